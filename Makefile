@@ -1,0 +1,31 @@
+# The two commands that set everything up: `make run` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test lint types imports tests clean
+
+run: $(VENV)/.installed-run
+	$(BIN)/python -m gramless.cli reproduce all --quick --out gramless-report
+
+test: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m coverage run -m pytest -q
+	$(BIN)/python -m coverage combine -q && $(BIN)/python -m coverage report
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-run: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e '.[cli,images,report]'
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet -e '.[dev]' -c constraints.txt
+	touch $@ $(VENV)/.installed-run
+
+clean:
+	rm -rf $(VENV) gramless-report build dist .coverage* .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,26 @@
+"""Kernel machines for data too large for a Gram matrix, with scikit-learn's interface.
+
+Every public name is imported when it is first used, so `import gramless` stays fast and needs no extra.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from gramless._version import __version__
+
+# Public name -> the module that defines it.
+_EXPORTS = {}
+
+__all__ = ["__version__", *_EXPORTS]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'gramless' has no attribute {name!r}")
+    return getattr(importlib.import_module(_EXPORTS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_EXPORTS])
