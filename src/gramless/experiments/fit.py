@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import math
 import time
+import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -36,8 +38,19 @@ def run_fit(
 ) -> dict[str, Any]:
     """Fit `spec` at one point of its grid and return what was measured.
 
-    `notify(stage, detail)` hears of each stage as it begins and of the iterations of the fit.
+    `notify(stage, detail)` hears of each stage as it begins and of the iterations of the fit. Warnings go
+    into the record, each distinct one once with its count, and not to the terminal, where they would tear
+    the display.
     """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        record = _measure(spec, params, seed, device, notify)
+    messages = Counter(f"{warning.category.__name__}: {warning.message}" for warning in caught)
+    record["warnings"] = [{"message": message, "count": count} for message, count in messages.items()]
+    return plain(record)
+
+
+def _measure(spec: Spec, params: Params, seed: int, device: str | None, notify: Notify) -> dict[str, Any]:
     notify("loading data", {})
     original = spec.dataset(seed)
     dataset, feature_seconds = _apply_features(spec, params, seed, original, notify)
@@ -103,7 +116,7 @@ def run_fit(
     if spec.extras is not None:
         notify("measuring", {})
         record["metrics"].update(spec.extras(estimator, dataset))
-    return plain(record)
+    return record
 
 
 def _apply_features(
