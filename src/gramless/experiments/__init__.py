@@ -1,0 +1,92 @@
+"""The documents' experiments as declarations, and the runner that fits them.
+
+How to add an experiment
+------------------------
+Each document has one file here (`randomized.py`, `budget.py`, `risvo.py`, `prototypes.py`, `smo.py`) that
+ends with a tuple ``SPECS``. An experiment is one `Spec` in that tuple. A complete one::
+
+    from gramless.experiments.spec import Reference, Spec, product
+    from gramless.experiments.views import Confusion, Gallery, History, Table
+
+
+    def unit_vectors(params, seed):                # a function of one point of the grid, and the seed
+        from gramless.images import UnitNormalizer # heavy or optional imports go inside
+
+        return UnitNormalizer()
+
+
+    def machine(params, seed):
+        from gramless import LSSVC
+
+        return LSSVC(kernel="poly", degree=4, gamma=1.0, coef0=0.0, C=1e4, tol=0, random_state=seed,
+                     **params)
+
+
+    SPECS = (
+        Spec(
+            document="randomized",
+            name="mnist-solvers",
+            title="Error against iteration",
+            about="How fast each solver comes down, for four block sizes.",
+            data="mnist",                          # or a function of the seed that returns a Dataset
+            features=unit_vectors,
+            estimator=machine,
+            grid=product(solver=["kaczmarz", "matching_pursuit"], block_size=[500, 2000], max_iter=[120]),
+            evaluate_every=1,                      # the test error goes into the history
+            views=(
+                History(series=("block_size",), facet="solver"),
+                Table(rows=("solver", "block_size")),
+                Confusion(where={"solver": "matching_pursuit"}),
+                Gallery(),
+            ),
+            document_says=(Reference(1.1, "Fig. 2(c)", {"solver": "matching_pursuit"}, spread=0.02),),
+            quick={"grid": product(solver=["kaczmarz"], block_size=[100, 300], max_iter=[20])},
+        ),
+    )
+
+What to know:
+
+- ``quick`` replaces fields of the spec; its data is scikit-learn's digits (8 x 8, pixels 0 to 16) unless it
+  names others that need no file. All quick forms together run under two minutes on two cores: stay within
+  some eight seconds per experiment, and count about a tenth of a second per fit for its process. Choose the
+  quick grid for what it shows.
+- Functions are module-level, never lambdas: each fit runs in a process of its own and gets the spec by
+  pickle.
+- Grid values are plain JSON. Build kernels and other objects in the functions.
+- A fit is known by a hash of what is declared (`Spec.key`); editing titles, views and references costs no
+  refit. When the *meaning* of a function changes, rename it or start a new results file.
+- Metrics of every fit: ``error``, ``accuracy``, ``balanced_error``, ``balanced_accuracy`` (percent, test
+  half), ``seconds`` (the fit, evaluation excluded), ``predict_seconds``, ``feature_seconds``, ``peak_mb``
+  (peak resident memory during fit and predict, of a process that did nothing else); ``cv_error``,
+  ``cv_accuracy`` with ``folds=5``; whatever ``extras`` returns. ``history`` is the estimator's `history_`.
+  Views and references name any of these.
+- `Dataset` has ``only([3, 8])``, ``head(per_class)``, ``sample(n)``, ``resplit(test_size, seed=...)`` and
+  ``pooled()``.
+- Run one while working on it: ``python -m gramless.cli reproduce randomized --quick --only mnist-solvers``.
+  Full-size results are committed with ``--out benchmarks/results/<name>``.
+"""
+
+from gramless.experiments.registry import DOCUMENTS, Document, specs
+from gramless.experiments.results import Results, ResultsError
+from gramless.experiments.runner import Event, run
+from gramless.experiments.spec import Reference, Spec, product
+from gramless.experiments.views import Confusion, Curve, Gallery, History, Table, View
+
+__all__ = [
+    "DOCUMENTS",
+    "Confusion",
+    "Curve",
+    "Document",
+    "Event",
+    "Gallery",
+    "History",
+    "Reference",
+    "Results",
+    "ResultsError",
+    "Spec",
+    "Table",
+    "View",
+    "product",
+    "run",
+    "specs",
+]

@@ -1,0 +1,73 @@
+"""The results of a run: one JSON line per fit, only ever appended to.
+
+A line is written in one piece and forced to disk. A process killed in the middle of a write leaves at most
+a torn last line; it is cut off when the file is next opened for writing and ignored when it is only read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+class ResultsError(RuntimeError):
+    """A results file is damaged somewhere other than at its end."""
+
+
+class Results:
+    """The records of one file, in the order they were finished.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from gramless.experiments import Results
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     results = Results(pathlib.Path(folder) / "results.jsonl")
+    ...     results.append({"key": "a", "status": "done"})
+    ...     Results(results.path).finished()
+    {'a'}
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = Path(path)
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add one record and force it to disk."""
+        line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._cut_torn_line()
+        with open(self.path, "ab") as file:
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every complete record; a later one replaces an earlier one of the same key in its place."""
+        if not self.path.exists():
+            return []
+        latest: dict[str, dict[str, Any]] = {}
+        with open(self.path, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n"):
+                    break
+                try:
+                    record = json.loads(line)
+                    latest[record["key"]] = record
+                except (ValueError, KeyError, TypeError) as reason:
+                    raise ResultsError(f"{self.path}, line {number} is not a result: {reason}") from reason
+        return list(latest.values())
+
+    def finished(self) -> set[str]:
+        """Keys of the fits that need not be repeated; failed ones are tried again."""
+        return {record["key"] for record in self.records() if record["status"] == "done"}
+
+    def _cut_torn_line(self) -> None:
+        if not self.path.exists():
+            return
+        with open(self.path, "rb+") as file:
+            content = file.read()
+            if content and not content.endswith(b"\n"):
+                file.truncate(content.rfind(b"\n") + 1)

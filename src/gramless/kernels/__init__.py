@@ -1,0 +1,60 @@
+"""Kernels: functions of two points, evaluated in blocks, that add and multiply.
+
+>>> from gramless.kernels import RBF, Linear, Columns
+>>> kernel = Columns(RBF(gamma=0.1), slice(0, 8)) * (Linear() + 1.0 * RBF(gamma=2.0))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gramless.kernels.base import Callable_, Columns, Kernel, Power, Product, Scaled, Sum
+from gramless.kernels.dot import Linear, Polynomial
+from gramless.kernels.precomputed import Precomputed
+from gramless.kernels.stationary import RBF, Laplacian
+
+KERNELS: dict[str, type[Kernel]] = {
+    "linear": Linear,
+    "poly": Polynomial,
+    "rbf": RBF,
+    "laplacian": Laplacian,
+    "precomputed": Precomputed,
+}
+"""The names that estimators accept as `kernel=`."""
+
+__all__ = [
+    "KERNELS",
+    "RBF",
+    "Callable_",
+    "Columns",
+    "Kernel",
+    "Laplacian",
+    "Linear",
+    "Polynomial",
+    "Power",
+    "Precomputed",
+    "Product",
+    "Scaled",
+    "Sum",
+    "as_kernel",
+]
+
+
+def as_kernel(kernel: str | Kernel | Callable[[Any, Any], Any], **settings: Any) -> Kernel:
+    """The kernel that a user's `kernel=` argument means.
+
+    A name takes those of `settings` (gamma, degree, coef0) that it knows; a `Kernel` is taken as it is; any other
+    callable is `f(X, Y) -> matrix`.
+    """
+    if isinstance(kernel, Kernel):
+        return kernel
+    if isinstance(kernel, str):
+        if kernel not in KERNELS:
+            raise ValueError(f"unknown kernel {kernel!r}; known: {', '.join(map(repr, sorted(KERNELS)))}")
+        cls = KERNELS[kernel]
+        known = cls._get_param_names()
+        return cls(**{name: value for name, value in settings.items() if name in known})
+    if callable(kernel):
+        return Callable_(kernel)
+    raise TypeError(f"kernel must be a name, a Kernel or a callable, got {type(kernel).__name__}")

@@ -1,0 +1,33 @@
+"""What `gamma="scale"` and `gamma="auto"` mean: scikit-learn's rules, for dense, sparse and torch data."""
+
+from __future__ import annotations
+
+from numbers import Real
+
+from gramless import _array as xa
+from gramless._array import Array
+
+
+def resolve_gamma(gamma: float | str, X: Array) -> float:
+    """A positive number from `gamma`: itself, `1 / (n_features * X.var())` or `1 / n_features`."""
+    if isinstance(gamma, Real) and not isinstance(gamma, bool):
+        if not 0 <= gamma < float("inf"):
+            raise ValueError(f"gamma must be a finite number of at least 0, got {gamma!r}")
+        return float(gamma)
+    if gamma == "auto":
+        return 1.0 / X.shape[1]
+    if gamma == "scale":
+        variance = _variance(X)
+        # Constant data has no scale; 1 is what scikit-learn answers there too.
+        return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+    raise ValueError(f"gamma must be a number, 'scale' or 'auto', got {gamma!r}")
+
+
+def _variance(X: Array) -> float:
+    if xa.is_sparse(X):
+        size = X.shape[0] * X.shape[1]
+        mean = X.sum(dtype="float64") / size
+        return float(X.multiply(X).sum(dtype="float64") / size - mean**2)
+    if xa.is_torch(X):
+        return float(X.double().var(correction=0)) if X.numel() < 1 << 24 else float(X.var(correction=0))
+    return float(X.var(dtype="float64"))

@@ -1,0 +1,276 @@
+"""What a kernel is, and the algebra of kernels.
+
+A kernel is settings only: a scikit-learn `BaseEstimator` whose call gives one dense block
+
+    K[i, j] = k(x_i, y_j)
+
+so that `clone`, `repr` and grid search over `kernel__gamma` come free. Sums, products, positive multiples and integer
+powers of kernels are kernels again, and so is a kernel on some of the features (`Columns`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from gramless import _array as xa
+from gramless._array import Array
+
+
+class Kernel(BaseEstimator):
+    """A positive semi-definite function of two points, evaluated in blocks.
+
+    Subclasses define `__call__` and `diag`. Instances combine: `k1 + k2`, `k1 * k2`, `2.0 * k`, `k ** 2`.
+    """
+
+    accepts_sparse = False
+    """Whether CSR input is understood."""
+
+    thread_safe = True
+    """Whether two threads may evaluate different tiles at once."""
+
+    separable = True
+    """Whether a block can be computed from any rows of `X` and any rows of `Y` alone."""
+
+    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+        """The `(n, m)` block of kernel values, written into `out` where given."""
+        raise NotImplementedError
+
+    def diag(self, X: Array) -> Array:
+        """`k(x_i, x_i)` for each row."""
+        raise NotImplementedError
+
+    def block(self, X: Array, rows: Any, columns: Any, out: Array = None) -> Array:
+        """`K(X[rows], X[columns])`; a precomputed kernel looks it up instead."""
+        return self(xa.take_rows(X, rows), xa.take_rows(X, columns), out=out)
+
+    def resolve(self, X: Array) -> Kernel:
+        """A copy in which everything that depends on the data, such as `gamma="scale"`, is a number."""
+        resolved = copy.copy(self)
+        for name, value in self.get_params(deep=False).items():
+            if isinstance(value, Kernel):
+                setattr(resolved, name, value.resolve(X))
+        return resolved
+
+    @property
+    def temporaries(self) -> int:
+        """How many blocks of the size of the result a call holds beside the result."""
+        return 0
+
+    def __add__(self, other: Kernel) -> Sum:
+        if not isinstance(other, Kernel):
+            return NotImplemented
+        return Sum(self, other)
+
+    def __mul__(self, other: Kernel | float) -> Kernel:
+        if isinstance(other, Kernel):
+            return Product(self, other)
+        if isinstance(other, Real):
+            return Scaled(self, float(other))
+        return NotImplemented
+
+    __rmul__ = __mul__
+
+    def __pow__(self, exponent: int) -> Power:
+        if not isinstance(exponent, Integral) or exponent < 1:
+            raise ValueError(f"a kernel can be raised to an integer power of at least 1, not to {exponent!r}")
+        return Power(self, int(exponent))
+
+
+class Pair(Kernel):
+    """Two kernels on the same points, combined entry by entry; see `Sum` and `Product`."""
+
+    def __init__(self, left: Kernel, right: Kernel):
+        self.left = left
+        self.right = right
+
+    @property
+    def accepts_sparse(self) -> bool:  # type: ignore[override]
+        return self.left.accepts_sparse and self.right.accepts_sparse
+
+    @property
+    def thread_safe(self) -> bool:  # type: ignore[override]
+        return self.left.thread_safe and self.right.thread_safe
+
+    @property
+    def separable(self) -> bool:  # type: ignore[override]
+        return self.left.separable and self.right.separable
+
+    @property
+    def temporaries(self) -> int:
+        return 1 + max(self.left.temporaries, self.right.temporaries)
+
+    def _combine(self, a: Array, b: Array) -> Array:
+        raise NotImplementedError
+
+    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+        return self._combine(self.left(X, Y, out=out), self.right(X, Y))
+
+    def diag(self, X: Array) -> Array:
+        return self._combine(xa.astype(self.left.diag(X), xa.numpy_dtype(X)), self.right.diag(X))
+
+    def block(self, X: Array, rows: Any, columns: Any, out: Array = None) -> Array:
+        return self._combine(self.left.block(X, rows, columns, out=out), self.right.block(X, rows, columns))
+
+
+class Sum(Pair):
+    """`k1(x, y) + k2(x, y)`.
+
+    Examples
+    --------
+    >>> from gramless.kernels import RBF, Linear
+    >>> RBF(gamma=0.5) + 2.0 * Linear()
+    Sum(left=RBF(gamma=0.5), right=Scaled(kernel=Linear(), scale=2.0))
+    """
+
+    def _combine(self, a: Array, b: Array) -> Array:
+        a += b
+        return a
+
+
+class Product(Pair):
+    """`k1(x, y) k2(x, y)`."""
+
+    def _combine(self, a: Array, b: Array) -> Array:
+        a *= b
+        return a
+
+
+class Wrapped(Kernel):
+    """A kernel made of one other kernel, whose abilities it shares."""
+
+    kernel: Kernel
+
+    @property
+    def accepts_sparse(self) -> bool:  # type: ignore[override]
+        return self.kernel.accepts_sparse
+
+    @property
+    def thread_safe(self) -> bool:  # type: ignore[override]
+        return self.kernel.thread_safe
+
+    @property
+    def separable(self) -> bool:  # type: ignore[override]
+        return self.kernel.separable
+
+    @property
+    def temporaries(self) -> int:
+        return self.kernel.temporaries
+
+
+class Scaled(Wrapped):
+    """`scale * k(x, y)` with `scale >= 0`."""
+
+    def __init__(self, kernel: Kernel, scale: float = 1.0):
+        self.kernel = kernel
+        self.scale = scale
+
+    def _scaled(self, values: Array) -> Array:
+        if not self.scale >= 0:
+            raise ValueError(f"a multiple of a kernel needs scale >= 0 to stay a kernel, got {self.scale!r}")
+        values *= self.scale
+        return values
+
+    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+        return self._scaled(self.kernel(X, Y, out=out))
+
+    def diag(self, X: Array) -> Array:
+        return self._scaled(self.kernel.diag(X))
+
+    def block(self, X: Array, rows: Any, columns: Any, out: Array = None) -> Array:
+        return self._scaled(self.kernel.block(X, rows, columns, out=out))
+
+
+class Power(Wrapped):
+    """`k(x, y) ** exponent` for an integer exponent of at least 1."""
+
+    def __init__(self, kernel: Kernel, exponent: int = 2):
+        self.kernel = kernel
+        self.exponent = exponent
+
+    @property
+    def temporaries(self) -> int:
+        power_of_two = (self.exponent & (self.exponent - 1)) == 0
+        return max(self.kernel.temporaries, 0 if power_of_two else 1)
+
+    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+        return xa.integer_power_(self.kernel(X, Y, out=out), self.exponent)
+
+    def diag(self, X: Array) -> Array:
+        return xa.integer_power_(self.kernel.diag(X), self.exponent)
+
+    def block(self, X: Array, rows: Any, columns: Any, out: Array = None) -> Array:
+        return xa.integer_power_(self.kernel.block(X, rows, columns, out=out), self.exponent)
+
+
+class Columns(Wrapped):
+    """A kernel on some of the features: `k(x[columns], y[columns])`.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    columns : slice, sequence of int, or boolean mask
+        Which features the kernel sees.
+
+    Examples
+    --------
+    >>> from gramless.kernels import RBF, Columns
+    >>> pixels, edges = slice(0, 784), slice(784, 1108)
+    >>> kernel = Columns(RBF(gamma=0.01), pixels) * Columns(RBF(gamma=0.03), edges)
+    """
+
+    def __init__(self, kernel: Kernel, columns: Any):
+        self.kernel = kernel
+        self.columns = columns
+
+    def _select(self, X: Array) -> Array:
+        if isinstance(self.columns, slice):
+            return X[:, self.columns]
+        return X[:, xa.indices(np.asarray(self.columns), X)]
+
+    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+        return self.kernel(self._select(X), self._select(Y), out=out)
+
+    def diag(self, X: Array) -> Array:
+        return self.kernel.diag(self._select(X))
+
+    def resolve(self, X: Array) -> Columns:
+        return Columns(self.kernel.resolve(self._select(X)), self.columns)
+
+
+class Callable_(Kernel):
+    """Any Python function `f(X, Y) -> (n, m) matrix` as a kernel."""
+
+    thread_safe = False
+
+    def __init__(self, function: Callable[[Array, Array], Array]):
+        self.function = function
+
+    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+        block = self.function(X, Y)
+        expected = (X.shape[0], Y.shape[0])
+        if tuple(getattr(block, "shape", ())) != expected:
+            raise ValueError(
+                f"the kernel function {self.function!r} returned shape {getattr(block, 'shape', None)} "
+                f"for {expected[0]} and {expected[1]} points; expected {expected}"
+            )
+        if out is None:
+            return xa.like(block, X)
+        out[...] = xa.like(block, X)
+        return out
+
+    def diag(self, X: Array) -> Array:
+        # Only the function knows its diagonal: small square blocks keep the waste at a factor of 64.
+        n, size = X.shape[0], 64
+        pieces = [self(X[i : i + size], X[i : i + size]) for i in range(0, n, size)]
+        xp = xa.namespace(X)
+        return xp.concat([xp.linalg.diagonal(piece) for piece in pieces])
+
+    @property
+    def temporaries(self) -> int:
+        return 2

@@ -1,0 +1,90 @@
+"""Kernels of the inner product: linear and polynomial.
+
+    linear      <x, y>
+    polynomial  (gamma <x, y> + coef0) ** degree
+
+Each block is one matrix product and, in place, one pass (linear: none) over it: O(n m d) time, no temporary for a
+degree that is a power of two and one otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gramless import _array as xa
+from gramless._array import Array
+from gramless.kernels.bandwidth import resolve_gamma
+from gramless.kernels.base import Kernel
+
+
+class Linear(Kernel):
+    """The inner product `<x, y>`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Linear
+    >>> Linear()(np.eye(2), np.ones((1, 2)))
+    array([[1.],
+           [1.]])
+    """
+
+    accepts_sparse = True
+
+    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+        return xa.dot(X, Y, out=out)
+
+    def diag(self, X: Array) -> Array:
+        return xa.square_norms(X)
+
+
+class Polynomial(Kernel):
+    """`(gamma <x, y> + coef0) ** degree`.
+
+    Parameters
+    ----------
+    degree : int, default=3
+    gamma : float, "scale" or "auto", default="scale"
+        `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, as in scikit-learn.
+    coef0 : float, default=0.0
+        At least 0, or the function is no kernel.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Polynomial
+    >>> Polynomial(degree=2, gamma=1.0, coef0=1.0)(np.eye(2), np.ones((1, 2)))
+    array([[4.],
+           [4.]])
+    """
+
+    accepts_sparse = True
+
+    def __init__(self, degree: int = 3, gamma: float | str = "scale", coef0: float = 0.0):
+        self.degree = degree
+        self.gamma = gamma
+        self.coef0 = coef0
+
+    @property
+    def temporaries(self) -> int:
+        return 0 if (int(self.degree) & (int(self.degree) - 1)) == 0 else 1
+
+    def resolve(self, X: Array) -> Polynomial:
+        if int(self.degree) != self.degree or self.degree < 1:
+            raise ValueError(f"degree must be an integer of at least 1, got {self.degree!r}")
+        if not self.coef0 >= 0:
+            raise ValueError(f"coef0 must be at least 0 for a positive semi-definite kernel, got {self.coef0!r}")
+        return Polynomial(int(self.degree), resolve_gamma(self.gamma, X), float(self.coef0))
+
+    def _apply(self, values: Array, gamma: Any) -> Array:
+        if gamma != 1:
+            values *= gamma
+        if self.coef0:
+            values += self.coef0
+        return xa.integer_power_(values, int(self.degree))
+
+    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+        return self._apply(xa.dot(X, Y, out=out), resolve_gamma(self.gamma, X))
+
+    def diag(self, X: Array) -> Array:
+        return self._apply(xa.square_norms(X), resolve_gamma(self.gamma, X))
