@@ -11,7 +11,7 @@ from typing import Any
 from gramless._version import __version__
 
 # Public name -> the module that defines it.
-_EXPORTS = {}
+_EXPORTS: dict[str, str] = {}
 
 __all__ = ["__version__", *_EXPORTS]
 

@@ -63,7 +63,7 @@ def device_of(x: Array) -> str:
 
 
 def resolve_device(device: str | None, X: Array = None) -> str:
-    """Turn the user's `device` into one of `"cpu"`, `"torch:cpu"`, `"cuda:i"`; unknown names are answered with a list."""
+    """Turn the user's `device` into one of `"cpu"`, `"torch:cpu"`, `"cuda:i"`."""
     if device is None or device == "auto":
         if is_torch(X):
             return device_of(X)
@@ -79,9 +79,7 @@ def resolve_device(device: str | None, X: Array = None) -> str:
     if name == "cuda" or name.startswith("cuda:"):
         torch = import_torch()
         if not torch.cuda.is_available():
-            raise ValueError(
-                f"device={device!r}, but torch finds no CUDA device here; use device='cpu' or 'auto'"
-            )
+            raise ValueError(f"device={device!r}, but torch finds no CUDA device here; use device='cpu' or 'auto'")
         return "cuda:0" if name == "cuda" else name
     raise ValueError(f"unknown device {device!r}; known: 'auto', 'cpu', 'torch:cpu', 'cuda', 'cuda:0', ...")
 
@@ -232,7 +230,7 @@ def add_diagonal_(A: Array, values: Any) -> Array:
 
 
 def cholesky_(A: Array) -> Array:
-    """Lower Cholesky factor written over the lower triangle of `A`; the strict upper triangle keeps its content (NumPy).
+    """Lower Cholesky factor, written over the lower triangle of a NumPy `A`, whose strict upper triangle stays.
 
     Raises `NotPositiveDefiniteError` where a pivot is not positive.
     """
@@ -289,7 +287,8 @@ def norm(x: Array) -> float:
     """Frobenius norm, accumulated in float64 so that it cannot overflow in float32."""
     if is_torch(x):
         return float(sys.modules["torch"].linalg.vector_norm(x, dtype=sys.modules["torch"].float64))
-    return float(np.sqrt(np.einsum("...,...->", x, x, dtype=np.float64)))
+    flat = np.asarray(x).reshape(-1)
+    return float(np.sqrt(np.einsum("i,i->", flat, flat, dtype=np.float64)))
 
 
 def free_memory(device: str = "cpu") -> int:

@@ -97,9 +97,7 @@ RIDGE = Spec("randomized", "ridge", "Ridge", "digits", ridge, product(alpha=[1, 
 
 
 def test_one_line_per_fit_with_everything_measured(results):
-    spec = replace(
-        RIDGE, features=scaled, folds=3, extras=share_of_zeros, views=(Confusion(), Gallery(limit=5))
-    )
+    spec = replace(RIDGE, features=scaled, folds=3, extras=share_of_zeros, views=(Confusion(), Gallery(limit=5)))
     assert run([spec], results) == 0
     lines = results.path.read_text().splitlines()
     assert len(lines) == 4

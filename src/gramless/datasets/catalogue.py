@@ -46,16 +46,12 @@ CATALOGUE: dict[str, Entry] = {
     "wine": Entry("wine.npz", pooled_layout("wine"), "UCI Wine (Aeberhard & Forina 1991)"),
     "wine_quality": Entry(
         "wine_quality.npz",
-        pooled_layout(
-            "wine_quality", x_key="x_white", y_key="y_white", feature_names=layouts.WINE_QUALITY_FEATURES
-        ),
+        pooled_layout("wine_quality", x_key="x_white", y_key="y_white", feature_names=layouts.WINE_QUALITY_FEATURES),
         "UCI Wine Quality, white (Cortez et al. 2009)",
     ),
     "wine_quality_red": Entry(
         "wine_quality.npz",
-        pooled_layout(
-            "wine_quality_red", x_key="x_red", y_key="y_red", feature_names=layouts.WINE_QUALITY_FEATURES
-        ),
+        pooled_layout("wine_quality_red", x_key="x_red", y_key="y_red", feature_names=layouts.WINE_QUALITY_FEATURES),
         "UCI Wine Quality, red (Cortez et al. 2009)",
     ),
     "covtype": Entry("covtype.npz", layouts.covtype, "UCI Covertype (Blackard 1998)"),

@@ -98,16 +98,10 @@ class Dataset:
         return replace(self, x_train=self.x_train[rows], y_train=self.y_train[rows])
 
 
-def split_at_random(
-    x: np.ndarray, y: np.ndarray, *, like: Dataset, test_size: float | int, seed: int
-) -> Dataset:
+def split_at_random(x: np.ndarray, y: np.ndarray, *, like: Dataset, test_size: float | int, seed: int) -> Dataset:
     """Split rows at random; `like` supplies everything but the arrays."""
     stratify = None
     if like.task == "classification" and np.unique(y, return_counts=True)[1].min() > 1:
         stratify = y
-    x_train, x_test, y_train, y_test = train_test_split(
-        x, y, test_size=test_size, random_state=seed, stratify=stratify
-    )
-    return replace(
-        like, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test, split=f"random, seed {seed}"
-    )
+    x_train, x_test, y_train, y_test = train_test_split(x, y, test_size=test_size, random_state=seed, stratify=stratify)
+    return replace(like, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test, split=f"random, seed {seed}")

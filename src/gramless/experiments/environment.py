@@ -63,9 +63,7 @@ def commit() -> str | None:
             timeout=10,
             check=True,
         )
-        tracked = subprocess.run(
-            ["git", "ls-files", "--error-unmatch", __file__], cwd=here, capture_output=True, timeout=10
-        )
+        tracked = subprocess.run(["git", "ls-files", "--error-unmatch", __file__], cwd=here, capture_output=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return None
     # An installed copy may lie inside somebody else's repository; that commit would say nothing.

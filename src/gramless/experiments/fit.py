@@ -33,9 +33,7 @@ Notify = Callable[[str, Mapping[str, Any]], None]
 MOST_CLASSES_IN_A_CONFUSION = 30
 
 
-def run_fit(
-    spec: Spec, params: Params, seed: int, *, device: str | None = None, notify: Notify
-) -> dict[str, Any]:
+def run_fit(spec: Spec, params: Params, seed: int, *, device: str | None = None, notify: Notify) -> dict[str, Any]:
     """Fit `spec` at one point of its grid and return what was measured.
 
     `notify(stage, detail)` hears of each stage as it begins and of the iterations of the fit. Warnings go
@@ -119,9 +117,7 @@ def _measure(spec: Spec, params: Params, seed: int, device: str | None, notify: 
     return record
 
 
-def _apply_features(
-    spec: Spec, params: Params, seed: int, dataset: Dataset, notify: Notify
-) -> tuple[Dataset, float]:
+def _apply_features(spec: Spec, params: Params, seed: int, dataset: Dataset, notify: Notify) -> tuple[Dataset, float]:
     transformer = spec.features(params, seed) if spec.features is not None else None
     if transformer is None:
         return dataset, 0.0

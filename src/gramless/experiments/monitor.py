@@ -61,10 +61,7 @@ class Watch:
     def merged(self, history: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The estimator's history with the errors beside the iterations they belong to."""
         known = {row.get("n_iter") for row in history}
-        rows = [
-            {**row, "error": self.errors[row["n_iter"]]} if row.get("n_iter") in self.errors else row
-            for row in history
-        ]
+        rows = [{**row, "error": self.errors[row["n_iter"]]} if row.get("n_iter") in self.errors else row for row in history]
         rows += [{"n_iter": n, "error": error} for n, error in self.errors.items() if n not in known]
         return sorted(rows, key=lambda row: row.get("n_iter", 0))
 

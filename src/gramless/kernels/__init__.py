@@ -44,8 +44,8 @@ __all__ = [
 def as_kernel(kernel: str | Kernel | Callable[[Any, Any], Any], **settings: Any) -> Kernel:
     """The kernel that a user's `kernel=` argument means.
 
-    A name takes those of `settings` (gamma, degree, coef0) that it knows; a `Kernel` is taken as it is; any other callable
-    is `f(X, Y) -> matrix`.
+    A name takes those of `settings` (gamma, degree, coef0) that it knows; a `Kernel` is taken as it is; any other
+    callable is `f(X, Y) -> matrix`.
     """
     if isinstance(kernel, Kernel):
         return kernel

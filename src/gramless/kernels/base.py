@@ -31,6 +31,12 @@ class Kernel(BaseEstimator):
     accepts_sparse = False
     """Whether CSR input is understood."""
 
+    thread_safe = True
+    """Whether two threads may evaluate different tiles at once."""
+
+    separable = True
+    """Whether a block can be computed from any rows of `X` and any rows of `Y` alone."""
+
     def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
         """The `(n, m)` block of kernel values, written into `out` where given."""
         raise NotImplementedError
@@ -88,6 +94,14 @@ class Pair(Kernel):
         return self.left.accepts_sparse and self.right.accepts_sparse
 
     @property
+    def thread_safe(self) -> bool:  # type: ignore[override]
+        return self.left.thread_safe and self.right.thread_safe
+
+    @property
+    def separable(self) -> bool:  # type: ignore[override]
+        return self.left.separable and self.right.separable
+
+    @property
     def temporaries(self) -> int:
         return 1 + max(self.left.temporaries, self.right.temporaries)
 
@@ -127,20 +141,34 @@ class Product(Pair):
         return a
 
 
-class Scaled(Kernel):
-    """`scale * k(x, y)` with `scale >= 0`."""
+class Wrapped(Kernel):
+    """A kernel made of one other kernel, whose abilities it shares."""
 
-    def __init__(self, kernel: Kernel, scale: float = 1.0):
-        self.kernel = kernel
-        self.scale = scale
+    kernel: Kernel
 
     @property
     def accepts_sparse(self) -> bool:  # type: ignore[override]
         return self.kernel.accepts_sparse
 
     @property
+    def thread_safe(self) -> bool:  # type: ignore[override]
+        return self.kernel.thread_safe
+
+    @property
+    def separable(self) -> bool:  # type: ignore[override]
+        return self.kernel.separable
+
+    @property
     def temporaries(self) -> int:
         return self.kernel.temporaries
+
+
+class Scaled(Wrapped):
+    """`scale * k(x, y)` with `scale >= 0`."""
+
+    def __init__(self, kernel: Kernel, scale: float = 1.0):
+        self.kernel = kernel
+        self.scale = scale
 
     def _scaled(self, values: Array) -> Array:
         if not self.scale >= 0:
@@ -158,16 +186,12 @@ class Scaled(Kernel):
         return self._scaled(self.kernel.block(X, rows, columns, out=out))
 
 
-class Power(Kernel):
+class Power(Wrapped):
     """`k(x, y) ** exponent` for an integer exponent of at least 1."""
 
     def __init__(self, kernel: Kernel, exponent: int = 2):
         self.kernel = kernel
         self.exponent = exponent
-
-    @property
-    def accepts_sparse(self) -> bool:  # type: ignore[override]
-        return self.kernel.accepts_sparse
 
     @property
     def temporaries(self) -> int:
@@ -184,7 +208,7 @@ class Power(Kernel):
         return xa.integer_power_(self.kernel.block(X, rows, columns, out=out), self.exponent)
 
 
-class Columns(Kernel):
+class Columns(Wrapped):
     """A kernel on some of the features: `k(x[columns], y[columns])`.
 
     Parameters
@@ -204,14 +228,6 @@ class Columns(Kernel):
         self.kernel = kernel
         self.columns = columns
 
-    @property
-    def accepts_sparse(self) -> bool:  # type: ignore[override]
-        return self.kernel.accepts_sparse
-
-    @property
-    def temporaries(self) -> int:
-        return self.kernel.temporaries
-
     def _select(self, X: Array) -> Array:
         if isinstance(self.columns, slice):
             return X[:, self.columns]
@@ -229,6 +245,8 @@ class Columns(Kernel):
 
 class Callable_(Kernel):
     """Any Python function `f(X, Y) -> (n, m) matrix` as a kernel."""
+
+    thread_safe = False
 
     def __init__(self, function: Callable[[Array, Array], Array]):
         self.function = function

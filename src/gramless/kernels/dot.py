@@ -73,9 +73,7 @@ class Polynomial(Kernel):
         if int(self.degree) != self.degree or self.degree < 1:
             raise ValueError(f"degree must be an integer of at least 1, got {self.degree!r}")
         if not self.coef0 >= 0:
-            raise ValueError(
-                f"coef0 must be at least 0 for a positive semi-definite kernel, got {self.coef0!r}"
-            )
+            raise ValueError(f"coef0 must be at least 0 for a positive semi-definite kernel, got {self.coef0!r}")
         return Polynomial(int(self.degree), resolve_gamma(self.gamma, X), float(self.coef0))
 
     def _apply(self, values: Array, gamma: Any) -> Array:

@@ -1,7 +1,7 @@
 """A Gram matrix computed elsewhere.
 
-At fit `X` is the square matrix `K(train, train)`, at predict `K(test, train)`: the "points" are rows of kernel values, and a
-block of the training matrix is a look-up.
+At fit `X` is the square matrix `K(train, train)`, at predict `K(test, train)`: the "points" are rows of kernel values,
+and a block of the training matrix is a look-up.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ class Precomputed(Kernel):
     >>> LSSVC(kernel="precomputed").fit(X @ X.T, y).predict(X @ X.T)
     array([0, 0, 1, 1])
     """
+
+    separable = False
 
     def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
         if X.shape[1] != Y.shape[0]:

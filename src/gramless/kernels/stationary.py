@@ -3,9 +3,9 @@
     RBF        exp(-gamma ||x - y||_2^2)
     Laplacian  exp(-gamma ||x - y||_1), or of the Euclidean norm with norm="l2"
 
-Euclidean distances come from one matrix product, `||x||^2 + ||y||^2 - 2 <x, y>`: O(n m d) time and no temporary block. That
-formula loses all digits where the data sits far from the origin; since the kernels are translation invariant, such data
-is shifted first. City-block distances have no product form: a compiled loop, O(n m d) at the rate of plain arithmetic.
+Euclidean distances come from one matrix product, `||x||^2 + ||y||^2 - 2 <x, y>`: O(n m d) time, no temporary block.
+That formula loses all digits where the data sits far from the origin; since the kernels are translation invariant, such
+data is shifted first. City-block distances have no product form: a compiled loop, O(n m d) at the rate of plain arithmetic.
 """
 
 from __future__ import annotations

@@ -1,0 +1,64 @@
+"""Work cut into tiles and shared among threads, one single-threaded BLAS each.
+
+A matrix product uses every core but the elementwise half of a kernel (the power, the exponential) runs on one. Cut
+into tiles that stay in cache and handed to as many threads as BLAS would use, both halves run on every core and no
+intermediate goes to memory. Tiles are dealt out in a fixed order, so the same number of threads gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+T = TypeVar("T")
+
+CPU_TILE = 1024
+"""Edge of a tile on the CPU: 4 MB in float32, large enough for BLAS to run at its full rate."""
+
+CUDA_TILE = 8192
+"""Edge of a tile on a GPU: large enough that launches cost nothing beside the product."""
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def blas_threads() -> int:
+    """How many threads BLAS may use now: the cores, or less where threadpoolctl or OMP_NUM_THREADS say so."""
+    counts = [lib.num_threads for lib in _controller().lib_controllers if lib.user_api == "blas"]
+    return max(counts, default=1)
+
+
+def run(work: Callable[[int], T], workers: int) -> list[T]:
+    """`[work(0), ..., work(workers - 1)]`, each in its own thread with one BLAS thread."""
+    if workers == 1:
+        return [work(0)]
+    with _controller().limit(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(work, range(workers)))
+
+
+def share(tasks: Sequence[Any], do: Callable[[Any], None], workers: int) -> None:
+    """Call `do` on every task, dealt round-robin to `workers` threads."""
+    workers = max(1, min(workers, len(tasks)))
+
+    def work(k: int) -> None:
+        for task in tasks[k::workers]:
+            do(task)
+
+    run(work, workers)
+
+
+def slices(n: int, size: int) -> list[slice]:
+    """Consecutive slices of at most `size` that cover `range(n)`."""
+    return [slice(i, min(i + size, n)) for i in range(0, n, size)]
+
+
+def lower_tiles(parts: Iterable[slice]) -> list[tuple[slice, slice]]:
+    """The tiles on and below the diagonal of a square matrix cut into `parts` both ways."""
+    parts = list(parts)
+    return [(row, column) for i, row in enumerate(parts) for column in parts[: i + 1]]

@@ -1,0 +1,66 @@
+"""Progress of a long computation: a live bar on a terminal, plain lines elsewhere, nothing unless asked."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+_SECONDS_BETWEEN_LINES = 2.0
+
+
+def say(verbose: int, message: str) -> None:
+    """One line to standard error where the user asked for words."""
+    if verbose:
+        sys.stderr.write(f"[gramless] {message}\n")
+        sys.stderr.flush()
+
+
+class Progress:
+    """A bar (rich, on a terminal) or a line every few seconds with whatever numbers the records carry."""
+
+    def __init__(self, verbose: int, total: int | None, label: str = ""):
+        self.verbose = verbose
+        self.total = total
+        self.label = label or "fit"
+        self._bar: Any = None
+        self._task: Any = None
+        self._last = 0.0
+
+    def __enter__(self) -> Progress:
+        if self.verbose and sys.stderr.isatty():
+            try:
+                from rich.console import Console
+                from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+                from rich.progress import Progress as RichProgress
+            except ImportError:
+                return self  # rich comes with an extra; plain lines say the same
+            self._bar = RichProgress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[numbers]}"),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._bar.__enter__()
+            self._task = self._bar.add_task(self.label, total=self.total, numbers="")
+        return self
+
+    def update(self, record: dict[str, Any]) -> None:
+        """Show the record of an iteration."""
+        if not self.verbose:
+            return
+        numbers = "  ".join(
+            f"{key} {value:.3g}" for key, value in record.items() if key != "n_iter" and isinstance(value, (int, float))
+        )
+        if self._bar is not None:
+            self._bar.update(self._task, completed=record["n_iter"], numbers=numbers)
+        elif time.monotonic() - self._last > _SECONDS_BETWEEN_LINES:
+            self._last = time.monotonic()
+            say(self.verbose, f"{self.label}: {record['n_iter']}/{self.total}  {numbers}")
+
+    def __exit__(self, *exception: Any) -> None:
+        if self._bar is not None:
+            self._bar.__exit__(*exception)

@@ -1,0 +1,28 @@
+"""Image transformers: normalisation, Fourier features, deskewing, cropping, smoothing, HOG, patches.
+
+All of them take grey or colour images as (n, height, width[, channels]) or as flat rows with a `shape`, work
+in blocks so that temporaries stay small whatever n is, and need no fitting.
+"""
+
+from gramless.images.crop import Crop
+from gramless.images.deskew import Deskew
+from gramless.images.fourier import FourierFeatures
+from gramless.images.hog import HOG
+from gramless.images.normalise import UnitNormalizer
+from gramless.images.patches import Patches
+from gramless.images.scale import Scale01
+from gramless.images.smooth import GaussianBlur, MedianFilter
+from gramless.images.window import GaussianWindow
+
+__all__ = [
+    "HOG",
+    "Crop",
+    "Deskew",
+    "FourierFeatures",
+    "GaussianBlur",
+    "GaussianWindow",
+    "MedianFilter",
+    "Patches",
+    "Scale01",
+    "UnitNormalizer",
+]

@@ -1,0 +1,64 @@
+"""Kernel blocks and expansions, tile by tile on every core.
+
+evaluate(k, X, Y)           K(X, Y)
+expand(k, X, points, coef)  K(X, points) @ coef, never holding more than a few tiles of K
+"""
+
+from __future__ import annotations
+
+from gramless import _array as xa
+from gramless._array import Array
+from gramless._parallel import CPU_TILE, CUDA_TILE, blas_threads, share, slices
+from gramless.kernels.base import Kernel
+
+
+def tile_edge(X: Array) -> int:
+    """The tile size that suits the device `X` lives on."""
+    return CUDA_TILE if xa.device_of(X).startswith("cuda") else CPU_TILE
+
+
+def workers_for(kernel: Kernel, X: Array) -> int:
+    """Threads to share tiles among: torch and Python callables bring their own parallelism or cannot be shared."""
+    if xa.is_torch(X) or not kernel.thread_safe:
+        return 1
+    return blas_threads()
+
+
+def evaluate(kernel: Kernel, X: Array, Y: Array, out: Array = None) -> Array:
+    """The block `K(X, Y)`, into `out` where given."""
+    shape = (X.shape[0], Y.shape[0])
+    if xa.is_torch(X) or min(shape) == 0 or not kernel.separable:
+        return kernel(X, Y, out=out)
+    if out is None:
+        out = xa.empty(shape, X) if not xa.is_sparse(X) else xa.empty(shape, X.data)
+    edge = tile_edge(X)
+    tasks = [(rows, columns) for rows in slices(shape[0], edge) for columns in slices(shape[1], edge)]
+
+    def fill(task: tuple[slice, slice]) -> None:
+        rows, columns = task
+        kernel(X[rows], Y[columns], out=out[rows, columns])
+
+    share(tasks, fill, workers_for(kernel, X))
+    return out
+
+
+def expand(kernel: Kernel, X: Array, points: Array, coef: Array) -> Array:
+    """`K(X, points) @ coef`: O(n m d) time, a few tiles of memory."""
+    edge = tile_edge(X)
+    scores = xa.zeros((X.shape[0], coef.shape[1]), coef)
+    if not kernel.separable:
+        for rows in slices(X.shape[0], edge):
+            scores[rows] = kernel(X[rows], points) @ coef
+        return scores
+
+    def fill(rows: slice) -> None:
+        part = X[rows]
+        buffer = xa.empty((part.shape[0], min(edge, points.shape[0])), coef)
+        for columns in slices(points.shape[0], edge):
+            block = kernel(part, points[columns], out=buffer[:, : columns.stop - columns.start])
+            scores[rows] += block @ coef[columns]
+
+    # Small inputs still keep every core busy: no fewer row groups than threads.
+    workers = workers_for(kernel, X)
+    share(slices(X.shape[0], max(1, min(edge, -(-X.shape[0] // workers)))), fill, workers)
+    return scores

@@ -1,0 +1,115 @@
+"""The Nyström preconditioner: a low-rank copy of the kernel matrix that is cheap to invert.
+
+With `m` landmarks `s` and `D = diag(ridge + damping)`, the matrix `K_ns K_ss^-1 K_sn + D` has the inverse
+
+    P^-1 = D^-1 - D^-1 K_ns (K_ss + K_sn D^-1 K_ns)^-1 K_sn D^-1
+
+which needs one `m x m` factorisation in float64: O(n m^2) once, O(n m) for each column it is applied to. The damping belongs
+at the level of the spectrum that the landmarks leave out (estimated on a sample of the residual matrix), not at the ridge:
+with the ridge there, the left-out part of the spectrum is amplified instead of bounded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gramless import _array as xa
+from gramless._array import Array
+from gramless._parallel import slices
+from gramless.kernels.base import Kernel
+from gramless.operators.blocks import evaluate
+
+_DAMPING_SAMPLE = 512
+_ROWS_AT_A_TIME = 4096
+
+
+class NystromPreconditioner:
+    """`V -> P^-1 V` for `P` close to `K(X, X) + diag(ridge)`.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    kernel : Kernel
+    ridge : array of shape (n,)
+    landmarks : ndarray of int
+        Which rows of `X` span the approximation.
+    damping : float or "auto", default="auto"
+    store : bool, default=True
+        Hold `K(X, landmarks)` (`n m` numbers), or compute it again at each use.
+    rng : RandomState
+    """
+
+    def __init__(
+        self,
+        X: Array,
+        kernel: Kernel,
+        ridge: Array,
+        landmarks: np.ndarray,
+        *,
+        damping: float | str = "auto",
+        store: bool = True,
+        rng: np.random.RandomState,
+    ):
+        self.X, self.kernel, self.landmarks = X, kernel, landmarks
+        reference = X.data if xa.is_sparse(X) else X
+        self._parts = slices(X.shape[0], _ROWS_AT_A_TIME)
+        self._points = xa.take_rows(X, landmarks)
+        self._stored = self._cross(slice(0, X.shape[0])) if store else None
+
+        double = xa.astype(self._points, np.float64)
+        K_ss = kernel.block(xa.astype(X, np.float64), landmarks, landmarks) if not kernel.separable else None
+        K_ss = evaluate(kernel, double, double) if K_ss is None else K_ss
+        scale = float(xa.namespace(K_ss).max(xa.namespace(K_ss).linalg.diagonal(K_ss)))
+        self.jitter = len(landmarks) * float(np.finfo(np.float64).eps) * scale
+        self.damping = float(damping) if damping != "auto" else self._left_out(K_ss, reference, rng)
+        self._inverse_diagonal = 1.0 / (ridge + self.damping)
+        self._factor = self._factorise(K_ss, xa.numpy_dtype(reference))
+
+    def _cross(self, rows: Any) -> Array:
+        if not self.kernel.separable:
+            return self.kernel.block(self.X, rows, self.landmarks)
+        return evaluate(self.kernel, xa.take_rows(self.X, rows), self._points)
+
+    def _left_out(self, K_ss: Array, reference: Array, rng: np.random.RandomState) -> float:
+        """The mean eigenvalue of what the landmarks do not explain: its trace, from a sample of points, over its rank."""
+        n = self.X.shape[0]
+        sample = rng.permutation(n)[: min(n, _DAMPING_SAMPLE)]
+        X = xa.astype(self.X, np.float64) if not self.kernel.separable else None
+        if X is not None:
+            C = self.kernel.block(X, sample, self.landmarks)
+            diagonal = xa.take_rows(self.kernel.diag(X), sample)
+        else:
+            some = xa.astype(xa.take_rows(self.X, sample), np.float64)
+            C = self.kernel(some, xa.astype(self._points, np.float64))
+            diagonal = self.kernel.diag(some)
+        L = xa.cholesky_(xa.add_diagonal_(K_ss + 0, self.jitter))
+        half = xa.solve_triangular(L, C.T)
+        unexplained = float(xa.namespace(half).sum(diagonal)) - xa.norm(half) ** 2
+        mean = unexplained / len(sample) * n / max(1, n - len(self.landmarks))
+        return max(mean, float(np.finfo(xa.numpy_dtype(reference)).eps) * n)
+
+    def _factorise(self, K_ss: Array, dtype: np.dtype) -> Array:
+        m = len(self.landmarks)
+        S = xa.zeros((m, m), K_ss)
+        for rows in self._parts:
+            C = self._cross(rows) if self._stored is None else self._stored[rows]
+            S += xa.astype((C * self._inverse_diagonal[rows][:, None]).T @ C, np.float64)
+        trace = float(xa.namespace(S).sum(xa.namespace(S).linalg.diagonal(S)))
+        S += K_ss
+        # The product above was rounded in the data's precision; S must not fall below it, or P^-1 loses its sign.
+        self.jitter = max(self.jitter, float(np.finfo(dtype).eps) * trace / np.sqrt(m))
+        return xa.cholesky_(xa.add_diagonal_(S, self.jitter))
+
+    def __matmul__(self, V: Array) -> Array:
+        scaled = self._inverse_diagonal[:, None] * V
+        projected = xa.zeros((len(self.landmarks), V.shape[1]), self._factor)
+        for rows in self._parts:
+            C = self._cross(rows) if self._stored is None else self._stored[rows]
+            projected += xa.astype(C.T @ scaled[rows], np.float64)
+        inner = xa.astype(xa.cholesky_solve(self._factor, projected), xa.numpy_dtype(V))
+        for rows in self._parts:
+            C = self._cross(rows) if self._stored is None else self._stored[rows]
+            scaled[rows] -= self._inverse_diagonal[rows][:, None] * (C @ inner)
+        return scaled
