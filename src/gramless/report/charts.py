@@ -72,11 +72,9 @@ class Chart:
         return xs, ys
 
 
-def draw(
-    chart: Chart, width: int = 420, height: int = 280, class_: str = "", beside: Sequence[Chart] = ()
-) -> Markup:
+def draw(chart: Chart, width: int = 420, height: int = 280, class_: str = "", beside: Sequence[Chart] = ()) -> Markup:
     """The chart as an `svg` element, on axes that also hold the charts `beside` it, to be compared by eye."""
-    left, right, top, bottom = 52, 14, 14, 46
+    left, right, top, bottom = 62, 14, 14, 46
     reached = [one.reach() for one in (chart, *beside)]
     xs, ys = [x for one in reached for x in one[0]], [y for one in reached for y in one[1]]
     x = fit_scale(xs, left, width - right, log=chart.log_x, pad=0.03)
@@ -99,11 +97,7 @@ def draw(
 
 def legend(chart: Chart) -> Markup | None:
     """Names beside their colours, as HTML so that they wrap; nothing when there is one unnamed line."""
-    names = [
-        element("li", element("span", class_=f"swatch c{line.colour}"), line.name)
-        for line in chart.lines
-        if line.name
-    ]
+    names = [element("li", element("span", class_=f"swatch c{line.colour}"), line.name) for line in chart.lines if line.name]
     if chart.rules:
         names.append(element("li", element("span", class_="swatch says"), chart.rules[0].name))
     if chart.marks:
@@ -111,9 +105,7 @@ def legend(chart: Chart) -> Markup | None:
     return element("ul", *names, class_="legend") if names else None
 
 
-def _axes(
-    chart: Chart, x: Scale, y: Scale, width: int, height: int, left: int, right: int, bottom: int
-) -> Markup:
+def _axes(chart: Chart, x: Scale, y: Scale, width: int, height: int, left: int, right: int, bottom: int) -> Markup:
     base = height - bottom
     parts = []
     for tick in y.ticks():
@@ -174,9 +166,7 @@ def _line(line: Line, x: Scale, y: Scale) -> Markup:
     if len(pixels) <= MOST_MARKERS:
         for k, (a, b) in zip(keep, pixels, strict=True):
             said = element("title", f"{line.name} {plain_number(line.x[k])}: {line.y[k]:.4g}".strip())
-            parts.append(
-                element("circle", said, cx=f"{a:.1f}", cy=f"{b:.1f}", r=3.2, class_=f"dot c{line.colour}")
-            )
+            parts.append(element("circle", said, cx=f"{a:.1f}", cy=f"{b:.1f}", r=3.2, class_=f"dot c{line.colour}"))
     return join(parts)
 
 

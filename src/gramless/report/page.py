@@ -97,9 +97,11 @@ def _header(records: Sequence[Record], quick: bool, missing: int) -> Markup:
     if quick:
         notes.append(element("span", "quick form, embedded digits", class_="pill"))
     if missing:
-        notes.append(element("span", f"partial: {missing} fits not run yet", class_="pill warn"))
+        notes.append(
+            element("span", f"partial: {missing} {'fit' if missing == 1 else 'fits'} not run yet", class_="pill warn")
+        )
     if failed:
-        notes.append(element("span", f"{failed} fits failed", class_="pill bad"))
+        notes.append(element("span", "1 fit failed" if failed == 1 else f"{failed} fits failed", class_="pill bad"))
     return element(
         "header",
         element(
@@ -113,9 +115,7 @@ def _header(records: Sequence[Record], quick: bool, missing: int) -> Markup:
                 class_="lead",
             ),
             element("p", *notes, class_="pills") if notes else None,
-            element(
-                "dl", *(element("div", element("dt", k), element("dd", v)) for k, v in facts), class_="facts"
-            ),
+            element("dl", *(element("div", element("dt", k), element("dd", v)) for k, v in facts), class_="facts"),
         ),
         _motif(),
         class_="top",
@@ -155,9 +155,7 @@ def _overview(specs: Sequence[Spec], found: dict[tuple[str, str], list[Record]])
         heads += [element("th", head, scope="col", class_="number") for head in ("document", "difference")]
     heads.append(element("th", "with", scope="col", class_="how"))
     rows = [_overview_row(spec, found[spec.document, spec.name], compare) for spec in specs]
-    table = element(
-        "table", element("thead", element("tr", *heads)), element("tbody", *rows), class_="glance"
-    )
+    table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows), class_="glance")
     return element(
         "section",
         element("h2", "At a glance"),
@@ -209,7 +207,7 @@ def _experiment(spec: Spec, records: Sequence[Record]) -> Markup:
         parts.append(_facts(done))
         parts += [_view(view, spec, done) for view in spec.views]
         parts.append(cost_bars(done))
-    else:
+    elif not failed:
         parts.append(element("p", "Not run yet.", class_="empty"))
     parts += [_warnings(done)]
     parts += [
@@ -227,18 +225,11 @@ def _experiment(spec: Spec, records: Sequence[Record]) -> Markup:
 
 
 def _warnings(done: Sequence[Record]) -> Markup | None:
-    told = group_by(
-        [w["message"] for record in done for w in record.get("warnings", [])], lambda message: message
-    )
+    told = group_by([w["message"] for record in done for w in record.get("warnings", [])], lambda message: message)
     if not told:
         return None
-    items = [
-        element("li", f"{message} ", element("small", f"in {len(fits)} fits"))
-        for message, fits in told.items()
-    ]
-    return element(
-        "details", element("summary", f"Warnings ({len(items)})"), element("ul", *items), class_="warnings"
-    )
+    items = [element("li", f"{message} ", element("small", f"in {len(fits)} fits")) for message, fits in told.items()]
+    return element("details", element("summary", f"Warnings ({len(items)})"), element("ul", *items), class_="warnings")
 
 
 def _facts(done: Sequence[Record]) -> Markup:

@@ -20,9 +20,7 @@ class Scale:
     def __call__(self, value: float) -> float:
         """The pixel of a value."""
         low, high, value = (
-            (math.log(self.low), math.log(self.high), math.log(value))
-            if self.log
-            else (self.low, self.high, value)
+            (math.log(self.low), math.log(self.high), math.log(value)) if self.log else (self.low, self.high, value)
         )
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
@@ -31,9 +29,7 @@ class Scale:
         return _log_ticks(self.low, self.high) if self.log else _linear_ticks(self.low, self.high, wanted)
 
 
-def fit_scale(
-    values: Sequence[float], start: float, end: float, *, log: bool = False, pad: float = 0.06
-) -> Scale:
+def fit_scale(values: Sequence[float], start: float, end: float, *, log: bool = False, pad: float = 0.06) -> Scale:
     """A scale around `values`, with a little air; a single value gets an axis too."""
     low, high = min(values), max(values)
     if log:
@@ -62,7 +58,7 @@ def _log_ticks(low: float, high: float) -> list[float]:
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for marks in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8)):
         ticks = [mark * 10.0**d for d in decades for mark in marks]
-        inside = [round(tick, 12) for tick in ticks if low * 0.999 <= tick <= high * 1.001]
+        inside = [float(f"{tick:.6g}") for tick in ticks if low * 0.999 <= tick <= high * 1.001]
         if len(inside) >= 3:
             return inside[:: max(1, len(inside) // 6)]
     return [low, high]

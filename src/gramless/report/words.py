@@ -44,6 +44,8 @@ def value(key: str, number: Any) -> str:
 
 def plain_number(number: Any) -> str:
     """A number without noise: integers whole, others to three significant digits; anything else as text."""
+    if isinstance(number, str):
+        return number.replace("_", " ")
     if isinstance(number, bool) or not isinstance(number, int | float):
         return str(number)
     if not math.isfinite(number):
