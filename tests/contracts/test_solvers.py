@@ -96,7 +96,7 @@ class Killed(Exception):
 
 RESUMED = {
     "cg": SOLVERS["cg"](tol=1e-12),
-    "kaczmarz": SOLVERS["kaczmarz"](block_size=10, momentum=2, max_iter=23),
+    "kaczmarz": SOLVERS["kaczmarz"](block_size=10, max_iter=23),
     "kaczmarz reusing": SOLVERS["kaczmarz"](block_size=10, reuse_blocks=True, max_iter=23),
     "kaczmarz rows": SOLVERS["kaczmarz"](block_size=1, max_iter=70),
     "kaczmarz norms": SOLVERS["kaczmarz"](block_size=1, sampling="norm", max_iter=70),
@@ -104,7 +104,7 @@ RESUMED = {
     "matching_pursuit reusing": SOLVERS["matching_pursuit"](block_size=10, reuse_blocks=True, max_iter=23),
     "kaczmarz_mp": SOLVERS["kaczmarz_mp"](block_size=10, max_iter=23),
     "nystrom_committee": SOLVERS["nystrom_committee"](block_size=10, n_members=23),
-    "averaged": Averaged([SOLVERS["kaczmarz"](block_size=b, momentum=1, max_iter=12) for b in (8, 12)]),
+    "averaged": Averaged([SOLVERS["matching_pursuit"](block_size=b, momentum=1, max_iter=12) for b in (8, 12)]),
 }
 
 

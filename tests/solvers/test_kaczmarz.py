@@ -21,17 +21,16 @@ def system(n, k, seed, log_condition=1.0):
 @given(
     n=st.integers(2, 30),
     block_size=st.integers(1, 12),
-    momentum=st.integers(0, 4),
     seed=st.integers(0, 10**6),
     log_condition=st.floats(0, 4),
 )
-def test_distance_to_the_solution_never_grows(n, block_size, momentum, seed, log_condition):
+def test_distance_to_the_solution_never_grows(n, block_size, seed, log_condition):
     A, W = system(n, 2, seed, log_condition)
     distances = [np.linalg.norm(W)]
     solve(
         DenseOperator(A, spd=False),
         A @ W,
-        Kaczmarz(block_size, momentum=momentum, max_iter=25, tol=1e-14),
+        Kaczmarz(block_size, max_iter=25, tol=1e-14),
         random_state=seed,
         callback=lambda V, record: distances.append(np.linalg.norm(V - W)) or False,
     )
@@ -89,15 +88,6 @@ def test_norm_sampling_draws_heavy_rows_more_often_and_converges():
     np.testing.assert_allclose(step.W, W, atol=1e-6)
 
 
-def test_momentum_is_nearer_than_the_plain_step_from_the_same_point():
-    A, W = system(40, 2, 1, 2.0)
-    op, Z = DenseOperator(A, spd=False), A @ W
-    first = solve(op, Z, Kaczmarz(8, max_iter=2), random_state=0).W
-    plain = solve(op, Z, Kaczmarz(8, max_iter=3), random_state=0).W
-    better = solve(op, Z, Kaczmarz(8, max_iter=3, momentum=2), random_state=0).W
-    assert np.linalg.norm(better - W) < np.linalg.norm(plain - W) < np.linalg.norm(first - W)
-
-
 def test_stops_when_nothing_changes_any_more():
     A, W = system(20, 1, 0)
     result = solve(DenseOperator(A, spd=False), A @ W, Kaczmarz(5, tol=1e-3, max_iter=5000), random_state=0)
@@ -112,8 +102,6 @@ def test_stops_when_nothing_changes_any_more():
         ({"sampling": "gaussian"}, "sampling"),
         ({"sampling": "norm"}, "block_size=1"),
         ({"block_size": 0}, "block_size"),
-        ({"momentum": -1}, "momentum"),
-        ({"momentum": 0.5}, "momentum"),
     ],
 )
 def test_settings_are_checked(bad, message):

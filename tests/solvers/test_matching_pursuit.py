@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -98,3 +99,9 @@ def test_gives_up_where_float32_has_no_more_digits():
     result = solve(DenseOperator(A, spd=False), Z, solver, random_state=0)
     assert not result.converged
     assert np.linalg.norm(Z - A @ result.W) < 1e-3 * np.linalg.norm(Z)
+
+
+@pytest.mark.parametrize("bad", [-1, 0.5, True, "some"])
+def test_momentum_is_checked(bad):
+    with pytest.raises(ValueError, match="momentum"):
+        solve(DenseOperator(np.eye(3)), np.ones((3, 1)), MatchingPursuit(2, momentum=bad))

@@ -96,7 +96,7 @@ class MatchingPursuit(Solver):
             coefficients[xa.indices(idx, W)] = Q
             # Without jitter and momentum the length along the direction would be that of Q; found anew, it makes the
             # residual smaller or leaves it whatever the rounding of the Gram matrix.
-            direction, change, _ = directions.add(A.T @ Q, coefficients)
+            direction, change = directions.add(A.T @ Q, coefficients)
             length = column_dots(direction, R)
             R = R - direction * length
             change = change * length
