@@ -18,6 +18,7 @@ _EXPORTS: dict[str, str] = {
     "LSSVCCV": "gramless.estimators.lssvm_cv",
     "LSSVR": "gramless.estimators.lssvm",
     "LSSVRCV": "gramless.estimators.lssvm_cv",
+    "RiSVOClassifier": "gramless.estimators.risvo",
     "estimate": "gramless.sizing",
     "load": "gramless.persistence",
     "save": "gramless.persistence",

@@ -26,6 +26,7 @@ from gramless import _array as xa
 from gramless._memory import human, parse_budget
 from gramless._parallel import CPU_TILE
 from gramless._validation import (
+    all_or_nothing,
     check_choice,
     check_labels,
     check_positive,
@@ -138,6 +139,7 @@ class KernelSVC(ClassifierMixin, KernelExpansion):
         self.dtype = dtype
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KernelSVC:
         """Fit to points `X` with labels `y`; weights multiply `C` sample by sample."""
         self._check_settings()
