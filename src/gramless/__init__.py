@@ -19,6 +19,7 @@ _EXPORTS: dict[str, str] = {
     "LSSVR": "gramless.estimators.lssvm",
     "LSSVRCV": "gramless.estimators.lssvm_cv",
     "MKLClassifier": "gramless.estimators.mkl",
+    "RiSVOClassifier": "gramless.estimators.risvo",
     "estimate": "gramless.sizing",
     "load": "gramless.persistence",
     "save": "gramless.persistence",

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless import _array as xa
 from gramless._validation import (
+    all_or_nothing,
     check_choice,
     check_labels,
     check_positive,
@@ -141,6 +142,7 @@ class KernelSVC(ClassifierMixin, KernelExpansion):
         self.dtype = dtype
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KernelSVC:
         """Fit to points `X` with labels `y`; weights multiply `C` sample by sample."""
         self._check_settings()

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from gramless import _array as xa
 from gramless._validation import (
+    all_or_nothing,
     check_choice,
     check_outputs,
     check_positive,
@@ -111,6 +112,7 @@ class KernelSVR(RegressorMixin, KernelExpansion):
         self.dtype = dtype
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KernelSVR:
         """Fit to points `X` with values `y`; weights multiply `C` sample by sample."""
         for name in ("C", "tol"):
