@@ -4,6 +4,8 @@ from gramless.solvers.base import Solver, SolveResult, Step, solve
 from gramless.solvers.cg import CG
 from gramless.solvers.checkpoint import Checkpoint, fingerprint
 from gramless.solvers.cholesky import Cholesky
+from gramless.solvers.normal_equations import NormalEquations
+from gramless.solvers.whitened import WhitenedRidge
 
 SOLVERS: dict[str, type[Solver]] = {
     "cholesky": Cholesky,
@@ -11,4 +13,16 @@ SOLVERS: dict[str, type[Solver]] = {
 }
 """The names that least-squares estimators accept as `solver=`."""
 
-__all__ = ["CG", "SOLVERS", "Checkpoint", "Cholesky", "SolveResult", "Solver", "Step", "fingerprint", "solve"]
+__all__ = [
+    "CG",
+    "SOLVERS",
+    "Checkpoint",
+    "Cholesky",
+    "NormalEquations",
+    "SolveResult",
+    "Solver",
+    "Step",
+    "WhitenedRidge",
+    "fingerprint",
+    "solve",
+]
