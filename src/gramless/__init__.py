@@ -11,7 +11,15 @@ from typing import Any
 from gramless._version import __version__
 
 # Public name -> the module that defines it.
-_EXPORTS: dict[str, str] = {}
+_EXPORTS: dict[str, str] = {
+    "LSSVC": "gramless.estimators.lssvm",
+    "LSSVCCV": "gramless.estimators.lssvm_cv",
+    "LSSVR": "gramless.estimators.lssvm",
+    "LSSVRCV": "gramless.estimators.lssvm_cv",
+    "estimate": "gramless.sizing",
+    "load": "gramless.persistence",
+    "save": "gramless.persistence",
+}
 
 __all__ = ["__version__", *_EXPORTS]
 

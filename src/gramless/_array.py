@@ -248,6 +248,15 @@ def cholesky_(A: Array) -> Array:
     return factor.T
 
 
+def lower_triangle(A: Array) -> Array:
+    """`A` with its strict upper triangle set to zero, in place."""
+    if is_torch(A):
+        return A.tril_()
+    for i in range(A.shape[0]):
+        A[i, i + 1 :] = 0
+    return A
+
+
 def cholesky_solve(L: Array, B: Array) -> Array:
     """Solve `A X = B` from the lower factor `L` of `A` (only its lower triangle is read)."""
     if is_torch(L):
@@ -273,14 +282,6 @@ def eigh(A: Array) -> tuple[Array, Array]:
         values, vectors = sys.modules["torch"].linalg.eigh(A)
         return values, vectors
     return scipy.linalg.eigh(A, overwrite_a=True, check_finite=False)
-
-
-def qr(A: Array) -> tuple[Array, Array]:
-    """Thin QR factorisation."""
-    if is_torch(A):
-        Q, R = sys.modules["torch"].linalg.qr(A)
-        return Q, R
-    return scipy.linalg.qr(A, mode="economic", check_finite=False)
 
 
 def norm(x: Array) -> float:

@@ -22,9 +22,7 @@ app = typer.Typer(
     help="Kernel machines for data too large for a Gram matrix.",
 )
 
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object for machines; words go to stderr.")
-]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines; words go to stderr.")]
 
 
 def documents(incomplete: str) -> list[str]:
@@ -42,9 +40,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Kernel machines for data too large for a Gram matrix."""
 
@@ -55,15 +51,9 @@ def reproduce(
         str,
         typer.Argument(help="randomized, budget, risvo, prototypes, smo or all.", autocompletion=documents),
     ] = "all",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Embedded digits: no files, under two minutes.")
-    ] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the results and the report.")] = Path(
-        "gramless-report"
-    ),
-    data: Annotated[
-        Path | None, typer.Option(help="Folder with the datasets.", exists=True, file_okay=False)
-    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Embedded digits: no files, under two minutes.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the results and the report.")] = Path("gramless-report"),
+    data: Annotated[Path | None, typer.Option(help="Folder with the datasets.", exists=True, file_okay=False)] = None,
     device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, ...")] = None,
     only: Annotated[str | None, typer.Option(help="Run just the experiment of this name.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget earlier results in the folder.")] = False,
@@ -73,9 +63,7 @@ def reproduce(
     from gramless.program.reproduce import reproduce as work
 
     console = Console(stderr=as_json)
-    outcome = work(
-        document, quick=quick, out=out, data=data, device=device, only=only, fresh=fresh, console=console
-    )
+    outcome = work(document, quick=quick, out=out, data=data, device=device, only=only, fresh=fresh, console=console)
     if as_json:
         typer.echo(json.dumps(outcome.as_json()))
     for line in outcome.words():
@@ -94,9 +82,7 @@ def main() -> None:
         if explained is None:
             raise
         sentence, code = explained
-        Console(stderr=True).print(
-            f"[bold red]gramless:[/bold red] {sentence}", soft_wrap=True, highlight=False
-        )
+        Console(stderr=True).print(f"[bold red]gramless:[/bold red] {sentence}", soft_wrap=True, highlight=False)
         sys.exit(code)
 
 

@@ -49,12 +49,12 @@ class Kernel(BaseEstimator):
         """`K(X[rows], X[columns])`; a precomputed kernel looks it up instead."""
         return self(xa.take_rows(X, rows), xa.take_rows(X, columns), out=out)
 
-    def resolve(self, X: Array) -> Kernel:
-        """A copy in which everything that depends on the data, such as `gamma="scale"`, is a number."""
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Kernel:
+        """A copy in which everything that depends on the (weighted) data, such as `gamma="scale"`, is a number."""
         resolved = copy.copy(self)
         for name, value in self.get_params(deep=False).items():
             if isinstance(value, Kernel):
-                setattr(resolved, name, value.resolve(X))
+                setattr(resolved, name, value.resolve(X, weights))
         return resolved
 
     @property
@@ -239,8 +239,8 @@ class Columns(Wrapped):
     def diag(self, X: Array) -> Array:
         return self.kernel.diag(self._select(X))
 
-    def resolve(self, X: Array) -> Columns:
-        return Columns(self.kernel.resolve(self._select(X)), self.columns)
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Columns:
+        return Columns(self.kernel.resolve(self._select(X), weights), self.columns)
 
 
 class Callable_(Kernel):

@@ -65,8 +65,8 @@ class RBF(Kernel):
     def __init__(self, gamma: float | str = "scale"):
         self.gamma = gamma
 
-    def resolve(self, X: Array) -> RBF:
-        return RBF(resolve_gamma(self.gamma, X))
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> RBF:
+        return RBF(resolve_gamma(self.gamma, X, weights))
 
     def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
         return xa.exp_(negative_square_distances(X, Y, resolve_gamma(self.gamma, X), out))
@@ -98,10 +98,10 @@ class Laplacian(Kernel):
         self.gamma = gamma
         self.norm = norm
 
-    def resolve(self, X: Array) -> Laplacian:
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Laplacian:
         if self.norm not in ("l1", "l2"):
             raise ValueError(f"unknown norm {self.norm!r}; known: 'l1', 'l2'")
-        return Laplacian(resolve_gamma(self.gamma, X), self.norm)
+        return Laplacian(resolve_gamma(self.gamma, X, weights), self.norm)
 
     def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
         gamma = resolve_gamma(self.gamma, X)

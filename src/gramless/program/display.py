@@ -44,9 +44,7 @@ class Display:
         self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, reason: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, reason: BaseException | None, trace: TracebackType | None) -> None:
         self._progress.stop()
 
     def __call__(self, event: Event) -> None:
@@ -66,9 +64,7 @@ class Display:
         note = f"{describe(event)} — {detail['stage']}"
         if detail.get("error") is not None:
             note += f", error {detail['error']:.2f} %"
-        self._progress.update(
-            self._current, total=detail.get("max_iter"), completed=detail.get("n_iter", 0), note=note
-        )
+        self._progress.update(self._current, total=detail.get("max_iter"), completed=detail.get("n_iter", 0), note=note)
 
     def _say(self, event: Event, where: str) -> None:
         head = f"[dim]{event.number:>3}/{event.total}[/dim] {escape(where)}  {escape(describe(event))}"

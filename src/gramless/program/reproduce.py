@@ -80,9 +80,7 @@ def reproduce(
     except KeyboardInterrupt:
         interrupted = True
     records = [record for record in results.records() if record["key"] in wanted]
-    report = write_report(
-        chosen, records, Path(out) / REPORT_FILE, quick=quick, missing=len(wanted) - len(records)
-    )
+    report = write_report(chosen, records, Path(out) / REPORT_FILE, quick=quick, missing=len(wanted) - len(records))
     console.print(summary(chosen, records))
     failed = sum(record["status"] != "done" for record in records)
     return Outcome(results.path, report, len(records) - failed, failed, interrupted)

@@ -30,9 +30,7 @@ def history_figure(view: History, spec: Spec, records: Sequence[Record]) -> Mark
                 lines.append(Line(shown, xs, ys, colour=names[name]))
         rules = _rules(spec.document_says, group, view.y)
         if lines:
-            charts.append(
-                Chart(facet, label(view.x), label(view.y), lines, rules, log_x=view.log_x, log_y=view.log_y)
-            )
+            charts.append(Chart(facet, label(view.x), label(view.y), lines, rules, log_x=view.log_x, log_y=view.log_y))
     return _figure(view.title or f"{_short(view.y)} against {_short(view.x)}", charts)
 
 
@@ -55,16 +53,12 @@ def curve_figure(view: Curve, spec: Spec, records: Sequence[Record]) -> Markup |
                 Mark(point.params[view.x], reference.value, f"document, {reference.where}", names[name])
                 for point in known
                 for reference in spec.document_says
-                if reference.metric == view.y
-                and view.x in reference.params
-                and reference.matches(point.params)
+                if reference.metric == view.y and view.x in reference.params and reference.matches(point.params)
             ]
         rules = _rules([r for r in spec.document_says if view.x not in r.params], group, view.y)
         ticks = sorted({x for line in lines for x in line.x})
         if lines:
-            charts.append(
-                Chart(facet, label(view.x), label(view.y), lines, rules, marks, view.log_x, view.log_y, ticks)
-            )
+            charts.append(Chart(facet, label(view.x), label(view.y), lines, rules, marks, view.log_x, view.log_y, ticks))
     return _figure(view.title or f"{_short(view.y)} against {_short(view.x)}", charts)
 
 
@@ -76,10 +70,7 @@ def _figure(title: str, charts: Sequence[Chart]) -> Markup | None:
         # Alone on its row: one drawing for wide screens and one for narrow ones, so that text keeps its size.
         wide, narrow = draw(charts[0], 860, 360, "wide"), draw(charts[0], 420, 320, "narrow")
         return element("figure", caption, wide, narrow, legend(charts[0]), class_="plot")
-    drawn = [
-        element("div", element("h5", chart.title), draw(chart, beside=charts), class_="facet")
-        for chart in charts
-    ]
+    drawn = [element("div", element("h5", chart.title), draw(chart, beside=charts), class_="facet") for chart in charts]
     every = {line.name: line for chart in charts for line in chart.lines}
     shared = replace(
         charts[0],

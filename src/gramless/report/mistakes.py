@@ -41,9 +41,7 @@ def confusion_matrix(view: Confusion, records: Sequence[Record]) -> Markup | Non
                 )
             )
         body.append(element("tr", *cells))
-    table = element(
-        "table", element("thead", element("tr", *head)), element("tbody", *body), class_="confusion"
-    )
+    table = element("table", element("thead", element("tr", *head)), element("tbody", *body), class_="confusion")
     title = view.title or "Confusion of the best fit"
     note = f"{parameters(dict(record['params']))}; rows are true classes, in percent"
     return element(
@@ -65,9 +63,7 @@ def gallery(view: Gallery, records: Sequence[Record]) -> Markup | None:
         said = f"test image {image['index']}: {image['true']}, taken for {image['predicted']}"
         picture = data_address(base64.b64decode(image["pixels"]), wrong["image_shape"])
         caption = [element("b", image["true"]), " → ", element("i", image["predicted"])]
-        items.append(
-            element("li", element("img", src=picture, alt=said, title=said), element("span", *caption))
-        )
+        items.append(element("li", element("img", src=picture, alt=said, title=said), element("span", *caption)))
     title = view.title or "Misclassified by the best fit"
     shown = f"{len(items)} of {wrong['total']}" if wrong["total"] > len(items) else f"all {wrong['total']}"
     note = f" {parameters(dict(record['params']))}; {shown}, true label → predicted"

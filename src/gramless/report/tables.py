@@ -42,19 +42,14 @@ def results_table(view: Table, spec: Spec, records: Sequence[Record]) -> Markup:
         element("tbody", *body),
         class_="results",
     )
-    scrolling = element(
-        "div", table, class_="scroll", tabindex="0", role="region", aria_label=view.title or "results"
-    )
+    scrolling = element("div", table, class_="scroll", tabindex="0", role="region", aria_label=view.title or "results")
     if len(body) <= ROWS_SHOWN:
         return scrolling
     return element("details", element("summary", f"All {len(body)} rows"), scrolling, class_="long")
 
 
 def _row(row: Point, keys: Sequence[str], metrics: Sequence[str], compared: set[str], spec: Spec) -> Markup:
-    cells = [
-        element("th", plain_number(row.params[key]) if key in row.params else "–", scope="row")
-        for key in keys
-    ]
+    cells = [element("th", plain_number(row.params[key]) if key in row.params else "–", scope="row") for key in keys]
     for metric in metrics:
         mean, spread = row.mean(metric), row.spread(metric)
         shown = [value(metric, mean)]
@@ -74,9 +69,7 @@ def _comparison(metric: str, mean: float | None, row: Point, spec: Spec) -> list
     better = difference >= 0 if metric in LARGER_IS_BETTER else difference <= 0
     verdict = "better" if better else "worse"
     return [
-        element(
-            "td", value(metric, reference.value), element("small", f" {reference.where}"), class_="number dim"
-        ),
+        element("td", value(metric, reference.value), element("small", f" {reference.where}"), class_="number dim"),
         element("td", f"{difference:+.2f}".replace("-", "−"), class_=f"number {verdict}"),
     ]
 

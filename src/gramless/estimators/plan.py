@@ -1,0 +1,115 @@
+"""Which solver, cached or streamed, with how many landmarks: decided from sizes and memory before anything is computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gramless._memory import MemoryEstimate, human
+from gramless._parallel import CPU_TILE, CUDA_TILE, blas_threads
+from gramless.kernels.base import Kernel
+from gramless.operators import nbytes_cached
+
+# Below these sizes one factorisation is faster than building a preconditioner and iterating.
+_CHOLESKY_UP_TO = {"cpu": 4096, "cuda": 16384}
+_LANDMARKS_PER_ROOT_N = 12
+# Columns of the size of the right-hand side that block CG, the preconditioner and the threads' sums hold at the peak.
+_WORKING_COLUMNS = 12
+
+
+@dataclass
+class Plan:
+    """How a least-squares system is going to be solved."""
+
+    solver: str
+    cached: bool
+    n_landmarks: int
+    store_landmarks: bool
+    memory: MemoryEstimate
+    reason: str
+
+
+@dataclass
+class Sizes:
+    """What memory and time depend on."""
+
+    n: int
+    d: int
+    k: int
+    itemsize: int
+    device: str
+    temporaries: int
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device.startswith("cuda")
+
+    @property
+    def edge(self) -> int:
+        return min(self.n, CUDA_TILE if self.on_gpu else CPU_TILE)
+
+
+def sizes(n: int, d: int, k: int, dtype: Any, device: str, kernel: Kernel) -> Sizes:
+    return Sizes(n, d, k, np.dtype(dtype).itemsize, device, kernel.temporaries)
+
+
+def make_plan(s: Sizes, solver: str, budget: int, *, n_landmarks: Any = "auto", custom: bool = False) -> Plan:
+    """Choose what `solver="auto"` leaves open and check it against the budget.
+
+    Raises `MemoryError`, with the bytes, the memory and the setting that helps, where nothing fits.
+    """
+    if solver == "cholesky" or (solver == "auto" and s.n <= _CHOLESKY_UP_TO["cuda" if s.on_gpu else "cpu"]):
+        memory = _cholesky_memory(s)
+        if solver == "cholesky" or memory.nbytes <= budget:
+            memory.check(budget, "use solver='cg', which streams the kernel matrix, or raise memory_budget")
+            return Plan("cholesky", False, 0, False, memory, f"n={s.n} is small enough for one factorisation")
+    name = "cg" if solver == "auto" else solver
+    base = _iterative_memory(s)
+    base.check(budget, "raise memory_budget or fit on fewer rows")
+    m, store = (0, False) if name != "cg" else _landmarks(s, n_landmarks, budget - base.nbytes)
+    base.parts["preconditioner"] = _preconditioner_bytes(s, m, store)
+    gram = nbytes_cached(s.n, s.itemsize, s.edge)
+    cached = base.nbytes + gram <= budget and not custom
+    if cached:
+        base.parts["kernel matrix"] = gram
+        reason = f"one triangle of the kernel matrix ({human(gram)}) fits the budget of {human(budget)}: cached"
+    else:
+        reason = f"the kernel matrix ({human(gram)}) does not fit the budget of {human(budget)}: streamed"
+    base.solver = name
+    return Plan(name, cached, m, store, base, reason)
+
+
+def _cholesky_memory(s: Sizes) -> MemoryEstimate:
+    copies = 2 if s.on_gpu else 1  # torch factors out of place
+    doubled = 8 if s.itemsize == 4 else s.itemsize  # a float32 breakdown is repeated in float64
+    matrix = copies * s.n * s.n * doubled
+    columns = 6 * s.n * (s.k + 1) * 8
+    return MemoryEstimate(
+        {"kernel matrix": matrix, "data": s.n * s.d * s.itemsize, "solution": columns}, s.device, "cholesky"
+    )
+
+
+def _iterative_memory(s: Sizes) -> MemoryEstimate:
+    workers = 1 if s.on_gpu else blas_threads()
+    tiles = (workers + 1) * s.edge * s.edge * s.itemsize * (1 + s.temporaries)
+    columns = (_WORKING_COLUMNS + workers) * s.n * (s.k + 1) * s.itemsize
+    return MemoryEstimate({"data": s.n * s.d * s.itemsize, "tiles": tiles, "solution": columns}, s.device)
+
+
+def _preconditioner_bytes(s: Sizes, m: int, store: bool) -> int:
+    return 4 * m * m * 8 + (s.n * m * s.itemsize if store else 4096 * m * s.itemsize * 2)
+
+
+def _landmarks(s: Sizes, asked: Any, left: int) -> tuple[int, bool]:
+    """How many landmarks, and whether `K(X, landmarks)` is held: at most half of the memory that is left."""
+    if asked != "auto":
+        m = min(int(asked), s.n)
+        return m, _preconditioner_bytes(s, m, True) <= left
+    m = min(int(_LANDMARKS_PER_ROOT_N * np.sqrt(s.n)), s.n // 2)
+    if _preconditioner_bytes(s, m, True) <= left // 2:
+        return m, True
+    while m > 0 and _preconditioner_bytes(s, m, False) > left // 2:
+        m = int(m * 0.8)
+    return m, False
