@@ -16,11 +16,12 @@ in which the penalty `P = L L^T` is the identity, centres (the bias `b` is not p
 
 after which each ridge costs O(p k): see `gramless.solvers.whitened`.
 
-Rounding. A float32 batch is multiplied in float32 and added in float64, so the error of `S` does not grow with the number of
-batches but is that of one float32 product; it is tracked (`rounding`). Directions of `P` whose share of `S` is below that
-error carry no information; the jitter added to `P` is the eigenvalue at which the two are equal, and is stated in the result.
+Rounding. Batches of float32 features are multiplied in float64: summed in float32, a product over n rows carries an error of
+about `eps sqrt(n)` in every direction, which the whitening divides by the small eigenvalues of `P` (a smooth kernel on 300
+landmarks then predicts noise). What remains is the rounding of the features themselves; directions of `P` below it carry no
+information, and the jitter added to `P` is at that level (`whiten` says how much).
 
-Memory: `8 p^2` bytes, and `4 p^2` more while float32 batches come in.
+Memory: `8 p^2` bytes, and a few megabytes while a batch is converted.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ from gramless import _array as xa
 from gramless._array import Array
 from gramless.solvers.whitened import WhitenedRidge
 
-# Standard deviation of an entry's error in a blocked float32 product, in units of eps times the entry: measured.
-_PRODUCT_ERROR = 1.5
+# Rows converted to float64 at a time: large enough for BLAS's full rate, small enough to stay near the cache.
+_CONVERTED_ROWS = 512
+# Rounding of a kernel value, in units of eps: distances in float32 lose a few digits before the exponential.
+_FEATURE_ERROR = 8.0
 
 
 class NormalEquations:
@@ -67,14 +70,12 @@ class NormalEquations:
         """Rows seen, whatever their weights."""
         self.weight = 0.0
         """The sum of the weights."""
-        self.rounding = 0.0
-        """Estimate of the spectral norm of the error of `S`, from products in less than float64."""
+        self.eps = float(np.finfo(np.float64).eps)
+        """Relative precision of the features added so far."""
         self._upper = self._zeros(n_features, n_features)  # the strict lower triangle (in its own order) stays zero
         self._cross = self._zeros(n_features, n_targets)
         self._features = self._zeros(n_features, 1)
         self._targets = self._zeros(1, n_targets)
-        self._squares = self._zeros(1, n_targets)
-        self._product: np.ndarray | None = None
 
     def _zeros(self, *shape: int) -> Array:
         if xa.is_torch(self._reference):
@@ -109,50 +110,42 @@ class NormalEquations:
         b = int(features.shape[0])
         if b == 0:
             return
-        xp = xa.namespace(features)
-        targets = xa.astype(targets, xa.numpy_dtype(features))
-        root = xp.ones_like(targets[:, :1])
-        if weights is None:
-            self.weight += b
-        else:
-            self.weight += float(xp.sum(xa.astype(weights, np.float64)))
-            root = xa.like(weights, features)[:, None] ** 0.5
-            features, targets = features * root, targets * root
+        if xa.device_of(features) != xa.device_of(self._upper):  # loaded from a file, or merged from another device
+            self.__dict__.update(NormalEquations.from_state(self.state(), features).__dict__)
         self.n_rows += b
-        cross = xa.astype(features.T @ xp.concat([targets, root], axis=1), np.float64)
+        self.eps = max(self.eps, float(np.finfo(xa.numpy_dtype(features)).eps))
+        rows_at_a_time = b if xa.numpy_dtype(features) == np.float64 or xa.is_torch(features) else _CONVERTED_ROWS
+        for start in range(0, b, rows_at_a_time):
+            rows = slice(start, start + rows_at_a_time)
+            self._add(
+                xa.astype(features[rows], np.float64),
+                xa.astype(targets[rows], np.float64),
+                None if weights is None else xa.astype(weights[rows], np.float64),
+            )
+
+    def _add(self, F: Array, Z: Array, weights: Array) -> None:
+        xp = xa.namespace(F)
+        root = xp.ones_like(Z[:, :1])
+        if weights is None:
+            self.weight += int(F.shape[0])
+        else:
+            self.weight += float(xp.sum(weights))
+            root = weights[:, None] ** 0.5
+            F, Z = F * root, Z * root
+        cross = F.T @ xp.concat([Z, root], axis=1)
         self._cross += cross[:, :-1]
         self._features += cross[:, -1:]
-        double = xa.astype(targets, np.float64)
-        self._targets += xp.sum(double * root, axis=0)[None, :]
-        self._squares += xp.sum(double * double, axis=0)[None, :]
-        self._add_product(features)
-
-    def _add_product(self, features: Array) -> None:
-        single = xa.numpy_dtype(features) != np.float64
-        if xa.is_torch(features):
-            product = features.T @ features
-            self._upper += xa.astype(product, np.float64)
-        elif not single:
-            product = None
-            # The transpose of a row-major block is column-major: no copy.
-            scipy.linalg.blas.dsyrk(1.0, np.ascontiguousarray(features).T, beta=1.0, c=self._upper, overwrite_c=1)
+        self._targets += xp.sum(Z * root, axis=0)[None, :]
+        if xa.is_torch(F):
+            self._upper += F.T @ F
         else:
-            if self._product is None:
-                self._product = np.zeros(self._upper.shape, dtype=np.float32, order="F")
-            product = scipy.linalg.blas.ssyrk(1.0, np.ascontiguousarray(features).T, c=self._product, overwrite_c=1)
-            self._upper += product
-        if single:
-            trace = float(xa.namespace(product).sum(xa.astype(xa.namespace(product).linalg.diagonal(product), np.float64)))
-            p = self.n_features
-            error = 2 * p**0.5 * _PRODUCT_ERROR * float(np.finfo(xa.numpy_dtype(features)).eps) * trace / p
-            # The errors of different batches are independent: their squares add.
-            self.rounding = float(np.hypot(self.rounding, error))
+            # The transpose of a row-major block is column-major: BLAS adds one triangle of the product without a copy.
+            scipy.linalg.blas.dsyrk(1.0, np.ascontiguousarray(F).T, beta=1.0, c=self._upper, overwrite_c=1)
 
     def decay(self, factor: float) -> None:
         """Multiply the weight of everything seen so far by `factor` (exponential forgetting)."""
         self.weight *= factor
-        self.rounding *= factor
-        for total in (self._upper, self._cross, self._features, self._targets, self._squares):
+        for total in (self._upper, self._cross, self._features, self._targets):
             total *= factor
 
     def merge(self, other: NormalEquations) -> NormalEquations:
@@ -164,27 +157,20 @@ class NormalEquations:
             )
         self.n_rows += other.n_rows
         self.weight += other.weight
-        self.rounding = float(np.hypot(self.rounding, other.rounding))
+        self.eps = max(self.eps, other.eps)
         self._upper += xa.like(other._upper, self._upper)
         self._cross += xa.like(other._cross, self._upper)
         self._features += xa.like(other._features, self._upper)
         self._targets += xa.like(other._targets, self._upper)
-        self._squares += xa.like(other._squares, self._upper)
         return self
 
     def widen(self, n_targets: int) -> None:
         """Make room for targets that were zero in every row so far, such as the indicator of a class first met now."""
-        for name in ("_cross", "_targets", "_squares"):
+        for name in ("_cross", "_targets"):
             old = getattr(self, name)
             new = self._zeros(old.shape[0], n_targets)
             new[:, : old.shape[1]] = old
             setattr(self, name, new)
-
-    def permute_targets(self, order: np.ndarray) -> None:
-        """Put the targets into another order."""
-        at = xa.indices(np.asarray(order), self._cross)
-        for name in ("_cross", "_targets", "_squares"):
-            setattr(self, name, getattr(self, name)[:, at])
 
     def whiten(self, penalty: Array = None) -> WhitenedRidge:
         """The problem in coordinates where the penalty and `S` are both diagonal: O(p^3), then any ridge is cheap.
@@ -204,7 +190,7 @@ class NormalEquations:
             self._targets,
             self.weight,
             penalty=penalty,
-            least_share=self.rounding * self.n_features / self.weight,
+            relative_jitter=_FEATURE_ERROR * self.n_features**0.5 * self.eps,
         )
 
     def solve(self, ridge: float, penalty: Array = None) -> tuple[Array, Array]:
@@ -218,21 +204,24 @@ class NormalEquations:
             "cross": self._cross,
             "features": self._features,
             "targets": self._targets,
-            "squares": self._squares,
             "n_rows": self.n_rows,
             "weight": self.weight,
-            "rounding": self.rounding,
+            "eps": self.eps,
         }
 
     @classmethod
     def from_state(cls, state: dict[str, Any], reference: Array = None) -> NormalEquations:
         """The accumulator that `state` was taken from, on `reference`'s library and device."""
-        new = cls(*state["cross"].shape, reference)
-        for name in ("upper", "cross", "features", "targets", "squares"):
+        p, k = state["cross"].shape
+        new = cls(p, k, reference)
+        for name in ("upper", "cross", "features", "targets"):
             getattr(new, f"_{name}")[...] = xa.like(state[name], new._upper)
-        new.n_rows, new.weight, new.rounding = int(state["n_rows"]), float(state["weight"]), float(state["rounding"])
+        new.n_rows, new.weight, new.eps = int(state["n_rows"]), float(state["weight"]), float(state["eps"])
         return new
 
     def __getstate__(self) -> dict[str, Any]:
-        # The float32 buffer is scratch; without it what travels between processes is two thirds.
-        return {**self.__dict__, "_product": None}
+        # NumPy travels between processes and into files, wherever the sums were kept.
+        return {key: xa.to_numpy(value) if hasattr(value, "shape") else value for key, value in self.state().items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(NormalEquations.from_state(state).__dict__)

@@ -24,6 +24,7 @@ import numpy as np
 
 from gramless import _array as xa
 from gramless._array import Array
+from gramless.operators.jitter import jittered_cholesky
 
 _ROWS_AT_A_TIME = 4096
 # A row that alone decides its own fitted value has leverage 1: its residual without it is not determined by the others.
@@ -50,7 +51,7 @@ class WhitenedRidge:
         weight: float,
         *,
         penalty: Array = None,
-        least_share: float = 0.0,
+        relative_jitter: float = 0.0,
     ):
         xp = xa.namespace(S)
         self.weight = weight
@@ -61,7 +62,11 @@ class WhitenedRidge:
         self._L: Array = None
         self.jitter = 0.0
         if penalty is not None:
-            self._L, self.jitter = _factor(xa.astype(penalty, np.float64), least_share)
+            penalty = xa.astype(penalty, np.float64)
+            scale = float(xp.max(xp.linalg.diagonal(penalty)))
+            if not scale > 0:
+                raise ValueError("the penalty's diagonal is zero: every landmark has kernel value zero with itself")
+            self._L, self.jitter = jittered_cholesky(penalty, relative_jitter * scale)
             half = xa.solve_triangular(self._L, centred)
             centred = xa.solve_triangular(self._L, half.T + 0)
             right = xa.solve_triangular(self._L, right)
@@ -105,25 +110,3 @@ class WhitenedRidge:
                 free = xa.clip_below_(1.0 - leverage, _LEAST_FREEDOM)
                 out[i, rows] = (Z - U @ (self._g * inverse[:, None])) / free[:, None]
         return out
-
-
-def _factor(penalty: Array, least_share: float) -> tuple[Array, float]:
-    """Lower Cholesky factor of the penalty with the smallest jitter that the rounding of the sums and its own allow."""
-    xp = xa.namespace(penalty)
-    p = int(penalty.shape[0])
-    scale = float(xp.max(xp.linalg.diagonal(penalty)))
-    if not scale > 0:
-        raise ValueError("the penalty has no positive diagonal entry: every landmark has kernel value zero with itself")
-    # For landmarks drawn from the rows, S is about (N / p) P^2: `least_share` = rounding p / N is the P^2 it hides.
-    jitter = max(p * float(np.finfo(np.float64).eps) * scale, float(np.sqrt(least_share)))
-    for _ in range(8):
-        try:
-            A = xa.empty((p, p), penalty)
-            A[...] = penalty
-            return xa.cholesky_(xa.add_diagonal_(A, jitter)), jitter
-        except xa.NotPositiveDefiniteError:
-            jitter *= 10  # an eigenvalue below zero by rounding of the kernel itself, or a kernel that is not one
-    raise np.linalg.LinAlgError(
-        f"the kernel matrix of the landmarks is not positive semi-definite: adding {jitter:.3g} to its diagonal "
-        f"(of size {scale:.3g}) was not enough; is the kernel positive semi-definite?"
-    )

@@ -39,7 +39,9 @@ def target_column(names: Sequence[str], target: str | int | None, path: Path) ->
             f"{path} has {'no' if not found else 'more than one'} column named {', '.join(map(repr, TARGET_NAMES))}: "
             f"say which holds the targets with y='name' or y=position; the columns are {shown}"
         )
-    raise ValueError(f"{path} has {'no column' if not found else 'several columns'} named {target!r}; the columns are {shown}")
+    raise ValueError(
+        f"{path} has {'no column' if not found else 'several columns'} named {target!r}; the columns are {shown}"
+    )
 
 
 def matrix(table: Any, target: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,8 +1,8 @@
 """Rows of a delimited text file (.csv, .tsv, .txt, also gzipped), parsed block by block.
 
-The header, where the first line is one, and the delimiter are found from the first line; every column but the target must be
-numbers. Arrow parses without Python's lock, so reading ahead costs the computation little. When it refuses a block, the file is
-read again slowly up to the row at fault, so that the message can name it.
+The header, where the first line is one, and the delimiter are found from the first line; every column but the target must
+be numbers. Arrow parses without Python's lock, so reading ahead costs the computation little. When it refuses a block, the
+file is read again slowly up to the row at fault, so that the message can name it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class CsvSource:
         if len(set(self.names)) < len(self.names):
             raise ValueError(f"{path} has two columns of the same name in its first line")
         if not self.has_header and target is None:
-            raise ValueError(f"{path} has no header line: say which column holds the targets with y=position (-1 is the last)")
+            raise ValueError(
+                f"{path} has no header line: say which column holds the targets with y=position (-1 is the last)"
+            )
         self.target = target_column(self.names, target, path)
 
     def _open(self) -> Any:

@@ -1,7 +1,7 @@
 """Rows of two arrays in an npz archive, unpacked as they are read.
 
-A row-major array is a run of rows in its member of the archive, compressed or not, and is read in pieces. A column-major one
-has its rows scattered over the whole member: it is held as stored (its own dtype), which the message says when that is large.
+A row-major array is a run of rows in its member of the archive, compressed or not, and is read in pieces. A column-major
+one has its rows scattered over the whole member: it is held as stored (in its own dtype), and refused when that is large.
 Nothing is unpickled.
 """
 

@@ -38,7 +38,8 @@ class ParquetSource:
 
     def read(self, size: int, start: int) -> Iterator[Rows]:
         parquet = import_pyarrow("pyarrow.parquet")
-        groups, before = [], 0
+        groups: list[int] = []
+        before = 0
         with parquet.ParquetFile(self.path) as file:
             for i in range(file.num_row_groups):
                 length = file.metadata.row_group(i).num_rows

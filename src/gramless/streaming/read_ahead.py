@@ -1,7 +1,7 @@
 """Read the next items while the current one is worked on.
 
-One thread runs the iterator and stays at most `depth` items ahead; what it raises is raised where the items are used. Leaving
-the loop early stops the thread.
+One thread runs the iterator and stays at most `depth` items ahead; what it raises is raised where the items are used.
+Leaving the loop early stops the thread.
 """
 
 from __future__ import annotations

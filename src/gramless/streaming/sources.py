@@ -24,9 +24,14 @@ TARGET_NAMES = ("y", "target", "label")
 class Source(Protocol):
     """Rows in a fixed order."""
 
-    name: str
-    n_rows: int | None
-    repeatable: bool
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def n_rows(self) -> int | None: ...
+
+    @property
+    def repeatable(self) -> bool: ...
 
     def read(self, size: int, start: int) -> Iterator[Rows]:
         """Rows from `start` on, `size` at a time."""
@@ -45,7 +50,7 @@ class Source(Protocol):
         ...
 
     def peek(self, n: int) -> Rows:
-        """The first `n` rows, which are still read afterwards; for sources that are read only once."""
+        """The first `n` rows, which are still read afterwards."""
         ...
 
 
@@ -62,7 +67,9 @@ class ArraySource:
         self.name = f"the array on disk {X.filename}" if getattr(X, "filename", None) else "X"
         for name, values in (("y", self.y), ("sample_weight", self.weights)):
             if values is not None and len(values) != self.n_rows:
-                raise ValueError(f"Found input variables with inconsistent numbers of samples: X {self.n_rows}, {name} {len(values)}")
+                raise ValueError(
+                    f"Found input variables with inconsistent numbers of samples: X {self.n_rows}, {name} {len(values)}"
+                )
 
     def read(self, size: int, start: int) -> Iterator[Rows]:
         for at in range(start, self.length, size):
@@ -125,7 +132,7 @@ class IterableSource:
             yield X, y, weights
 
     def peek(self, n: int) -> Rows:
-        iterator = iter(self._batches)
+        whole, iterator = self._batches, iter(self._batches)
         taken: list[Any] = []
         rows = 0
         while rows < n:
@@ -136,7 +143,7 @@ class IterableSource:
             rows += len(batch[1])
         self._batches = taken
         first = next(rebatch(self._pieces(), n, 0), None)
-        self._batches = itertools.chain(taken, iterator)
+        self._batches = whole if self.repeatable else itertools.chain(taken, iterator)
         if first is None:
             raise ValueError(f"{self.name} has no rows")
         return first

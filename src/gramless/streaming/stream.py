@@ -9,7 +9,7 @@ Memory: two batches, whatever the number of rows.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ import numpy as np
 from gramless import _array as xa
 from gramless._array import Array
 from gramless.streaming.read_ahead import read_ahead
-from gramless.streaming.sources import ArraySource, IterableSource, Rows, Source, concatenate
+from gramless.streaming.reservoir import Reservoir
+from gramless.streaming.sources import ArraySource, IterableSource, Rows, Source
 
 
 @dataclass
@@ -84,17 +85,33 @@ class Stream:
         """What tells this data from other data, without reading it all."""
         return self._source.identity()
 
-    def batches(self, size: int, start: int = 0) -> Iterator[Batch]:
-        """Batches of `size` rows (the last one may be shorter) from row `start` on, the next one read ahead."""
-        return read_ahead(self._checked(size, start))
+    def first(self) -> Array:
+        """The features of the first row, which is still read afterwards."""
+        X, _, _ = self._source.peek(1)
+        if X.shape[0] == 0:
+            raise ValueError(f"{self.name} has no rows")
+        return X
 
-    def _checked(self, size: int, start: int) -> Iterator[Batch]:
+    def take(self, idx: np.ndarray) -> Rows:
+        """Rows by their numbers; only arrays can."""
+        if not isinstance(self._source, ArraySource):
+            raise ValueError(f"rows cannot be taken by number from {self.name}; pass an array")
+        return self._source.take(idx)
+
+    def batches(self, size: int, start: int = 0, prepare: Callable[[Array], Array] | None = None) -> Iterator[Batch]:
+        """Batches of `size` rows (the last one may be shorter) from row `start` on, the next one read ahead.
+
+        `prepare` is applied to the features by the thread that reads.
+        """
+        return read_ahead(self._checked(size, start, prepare))
+
+    def _checked(self, size: int, start: int, prepare: Callable[[Array], Array] | None) -> Iterator[Batch]:
         position, width = start, None
         for rows in self._source.read(size, start):
             X, y, weights = rows
             width = X.shape[1] if width is None else width
             self._check(X, y, weights, position, width)
-            yield Batch(X, y, weights, position)
+            yield Batch(X if prepare is None else prepare(X), y, weights, position)
             position += int(X.shape[0])
 
     def _check(self, X: Array, y: Any, weights: Any, position: int, width: int) -> None:
@@ -138,20 +155,12 @@ class Stream:
             raise ValueError(f"{self._source.row(int(idx[bad[0]]))} holds NaN or infinity{self._source.column(bad[1])}")
 
     def _reservoir(self, n: int, rng: np.random.RandomState, batch_rows: int) -> Rows:
-        """A random key for each row; those with the `n` smallest keys so far are kept."""
-        kept: list[Rows] = []
-        keys = np.empty(0)
+        kept = Reservoir(n)
         for batch in self.batches(batch_rows):
-            keys = np.concatenate([keys, rng.random_sample(len(batch))])
-            pool = concatenate([*kept, (batch.X, batch.y, batch.weights)])
-            if len(keys) > n:
-                stay = np.sort(np.argpartition(keys, n)[:n])
-                keys = keys[stay]
-                pool = tuple(None if part is None else xa.take_rows(part, stay) for part in pool)  # type: ignore[assignment]
-            kept = [pool]
-        if not kept:
+            kept.add((batch.X, batch.y, batch.weights), rng.random_sample(len(batch)))
+        if kept.rows is None:
             raise ValueError(f"{self.name} has no rows")
-        return kept[0]
+        return kept.rows
 
 
 def is_stream_like(X: Any) -> bool:
@@ -161,7 +170,9 @@ def is_stream_like(X: Any) -> bool:
     if hasattr(X, "shape") or hasattr(X, "__array__") or hasattr(X, "__dataframe__"):
         return False
     if isinstance(X, (list, tuple)):
-        return bool(X) and all(isinstance(batch, tuple) and len(batch) in (2, 3) and hasattr(batch[0], "shape") for batch in X)
+        return bool(X) and all(
+            isinstance(batch, tuple) and len(batch) in (2, 3) and hasattr(batch[0], "shape") for batch in X
+        )
     return hasattr(X, "__iter__")
 
 
