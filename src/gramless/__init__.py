@@ -12,6 +12,8 @@ from gramless._version import __version__
 
 # Public name -> the module that defines it.
 _EXPORTS: dict[str, str] = {
+    "KernelSVC": "gramless.estimators.svc",
+    "KernelSVR": "gramless.estimators.svr",
     "LSSVC": "gramless.estimators.lssvm",
     "LSSVCCV": "gramless.estimators.lssvm_cv",
     "LSSVR": "gramless.estimators.lssvm",

@@ -159,12 +159,9 @@ def indices(idx: np.ndarray, reference: Array) -> Array:
 def dot(X: Array, Y: Array, out: Array = None) -> Array:
     """`X @ Y.T` as a dense block, into `out` where given; either side may be CSR."""
     if sp.issparse(X) or sp.issparse(Y):
-        product = X @ Y.T
-        product = product.toarray() if sp.issparse(product) else np.asarray(product)
-        if out is None:
-            return product
-        out[...] = product
-        return out
+        from gramless import _sparse
+
+        return _sparse.dot(X, Y, out)
     return matmul(X, Y.T, out=out)
 
 
@@ -211,8 +208,10 @@ def integer_power_(x: Array, exponent: int) -> Array:
         return x
     base = None
     while exponent > 1:
-        if exponent % 2:
-            base = x + 0 if base is None else base * x
+        if exponent % 2 and base is None:
+            base = x + 0
+        elif exponent % 2:
+            base *= x
         x *= x
         exponent //= 2
     if base is not None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from sklearn.utils import assert_all_finite
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
@@ -16,6 +19,25 @@ from gramless._array import Array
 _SINGLE_PRECISION_INPUTS = ("float32", "float16", "uint8", "int8")
 
 
+Fit = TypeVar("Fit", bound=Callable[..., Any])
+
+
+def all_or_nothing(fit: Fit) -> Fit:
+    """A `fit` that, when it raises, leaves the estimator as it was before: unfitted, or with its last model."""
+
+    @functools.wraps(fit)
+    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **kwargs)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return guarded  # type: ignore[return-value]
+
+
 def working_dtype(X: Any, dtype: Any) -> np.dtype:
     """The floating dtype to compute in: the user's, or float32 for float32 and byte data and float64 for the rest."""
     if dtype is not None:
@@ -23,10 +45,9 @@ def working_dtype(X: Any, dtype: Any) -> np.dtype:
         if chosen not in (np.float32, np.float64):
             raise ValueError(f"dtype must be 'float32', 'float64' or None, got {dtype!r}")
         return chosen
-    if xa.is_torch(X) or hasattr(X, "dtype"):
-        name = str(X.dtype).removeprefix("torch.")
-        return np.dtype(np.float32 if name in _SINGLE_PRECISION_INPUTS else np.float64)
-    return np.dtype(np.float64)
+    kinds = [X.dtype] if hasattr(X, "dtype") else list(getattr(X, "dtypes", []))  # a DataFrame has one for each column
+    names = {str(kind).removeprefix("torch.") for kind in kinds}
+    return np.dtype(np.float32 if names and names <= set(_SINGLE_PRECISION_INPUTS) else np.float64)
 
 
 def check_X(estimator: Any, X: Any, *, dtype: np.dtype, accept_sparse: bool = True, reset: bool, **options: Any) -> Array:
@@ -69,6 +90,7 @@ def check_labels(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     y = column_or_1d(xa.to_numpy(y) if xa.is_torch(y) else y, warn=True)
     if len(y) != n:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {[n, len(y)]}")
+    assert_all_finite(y, input_name="y")
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:

@@ -23,6 +23,7 @@ from gramless._array import Array
 from gramless._memory import parse_budget
 from gramless._progress import say
 from gramless._validation import (
+    all_or_nothing,
     check_choice,
     check_labels,
     check_outputs,
@@ -378,6 +379,7 @@ class LSSVC(ClassifierMixin, ExpansionClassifier, LeastSquaresMachine):
         self.class_weight = class_weight
         self.probability = probability
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVC:
         """Fit to labels; rows of weight zero are as if they were not there."""
         if self.probability is not False:
@@ -426,6 +428,7 @@ class LSSVR(MultiOutputMixin, RegressorMixin, ExpansionRegressor, LeastSquaresMa
     True
     """
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVR:
         """Fit to values, of shape (n,) or (n, n_outputs)."""
         X = self._check_X(X)

@@ -18,6 +18,7 @@ from gramless import _array as xa
 from gramless._array import Array
 from gramless._memory import MemoryEstimate, parse_budget
 from gramless._validation import (
+    all_or_nothing,
     check_choice,
     check_labels,
     check_outputs,
@@ -214,6 +215,7 @@ class LSSVCCV(ClassifierMixin, ExpansionClassifier, LeaveOneOutSearch):
         self.class_weight = class_weight
         self.probability = probability
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVCCV:
         """Search and keep the best model."""
         if self.probability is not False:
@@ -262,6 +264,7 @@ class LSSVRCV(MultiOutputMixin, RegressorMixin, ExpansionRegressor, LeaveOneOutS
     True
     """
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVRCV:
         """Search and keep the best model."""
         X = self._check_X(X)
