@@ -28,11 +28,14 @@ from gramless.landmarks import LandmarkRule, as_points, select
 from gramless.operators import evaluate
 from gramless.streaming import Stream
 
+_HEAD_PER_LANDMARK = 4
+
 _PARAMETERS = """n_landmarks : int or float, default=500
         How many landmarks: a number, or a share of the rows above 0 and at most 1.
     landmarks : str, LandmarkRule or array, default="uniform"
         A rule of `gramless.landmarks` by name or with its settings, row numbers, or the points themselves. A rule chooses
-        from a uniform sample of at most 50,000 rows (all where there are fewer), of a generator from its first rows.
+        from a uniform sample of at most 50,000 rows (all where there are fewer), of a generator from its first rows
+        (four for each landmark).
     C : float or "loo", default=1.0
         Regularisation: the ridge is `1 / C`. `"loo"` takes the value of `Cs` with the smallest closed-form leave-one-out
         squared error; nothing is refitted.
@@ -159,7 +162,9 @@ class NystromMachine(KernelExpansion, OnePassRidge):
         self._set_up(stream.first())
         m, dtype = self._n_components(stream.n_rows), np.dtype(self._dtype_name)
         affordable = parse_budget(self.memory_budget, self.device_) // (8 * self.n_features_in_ * dtype.itemsize)
-        X, _, weights = stream.sample(max(m, min(SCALE_ROWS, affordable)), rng)
+        # The head of a generator is held until it is read again: no more of it than what the landmarks take anyway.
+        candidates = min(SCALE_ROWS, affordable) if stream.repeatable else _HEAD_PER_LANDMARK * m
+        X, _, weights = stream.sample(max(m, candidates), rng)
         if weights is not None and not (weights > 0).all():
             kept = np.flatnonzero(weights > 0)
             X, weights = xa.take_rows(X, kept), weights[kept]

@@ -249,6 +249,7 @@ class OnePassRidge(BaseEstimator):
             X = self._array(X, reset=first)
             if y is None:
                 raise ValueError("requires y to be passed, but the target y is None")
+            targets.read(y)  # all of them before the first row is added: an error must leave the sums as they were
             stream = Stream(X, xa.to_numpy(y), check_weights(sample_weight, X))
         if first:
             self._forget_all(targets)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gramless._validation import check_choice, check_labels, check_outputs, check_weights
+from gramless._validation import all_or_nothing, check_choice, check_labels, check_outputs, check_weights
 from gramless.estimators.one_pass import OnePassRidge
 from gramless.estimators.platt import fit_sigmoids
 from gramless.estimators.streamed_targets import LabelTargets, ValueTargets
@@ -26,6 +26,7 @@ class ClassesFromStream(OnePassRidge):
         if self.probability is not False:
             check_choice("probability", self.probability, {"softmax", "sigmoid"})
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit in one pass.
 
@@ -53,6 +54,7 @@ class ClassesFromStream(OnePassRidge):
         self._fit_stream(stream, targets)
         return self
 
+    @all_or_nothing
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Any:
         """Add rows to the model; the result is that of one `fit` on all rows together.
 
@@ -100,6 +102,7 @@ class ValuesFromStream(OnePassRidge):
     _single_output: bool
     _targets: ValueTargets
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit in one pass.
 
@@ -121,6 +124,7 @@ class ValuesFromStream(OnePassRidge):
         self._fit_stream(stream, ValueTargets())
         return self
 
+    @all_or_nothing
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Add rows to the model; the result is that of one `fit` on all rows together. Parameters as in `fit`."""
         self._check_settings()

@@ -208,7 +208,9 @@ def _as_numbers(X: np.ndarray, where: str) -> np.ndarray:
         for i, row in enumerate(X):
             for j, value in enumerate(row):
                 if not is_number(value):
-                    raise ValueError(f"row {i} of {where} has {value!r} in column {j}, which is not a number") from error
+                    raise ValueError(
+                        f"row {i} of {where} has {str(value)!r} in column {j}, which is not a number"
+                    ) from error
         raise
 
 
