@@ -20,6 +20,7 @@ _EXPORTS: dict[str, str] = {
     "LSSVRCV": "gramless.estimators.lssvm_cv",
     "NystromLSSVC": "gramless.estimators.nystrom",
     "NystromLSSVR": "gramless.estimators.nystrom",
+    "RiSVOClassifier": "gramless.estimators.risvo",
     "Stream": "gramless.streaming",
     "estimate": "gramless.sizing",
     "load": "gramless.persistence",

@@ -25,7 +25,8 @@ def batches():
         time.sleep(float(pause))
         yield X[i : i + 50], y[i : i + 50]
 
-model = NystromLSSVC(n_landmarks=40, gamma=0.3, C="loo", batch_size=50, checkpoint=checkpoint, checkpoint_every=3, random_state=0)
+settings = dict(batch_size=50, checkpoint=checkpoint, checkpoint_every=3, random_state=0)
+model = NystromLSSVC(n_landmarks=40, gamma=0.3, C="loo", **settings)
 model.fit(batches())
 np.savez(out, coef=model.dual_coef_, intercept=model.intercept_, weight=model._equations.weight, C=model.C_)
 """

@@ -1,6 +1,7 @@
 """Streams: the same rows whatever they come from, in batches of any size, and bad rows named."""
 
 import gzip
+import itertools
 import threading
 
 import numpy as np
@@ -91,7 +92,7 @@ def test_batches_of_an_iterable_are_cut_and_joined(rows):
     X, y = rows
     cuts = [0, 3, 3, 500, 501, N]
     weights = np.linspace(0, 1, N)
-    pieces = [(X[a:b], y[a:b], weights[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+    pieces = [(X[a:b], y[a:b], weights[a:b]) for a, b in itertools.pairwise(cuts)]
     for data in (pieces, iter(pieces), (p for p in pieces)):
         batches = list(Stream(data).batches(128, start=100))
         np.testing.assert_array_equal(np.concatenate([b.X for b in batches]), X[100:])
@@ -238,8 +239,8 @@ def test_a_text_file_without_header_by_position(tmp_path, rows):
     path.write_text(text(X, y, header=False))
     (batch,) = Stream(path, -1).batches(N)
     np.testing.assert_allclose(batch.X, X)
+    path.write_text(spoil(text(X, y, header=False), 2, "1,x,3,4"))
     with pytest.raises(ValueError, match=r"row 3 \(line 3\) has 'x' in column 1"):
-        path.write_text(spoil(text(X, y, header=False), 2, "1,x,3,4"))
         list(Stream(path, -1).batches(N))
 
 
