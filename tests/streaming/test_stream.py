@@ -12,6 +12,7 @@ from gramless import NystromLSSVC, NystromLSSVR, Stream
 from gramless.streaming.read_ahead import read_ahead
 
 pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
 
 N = 1000
 
@@ -35,7 +36,7 @@ def text(X, y, header=True, delimiter=","):
 def write(kind, folder, X, y):
     path = folder / f"rows.{kind}"
     if kind == "parquet":
-        pa.parquet.write_table(as_table(X, y), path, row_group_size=300)
+        parquet.write_table(as_table(X, y), path, row_group_size=300)
     elif kind == "npz":
         np.savez(path, x=X, y=y)
     elif kind == "compressed.npz":
@@ -176,7 +177,7 @@ def test_a_bad_row_of_a_parquet_file_is_named(tmp_path, rows):
     with pytest.raises(ValueError, match=r"rows\.parquet, row 651 holds NaN or infinity in column 'c'"):
         NystromLSSVC(landmarks=X[:10], batch_size=64).fit(write("parquet", tmp_path, X, rows[1]))
     path = tmp_path / "text.parquet"
-    pa.parquet.write_table(pa.table({"a": ["x", "z"], "y": [0, 1]}), path)
+    parquet.write_table(pa.table({"a": ["x", "z"], "y": [0, 1]}), path)
     with pytest.raises(ValueError, match=r"text\.parquet: column 'a' holds string, not numbers"):
         Stream(path)
 
