@@ -18,6 +18,7 @@ _EXPORTS: dict[str, str] = {
     "LSSVCCV": "gramless.estimators.lssvm_cv",
     "LSSVR": "gramless.estimators.lssvm",
     "LSSVRCV": "gramless.estimators.lssvm_cv",
+    "MKLClassifier": "gramless.estimators.mkl",
     "NystromLSSVC": "gramless.estimators.nystrom",
     "NystromLSSVR": "gramless.estimators.nystrom",
     "RiSVOClassifier": "gramless.estimators.risvo",
