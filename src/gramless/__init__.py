@@ -11,7 +11,9 @@ from typing import Any
 from gramless._version import __version__
 
 # Public name -> the module that defines it.
-_EXPORTS: dict[str, str] = {}
+_EXPORTS: dict[str, str] = {
+    "SphericalKMeans": "gramless.estimators.spherical_kmeans",
+}
 
 __all__ = ["__version__", *_EXPORTS]
 

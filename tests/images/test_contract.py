@@ -102,9 +102,7 @@ def test_blocks_and_threads_do_not_change_the_result(transformer, grey, colour, 
         expected = transformer.transform(X)
         with monkeypatch.context() as patch:
             patch.setattr(shared, "BLOCK_BYTES", 1)
-            assert_allclose(
-                clone(transformer).set_params(n_jobs=n_jobs).transform(X), expected, rtol=1e-5, atol=1e-4
-            )
+            assert_allclose(clone(transformer).set_params(n_jobs=n_jobs).transform(X), expected, rtol=1e-5, atol=1e-4)
 
 
 @every

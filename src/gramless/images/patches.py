@@ -66,9 +66,7 @@ class Patches(ImageTransformer):
     def per_image(self, shape: tuple[int, ...]) -> int:
         """Number of windows of an image of this (height, width[, channels])."""
         size = self._size(shape)
-        return prod(
-            (side - length) // int(self.stride) + 1 for side, length in zip(shape, size, strict=False)
-        )
+        return prod((side - length) // int(self.stride) + 1 for side, length in zip(shape, size, strict=False))
 
     def transform(self, X: Any) -> np.ndarray:
         """The windows of all images.
@@ -121,8 +119,7 @@ class Patches(ImageTransformer):
             raise ValueError(f"stride must be a whole number of pixels, at least 1, got {self.stride}.")
         if size[0] > shape[0] or size[1] > shape[1]:
             raise ValueError(
-                f"patch_size {size[0]} x {size[1]} is larger than the images of "
-                f"{shape[0]} x {shape[1]} pixels."
+                f"patch_size {size[0]} x {size[1]} is larger than the images of {shape[0]} x {shape[1]} pixels."
             )
         return int(size[0]), int(size[1])
 

@@ -50,9 +50,7 @@ def image_shape(row_shape: tuple[int, ...], shape: Any, *, vectors_allowed: bool
             return d, 1, 1
         side = isqrt(d)
         if side * side != d:
-            raise ValueError(
-                f"Rows of {d} values are not square images: say shape=(height, width[, channels])."
-            )
+            raise ValueError(f"Rows of {d} values are not square images: say shape=(height, width[, channels]).")
         return side, side, 1
     if len(row_shape) > 3:
         raise ValueError(f"Images are (n, height, width[, channels]) or flat, got rows of shape {row_shape}.")
