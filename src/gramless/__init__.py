@@ -12,7 +12,18 @@ from gramless._version import __version__
 
 # Public name -> the module that defines it.
 _EXPORTS: dict[str, str] = {
+    "KernelSVC": "gramless.estimators.svc",
+    "KernelSVR": "gramless.estimators.svr",
+    "LSSVC": "gramless.estimators.lssvm",
+    "LSSVCCV": "gramless.estimators.lssvm_cv",
+    "LSSVR": "gramless.estimators.lssvm",
+    "LSSVRCV": "gramless.estimators.lssvm_cv",
+    "MKLClassifier": "gramless.estimators.mkl",
+    "RiSVOClassifier": "gramless.estimators.risvo",
     "SphericalKMeans": "gramless.estimators.spherical_kmeans",
+    "estimate": "gramless.sizing",
+    "load": "gramless.persistence",
+    "save": "gramless.persistence",
 }
 
 __all__ = ["__version__", *_EXPORTS]

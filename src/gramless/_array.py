@@ -159,12 +159,9 @@ def indices(idx: np.ndarray, reference: Array) -> Array:
 def dot(X: Array, Y: Array, out: Array = None) -> Array:
     """`X @ Y.T` as a dense block, into `out` where given; either side may be CSR."""
     if sp.issparse(X) or sp.issparse(Y):
-        product = X @ Y.T
-        product = product.toarray() if sp.issparse(product) else np.asarray(product)
-        if out is None:
-            return product
-        out[...] = product
-        return out
+        from gramless import _sparse
+
+        return _sparse.dot(X, Y, out)
     return matmul(X, Y.T, out=out)
 
 
@@ -211,8 +208,10 @@ def integer_power_(x: Array, exponent: int) -> Array:
         return x
     base = None
     while exponent > 1:
-        if exponent % 2:
-            base = x + 0 if base is None else base * x
+        if exponent % 2 and base is None:
+            base = x + 0
+        elif exponent % 2:
+            base *= x
         x *= x
         exponent //= 2
     if base is not None:
@@ -248,6 +247,15 @@ def cholesky_(A: Array) -> Array:
     return factor.T
 
 
+def lower_triangle(A: Array) -> Array:
+    """`A` with its strict upper triangle set to zero, in place."""
+    if is_torch(A):
+        return A.tril_()
+    for i in range(A.shape[0]):
+        A[i, i + 1 :] = 0
+    return A
+
+
 def cholesky_solve(L: Array, B: Array) -> Array:
     """Solve `A X = B` from the lower factor `L` of `A` (only its lower triangle is read)."""
     if is_torch(L):
@@ -273,14 +281,6 @@ def eigh(A: Array) -> tuple[Array, Array]:
         values, vectors = sys.modules["torch"].linalg.eigh(A)
         return values, vectors
     return scipy.linalg.eigh(A, overwrite_a=True, check_finite=False)
-
-
-def qr(A: Array) -> tuple[Array, Array]:
-    """Thin QR factorisation."""
-    if is_torch(A):
-        Q, R = sys.modules["torch"].linalg.qr(A)
-        return Q, R
-    return scipy.linalg.qr(A, mode="economic", check_finite=False)
 
 
 def norm(x: Array) -> float:

@@ -6,6 +6,6 @@
 """
 
 from gramless.datasets.dataset import Dataset, DatasetError
-from gramless.datasets.loading import cache_folder, find, load, names, search_path
+from gramless.datasets.loading import cache_folder, find, load, names, obtain, search_path
 
-__all__ = ["Dataset", "DatasetError", "cache_folder", "find", "load", "names", "search_path"]
+__all__ = ["Dataset", "DatasetError", "cache_folder", "find", "load", "names", "obtain", "search_path"]

@@ -1,15 +1,18 @@
-"""Find a dataset's file, read it, or say which file to put where."""
+"""Find a dataset's file, fetch its original where there is none, or say which file to put where."""
 
 from __future__ import annotations
 
 import os
+import tarfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from gramless.datasets.catalogue import CATALOGUE, Entry
+from gramless.datasets.catalogue import CATALOGUE, Entry, digest
 from gramless.datasets.dataset import Dataset, DatasetError
+from gramless.datasets.download import Progress, fetch
 from gramless.datasets.layouts import DIGITS, pooled_layout
 
 ENVIRONMENT_VARIABLE = "GRAMLESS_DATA"
@@ -45,6 +48,8 @@ def load(
     data: str | os.PathLike | None = None,
     seed: int = 0,
     test_size: float = 0.25,
+    download: bool = True,
+    progress: Progress | None = None,
 ) -> Dataset:
     """Load a dataset as plain arrays with its standard split.
 
@@ -58,6 +63,11 @@ def load(
         Shuffles the rows of a dataset that has no standard split.
     test_size : float, default=0.25
         Share of test rows of a dataset that has no standard split.
+    download : bool, default=True
+        Whether a dataset that is in none of the folders is fetched from its public original into the cache
+        folder.
+    progress : callable, optional
+        Hears ``progress(file, bytes so far, bytes in all or None)`` of a download.
 
     Returns
     -------
@@ -74,9 +84,50 @@ def load(
         return _digits(seed, test_size)
     entry = _entry(name)
     path = find(name, data)
+    if path is None and download:
+        path = obtain(name, data=data, progress=progress)
     if path is None:
         raise DatasetError(where_to_put(name, data))
     return entry.layout(_open(path), seed, test_size)
+
+
+def obtain(name: str, *, data: str | os.PathLike | None = None, progress: Progress | None = None) -> Path | None:
+    """Make sure that the file of dataset `name` is here, by download where it is not; return its path.
+
+    ``"digits"`` needs no file: None. The originals are read, their values checked, and the result put into
+    the cache folder in one move; the downloaded files are removed then.
+    """
+    if name == "digits":
+        return None
+    path = find(name, data)
+    if path is not None:
+        return path
+    entry = _entry(name)
+    target = cache_folder() / entry.file
+    raw = cache_folder() / "originals"
+    try:
+        files = [
+            fetch(url, raw, f"{target.stem}-{number}", checksum, progress=progress)
+            for number, (url, checksum) in enumerate(entry.original.files)
+        ]
+    except DatasetError as reason:
+        raise DatasetError(f"{reason}. {where_to_put(name, data)}") from reason
+    try:
+        arrays = entry.original.read(files)
+    except (ValueError, KeyError, OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as reason:
+        _remove(files)
+        raise DatasetError(f"the original of {name!r} cannot be read: {reason}. Nothing was kept") from reason
+    if digest(arrays) != entry.original.digest:
+        _remove(files)
+        raise DatasetError(
+            f"the original of {name!r} holds other values than it should (their checksum differs); nothing was kept"
+        )
+    part = target.with_name(target.name + f".{os.getpid()}.part")
+    with open(part, "wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    os.replace(part, target)
+    _remove(files)
+    return target
 
 
 def where_to_put(name: str, data: str | os.PathLike | None = None) -> str:
@@ -84,7 +135,7 @@ def where_to_put(name: str, data: str | os.PathLike | None = None) -> str:
     entry = _entry(name)
     folders = ", ".join(str(folder) for folder in search_path(data))
     return (
-        f"dataset {name!r} is not on this machine: put {entry.file} ({entry.original}) into one of "
+        f"dataset {name!r} is not on this machine: put {entry.file} ({entry.about}) into one of "
         f"{folders}, or point --data or ${ENVIRONMENT_VARIABLE} at the folder that holds it"
     )
 
@@ -93,6 +144,11 @@ def _entry(name: str) -> Entry:
     if name not in CATALOGUE:
         raise DatasetError(f"unknown dataset {name!r}; known are {', '.join(names())}")
     return CATALOGUE[name]
+
+
+def _remove(files: Sequence[Path]) -> None:
+    for path in files:
+        path.unlink(missing_ok=True)
 
 
 def _digits(seed: int, test_size: float) -> Dataset:
@@ -106,7 +162,7 @@ def _digits(seed: int, test_size: float) -> Dataset:
 def _open(path: Path) -> dict[str, np.ndarray]:
     # Never unpickled: a file from a stranger may hold numbers and text, nothing that runs.
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files}
     except (zipfile.BadZipFile, ValueError, EOFError, OSError) as reason:
         raise DatasetError(f"{path} cannot be read as a NumPy archive without pickles: {reason}") from reason

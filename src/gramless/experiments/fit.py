@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import math
 import time
+import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -34,8 +36,19 @@ MOST_CLASSES_IN_A_CONFUSION = 30
 def run_fit(spec: Spec, params: Params, seed: int, *, device: str | None = None, notify: Notify) -> dict[str, Any]:
     """Fit `spec` at one point of its grid and return what was measured.
 
-    `notify(stage, detail)` hears of each stage as it begins and of the iterations of the fit.
+    `notify(stage, detail)` hears of each stage as it begins and of the iterations of the fit. Warnings go
+    into the record, each distinct one once with its count, and not to the terminal, where they would tear
+    the display.
     """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        record = _measure(spec, params, seed, device, notify)
+    messages = Counter(f"{warning.category.__name__}: {warning.message}" for warning in caught)
+    record["warnings"] = [{"message": message, "count": count} for message, count in messages.items()]
+    return plain(record)
+
+
+def _measure(spec: Spec, params: Params, seed: int, device: str | None, notify: Notify) -> dict[str, Any]:
     notify("loading data", {})
     original = spec.dataset(seed)
     dataset, feature_seconds = _apply_features(spec, params, seed, original, notify)
@@ -58,7 +71,7 @@ def run_fit(spec: Spec, params: Params, seed: int, *, device: str | None = None,
     peak_is_ours = reset_peak()
     started = time.perf_counter()
     estimator.fit(dataset.x_train, dataset.y_train)
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() - started - watch.seconds
     notify("predicting", {})
     started = time.perf_counter()
     predicted = estimator.predict(dataset.x_test)
@@ -66,9 +79,6 @@ def run_fit(spec: Spec, params: Params, seed: int, *, device: str | None = None,
     peak = peak_mb()
 
     history = watch.merged(_history(estimator))
-    if spec.evaluate_every and history and "seconds" in history[-1]:
-        # The solver's clock stops while the callback evaluates; the wall clock above does not.
-        seconds = history[-1]["seconds"]
     record: dict[str, Any] = {
         "document": spec.document,
         "experiment": spec.name,
@@ -101,7 +111,7 @@ def run_fit(spec: Spec, params: Params, seed: int, *, device: str | None = None,
     if spec.extras is not None:
         notify("measuring", {})
         record["metrics"].update(spec.extras(estimator, dataset))
-    return plain(record)
+    return record
 
 
 def _apply_features(spec: Spec, params: Params, seed: int, dataset: Dataset, notify: Notify) -> tuple[Dataset, float]:

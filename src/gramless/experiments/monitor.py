@@ -44,11 +44,13 @@ class Watch:
         self.y_test = y_test
         self.every = every
         self.errors: dict[int, float] = {}
+        self.seconds = 0.0
         self._block: np.ndarray | None = None
         self._block_points: Any = None
         self._last_notice = 0.0
 
     def __call__(self, estimator: Any, record: Any) -> bool:
+        started = time.perf_counter()
         n_iter = int(record["n_iter"])
         if self.every and n_iter % self.every == 0:
             self.errors[n_iter] = self._error(estimator)
@@ -56,6 +58,7 @@ class Watch:
             self._last_notice = time.monotonic()
             latest = next(reversed(self.errors.values()), None)
             self.notify(n_iter, getattr(estimator, "max_iter", None), latest)
+        self.seconds += time.perf_counter() - started
         return False
 
     def merged(self, history: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -170,7 +170,8 @@ def _context() -> Any:
     if "forkserver" not in methods:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["gramless.experiments.fit", "sklearn.linear_model", "sklearn.svm"])
+    # The command line is the main module of a run, which every process imports again unless it is there already.
+    context.set_forkserver_preload(["gramless.experiments.fit", "sklearn.datasets", "gramless.cli"])
     return context
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from gramless.kernels.base import Callable_, Columns, Kernel, Power, Product, Scaled, Sum
 from gramless.kernels.dot import Linear, Polynomial
+from gramless.kernels.histogram import Chi2, ExpChi2, Intersection
 from gramless.kernels.precomputed import Precomputed
 from gramless.kernels.stationary import RBF, Laplacian
 
@@ -19,6 +20,9 @@ KERNELS: dict[str, type[Kernel]] = {
     "poly": Polynomial,
     "rbf": RBF,
     "laplacian": Laplacian,
+    "chi2": Chi2,
+    "exp_chi2": ExpChi2,
+    "intersection": Intersection,
     "precomputed": Precomputed,
 }
 """The names that estimators accept as `kernel=`."""
@@ -27,7 +31,10 @@ __all__ = [
     "KERNELS",
     "RBF",
     "Callable_",
+    "Chi2",
     "Columns",
+    "ExpChi2",
+    "Intersection",
     "Kernel",
     "Laplacian",
     "Linear",

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from numbers import Real
 
+import numpy as np
+
 from gramless import _array as xa
 from gramless._array import Array
 
 
-def resolve_gamma(gamma: float | str, X: Array) -> float:
-    """A positive number from `gamma`: itself, `1 / (n_features * X.var())` or `1 / n_features`."""
+def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = None) -> float:
+    """A positive number from `gamma`: itself, `1 / (n_features * X.var())` or `1 / n_features`.
+
+    With sample weights the variance is weighted, so that a weight of 2 equals two copies of the row.
+    """
     if isinstance(gamma, Real) and not isinstance(gamma, bool):
         if not 0 <= gamma < float("inf"):
             raise ValueError(f"gamma must be a finite number of at least 0, got {gamma!r}")
@@ -17,7 +22,7 @@ def resolve_gamma(gamma: float | str, X: Array) -> float:
     if gamma == "auto":
         return 1.0 / X.shape[1]
     if gamma == "scale":
-        variance = _variance(X)
+        variance = _variance(X) if weights is None else _weighted_variance(X, weights)
         # Constant data has no scale; 1 is what scikit-learn answers there too.
         return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
     raise ValueError(f"gamma must be a number, 'scale' or 'auto', got {gamma!r}")
@@ -31,3 +36,14 @@ def _variance(X: Array) -> float:
     if xa.is_torch(X):
         return float(X.double().var(correction=0)) if X.numel() < 1 << 24 else float(X.var(correction=0))
     return float(X.var(dtype="float64"))
+
+
+def _weighted_variance(X: Array, weights: np.ndarray) -> float:
+    total = float(weights.sum()) * X.shape[1]
+    if xa.is_sparse(X):
+        sums, squares = np.asarray(X.sum(axis=1)).ravel(), xa.square_norms(X)
+    else:
+        xp = xa.namespace(X)
+        sums, squares = xa.to_numpy(xp.sum(X, axis=1)), xa.to_numpy(xa.square_norms(X))
+    mean = float(weights @ sums.astype(np.float64)) / total
+    return float(weights @ squares.astype(np.float64)) / total - mean**2

@@ -49,12 +49,12 @@ class Kernel(BaseEstimator):
         """`K(X[rows], X[columns])`; a precomputed kernel looks it up instead."""
         return self(xa.take_rows(X, rows), xa.take_rows(X, columns), out=out)
 
-    def resolve(self, X: Array) -> Kernel:
-        """A copy in which everything that depends on the data, such as `gamma="scale"`, is a number."""
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Kernel:
+        """A copy in which everything that depends on the (weighted) data, such as `gamma="scale"`, is a number."""
         resolved = copy.copy(self)
         for name, value in self.get_params(deep=False).items():
             if isinstance(value, Kernel):
-                setattr(resolved, name, value.resolve(X))
+                setattr(resolved, name, value.resolve(X, weights))
         return resolved
 
     @property
@@ -102,20 +102,30 @@ class Pair(Kernel):
         return self.left.separable and self.right.separable
 
     @property
+    def _heavier_first(self) -> tuple[Kernel, Kernel]:
+        """Evaluating the one with more temporaries before the other's block exists keeps the peak lowest."""
+        if self.left.temporaries >= self.right.temporaries:
+            return self.left, self.right
+        return self.right, self.left
+
+    @property
     def temporaries(self) -> int:
-        return 1 + max(self.left.temporaries, self.right.temporaries)
+        first, second = self._heavier_first
+        return max(first.temporaries, 1 + second.temporaries)
 
     def _combine(self, a: Array, b: Array) -> Array:
         raise NotImplementedError
 
     def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
-        return self._combine(self.left(X, Y, out=out), self.right(X, Y))
+        first, second = self._heavier_first
+        return self._combine(first(X, Y, out=out), second(X, Y))
 
     def diag(self, X: Array) -> Array:
         return self._combine(xa.astype(self.left.diag(X), xa.numpy_dtype(X)), self.right.diag(X))
 
     def block(self, X: Array, rows: Any, columns: Any, out: Array = None) -> Array:
-        return self._combine(self.left.block(X, rows, columns, out=out), self.right.block(X, rows, columns))
+        first, second = self._heavier_first
+        return self._combine(first.block(X, rows, columns, out=out), second.block(X, rows, columns))
 
 
 class Sum(Pair):
@@ -239,8 +249,8 @@ class Columns(Wrapped):
     def diag(self, X: Array) -> Array:
         return self.kernel.diag(self._select(X))
 
-    def resolve(self, X: Array) -> Columns:
-        return Columns(self.kernel.resolve(self._select(X)), self.columns)
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Columns:
+        return Columns(self.kernel.resolve(self._select(X), weights), self.columns)
 
 
 class Callable_(Kernel):

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gramless import _array as xa
 from gramless._array import Array
 from gramless.kernels.bandwidth import resolve_gamma
@@ -69,12 +71,12 @@ class Polynomial(Kernel):
     def temporaries(self) -> int:
         return 0 if (int(self.degree) & (int(self.degree) - 1)) == 0 else 1
 
-    def resolve(self, X: Array) -> Polynomial:
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Polynomial:
         if int(self.degree) != self.degree or self.degree < 1:
             raise ValueError(f"degree must be an integer of at least 1, got {self.degree!r}")
         if not self.coef0 >= 0:
             raise ValueError(f"coef0 must be at least 0 for a positive semi-definite kernel, got {self.coef0!r}")
-        return Polynomial(int(self.degree), resolve_gamma(self.gamma, X), float(self.coef0))
+        return Polynomial(int(self.degree), resolve_gamma(self.gamma, X, weights), float(self.coef0))
 
     def _apply(self, values: Array, gamma: Any) -> Array:
         if gamma != 1:

@@ -14,12 +14,18 @@ import numpy as np
 
 from gramless import _array as xa
 from gramless._array import Array
+from gramless._parallel import slices
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
 
 # Shift when the mean's squared norm is this many times the spread around it: two digits are lost then, not before.
 _OFFSET_RATIO = 16.0
 _OFFSET_SAMPLE = 64
+# Squared distances below this many roundings of the largest squared norm are computed from differences, a strip of rows
+# and a bounded number of differences at a time.
+_NEAR = 256
+_STRIP = 64
+_DIFFERENCES = 1 << 18
 
 
 def _without_offset(X: Array, Y: Array) -> tuple[Array, Array]:
@@ -44,6 +50,31 @@ def negative_square_distances(X: Array, Y: Array, gamma: float, out: Array = Non
     return xa.clip_above_(block, 0.0)
 
 
+def euclidean_distances(X: Array, Y: Array, out: Array = None) -> Array:
+    """`||x - y||` as a block.
+
+    The square root turns a rounding error of `eps ||x||^2` into `sqrt(eps) ||x||`: pairs so close that the product form
+    has few digits left are computed again from their difference, so that equal rows are at distance zero.
+    """
+    X, Y = _without_offset(X, Y)
+    x, y = xa.square_norms(X), xa.square_norms(Y)
+    block = xa.dot(X, Y, out=out)
+    block *= -2
+    block += x[:, None]
+    block += y[None, :]
+    if 0 in block.shape:
+        return block
+    xp = xa.namespace(block)
+    near = _NEAR * float(np.finfo(xa.numpy_dtype(block)).eps) * (float(xp.max(x)) + float(xp.max(y)))
+    for rows in slices(block.shape[0], _STRIP):
+        i, j = (xa.to_numpy(index) for index in xp.nonzero(block[rows] <= near))
+        for some in slices(len(i), max(1, _DIFFERENCES // X.shape[1])):
+            difference = xa.take_rows(X, i[some] + rows.start) - xa.take_rows(Y, j[some])
+            at = xa.indices(i[some] + rows.start, block), xa.indices(j[some], block)
+            block[at] = xa.square_norms(difference)
+    return xa.sqrt_(block)
+
+
 class RBF(Kernel):
     """`exp(-gamma ||x - y||^2)`.
 
@@ -65,8 +96,8 @@ class RBF(Kernel):
     def __init__(self, gamma: float | str = "scale"):
         self.gamma = gamma
 
-    def resolve(self, X: Array) -> RBF:
-        return RBF(resolve_gamma(self.gamma, X))
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> RBF:
+        return RBF(resolve_gamma(self.gamma, X, weights))
 
     def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
         return xa.exp_(negative_square_distances(X, Y, resolve_gamma(self.gamma, X), out))
@@ -98,21 +129,18 @@ class Laplacian(Kernel):
         self.gamma = gamma
         self.norm = norm
 
-    def resolve(self, X: Array) -> Laplacian:
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Laplacian:
         if self.norm not in ("l1", "l2"):
             raise ValueError(f"unknown norm {self.norm!r}; known: 'l1', 'l2'")
-        return Laplacian(resolve_gamma(self.gamma, X), self.norm)
+        return Laplacian(resolve_gamma(self.gamma, X, weights), self.norm)
 
     def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
         gamma = resolve_gamma(self.gamma, X)
         if self.norm == "l2":
-            block = negative_square_distances(X, Y, gamma**2, out)
-            block *= -1
-            block = xa.sqrt_(block)
-            block *= -1
+            block = euclidean_distances(X, Y, out)
         else:
             block = _city_block(X, Y, out)
-            block *= -gamma
+        block *= -gamma
         return xa.exp_(block)
 
     def diag(self, X: Array) -> Array:
@@ -133,9 +161,9 @@ def _city_block(X: Array, Y: Array, out: Array = None) -> Array:
 
         block = torch.cdist(X, Y, p=1.0)
     elif xa.is_sparse(X) or xa.is_sparse(Y):
-        from sklearn.metrics.pairwise import manhattan_distances
+        from gramless import _sparse
 
-        block = manhattan_distances(X, Y).astype(X.dtype, copy=False)
+        return _sparse.city_block(X, Y, out)
     else:
         from gramless.kernels.compiled import city_block
 

@@ -2,6 +2,20 @@
 
 from gramless.operators.base import DenseOperator, Operator
 from gramless.operators.blocks import evaluate, expand
+from gramless.operators.bordered import BorderedOperator
 from gramless.operators.kernel import KernelOperator, nbytes_cached
+from gramless.operators.low_rank import LowRankPreconditioner
+from gramless.operators.normal_equations import LandmarkFeatures, NormalEquations
 
-__all__ = ["DenseOperator", "KernelOperator", "Operator", "evaluate", "expand", "nbytes_cached"]
+__all__ = [
+    "BorderedOperator",
+    "DenseOperator",
+    "KernelOperator",
+    "LandmarkFeatures",
+    "LowRankPreconditioner",
+    "NormalEquations",
+    "Operator",
+    "evaluate",
+    "expand",
+    "nbytes_cached",
+]

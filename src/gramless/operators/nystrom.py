@@ -20,6 +20,7 @@ from gramless._array import Array
 from gramless._parallel import slices
 from gramless.kernels.base import Kernel
 from gramless.operators.blocks import evaluate
+from gramless.operators.jitter import jittered_cholesky
 
 _DAMPING_SAMPLE = 512
 _ROWS_AT_A_TIME = 4096
@@ -61,8 +62,7 @@ class NystromPreconditioner:
         double = xa.astype(self._points, np.float64)
         K_ss = kernel.block(xa.astype(X, np.float64), landmarks, landmarks) if not kernel.separable else None
         K_ss = evaluate(kernel, double, double) if K_ss is None else K_ss
-        scale = float(xa.namespace(K_ss).max(xa.namespace(K_ss).linalg.diagonal(K_ss)))
-        self.jitter = len(landmarks) * float(np.finfo(np.float64).eps) * scale
+        self.jitter = 0.0
         self.damping = float(damping) if damping != "auto" else self._left_out(K_ss, reference, rng)
         self._inverse_diagonal = 1.0 / (ridge + self.damping)
         self._factor = self._factorise(K_ss, xa.numpy_dtype(reference))
@@ -84,7 +84,7 @@ class NystromPreconditioner:
             some = xa.astype(xa.take_rows(self.X, sample), np.float64)
             C = self.kernel(some, xa.astype(self._points, np.float64))
             diagonal = self.kernel.diag(some)
-        L = xa.cholesky_(xa.add_diagonal_(K_ss + 0, self.jitter))
+        L, self.jitter = jittered_cholesky(K_ss)
         half = xa.solve_triangular(L, C.T)
         unexplained = float(xa.namespace(half).sum(diagonal)) - xa.norm(half) ** 2
         mean = unexplained / len(sample) * n / max(1, n - len(self.landmarks))
@@ -99,8 +99,8 @@ class NystromPreconditioner:
         trace = float(xa.namespace(S).sum(xa.namespace(S).linalg.diagonal(S)))
         S += K_ss
         # The product above was rounded in the data's precision; S must not fall below it, or P^-1 loses its sign.
-        self.jitter = max(self.jitter, float(np.finfo(dtype).eps) * trace / np.sqrt(m))
-        return xa.cholesky_(xa.add_diagonal_(S, self.jitter))
+        L, self.jitter = jittered_cholesky(S, max(self.jitter, float(np.finfo(dtype).eps) * trace / np.sqrt(m)))
+        return L
 
     def __matmul__(self, V: Array) -> Array:
         scaled = self._inverse_diagonal[:, None] * V

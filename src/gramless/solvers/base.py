@@ -38,6 +38,8 @@ class Step:
     """Everything beside `W` and the random generator that the next iteration depends on, as arrays and numbers."""
     info: Record = field(default_factory=dict)
     """More columns for the history."""
+    message: str = ""
+    """Why this step is the last one, where the solver ends without convergence."""
 
 
 @dataclass
@@ -121,10 +123,13 @@ def solve(
     saved = checkpoint.load() if checkpoint is not None else None
     if saved is not None:
         W, history, elapsed = xa.like(saved.W, Z) + 0, saved.history, saved.seconds
-        state = {key: xa.like(value, Z) if _is_matrix(value) else value for key, value in saved.state.items()}
+        device = xa.device_of(Z)
+        state = {key: xa.to_device(value, device) if _is_matrix(value) else value for key, value in saved.state.items()}
         rng.set_state(saved.rng_state)
 
     best_W, best_value, best_at = W, np.inf, 0
+    if state and "best_W" in state:
+        best_W, best_value, best_at = state.pop("best_W"), state.pop("best_value"), state.pop("best_at")
     step = Step(W, residual=np.inf)
     message = f"reached the limit of {solver.max_iter} iterations"
     n_iter = len(history)
@@ -135,7 +140,7 @@ def solve(
             try:
                 step = next(iterator)
             except StopIteration:
-                message = "the solver ended"
+                message = step.message or "the solver ended"
                 break
             elapsed += time.perf_counter() - clock
             n_iter += 1
@@ -147,11 +152,11 @@ def solve(
             history.append(record)
             stopped = bool(callback(step.W, record)) if callback is not None else False
             progress.update(record)
-            if checkpoint is not None and n_iter % checkpoint.every == 0:
-                checkpoint.save(step.W, step.state, rng, history, elapsed)
             if not np.isfinite(step.residual):
-                message = "the residual is not finite"
-                break
+                raise FloatingPointError(
+                    f"{type(solver).__name__}: the residual is not finite after {n_iter} iterations; the kernel values are "
+                    "too large or too small for the precision: scale the data, or change the kernel's settings"
+                )
             if step.converged:
                 message = f"converged in {n_iter} iterations"
                 break
@@ -161,6 +166,10 @@ def solve(
             if monitor is not None and n_iter - best_at >= patience:
                 message = f"no better on held-out data for {patience} iterations"
                 break
+            # Only a state that is to be gone on from: a kill after the last step must not add another one.
+            if checkpoint is not None and n_iter % checkpoint.every == 0 and n_iter < solver.max_iter and not step.message:
+                best = {"best_W": best_W, "best_value": best_value, "best_at": best_at} if monitor is not None else {}
+                checkpoint.save(step.W, {**step.state, **best}, rng, history, elapsed)
             clock = time.perf_counter()
     deliberate = step.converged or message.startswith(("stopped", "no better"))
     if checkpoint is not None:

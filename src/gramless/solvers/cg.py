@@ -62,6 +62,10 @@ class CG(Solver):
             R, P, best_true, stalled = state["R"], state["P"], state["best_true"], state["stalled"]
         else:
             R = Z - op @ W if xa.norm(W) else Z + 0
+            residual = xa.norm(R) / z_norm
+            if residual <= self.tol:
+                yield Step(W, residual, converged=True)
+                return
             P = _orthonormal(self._precondition(R))
             best_true, stalled = np.inf, 0
         while True:
@@ -71,26 +75,26 @@ class CG(Solver):
             W = W + P @ xa.like(step, P)
             R = R - Q @ xa.like(step, P)
             residual = xa.norm(R) / z_norm
-            converged = restarted = False
+            restarted = False
             if residual <= self.tol:
                 R = Z - op @ W
                 residual = xa.norm(R) / z_norm
-                converged = residual <= self.tol
-                restarted = not converged
+                if residual <= self.tol:
+                    yield Step(W, residual, converged=True)
+                    return
+                restarted = True
                 stalled = stalled + 1 if residual > 0.5 * best_true else 0
                 best_true = min(best_true, residual)
+                if stalled >= _STALLED_RESTARTS:
+                    reason = f"{xa.numpy_dtype(Z).name} has no more digits to give"
+                    yield Step(W, residual, message=reason)
+                    return
             M_R = self._precondition(R)
             if not restarted:
                 M_R = M_R - P @ xa.like(inverse @ _double(Q.T @ M_R), P)
             P = _orthonormal(M_R)
-            yield Step(
-                W,
-                residual,
-                converged=converged,
-                state={"R": R, "P": P, "best_true": float(best_true), "stalled": stalled},
-            )
-            if converged or stalled >= _STALLED_RESTARTS:
-                return
+            state = {"R": R, "P": P, "best_true": float(best_true), "stalled": stalled}
+            yield Step(W, residual, state=state)
 
     def _precondition(self, R: Array) -> Array:
         return R + 0 if self.preconditioner is None else self.preconditioner @ R
@@ -101,15 +105,28 @@ def _double(x: Array) -> np.ndarray:
 
 
 def _orthonormal(M: Array) -> Array:
-    """An orthonormal basis of the columns; scaled first, so that a column near convergence still has its direction."""
+    """An orthonormal basis of the columns' span, without the directions that rounding made.
+
+    Columns are scaled first, so that one near convergence keeps its direction; two passes through the small Gram matrix
+    in float64 are as orthogonal as a QR factorisation and are matrix products only.
+    """
     xp = xa.namespace(M)
     scale = xp.max(xp.abs(M), axis=0)
-    return xa.qr(M / xp.where(scale > 0, scale, xp.ones_like(scale)))[0]
+    basis = xa.astype(M / xp.where(scale > 0, scale, xp.ones_like(scale)), np.float64)
+    # Of squared lengths: those below the data's rounding squared, or below that of the Gram matrix itself, are noise.
+    floor = max(float(np.finfo(xa.numpy_dtype(M)).eps) ** 2, float(np.finfo(np.float64).eps))
+    for _ in range(2):
+        values, vectors = np.linalg.eigh(xa.to_numpy(basis.T @ basis))
+        keep = values > values[-1] * floor * M.shape[1]
+        basis = basis @ xa.like(vectors[:, keep] / np.sqrt(values[keep]), basis)
+    return xa.astype(basis, xa.numpy_dtype(M))
 
 
 def _pseudo_inverse(G: Array) -> np.ndarray:
     """Inverse of a small symmetric matrix on the directions where it is numerically positive."""
     small = _double(G)
+    if not np.isfinite(small).all():
+        raise FloatingPointError("the kernel values overflow: scale the data, or lower the kernel's degree or coefficients")
     values, vectors = np.linalg.eigh((small + small.T) / 2)
     keep = values > values[-1] * small.shape[0] * np.finfo(xa.numpy_dtype(G)).eps
     return (vectors[:, keep] / values[keep]) @ vectors[:, keep].T

@@ -37,6 +37,13 @@ def fingerprint(*parts: Any) -> str:
     return digest.hexdigest()[:32]
 
 
+def _plain(value: Any) -> Any:
+    """NumPy numbers and arrays that a callback put into the history, as JSON has them."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"a checkpoint can keep numbers, text and arrays in the history, not {type(value).__name__}")
+
+
 @dataclass
 class SavedState:
     W: np.ndarray
@@ -81,7 +88,7 @@ class Checkpoint:
             np.savez(
                 file,
                 allow_pickle=False,
-                header=np.frombuffer(json.dumps(header, default=float).encode(), dtype=np.uint8),
+                header=np.frombuffer(json.dumps(header, default=_plain).encode(), dtype=np.uint8),
                 W=xa.to_numpy(W),
                 rng_keys=keys,
                 **arrays,

@@ -1,0 +1,73 @@
+"""How much memory a computation may take, how much it will take, and what to say when that is too much."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+
+from gramless import _array as xa
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_DEFAULT_FRACTION = 0.7
+
+
+def parse_budget(budget: str | float | None, device: str = "cpu") -> int:
+    """Bytes from the user's `memory_budget`.
+
+    `"4GB"` or a whole number is a size, a fraction in (0, 1] is that share of what is free, None is 70 % of what is free.
+
+    Examples
+    --------
+    >>> from gramless._memory import parse_budget
+    >>> parse_budget("1.5GB")
+    1500000000
+    """
+    if budget is None:
+        return int(_DEFAULT_FRACTION * xa.free_memory(device))
+    if isinstance(budget, str):
+        match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]*)\s*", budget)
+        if match and match[2].upper() in _UNITS:
+            return int(float(match[1]) * _UNITS[match[2].upper()])
+    elif isinstance(budget, Integral) and not isinstance(budget, bool) and int(budget) > 1:
+        return int(budget)
+    elif isinstance(budget, Real) and not isinstance(budget, bool) and 0 < float(budget) <= 1:
+        return int(float(budget) * xa.free_memory(device))
+    raise ValueError(
+        f"memory_budget must be a size such as '4GB', a number of bytes, a fraction in (0, 1] or None, got {budget!r}"
+    )
+
+
+def human(nbytes: float) -> str:
+    """`1234567890` as `1.2 GB`."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if nbytes < 1000:
+            return f"{nbytes:.0f} {unit}" if unit in ("B", "KB") else f"{nbytes:.1f} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:.1f} TB"
+
+
+@dataclass
+class MemoryEstimate:
+    """Peak bytes of a fit, part by part."""
+
+    parts: dict[str, int] = field(default_factory=dict)
+    device: str = "cpu"
+    solver: str = ""
+
+    @property
+    def nbytes(self) -> int:
+        return sum(self.parts.values())
+
+    @property
+    def where(self) -> str:
+        return "host memory" if not self.device.startswith("cuda") else f"memory of {self.device}"
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {human(size)}" for name, size in self.parts.items() if size)
+        return f"{human(self.nbytes)} of {self.where} ({parts})"
+
+    def check(self, budget: int, advice: str) -> None:
+        """Refuse a fit that cannot fit, before anything is computed."""
+        if self.nbytes > budget:
+            raise MemoryError(f"the fit needs {self}, and memory_budget allows {human(budget)}; {advice}")

@@ -1,0 +1,140 @@
+"""What every fitted machine here is: a kernel expansion on some points, plus a bias.
+
+    f(x) = sum_i a_i K(x, b_i) + c
+
+Scores are computed tile by tile, so prediction needs a few megabytes beside its input and output whatever the number of
+points. NumPy in, NumPy out; a tensor in, a tensor out on the same device.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from gramless import _array as xa
+from gramless._array import Array
+from gramless._validation import check_X
+from gramless.estimators.platt import sigmoid_probabilities
+from gramless.kernels import Kernel, as_kernel
+from gramless.operators import expand
+
+
+class KernelExpansion(BaseEstimator):
+    """Shared by the estimators whose model is `points_`, `dual_coef_`, `intercept_` and `kernel_`.
+
+    Subclasses fit; this class scores, predicts labels or values, and turns scores into probabilities.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        With every setting a number.
+    points_ : array of shape (m, n_features)
+    dual_coef_ : ndarray of shape (m, n_outputs)
+    intercept_ : ndarray of shape (n_outputs,)
+    """
+
+    kernel_: Kernel
+    points_: Array
+    dual_coef_: np.ndarray
+    intercept_: np.ndarray
+    classes_: np.ndarray
+    device_: str
+    support_: np.ndarray
+    kernel: Any
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        kernel = getattr(self, "kernel", None)
+        tags.input_tags.pairwise = isinstance(kernel, str) and kernel == "precomputed"
+        tags.input_tags.sparse = True
+        return tags
+
+    def _kernel(self) -> Kernel:
+        """The kernel that the constructor's arguments mean."""
+        settings = {name: getattr(self, name) for name in ("gamma", "degree", "coef0") if hasattr(self, name)}
+        return as_kernel(self.kernel, **settings)
+
+    def _scores(self, X: Any) -> Array:
+        """`f(x)` for each row, one column for each output, in the library and on the device of `X`."""
+        check_is_fitted(self, "dual_coef_")
+        dtype = xa.numpy_dtype(self.dual_coef_)
+        checked = check_X(self, X, dtype=dtype, reset=False, accept_sparse=self.kernel_.accepts_sparse)
+        device = xa.device_of(checked) if xa.is_torch(checked) else self.device_
+        if not self.kernel_.separable and len(self.support_) != checked.shape[1]:
+            checked = checked[:, self.support_]
+        points, coef = self._model_on(device)
+        scores = expand(self.kernel_, xa.to_device(checked, device), points, coef)
+        scores += xa.like(self.intercept_, scores)
+        return scores if xa.is_torch(X) else xa.to_numpy(scores)
+
+    def _model_on(self, device: str) -> tuple[Array, Array]:
+        """Points and coefficients on a device; the last copy is kept, since moving it costs more than using it."""
+        if device == "cpu":
+            return self.points_, self.dual_coef_
+        kept = getattr(self, "_moved", None)
+        if kept is None or kept[0] != device or kept[1] is not self.dual_coef_:
+            dtype = xa.numpy_dtype(self.dual_coef_)
+            moved = xa.to_device(self.points_, device, dtype), xa.to_device(self.dual_coef_, device)
+            self._moved = kept = (device, self.dual_coef_, *moved)
+        return kept[2], kept[3]
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {key: value for key, value in state.items() if key != "_moved"}
+
+
+def scores_to_labels(classes: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """The class of the largest score; for two classes, of the score's sign."""
+    if len(classes) == 2:
+        return classes[(scores.reshape(-1) > 0).astype(int)]
+    return classes[scores.argmax(axis=1)]
+
+
+def _has_probabilities(estimator: Any) -> bool:
+    if estimator.probability is False:
+        raise AttributeError("predict_proba needs probability='softmax' or 'sigmoid'; this estimator has probability=False")
+    return True
+
+
+class ExpansionClassifier(KernelExpansion):
+    """A kernel expansion whose outputs are class scores."""
+
+    def decision_function(self, X: Any) -> Array:
+        """Class scores: shape (n,) for two classes (positive means `classes_[1]`), (n, n_classes) for more."""
+        scores = self._scores(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of each row; always NumPy, since labels may be strings."""
+        scores = xa.to_numpy(self._scores(X))
+        return scores_to_labels(self.classes_, scores)
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each class, columns in the order of `classes_`.
+
+        `probability="softmax"` is the softmax of the scores; `"sigmoid"` is Platt's sigmoid of each score, normalised.
+        """
+        scores = xa.to_numpy(self._scores(X)).astype(np.float64)
+        if hasattr(self, "sigmoids_"):
+            return sigmoid_probabilities(scores, self.sigmoids_)
+        if len(self.classes_) == 2:
+            positive = expit(scores[:, 0])
+            return np.column_stack([1 - positive, positive])
+        return softmax(scores, axis=1)
+
+
+class ExpansionRegressor(KernelExpansion):
+    """A kernel expansion whose outputs are the predicted values."""
+
+    _single_output: bool
+
+    def predict(self, X: Any) -> Array:
+        """Predicted values, of the shape `y` had at fit."""
+        scores = self._scores(X)
+        return scores[:, 0] if self._single_output else scores

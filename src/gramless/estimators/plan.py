@@ -1,0 +1,151 @@
+"""Which solver, cached or streamed, with how many landmarks: decided from sizes and memory before anything is computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gramless._memory import MemoryEstimate, human
+from gramless._parallel import CPU_TILE, CUDA_TILE, blas_threads
+from gramless.kernels.base import Kernel
+from gramless.operators import nbytes_cached
+
+# Below these sizes one factorisation is faster than building a preconditioner and iterating.
+_CHOLESKY_UP_TO = {"cpu": 4096, "cuda": 16384}
+_LANDMARKS_PER_ROOT_N = 12
+# Columns of the size of the right-hand side that block CG, the preconditioner and the threads' sums hold at the peak.
+_WORKING_COLUMNS = 12
+
+
+@dataclass
+class Plan:
+    """How a least-squares system is going to be solved."""
+
+    solver: str
+    cached: bool
+    n_landmarks: int
+    store_landmarks: bool
+    memory: MemoryEstimate
+    reason: str
+    block_size: int = 0
+    """Rows in a block, for the solvers that work by blocks."""
+
+
+@dataclass
+class Sizes:
+    """What memory and time depend on."""
+
+    n: int
+    d: int
+    k: int
+    itemsize: int
+    device: str
+    temporaries: int
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device.startswith("cuda")
+
+    @property
+    def edge(self) -> int:
+        return min(self.n, CUDA_TILE if self.on_gpu else CPU_TILE)
+
+
+def sizes(n: int, d: int, k: int, dtype: Any, device: str, kernel: Kernel) -> Sizes:
+    return Sizes(n, d, k, np.dtype(dtype).itemsize, device, kernel.temporaries)
+
+
+@dataclass
+class Blocks:
+    """What the memory of a solver that works by blocks of rows depends on."""
+
+    size: int
+    adjustable: bool = False
+    """Whether a smaller size may be taken where this one does not fit."""
+    reused: bool = False
+    columns: int = 0
+    """Matrices of the size of the solution that are kept beside the usual ones."""
+
+
+def make_plan(s: Sizes, solver: str, budget: int, *, n_landmarks: Any = "auto", blocks: Blocks | None = None) -> Plan:
+    """Choose what `solver="auto"` leaves open and check it against the budget.
+
+    Raises `MemoryError`, with the bytes, the memory and the setting that helps, where nothing fits.
+    """
+    if solver == "cholesky" or (solver == "auto" and s.n <= _CHOLESKY_UP_TO["cuda" if s.on_gpu else "cpu"]):
+        memory = _cholesky_memory(s)
+        if solver == "cholesky" or memory.nbytes <= budget:
+            memory.check(budget, "use solver='cg', which streams the kernel matrix, or raise memory_budget")
+            return Plan("cholesky", False, 0, False, memory, f"n={s.n} is small enough for one factorisation")
+    name = "cg" if solver == "auto" else solver
+    base = _iterative_memory(s)
+    base.check(budget, "raise memory_budget or fit on fewer rows")
+    size = 0 if blocks is None else _add_block(base, s, blocks, budget)
+    m, store = (0, False) if name != "cg" else _landmarks(s, n_landmarks, budget - base.nbytes)
+    base.parts["preconditioner"] = _preconditioner_bytes(s, m, store)
+    gram = nbytes_cached(s.n, s.itemsize, s.edge)
+    cached = base.nbytes + gram <= budget
+    if cached:
+        base.parts["kernel matrix"] = gram
+        reason = f"one triangle of the kernel matrix ({human(gram)}) fits the budget of {human(budget)}: cached"
+    else:
+        reason = f"the kernel matrix ({human(gram)}) does not fit the budget of {human(budget)}: streamed"
+    base.solver = name
+    return Plan(name, cached, m, store, base, reason, size)
+
+
+def _cholesky_memory(s: Sizes) -> MemoryEstimate:
+    copies = 2 if s.on_gpu else 1  # torch factors out of place
+    doubled = 8 if s.itemsize == 4 else s.itemsize  # a float32 breakdown is repeated in float64
+    matrix = copies * s.n * s.n * doubled
+    columns = 6 * s.n * (s.k + 1) * 8
+    return MemoryEstimate(
+        {"kernel matrix": matrix, "data": s.n * s.d * s.itemsize, "solution": columns}, s.device, "cholesky"
+    )
+
+
+def _iterative_memory(s: Sizes) -> MemoryEstimate:
+    workers = 1 if s.on_gpu else blas_threads()
+    tiles = (workers + 1) * s.edge * s.edge * s.itemsize * (1 + s.temporaries)
+    columns = (_WORKING_COLUMNS + workers) * s.n * (s.k + 1) * s.itemsize
+    return MemoryEstimate({"data": s.n * s.d * s.itemsize, "tiles": tiles, "solution": columns}, s.device)
+
+
+def _block_bytes(s: Sizes, blocks: Blocks, size: int) -> int:
+    # Tiles write straight into the block on the CPU; on a device the kernel's temporaries are as large as the block.
+    copies = 1 + (s.temporaries if s.device != "cpu" else 0)
+    kept = -(-s.n // size) * size * size * s.itemsize if blocks.reused else 0
+    return copies * size * (s.n + 1) * s.itemsize + 3 * size * size * 8 + kept
+
+
+def _add_block(memory: MemoryEstimate, s: Sizes, blocks: Blocks, budget: int) -> int:
+    """Count the block in, and return its size: the one asked for, or less where that is left open."""
+    memory.parts["solution"] += blocks.columns * s.n * (s.k + 1) * s.itemsize
+    size, left = min(blocks.size, s.n + 1), budget - memory.nbytes
+    fitting = size
+    while fitting > 1 and _block_bytes(s, blocks, fitting) > left:
+        fitting = int(fitting * 0.9)
+    if blocks.adjustable:
+        size = fitting
+    memory.parts["block"] = _block_bytes(s, blocks, size)
+    memory.check(budget, f"use block_size={fitting} or less, or raise memory_budget")
+    return size
+
+
+def _preconditioner_bytes(s: Sizes, m: int, store: bool) -> int:
+    return 4 * m * m * 8 + (s.n * m * s.itemsize if store else 4096 * m * s.itemsize * 2)
+
+
+def _landmarks(s: Sizes, asked: Any, left: int) -> tuple[int, bool]:
+    """How many landmarks, and whether `K(X, landmarks)` is held: at most half of the memory that is left."""
+    if asked != "auto":
+        m = min(int(asked), s.n)
+        return m, _preconditioner_bytes(s, m, True) <= left
+    m = min(int(_LANDMARKS_PER_ROOT_N * np.sqrt(s.n)), s.n // 2)
+    if _preconditioner_bytes(s, m, True) <= left // 2:
+        return m, True
+    while m > 0 and _preconditioner_bytes(s, m, False) > left // 2:
+        m = int(m * 0.8)
+    return m, False

@@ -1,0 +1,273 @@
+"""Support vector classification.
+
+    maximise    sum_i alpha_i - sum_ij alpha_i alpha_j y_i y_j K(x_i, x_j) / 2
+    subject to  0 <= alpha_i <= C_i,  sum_i alpha_i y_i = 0
+
+for each pair of classes (one-vs-one) or each class against the others (one-vs-rest). `C_i` is `C` times the weights
+of the sample and of its class. The cost is that of the kernel rows of the points that become support vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.model_selection import StratifiedKFold
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from gramless import _array as xa
+from gramless._validation import (
+    all_or_nothing,
+    check_choice,
+    check_labels,
+    check_positive,
+    check_square,
+    check_weights,
+    check_X,
+    working_dtype,
+)
+from gramless.estimators.coupling import couple
+from gramless.estimators.expansion import KernelExpansion, _has_probabilities, scores_to_labels
+from gramless.estimators.platt import fit_sigmoid, fit_sigmoids, sigmoid_probabilities
+from gramless.estimators.svm_problems import (
+    DUAL_SOLVERS,
+    Machine,
+    Resources,
+    machine_scores,
+    make_solver,
+    row_resources,
+    solve_machine,
+    votes,
+    warn_unless_converged,
+)
+from gramless.kernels import Kernel
+
+_FOLDS = 5
+
+
+class KernelSVC(ClassifierMixin, KernelExpansion):
+    """Support vector classifier for any kernel of the library.
+
+    Parameters
+    ----------
+    kernel : str, Kernel or callable, default="rbf"
+        A name ("rbf", "poly", "linear", "precomputed", ...), a kernel or sum or product of kernels, or `f(X, Y) -> matrix`.
+    C : float, default=1.0
+        Upper bound of the multipliers: larger fits the training data more closely.
+    gamma, degree, coef0
+        Settings of a kernel given by name.
+    solver : {"smo", "simple_smo"}, default="smo"
+        Large working sets on cached kernel rows, or the textbook algorithm (small data only).
+    tol : float, default=1e-3
+        Largest violation of the optimality conditions.
+    max_iter : int or None, default=None
+        Cap on the pairs of multipliers moved in each two-class problem, by default ten million; reaching it warns.
+    multi_class : {"ovo", "ovr"}, default="ovo"
+    decision_function_shape : {"ovr", "ovo"}, default="ovr"
+        For one-vs-one machines: one score for each class, or the decision value of each pair.
+    class_weight : dict, "balanced" or None, default=None
+        Multiplies `C` class by class.
+    positive_weight : float, default=1.0
+        Multiplies `C` for the positive side of each one-vs-rest problem, or for `classes_[1]` of two classes.
+    probability : {False, "sigmoid"}, default=False
+        `"sigmoid"` fits Platt's sigmoids to out-of-fold decision values (five more fits); `predict` stays as it is.
+    memory_budget : str, float or None, default=None
+        Memory for kernel rows: "4GB", bytes, or a fraction of what is free.
+    dtype : {"float32", "float64", None}, default=None
+        Precision of kernel values; by default that of the data.
+    random_state : int, RandomState or None, default=0
+        Draws the first working set and the folds of `probability`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    support_ : ndarray of shape (n_SV,)
+        Indices of the support vectors, class by class.
+    support_vectors_ : array of shape (n_SV, n_features)
+        With a precomputed kernel, an empty array.
+    n_support_ : ndarray of shape (n_classes,)
+    dual_coef_ : ndarray of shape (n_classes - 1, n_SV), or (n_classes, n_SV) for one-vs-rest
+        Multipliers times labels; in one-vs-one, a vector's coefficients against the other classes in their order.
+    intercept_ : ndarray of shape (n_problems,)
+    dual_objective_, kkt_violation_, n_iter_ : ndarray of shape (n_problems,)
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gramless import KernelSVC
+    >>> X, y = load_iris(return_X_y=True)
+    >>> KernelSVC(C=10.0).fit(X, y).score(X, y) > 0.97
+    True
+    """
+
+    def __init__(
+        self,
+        kernel: str | Kernel | Callable[[Any, Any], Any] = "rbf",
+        *,
+        C: float = 1.0,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        solver: str = "smo",
+        tol: float = 1e-3,
+        max_iter: int | None = None,
+        multi_class: str = "ovo",
+        decision_function_shape: str = "ovr",
+        class_weight: dict[Any, float] | str | None = None,
+        positive_weight: float = 1.0,
+        probability: str | bool = False,
+        memory_budget: str | float | None = None,
+        dtype: str | None = None,
+        random_state: Any = 0,
+    ):
+        self.kernel = kernel
+        self.C = C
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.multi_class = multi_class
+        self.decision_function_shape = decision_function_shape
+        self.class_weight = class_weight
+        self.positive_weight = positive_weight
+        self.probability = probability
+        self.memory_budget = memory_budget
+        self.dtype = dtype
+        self.random_state = random_state
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KernelSVC:
+        """Fit to points `X` with labels `y`; weights multiply `C` sample by sample."""
+        self._check_settings()
+        kernel = self._kernel()
+        X = check_X(self, X, dtype=working_dtype(X, self.dtype), accept_sparse=kernel.accepts_sparse, reset=True)
+        X = X if xa.is_sparse(X) else xa.to_numpy(X)
+        if not kernel.separable:
+            check_square(X)
+        self.classes_, codes = check_labels(y, X.shape[0])
+        weights = check_weights(sample_weight, X, codes, self.classes_, self.class_weight)
+        C = self.C * (np.ones(X.shape[0]) if weights is None else weights)
+        self._check_classes_weighted(codes, C)
+        self.kernel_ = kernel.resolve(X, weights)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        resources = row_resources(self.memory_budget, self.kernel_, X, seed)
+
+        machine = self._solve(X, codes, C, resources)
+        warn_unless_converged(machine.solutions, self.tol)
+        self.support_ = machine.support
+        self.n_support_ = machine.n_support
+        self.dual_coef_ = machine.dual_coef
+        self.intercept_ = machine.intercept
+        self.support_vectors_ = self._vectors(X, machine)
+        self.dual_objective_ = np.array([solution.objective for solution in machine.solutions])
+        self.kkt_violation_ = np.array([solution.violation for solution in machine.solutions])
+        self.n_iter_ = np.array([solution.n_iter for solution in machine.solutions])
+        if self.probability:
+            self.sigmoids_ = self._fit_sigmoids(X, codes, C, resources)
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores: shape (n,) for two classes, else (n, n_classes), or (n, n_pairs) with `decision_function_shape="ovo"`."""
+        scores = self._scores(X)
+        if len(self.classes_) == 2:
+            return scores[:, 0]
+        if self._is_one_vs_one and self.decision_function_shape == "ovr":
+            return votes(scores, len(self.classes_))
+        return scores
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class with most votes, ties broken by confidence; in one-vs-rest the class of the largest score."""
+        scores = self._scores(X)
+        if self._is_one_vs_one:
+            scores = votes(scores, len(self.classes_))
+        return scores_to_labels(self.classes_, scores)
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each class: sigmoids of the scores, coupled over pairs in one-vs-one, normalised in one-vs-rest."""
+        return self._probabilities(self._scores(X))
+
+    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
+        if self._is_one_vs_one:
+            a, b = self.sigmoids_.T
+            return couple(1 / (1 + np.exp(np.clip(scores * a + b, -500, 500))), len(self.classes_))
+        return sigmoid_probabilities(scores, self.sigmoids_)
+
+    @property
+    def _is_one_vs_one(self) -> bool:
+        return self.multi_class == "ovo" and len(self.classes_) > 2
+
+    def _check_settings(self) -> None:
+        check_positive("C", self.C)
+        check_positive("tol", self.tol)
+        if self.max_iter is not None:
+            check_positive("max_iter", self.max_iter, integer=True)
+        check_positive("positive_weight", self.positive_weight)
+        check_choice("solver", self.solver, DUAL_SOLVERS)
+        check_choice("multi_class", self.multi_class, ("ovo", "ovr"))
+        check_choice("decision_function_shape", self.decision_function_shape, ("ovo", "ovr"))
+        if self.probability not in (False, "sigmoid"):
+            raise ValueError(f"probability must be False or 'sigmoid', got {self.probability!r}")
+
+    def _check_classes_weighted(self, codes: np.ndarray, C: np.ndarray) -> None:
+        missing = np.bincount(codes, C, len(self.classes_)) == 0
+        if missing.any():
+            raise ValueError(f"all samples of class {self.classes_[missing][0]!r} have zero weight")
+        if self.positive_weight != 1 and self._is_one_vs_one:
+            raise ValueError(
+                "positive_weight needs a positive class: use multi_class='ovr', or class_weight with multi_class='ovo'"
+            )
+
+    def _solve(self, X: Any, codes: np.ndarray, C: np.ndarray, resources: Resources) -> Machine:
+        return solve_machine(
+            self.kernel_,
+            X,
+            codes,
+            C,
+            make_solver(self.solver, self.tol, self.max_iter),
+            resources,
+            n_classes=len(self.classes_),
+            one_vs_one=self.multi_class == "ovo",
+            positive_weight=self.positive_weight,
+        )
+
+    def _vectors(self, X: Any, machine: Machine) -> Any:
+        return X[machine.support] if self.kernel_.separable else np.empty((machine.support.size, 0), dtype=X.dtype)
+
+    def _scores(self, X: Any) -> np.ndarray:
+        """Decision values of the two-class problems."""
+        check_is_fitted(self, "dual_coef_")
+        dtype = self.support_vectors_.dtype
+        X = check_X(self, X, dtype=dtype, accept_sparse=self.kernel_.accepts_sparse, reset=False)
+        X = X if xa.is_sparse(X) else xa.to_numpy(X)
+        machine = Machine(self.support_, self.n_support_, self.dual_coef_, self.intercept_, [])
+        columns = X if self.kernel_.separable else X[:, self.support_]
+        return machine_scores(self.kernel_, columns, self.support_vectors_, machine)
+
+    def _fit_sigmoids(self, X: Any, codes: np.ndarray, C: np.ndarray, resources: Resources) -> np.ndarray:
+        """Sigmoids of decision values that each point gets from machines it took no part in."""
+        k = len(self.classes_)
+        folds = min(_FOLDS, int(np.bincount(codes).min()))
+        if folds < 2:
+            raise ValueError("probability='sigmoid' needs at least two samples of each class for out-of-fold scores")
+        scores = np.empty((X.shape[0], self.intercept_.size))
+        splitter = StratifiedKFold(folds, shuffle=True, random_state=resources.seed % 2**31)
+        for train, test in splitter.split(np.zeros(len(codes)), codes):
+            if self.kernel_.separable:
+                part, held_out = X[train], X[test]
+            else:
+                part, held_out = X[np.ix_(train, train)], X[np.ix_(test, train)]
+            machine = self._solve(part, codes[train], C[train], resources)
+            columns = held_out if self.kernel_.separable else held_out[:, machine.support]
+            scores[test] = machine_scores(self.kernel_, columns, self._vectors(part, machine), machine)
+        if not self._is_one_vs_one:
+            return fit_sigmoids(scores, codes, k)
+        members = [(np.isin(codes, pair), pair[0]) for pair in combinations(range(k), 2)]
+        return np.array([fit_sigmoid(scores[m, p], codes[m] == first) for p, (m, first) in enumerate(members)])

@@ -1,0 +1,161 @@
+"""Support vector regression: errors below epsilon cost nothing, larger ones linearly.
+
+    maximise    sum_i y_i beta_i - epsilon sum_i |beta_i| - sum_ij beta_i beta_j K(x_i, x_j) / 2
+    subject to  |beta_i| <= C_i,  sum_i beta_i = 0
+
+Each `beta_i` is the sum of a variable that pushes up and one that pushes down, which makes it the dual problem of the
+classifiers with two variables for each kernel row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from gramless import _array as xa
+from gramless._validation import (
+    all_or_nothing,
+    check_choice,
+    check_outputs,
+    check_positive,
+    check_square,
+    check_weights,
+    check_X,
+    working_dtype,
+)
+from gramless.estimators.expansion import KernelExpansion
+from gramless.estimators.svm_problems import DUAL_SOLVERS, make_solver, row_resources, warn_unless_converged
+from gramless.kernels import Kernel
+from gramless.operators import expand
+from gramless.solvers.box_qp import BoxQP
+from gramless.solvers.gram_rows import GramRows
+
+
+class KernelSVR(RegressorMixin, KernelExpansion):
+    """Epsilon-insensitive support vector regression for any kernel of the library.
+
+    Parameters
+    ----------
+    kernel : str, Kernel or callable, default="rbf"
+    C : float, default=1.0
+        Upper bound of the multipliers: larger fits the training data more closely.
+    epsilon : float, default=0.1
+        Half width of the tube in which errors cost nothing, in units of `y`.
+    gamma, degree, coef0
+        Settings of a kernel given by name.
+    solver : {"smo", "simple_smo"}, default="smo"
+    tol : float, default=1e-3
+        Largest violation of the optimality conditions.
+    max_iter : int or None, default=None
+        Cap on the pairs of multipliers moved, by default ten million; reaching it warns.
+    memory_budget : str, float or None, default=None
+        Memory for kernel rows: "4GB", bytes, or a fraction of what is free.
+    dtype : {"float32", "float64", None}, default=None
+        Precision of kernel values; by default that of the data.
+    random_state : int, RandomState or None, default=0
+        Draws the first working set.
+
+    Attributes
+    ----------
+    support_ : ndarray of shape (n_SV,)
+    support_vectors_ : array of shape (n_SV, n_features)
+    n_support_ : ndarray of shape (1,)
+    dual_coef_ : ndarray of shape (1, n_SV)
+    intercept_ : ndarray of shape (1,)
+    dual_objective_, kkt_violation_ : float
+    n_iter_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless import KernelSVR
+    >>> X = np.linspace(0, 6, 80)[:, None]
+    >>> model = KernelSVR(C=10.0, gamma=0.5, epsilon=0.01).fit(X, np.sin(X[:, 0]))
+    >>> bool(abs(model.predict([[1.5]])[0] - np.sin(1.5)) < 0.02)
+    True
+    """
+
+    support_vectors_: Any
+
+    def __init__(
+        self,
+        kernel: str | Kernel | Callable[[Any, Any], Any] = "rbf",
+        *,
+        C: float = 1.0,
+        epsilon: float = 0.1,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        solver: str = "smo",
+        tol: float = 1e-3,
+        max_iter: int | None = None,
+        memory_budget: str | float | None = None,
+        dtype: str | None = None,
+        random_state: Any = 0,
+    ):
+        self.kernel = kernel
+        self.C = C
+        self.epsilon = epsilon
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.dtype = dtype
+        self.random_state = random_state
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KernelSVR:
+        """Fit to points `X` with values `y`; weights multiply `C` sample by sample."""
+        for name in ("C", "tol"):
+            check_positive(name, getattr(self, name))
+        if self.max_iter is not None:
+            check_positive("max_iter", self.max_iter, integer=True)
+        check_choice("solver", self.solver, DUAL_SOLVERS)
+        if not isinstance(self.epsilon, Real) or not 0 <= self.epsilon < np.inf:
+            raise ValueError(f"epsilon must be a finite number of at least 0, got {self.epsilon!r}")
+        kernel = self._kernel()
+        X = check_X(self, X, dtype=working_dtype(X, self.dtype), accept_sparse=kernel.accepts_sparse, reset=True)
+        X = X if xa.is_sparse(X) else xa.to_numpy(X)
+        if not kernel.separable:
+            check_square(X)
+        n = X.shape[0]
+        y = column_or_1d(check_outputs(y, n), warn=True)
+        weights = check_weights(sample_weight, X)
+        C = self.C * (np.ones(n) if weights is None else weights)
+        self.kernel_ = kernel.resolve(X, weights)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        resources = row_resources(self.memory_budget, self.kernel_, X, seed)
+
+        rows = GramRows(self.kernel_, X, [slice(0, n)], budget=resources.budget, workers=resources.workers)
+        solver = make_solver(self.solver, self.tol, self.max_iter)
+        [solution] = solver.maximise([BoxQP.regression(y, C, self.epsilon)], rows, np.random.default_rng(seed))
+        warn_unless_converged([solution], self.tol)
+        beta = solution.beta[:n] + solution.beta[n:]
+        self.support_ = np.flatnonzero(beta)
+        self.n_support_ = np.array([self.support_.size])
+        self.support_vectors_ = X[self.support_] if self.kernel_.separable else np.empty((self.support_.size, 0), X.dtype)
+        self.dual_coef_ = beta[None, self.support_]
+        self.intercept_ = np.array([solution.bias])
+        self.dual_objective_ = solution.objective
+        self.kkt_violation_ = solution.violation
+        self.n_iter_ = solution.n_iter
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predicted values."""
+        check_is_fitted(self, "dual_coef_")
+        dtype = self.support_vectors_.dtype
+        X = check_X(self, X, dtype=dtype, accept_sparse=self.kernel_.accepts_sparse, reset=False)
+        X = X if xa.is_sparse(X) else xa.to_numpy(X)
+        columns = X if self.kernel_.separable else X[:, self.support_]
+        scores = expand(self.kernel_, columns, self.support_vectors_, self.dual_coef_.T.astype(dtype))
+        return scores[:, 0] + self.intercept_[0]

@@ -1,0 +1,140 @@
+"""Kernels between histograms: non-negative features whose bins are compared one by one.
+
+    Chi2          sum_k 2 x_k y_k / (x_k + y_k)
+    ExpChi2       exp(-gamma sum_k (x_k - y_k)^2 / (x_k + y_k))
+    Intersection  sum_k min(x_k, y_k)
+
+A bin that is empty in both histograms adds nothing. The plain chi-squared distance is not a kernel; `Chi2` is the
+positive
+definite function with the same information, `(sum x + sum y - distance) / 2`. No matrix product computes these: a
+compiled loop over blocks, O(n m d) time and no temporary.
+
+Reference: Vedaldi and Zisserman (2012), Efficient additive kernels via explicit feature maps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gramless import _array as xa
+from gramless._array import Array
+from gramless.kernels.bandwidth import resolve_gamma
+from gramless.kernels.base import Kernel
+
+
+class Histogram(Kernel):
+    """What the three kernels share: the check of their input and the sum over bins."""
+
+    non_negative = True
+    """Whether the kernel is defined for non-negative features only."""
+
+    _loop = ""
+
+    def _sum_over_bins(self, X: Array, Y: Array, out: Array = None) -> Array:
+        for part in (X, Y):
+            if part.shape[0] and part.shape[1] and float(part.min()) < 0:
+                raise ValueError(
+                    f"{type(self).__name__} compares histograms and needs non-negative features; the smallest value is "
+                    f"{float(part.min()):g}. Shift or rescale the features (for example to [0, 1]) first."
+                )
+        if xa.is_torch(X):
+            return _by_feature(self._loop, X, Y, out)
+        from gramless.kernels import histogram_loops
+
+        if out is None:
+            out = np.empty((X.shape[0], Y.shape[0]), dtype=X.dtype)
+        getattr(histogram_loops, self._loop)(np.ascontiguousarray(X), np.ascontiguousarray(Y), out)
+        return out
+
+
+class Chi2(Histogram):
+    """The additive chi-squared kernel `sum_k 2 x_k y_k / (x_k + y_k)`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Chi2
+    >>> Chi2()(np.array([[1.0, 0.0]]), np.array([[1.0, 0.0], [0.5, 0.5]])).round(4)
+    array([[1.    , 0.6667]])
+    """
+
+    _loop = "harmonic"
+
+    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+        return self._sum_over_bins(X, Y, out)
+
+    def diag(self, X: Array) -> Array:
+        return xa.namespace(X).sum(X, axis=1)
+
+
+class ExpChi2(Histogram):
+    """The exponential chi-squared kernel `exp(-gamma sum_k (x_k - y_k)^2 / (x_k + y_k))`.
+
+    Parameters
+    ----------
+    gamma : float, "scale" or "auto", default="scale"
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import ExpChi2
+    >>> ExpChi2(gamma=1.0)(np.array([[1.0, 0.0]]), np.array([[1.0, 0.0], [0.5, 0.5]])).round(4)
+    array([[1.    , 0.5134]])
+    """
+
+    _loop = "chi_square"
+
+    def __init__(self, gamma: float | str = "scale"):
+        self.gamma = gamma
+
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> ExpChi2:
+        return ExpChi2(resolve_gamma(self.gamma, X, weights))
+
+    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+        block = self._sum_over_bins(X, Y, out)
+        block *= -resolve_gamma(self.gamma, X)
+        return xa.exp_(block)
+
+    def diag(self, X: Array) -> Array:
+        ones = xa.empty((X.shape[0],), X)
+        ones[...] = 1
+        return ones
+
+
+class Intersection(Histogram):
+    """The histogram intersection kernel `sum_k min(x_k, y_k)`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Intersection
+    >>> Intersection()(np.array([[1.0, 0.0]]), np.array([[1.0, 0.0], [0.5, 0.5]]))
+    array([[1. , 0.5]])
+    """
+
+    _loop = "intersection"
+
+    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+        return self._sum_over_bins(X, Y, out)
+
+    def diag(self, X: Array) -> Array:
+        return xa.namespace(X).sum(X, axis=1)
+
+
+def _by_feature(loop: str, X: Any, Y: Any, out: Any) -> Any:
+    """The same sums on a torch device: one `(n, m)` update for each feature instead of an n * m * d temporary."""
+    import torch
+
+    out = torch.zeros((X.shape[0], Y.shape[0]), dtype=X.dtype, device=X.device) if out is None else out.zero_()
+    tiny = torch.finfo(X.dtype).tiny
+    for k in range(X.shape[1]):
+        x, y = X[:, k, None], Y[None, :, k]
+        if loop == "intersection":
+            out += torch.minimum(x, y)
+        elif loop == "harmonic":
+            out += 2 * x * y / (x + y).clamp_(min=tiny)
+        else:
+            out += (x - y) ** 2 / (x + y).clamp_(min=tiny)
+    return out

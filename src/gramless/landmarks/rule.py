@@ -1,0 +1,47 @@
+"""What a landmark rule is, and the blocks of kernel values that rules read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from gramless import _array as xa
+from gramless._array import Array
+from gramless.kernels.base import Kernel
+from gramless.operators.blocks import evaluate
+
+# Entries of the largest block a rule holds beside X and its own factor: 128 MB in float32.
+_BLOCK_ENTRIES = 2**25
+
+
+class LandmarkRule(BaseEstimator):
+    """Settings of a way to choose the points that carry a model; no state."""
+
+    def select(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> Array:
+        """Choose at most `m` landmarks: their row numbers (a NumPy integer vector), or points like the rows of `X`."""
+        raise NotImplementedError
+
+
+def cross(kernel: Kernel, X: Array, rows: Any, columns: Any, dtype: Any = None) -> Array:
+    """`K(X[rows], X[columns])` in `dtype` (the data's by default), on every core where the kernel allows it."""
+    dtype = xa.numpy_dtype(reference(X)) if dtype is None else dtype
+    if not kernel.separable:
+        return xa.astype(kernel.block(X, rows, columns), dtype)
+    return evaluate(kernel, xa.astype(xa.take_rows(X, rows), dtype), xa.astype(xa.take_rows(X, columns), dtype))
+
+
+def rows_at_a_time(width: int) -> int:
+    """How many rows of a block `width` entries wide fit the memory that a rule allows itself."""
+    return int(np.clip(_BLOCK_ENTRIES // max(1, width), 256, 8192))
+
+
+def reference(X: Array) -> Array:
+    """A dense array of the library, device and dtype that kernel blocks of `X` have."""
+    return X.data if xa.is_sparse(X) else X
+
+
+def host(x: Array) -> np.ndarray:
+    """A vector or a small matrix in float64 on the host, where decisions are taken."""
+    return xa.to_numpy(x).astype(np.float64)

@@ -1,0 +1,30 @@
+"""Landmarks drawn uniformly, without replacement: O(m), reads no data.
+
+The rule that the others have to beat.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.utils.random import sample_without_replacement
+
+from gramless._array import Array
+from gramless.kernels.base import Kernel
+from gramless.landmarks.rule import LandmarkRule
+
+
+class Uniform(LandmarkRule):
+    """Every point with the same chance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import RBF
+    >>> from gramless.landmarks import Uniform
+    >>> X = np.arange(10.0)[:, None]
+    >>> len(Uniform().select(X, RBF(gamma=1.0), 4, np.random.RandomState(0)))
+    4
+    """
+
+    def select(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> np.ndarray:
+        return np.sort(sample_without_replacement(X.shape[0], m, random_state=rng)).astype(np.intp)

@@ -1,0 +1,40 @@
+"""Cholesky factorisation of matrices that are positive definite only up to rounding.
+
+Gram matrices of near-duplicate points have eigenvalues that rounding puts on either side of zero. A jitter of the size of
+that rounding, relative to the largest diagonal entry, makes them definite; it grows tenfold until the factorisation goes
+through, and is returned so that a result can say what was added.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gramless import _array as xa
+from gramless._array import Array
+
+_LARGEST_RELATIVE_JITTER = 1e-2
+
+
+def jittered_cholesky(A: Array, jitter: float | None = None) -> tuple[Array, float]:
+    """Lower factor of `A + jitter I`, and the jitter; `A` is not changed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.operators.jitter import jittered_cholesky
+    >>> L, jitter = jittered_cholesky(np.ones((3, 3)))
+    >>> bool(np.allclose(L @ L.T, np.ones((3, 3)))), jitter < 1e-12
+    (True, True)
+    """
+    scale = float(xa.namespace(A).max(xa.namespace(A).linalg.diagonal(A))) or 1.0
+    if jitter is None:
+        jitter = A.shape[0] * float(np.finfo(xa.numpy_dtype(A)).eps) * scale
+    while jitter <= _LARGEST_RELATIVE_JITTER * scale:
+        try:
+            return xa.lower_triangle(xa.cholesky_(xa.add_diagonal_(A + 0, jitter))), jitter
+        except xa.NotPositiveDefiniteError:
+            jitter *= 10
+    raise np.linalg.LinAlgError(
+        f"the matrix stays indefinite with a jitter of {jitter / scale:.0e} of its largest entry: the kernel is not "
+        "positive semi-definite"
+    )

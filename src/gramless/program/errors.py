@@ -1,0 +1,38 @@
+"""Errors for people, and the exit code each ends the program with.
+
+0 all went well; 1 the work was done but part of it failed; 2 the command line is wrong; 3 an input cannot
+be used; 4 out of memory; 5 the disk is full or cannot be written; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import errno
+
+EXIT_PARTLY_FAILED = 1
+EXIT_BAD_INPUT = 3
+EXIT_OUT_OF_MEMORY = 4
+EXIT_CANNOT_WRITE = 5
+EXIT_INTERRUPTED = 130
+
+
+class InputError(Exception):
+    """A file, a column or an option that cannot be used; the message says which and what would help."""
+
+
+def explain(reason: BaseException) -> tuple[str, int] | None:
+    """A sentence and an exit code for an error that is not a defect of this program; None for any other."""
+    from gramless.datasets import DatasetError
+    from gramless.experiments import ResultsError
+
+    if isinstance(reason, KeyboardInterrupt):
+        return "interrupted", EXIT_INTERRUPTED
+    if isinstance(reason, InputError | DatasetError | ResultsError):
+        return str(reason), EXIT_BAD_INPUT
+    if isinstance(reason, MemoryError):
+        said = str(reason) or "the system has no more memory to give"
+        return f"out of memory: {said}", EXIT_OUT_OF_MEMORY
+    if isinstance(reason, OSError) and reason.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk is full: {reason.filename or reason}", EXIT_CANNOT_WRITE
+    if isinstance(reason, OSError) and reason.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+        return f"not permitted: {reason.filename or reason}", EXIT_CANNOT_WRITE
+    return None

@@ -1,0 +1,134 @@
+"""`gramless reproduce`: run the declared experiments and write their report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from gramless.experiments import DOCUMENTS, Results, Spec, run, specs
+from gramless.program.display import Display
+from gramless.program.errors import EXIT_INTERRUPTED, EXIT_PARTLY_FAILED, InputError
+from gramless.report import write_report
+
+RESULTS_FILE = "results.jsonl"
+REPORT_FILE = "report.html"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run left behind."""
+
+    results: Path
+    report: Path
+    finished: int
+    failed: int
+    interrupted: bool
+
+    def words(self) -> list[str]:
+        """What to tell a person at the end."""
+        lines = []
+        if self.failed:
+            lines.append(f"[red]{self.failed} fits failed[/red]; the report says why. Run again to retry.")
+        if self.interrupted:
+            lines.append("Interrupted. Run the same command again to go on where this stopped.")
+        return [*lines, f"Results  {self.results}", f"Report   [bold]{self.report}[/bold]"]
+
+    def exit_code(self) -> int:
+        """0, or why not."""
+        if self.interrupted:
+            return EXIT_INTERRUPTED
+        return EXIT_PARTLY_FAILED if self.failed else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The outcome in the types of JSON."""
+        return {
+            "results": str(self.results),
+            "report": str(self.report),
+            "finished": self.finished,
+            "failed": self.failed,
+            "interrupted": self.interrupted,
+        }
+
+
+def reproduce(
+    document: str = "all",
+    *,
+    quick: bool = False,
+    out: str | os.PathLike = "gramless-report",
+    data: str | os.PathLike | None = None,
+    device: str | None = None,
+    only: str | None = None,
+    fresh: bool = False,
+    console: Console,
+) -> Outcome:
+    """Run the experiments that are not finished yet, then write the report, also after Ctrl-C."""
+    chosen = choose(document, quick=quick, only=only)
+    results = Results(Path(out) / RESULTS_FILE)
+    if fresh:
+        results.path.unlink(missing_ok=True)
+    wanted = {spec.key(params, seed, device) for spec in chosen for params, seed in spec.fits()}
+    interrupted = False
+    try:
+        with Display(console) as display:
+            run(chosen, results, device=device, data=data, on_event=display)
+    except KeyboardInterrupt:
+        interrupted = True
+    records = [record for record in results.records() if record["key"] in wanted]
+    report = write_report(chosen, records, Path(out) / REPORT_FILE, quick=quick, missing=len(wanted) - len(records))
+    console.print(summary(chosen, records))
+    failed = sum(record["status"] != "done" for record in records)
+    return Outcome(results.path, report, len(records) - failed, failed, interrupted)
+
+
+def choose(document: str, *, quick: bool, only: str | None) -> Sequence[Spec]:
+    """The experiments a command line asks for."""
+    if document != "all" and document not in DOCUMENTS:
+        raise InputError(f"unknown document {document!r}; known are {', '.join(DOCUMENTS)} and all")
+    chosen = [spec for spec in specs(document) if only is None or spec.name == only]
+    if not chosen:
+        known = ", ".join(spec.name for spec in specs(document)) or "none yet"
+        raise InputError(f"no experiment named {only!r} in {document}; there are: {known}")
+    return [spec.quick_form() for spec in chosen] if quick else chosen
+
+
+def summary(chosen: Sequence[Spec], records: Sequence[dict[str, Any]]) -> Table:
+    """One line per experiment: the best fit, what it cost, what the document says."""
+    table = Table(title="Best fit of each experiment", title_justify="left", header_style="bold")
+    for heading, side in (
+        ("document", "left"),
+        ("experiment", "left"),
+        ("fits", "right"),
+        ("best", "left"),
+        ("error %", "right"),
+        ("document %", "right"),
+        ("seconds", "right"),
+        ("peak MB", "right"),
+    ):
+        table.add_column(heading, justify=side)  # type: ignore[arg-type]
+    for spec in chosen:
+        mine = [r for r in records if (r["document"], r["experiment"]) == (spec.document, spec.name)]
+        done = [r for r in mine if r["status"] == "done"]
+        fits = f"{len(done)}/{len(spec.grid) * len(spec.seeds)}"
+        if not done:
+            table.add_row(spec.document, spec.name, fits, "", "", "", "", "")
+            continue
+        best = min(done, key=lambda record: record["metrics"]["error"])
+        says = [r.value for r in spec.document_says if r.metric == "error" and r.matches(best["params"])]
+        metrics = best["metrics"]
+        table.add_row(
+            spec.document,
+            spec.name,
+            fits,
+            " ".join(f"{name}={value}" for name, value in best["params"].items()),
+            f"{metrics['error']:.2f}",
+            f"{says[0]:.2f}" if says else "",
+            f"{metrics['seconds']:.2f}",
+            f"{metrics['peak_mb']:.0f}",
+        )
+    return table

@@ -1,0 +1,80 @@
+"""How numbers and names are written for people."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+LABELS = {
+    "error": "test error, %",
+    "accuracy": "test accuracy, %",
+    "balanced_error": "balanced error, %",
+    "balanced_accuracy": "balanced accuracy, %",
+    "cv_error": "cross-validated error, %",
+    "cv_accuracy": "cross-validated accuracy, %",
+    "seconds": "seconds to fit",
+    "predict_seconds": "seconds to predict",
+    "feature_seconds": "seconds for features",
+    "peak_mb": "peak memory, MB",
+    "n_iter": "iteration",
+    "residual": "relative residual",
+}
+SHARES = {name for name, label in LABELS.items() if label.endswith("%")}
+# Of these metrics a larger value is the better one; of all others a smaller one.
+LARGER_IS_BETTER = {"accuracy", "balanced_accuracy", "cv_accuracy"}
+
+
+def label(key: str) -> str:
+    """A heading for a metric or a parameter."""
+    return LABELS.get(key, key.replace("_", " "))
+
+
+def value(key: str, number: Any) -> str:
+    """A metric as it stands in a table."""
+    if not isinstance(number, int | float) or isinstance(number, bool):
+        return "–" if number is None else str(number)
+    if key in SHARES:
+        return f"{number:.2f}"
+    if key.endswith("seconds"):
+        return duration(number)
+    if key == "peak_mb":
+        return f"{number:,.0f}"
+    return plain_number(number)
+
+
+def plain_number(number: Any) -> str:
+    """A number without noise: integers whole, others to three significant digits; anything else as text."""
+    if isinstance(number, str):
+        return number.replace("_", " ")
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return str(number)
+    if not math.isfinite(number):
+        return str(number)
+    if number == int(number) and abs(number) < 1e6:
+        return f"{int(number):,}"
+    if 1e-3 <= abs(number) < 1e6:
+        return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
+    return f"{number:.3g}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person would say them."""
+    if seconds < 0.0995:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.2f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def memory(megabytes: float) -> str:
+    """Megabytes, or gigabytes where that reads better."""
+    return f"{megabytes:,.0f} MB" if megabytes < 1000 else f"{megabytes / 1000:.2f} GB"
+
+
+def parameters(params: dict[str, Any]) -> str:
+    """One point of a grid on one line."""
+    return ", ".join(f"{label(name)} {plain_number(given)}" for name, given in params.items()) or "all"

@@ -1,0 +1,46 @@
+"""How much memory a fit will take, before it is started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gramless import _array as xa
+from gramless._memory import MemoryEstimate
+
+
+def estimate(estimator: Any, n: int, d: int, n_classes: int = 2, *, dtype: Any = None) -> MemoryEstimate:
+    """Peak bytes of `estimator.fit` on `n` rows of `d` features, part by part.
+
+    Parameters
+    ----------
+    estimator : LSSVC, LSSVR or any estimator with a `plan` method
+    n, d : int
+        Rows and features.
+    n_classes : int, default=2
+        Classes (or outputs, for a regressor).
+    dtype : default=None
+        Of the computation; the estimator's own, else float32.
+
+    Returns
+    -------
+    MemoryEstimate
+        With `nbytes`, `parts` by name, `device`; its `str` is a sentence.
+
+    Raises
+    ------
+    MemoryError
+        Where no way of fitting stays within `memory_budget`.
+
+    Examples
+    --------
+    >>> from gramless import LSSVC, estimate
+    >>> estimate(LSSVC(solver="cg", memory_budget="12GB"), n=60_000, d=784, n_classes=10).nbytes < 12e9
+    True
+    """
+    if not hasattr(estimator, "plan"):
+        raise TypeError(f"{type(estimator).__name__} does not plan its memory; estimate() takes LSSVC and LSSVR")
+    chosen = np.dtype(dtype if dtype is not None else estimator.dtype if estimator.dtype is not None else np.float32)
+    outputs = 1 if n_classes <= 2 else n_classes
+    return estimator.plan(n, d, outputs, chosen, xa.resolve_device(estimator.device)).memory

@@ -1,0 +1,138 @@
+"""What every public estimator must be: discovered from the package's exports, so a new one is tested by being there."""
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.utils.estimator_checks import check_estimator
+
+import gramless
+
+ESTIMATORS = sorted(
+    name
+    for name in gramless._EXPORTS
+    if inspect.isclass(getattr(gramless, name)) and issubclass(getattr(gramless, name), BaseEstimator)
+)
+
+_LEAVES_OUT_BOTH_COPIES = (
+    "leave-one-out leaves out a row of weight 2 whole, as it leaves out one of two copies of a row alone: the criterion "
+    "that chooses C is another one, as for every cross-validated estimator whose folds are rows"
+)
+EXPECTED_TO_FAIL = {
+    "LSSVRCV": {
+        "check_sample_weight_equivalence_on_dense_data": _LEAVES_OUT_BOTH_COPIES,
+        "check_sample_weight_equivalence_on_sparse_data": _LEAVES_OUT_BOTH_COPIES,
+    },
+}
+
+
+def checks(name: str) -> list[dict]:
+    estimator = getattr(gramless, name)()
+    if "tol" in estimator.get_params():
+        estimator.set_params(tol=1e-11)  # the checks compare to seven digits: iterations must go that far
+    return check_estimator(estimator, expected_failed_checks=EXPECTED_TO_FAIL.get(name, {}), on_fail=None, on_skip=None)
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_passes_check_estimator(name):
+    results = checks(name)
+    assert len(results) > 40
+    failed = {r["check_name"]: repr(r["exception"]) for r in results if r["status"] == "failed"}
+    assert not failed, failed
+    excused = {r["check_name"] for r in results if r["status"] == "xfail"}
+    assert excused == set(EXPECTED_TO_FAIL.get(name, {})), "an excuse that is no longer needed must go"
+
+
+def test_no_check_is_skipped():
+    """One of scikit-learn's checks runs only under SCIPY_ARRAY_API=1, which must be set before SciPy is imported."""
+    script = (
+        "import json, warnings; warnings.simplefilter('ignore')\n"
+        "import gramless\n"
+        "from sklearn.utils.estimator_checks import check_estimator\n"
+        f"for name in {ESTIMATORS!r}:\n"
+        "    results = check_estimator(getattr(gramless, name)(), on_fail=None, on_skip=None)\n"
+        "    print(json.dumps([name, [r['check_name'] for r in results if r['status'] == 'skipped']]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "SCIPY_ARRAY_API": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [[name, []] for name in ESTIMATORS]
+
+
+def problem(estimator, n: int = 60):
+    rng = np.random.default_rng(0)
+    X = np.abs(rng.normal(size=(n, 5))) + 0.1
+    y = np.arange(n) % 3 if is_classifier(estimator) else X.sum(axis=1)
+    X[:, 0] += 2.0 * (np.arange(n) % 3)
+    return X, y
+
+
+@pytest.fixture(params=ESTIMATORS)
+def estimator(request):
+    made = getattr(gramless, request.param)()
+    return made.set_params(random_state=0) if "random_state" in made.get_params() else made
+
+
+@pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning")
+def test_a_failed_fit_changes_nothing(estimator):
+    """Bad input after a good fit: the error, and the model of the good fit."""
+    X, y = problem(estimator)
+    estimator.fit(X, y)
+    before, attributes = estimator.predict(X), sorted(vars(estimator))
+    spoilt = X.copy()
+    spoilt[3, 2] = np.nan
+    for bad_X, bad_y in ((spoilt, y), (X[:, :3], y[:-1]), (X[:, :3], np.full(len(y), np.nan)), (X[:0], y[:0])):
+        with pytest.raises(ValueError):
+            estimator.fit(bad_X, bad_y)
+        np.testing.assert_array_equal(estimator.predict(X), before)
+        assert sorted(vars(estimator)) == attributes
+
+
+@pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning")
+def test_a_failed_first_fit_leaves_no_attributes(estimator):
+    X, y = problem(estimator)
+    settings = sorted(vars(estimator))
+    with pytest.raises(ValueError):
+        estimator.fit(X, y[:-1])
+    assert sorted(vars(estimator)) == settings
+
+
+@pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning")
+def test_survives_a_file(estimator, tmp_path):
+    X, y = problem(estimator)
+    path = tmp_path / "model.skops"
+    gramless.save(estimator.fit(X, y), path)
+    # Other points than the training ones: BLAS multiplies a matrix with itself by another algorithm.
+    others, _ = problem(estimator, n=40)
+    np.testing.assert_array_equal(gramless.load(path).predict(others), estimator.predict(others))
+
+
+@pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning")
+def test_same_seed_same_bits(estimator):
+    X, y = problem(estimator)
+    score = "decision_function" if hasattr(estimator, "decision_function") else "predict"
+    first, second = (getattr(clone(estimator).fit(X, y), score)(X) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning")
+def test_predict_takes_pandas_and_checks_the_names(estimator):
+    pd = pytest.importorskip("pandas")
+    X, y = problem(estimator)
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    estimator.fit(frame, y)
+    assert list(estimator.feature_names_in_) == list("abcde")
+    with pytest.raises(ValueError, match="feature names should match"):
+        estimator.predict(frame[list("edcba")])
+    with pytest.raises(ValueError, match="X has 3 features, but"):
+        clone(estimator).fit(X, y).predict(X[:, :3])

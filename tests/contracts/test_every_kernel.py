@@ -1,0 +1,219 @@
+"""What every kernel in the registry must be: a new kernel is tested by being there."""
+
+import inspect
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.base import clone
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
+
+from gramless.kernels import KERNELS, RBF, Columns, Kernel, Laplacian, Linear, Polynomial, Precomputed, as_kernel
+from gramless.operators import evaluate, expand
+
+# Beside the registry's defaults: settings that take another path through the same file.
+VARIANTS = {
+    "poly-2-coef0": Polynomial(degree=2, gamma=0.3, coef0=1.0),
+    "poly-7": Polynomial(degree=7, gamma=0.2, coef0=0.5),
+    "laplacian-l2": Laplacian(gamma=0.4, norm="l2"),
+    "sum": RBF(gamma=0.5) + Linear(),
+    "product": RBF(gamma=0.5) * Polynomial(degree=3, gamma=0.1, coef0=1.0),
+    "scaled": 2.5 * RBF(gamma=0.5),
+    "power": RBF(gamma=0.5) ** 3,
+    "columns": Columns(RBF(gamma=0.5), slice(0, 3)) * (Columns(RBF(gamma=0.2), [3, 4]) + Columns(Linear(), slice(2, 5))),
+    "callable": as_kernel(lambda X, Y: (X @ Y.T) ** 2),
+}
+# scikit-learn's "chi2" is the exponential one, and its additive one is a negative distance, not a kernel.
+SCIKIT_LEARN = {**PAIRWISE_KERNEL_FUNCTIONS, "exp_chi2": PAIRWISE_KERNEL_FUNCTIONS["chi2"]}
+del SCIKIT_LEARN["chi2"]
+REGISTERED = {name: as_kernel(name) for name in KERNELS}
+EVERY = {**REGISTERED, **VARIANTS}
+
+
+def sample(kernel: Kernel, n: int, seed: int = 0) -> np.ndarray:
+    """Non-negative rows (histogram kernels need that); for a kernel that looks its values up, a Gram matrix."""
+    X = np.random.default_rng(seed).random((n, 6))
+    return X if kernel.separable else X @ X.T
+
+
+def pairwise(kernel: Kernel, X, rows, columns):
+    return kernel.block(X, np.asarray(rows), np.asarray(columns))
+
+
+@pytest.fixture(params=EVERY, ids=str)
+def kernel(request):
+    made = clone(EVERY[request.param])
+    return made.resolve(sample(made, 40))
+
+
+def test_gram_matrix_is_symmetric_and_positive_semi_definite(kernel):
+    X = sample(kernel, 40)
+    K = pairwise(kernel, X, np.arange(40), np.arange(40))
+    assert K.shape == (40, 40)
+    np.testing.assert_allclose(K, K.T, rtol=1e-12, atol=1e-12)
+    values = np.linalg.eigvalsh(K)
+    assert values[0] > -1e-12 * values[-1]
+
+
+def test_diag_is_the_diagonal(kernel):
+    X = sample(kernel, 30)
+    K = pairwise(kernel, X, np.arange(30), np.arange(30))
+    np.testing.assert_allclose(kernel.diag(X), np.diagonal(K), rtol=1e-12)
+
+
+def test_does_not_change_its_input(kernel):
+    X = sample(kernel, 30)
+    before = X.copy()
+    kernel(X, X)
+    kernel.diag(X)
+    kernel.block(X, slice(0, 5), slice(0, 30))
+    np.testing.assert_array_equal(X, before)
+
+
+def test_writes_into_out_even_a_strided_one(kernel):
+    X = sample(kernel, 30)
+    expected = kernel.block(X, slice(0, 10), slice(0, 30))
+    frame = np.full((12, 40), np.nan)
+    out = frame[1:11, 5:35]
+    returned = kernel.block(X, slice(0, 10), slice(0, 30), out=out)
+    assert np.shares_memory(returned, frame)
+    np.testing.assert_allclose(out, expected, rtol=1e-13)
+    assert np.isnan(frame[0]).all()
+    assert np.isnan(frame[:, :5]).all()
+
+
+def test_single_precision_stays_single(kernel):
+    X = sample(kernel, 30)
+    single = kernel.block(X.astype(np.float32), slice(0, 10), slice(0, 30))
+    assert single.dtype == np.float32
+    assert kernel.diag(X.astype(np.float32)).dtype == np.float32
+    np.testing.assert_allclose(single, kernel.block(X, slice(0, 10), slice(0, 30)), rtol=2e-4, atol=1e-5)
+
+
+def test_torch_agrees_with_numpy(kernel):
+    X = sample(kernel, 30)
+    expected = kernel.block(X, np.arange(10), slice(0, 30))
+    got = kernel.block(torch.as_tensor(X), np.arange(10), slice(0, 30))
+    assert isinstance(got, torch.Tensor)
+    assert got.dtype == torch.float64
+    np.testing.assert_allclose(got.numpy(), expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(kernel.diag(torch.as_tensor(X)).numpy(), kernel.diag(X), rtol=1e-12)
+
+
+def test_torch_writes_into_out(kernel):
+    X = torch.as_tensor(sample(kernel, 30))
+    out = torch.full((10, 30), float("nan"), dtype=torch.float64)
+    kernel.block(X, slice(0, 10), slice(0, 30), out=out)
+    np.testing.assert_allclose(out.numpy(), kernel.block(X, slice(0, 10), slice(0, 30)).numpy(), rtol=1e-13)
+
+
+def test_sparse_rows_agree_with_dense_ones_where_the_kernel_says_so(kernel):
+    if not kernel.accepts_sparse:
+        pytest.skip("this kernel does not take sparse rows, and says so")
+    X = sample(kernel, 30)
+    X[X < 0.6] = 0.0
+    X[7] = 0.0
+    S = sp.csr_matrix(X)
+    out = np.full((30, 30), np.nan)
+    kernel(S, S, out=out)
+    np.testing.assert_allclose(kernel(S, S), kernel(X, X), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(out, kernel(X, X), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(kernel.diag(S), kernel.diag(X), rtol=1e-12)
+    assert kernel(S.astype(np.float32), S.astype(np.float32)).dtype == np.float32
+
+
+def test_a_block_is_the_same_whole_or_in_tiles(kernel):
+    """`evaluate` and `expand` cut into tiles of 1024 and share them among threads."""
+    if not kernel.separable:
+        pytest.skip("a look-up has no tiles")
+    X, Y = sample(kernel, 1500), sample(kernel, 1100, seed=1)
+    whole = kernel(X, Y)
+    np.testing.assert_allclose(evaluate(kernel, X, Y), whole, rtol=1e-10, atol=1e-12)
+    coef = np.random.default_rng(2).normal(size=(1100, 2))
+    np.testing.assert_allclose(expand(kernel, X, Y, coef), whole @ coef, rtol=1e-9, atol=1e-9)
+
+
+def peak_beside_result(kernel: Kernel, X, n: int) -> float:
+    """Peak of allocations during one in-place evaluation, in blocks of the result's size."""
+    out = np.empty((n, n), dtype=X.dtype)
+    kernel.block(X, slice(0, n), slice(0, n), out=out)  # compiles what is compiled
+    tracemalloc.start()
+    kernel.block(X, slice(0, n), slice(0, n), out=out)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak / out.nbytes
+
+
+# Rows, norms and index arrays of small inputs, in units of the block measured below.
+SMALL_CHANGE = 0.15
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_holds_no_more_temporaries_than_it_says(kernel, dtype):
+    X = sample(kernel, 768).astype(dtype)
+    assert peak_beside_result(kernel, X, 768) <= kernel.temporaries + SMALL_CHANGE
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sparse_rows_take_no_more_temporaries(kernel, dtype):
+    if not kernel.accepts_sparse:
+        pytest.skip("this kernel does not take sparse rows, and says so")
+    X = sample(kernel, 768).astype(dtype)
+    X[X < 0.5] = 0.0
+    assert peak_beside_result(kernel, sp.csr_matrix(X), 768) <= kernel.temporaries + SMALL_CHANGE
+
+
+@pytest.mark.parametrize("name", REGISTERED)
+def test_registered_kernels_hold_at_most_one_temporary(name):
+    assert REGISTERED[name].temporaries <= 1
+
+
+def test_a_long_expression_holds_one_temporary():
+    pixels, edges = Columns(RBF(gamma=0.1), slice(0, 3)), Columns(RBF(gamma=0.2), slice(3, 6))
+    assert (pixels * (edges + Linear() + 2.0 * RBF(gamma=1.0))).temporaries == 1
+    assert (pixels + edges * Linear() ** 2).temporaries == 1
+
+
+@pytest.mark.parametrize("name", sorted(set(KERNELS) & set(SCIKIT_LEARN)))
+def test_equals_scikit_learn(name):
+    X, Y = sample(RBF(), 30), sample(RBF(), 20, seed=1)
+    kernel = as_kernel(name).resolve(X)
+    function = SCIKIT_LEARN[name]
+    settings = {k: v for k, v in kernel.get_params().items() if k in inspect.signature(function).parameters}
+    np.testing.assert_allclose(kernel(X, Y), function(X, Y, **settings), rtol=1e-10)
+
+
+def test_clones_prints_and_compares_by_settings(kernel):
+    copy = clone(kernel)
+    assert copy is not kernel
+    assert repr(copy) == repr(kernel)
+    assert copy.get_params().keys() == kernel.get_params().keys()
+
+
+@pytest.mark.parametrize("name", REGISTERED)
+def test_resolving_leaves_only_numbers(name):
+    kernel = REGISTERED[name]
+    resolved = kernel.resolve(sample(kernel, 20))
+    assert type(resolved) is type(kernel)
+    assert not {"scale", "auto"} & {v for v in resolved.get_params().values() if isinstance(v, str)}
+
+
+@pytest.mark.parametrize("name", sorted(set(REGISTERED) - {"precomputed"}))
+def test_algebra_is_exact(name):
+    kernel = REGISTERED[name].resolve(sample(RBF(), 30))
+    X, Y = sample(RBF(), 30), sample(RBF(), 20, seed=1)
+    K, L = kernel(X, Y), RBF(gamma=0.7)(X, Y)
+    np.testing.assert_allclose((kernel + RBF(gamma=0.7))(X, Y), K + L, rtol=1e-13)
+    np.testing.assert_allclose((kernel * RBF(gamma=0.7))(X, Y), K * L, rtol=1e-13)
+    np.testing.assert_allclose((2.5 * kernel)(X, Y), 2.5 * K, rtol=1e-13)
+    np.testing.assert_allclose((kernel**3)(X, Y), K**3, rtol=1e-12)
+    np.testing.assert_allclose(Columns(kernel, [0, 2])(X, Y), kernel(X[:, [0, 2]], Y[:, [0, 2]]), rtol=1e-13)
+
+
+def test_precomputed_kernels_combine_among_themselves():
+    K = sample(Precomputed(), 10)
+    np.testing.assert_allclose(
+        (2.0 * Precomputed() + Precomputed() ** 2).block(K, slice(0, 4), slice(0, 10)), (2 * K + K**2)[:4]
+    )

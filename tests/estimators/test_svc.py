@@ -1,0 +1,297 @@
+"""KernelSVC against scikit-learn's SVC, its own invariants, and data that break solvers."""
+
+import pickle
+from itertools import combinations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.preprocessing import minmax_scale, scale
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import check_estimator
+
+from gramless import KernelSVC
+from gramless.kernels import RBF, Columns, Intersection, Linear
+
+DATASETS = {
+    "iris": lambda: load_iris(return_X_y=True),
+    "wine": lambda: load_wine(return_X_y=True),
+    "cancer": lambda: load_breast_cancer(return_X_y=True),
+    "digits": lambda: load_digits(return_X_y=True),
+    "synthetic": lambda: make_classification(1500, 20, n_informative=8, n_classes=4, flip_y=0.05, random_state=0),
+}
+
+
+def split(name):
+    X, y = DATASETS[name]()
+    return train_test_split(scale(X), y, test_size=0.4, random_state=0, stratify=y)
+
+
+def dual_objectives(model, kernel, X, y):
+    """The value of each pair's dual problem at scikit-learn's coefficients."""
+    codes = np.unique(y, return_inverse=True)[1]
+    k = codes.max() + 1
+    values = []
+    for i, j in combinations(range(k), 2):
+        beta = np.zeros(len(y))
+        beta[model.support_] = np.select(
+            [codes[model.support_] == i, codes[model.support_] == j],
+            [model.dual_coef_[min(j - 1, len(model.dual_coef_) - 1)], model.dual_coef_[i]],
+            0.0,
+        )
+        sv = np.flatnonzero(beta)
+        values.append(np.abs(beta).sum() - 0.5 * beta[sv] @ kernel(X[sv], X[sv]) @ beta[sv])
+    return np.array(values)
+
+
+@pytest.mark.parametrize("C", [0.1, 10.0])
+@pytest.mark.parametrize("name", DATASETS)
+def test_objective_labels_and_support_of_sklearn(name, C):
+    X, X_test, y, _ = split(name)
+    gamma = 1.0 / X.shape[1]
+    peer = SVC(C=C, gamma=gamma, break_ties=True).fit(X, y)
+    model = KernelSVC(C=C, gamma=gamma).fit(X, y)
+    best = dual_objectives(peer, RBF(gamma), X, y)
+    np.testing.assert_allclose(model.dual_objective_, best, rtol=1e-4)
+    np.testing.assert_allclose(dual_objectives(model, RBF(gamma), X, y), model.dual_objective_, rtol=1e-9)
+    assert model.kkt_violation_.max() <= model.tol
+    assert np.mean(model.predict(X_test) == peer.predict(X_test)) >= 0.999
+    assert model.dual_coef_.shape[0] == peer.dual_coef_.shape[0]
+    assert model.intercept_.shape == peer.intercept_.shape
+    assert np.abs(model.n_support_ - peer.n_support_).sum() <= 0.01 * len(peer.support_) + 1
+    np.testing.assert_array_equal(model.support_vectors_, X[model.support_])
+    np.testing.assert_allclose(model.intercept_, peer.intercept_, atol=0.02)
+
+
+def test_layout_of_the_coefficients_is_that_of_sklearn():
+    X, _, y, _ = split("wine")
+    peer = SVC(C=5.0, gamma=0.1, tol=1e-9).fit(X, y)
+    model = KernelSVC(C=5.0, gamma=0.1, tol=1e-9).fit(X, y)
+    np.testing.assert_array_equal(model.support_, peer.support_)
+    np.testing.assert_allclose(model.dual_coef_, peer.dual_coef_, atol=1e-6)
+    np.testing.assert_allclose(model.decision_function(X), peer.decision_function(X), atol=1e-6)
+    pairs = model.set_params(decision_function_shape="ovo").decision_function(X)
+    np.testing.assert_allclose(pairs, peer.set_params(decision_function_shape="ovo").decision_function(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("multi_class", ["ovo", "ovr"])
+def test_the_simple_solver_agrees_with_the_fast_one(multi_class):
+    X, X_test, y, _ = split("iris")
+    fast = KernelSVC(gamma=0.2, tol=1e-5, multi_class=multi_class).fit(X, y)
+    simple = KernelSVC(gamma=0.2, tol=1e-5, multi_class=multi_class, solver="simple_smo").fit(X, y)
+    np.testing.assert_allclose(simple.dual_objective_, fast.dual_objective_, rtol=1e-6)
+    assert simple.kkt_violation_.max() <= 1e-5
+    np.testing.assert_array_equal(fast.predict(X_test), simple.predict(X_test))
+
+
+def test_one_vs_rest_is_one_svc_for_each_class():
+    X, X_test, y, _ = split("digits")
+    model = KernelSVC(C=3.0, gamma=0.02, multi_class="ovr", tol=1e-6).fit(X, y)
+    scores = model.decision_function(X_test)
+    assert scores.shape == (len(X_test), 10)
+    for c in (0, 8):
+        peer = SVC(C=3.0, gamma=0.02, tol=1e-6).fit(X, y == c)
+        np.testing.assert_allclose(scores[:, c], peer.decision_function(X_test), atol=1e-4)
+    np.testing.assert_array_equal(model.predict(X_test), scores.argmax(axis=1))
+
+
+def test_positive_weight_is_a_class_weight_of_each_one_vs_rest_problem():
+    X, X_test, y, _ = split("wine")
+    model = KernelSVC(C=0.5, gamma=0.1, multi_class="ovr", positive_weight=3.0, tol=1e-7).fit(X, y)
+    for c in range(3):
+        peer = SVC(C=0.5, gamma=0.1, class_weight={True: 3.0}, tol=1e-7).fit(X, y == c)
+        np.testing.assert_allclose(model.decision_function(X_test)[:, c], peer.decision_function(X_test), atol=1e-5)
+    with pytest.raises(ValueError, match="multi_class='ovr'"):
+        KernelSVC(positive_weight=2.0).fit(X, y)
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {0: 5.0, 1: 0.2}])
+def test_weights(class_weight):
+    X, X_test, y, _ = split("synthetic")
+    weight = np.random.default_rng(0).choice([0.0, 0.5, 3.0], size=len(y))
+    settings = {"C": 0.5, "gamma": 0.05, "class_weight": class_weight if class_weight != "balanced" else None, "tol": 1e-7}
+    if class_weight == "balanced":
+        weight = np.ones(len(y))
+        settings["class_weight"] = "balanced"
+    model = KernelSVC(**settings).fit(X, y, sample_weight=weight)
+    peer = SVC(**settings).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(model.decision_function(X_test), peer.decision_function(X_test), atol=1e-4)
+
+
+@pytest.mark.parametrize("multi_class", ["ovo", "ovr"])
+def test_kernel_algebra_precomputed_and_callable_agree(multi_class):
+    X, X_test, y, _ = split("wine")
+    kernel = Columns(RBF(0.2), slice(0, 6)) * (Linear() + 0.5 * RBF(0.1))
+    settings = {"C": 2.0, "multi_class": multi_class, "tol": 1e-8}
+    model = KernelSVC(kernel, **settings).fit(X, y)
+    given = KernelSVC("precomputed", **settings).fit(kernel(X, X), y)
+    function = KernelSVC(lambda A, B: kernel(A, B), **settings).fit(X, y)
+    expected = model.decision_function(X_test)
+    np.testing.assert_allclose(given.decision_function(kernel(X_test, X)), expected, atol=1e-6)
+    np.testing.assert_allclose(function.decision_function(X_test), expected, atol=1e-6)
+    np.testing.assert_array_equal(given.support_, model.support_)
+
+
+def test_a_histogram_kernel():
+    X, y = load_digits(return_X_y=True)
+    model = KernelSVC(Intersection(), C=1.0).fit(X[:900] / 16, y[:900])
+    peer = SVC(kernel=lambda A, B: Intersection()(A, B), break_ties=True).fit(X[:900] / 16, y[:900])
+    assert np.mean(model.predict(X[900:] / 16) == peer.predict(X[900:] / 16)) >= 0.998
+
+
+@pytest.mark.parametrize("multi_class", ["ovo", "ovr"])
+def test_probabilities(multi_class):
+    X, X_test, y, y_test = split("digits")
+    plain = KernelSVC(C=5.0, multi_class=multi_class).fit(X, y)
+    model = KernelSVC(C=5.0, multi_class=multi_class, probability="sigmoid").fit(X, y)
+    np.testing.assert_array_equal(model.predict(X_test), plain.predict(X_test))
+    p = model.predict_proba(X_test)
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    assert p.min() >= 0
+    assert np.mean(p.argmax(axis=1) == y_test) > 0.95
+    assert not hasattr(plain, "predict_proba")
+    # scikit-learn's own Platt scaling reaches 0.134 here.
+    assert log_loss(y_test, p) < 0.14
+
+
+def test_probabilities_of_two_classes_follow_the_score():
+    X, X_test, y, _ = split("cancer")
+    model = KernelSVC(probability="sigmoid").fit(X, y)
+    order = np.argsort(model.decision_function(X_test))
+    assert np.all(np.diff(model.predict_proba(X_test)[order, 1]) >= 0)
+
+
+@pytest.mark.parametrize("multi_class", ["ovo", "ovr"])
+def test_a_small_memory_budget_gives_the_same_machine(multi_class):
+    X, X_test, y, _ = split("digits")
+    settings = {"C": 5.0, "gamma": 0.02, "multi_class": multi_class, "tol": 1e-5, "dtype": "float32"}
+    large = KernelSVC(**settings).fit(X, y)
+    small = KernelSVC(**settings, memory_budget="35MB").fit(X, y)
+    np.testing.assert_allclose(small.dual_objective_, large.dual_objective_, rtol=1e-6)
+    np.testing.assert_array_equal(small.predict(X_test), large.predict(X_test))
+    with pytest.raises(MemoryError, match="memory_budget allows"):
+        KernelSVC(memory_budget="1MB").fit(X, y)
+
+
+def test_the_same_seed_gives_the_same_machine_and_pickle_keeps_it():
+    X, X_test, y, _ = split("digits")
+    first, second = (KernelSVC(C=5.0).fit(X, y) for _ in range(2))
+    np.testing.assert_array_equal(first.dual_coef_, second.dual_coef_)
+    restored = pickle.loads(pickle.dumps(first))
+    np.testing.assert_array_equal(restored.decision_function(X_test), first.decision_function(X_test))
+
+
+def test_labels_may_be_strings_and_settings_can_be_searched():
+    X, X_test, y, y_test = split("iris")
+    names = np.array(["setosa", "versicolor", "virginica"])
+    search = GridSearchCV(KernelSVC(RBF(0.1)), {"C": [0.1, 10.0], "kernel__gamma": [0.01, 0.3]}, cv=3)
+    search.fit(X, names[y])
+    assert search.score(X_test, names[y_test]) > 0.9
+    assert clone(search.best_estimator_).get_params()["C"] == search.best_params_["C"]
+
+
+class TestPathologies:
+    def test_a_kernel_that_is_not_positive_semi_definite(self):
+        rng = np.random.default_rng(0)
+        A = rng.normal(size=(80, 80))
+        K, y = (A + A.T) / 2, rng.integers(0, 3, 80)
+        assert np.linalg.eigvalsh(K).min() < -1
+        model = KernelSVC("precomputed", C=1.0).fit(K, y)
+        assert np.isfinite(model.decision_function(K)).all()
+        assert model.kkt_violation_.max() <= model.tol
+
+    def test_all_rows_equal(self):
+        X, y = np.ones((30, 4)), np.arange(30) % 3
+        model = KernelSVC(gamma=0.5).fit(X, y)
+        assert np.isfinite(model.decision_function(X)).all()
+        assert len(np.unique(model.predict(X))) == 1
+
+    @pytest.mark.parametrize("C", [1e-6, 1e6])
+    @pytest.mark.parametrize("name", ["iris", "synthetic"])
+    def test_extreme_C(self, name, C):
+        X, _, y, _ = split(name)
+        X, y = X[:400], y[:400]
+        peer = SVC(C=C, gamma=0.1, break_ties=True).fit(X, y)
+        model = KernelSVC(C=C, gamma=0.1).fit(X, y)
+        assert model.kkt_violation_.max() <= model.tol
+        np.testing.assert_allclose(model.dual_objective_, dual_objectives(peer, RBF(0.1), X, y), rtol=1e-4)
+        assert np.all(np.abs(model.dual_coef_) <= C)
+
+    def test_an_unreachable_optimum_warns_with_the_violation(self):
+        X, y = make_classification(300, 5, flip_y=0.3, random_state=0)
+        with pytest.warns(ConvergenceWarning, match=r"KKT violation \d"):
+            model = KernelSVC("linear", C=1e6, max_iter=1000).fit(X, y)
+        assert model.kkt_violation_.max() > model.tol
+        assert model.n_iter_.max() <= 1000
+
+    def test_a_class_of_one_sample(self):
+        X, y = load_iris(return_X_y=True)
+        keep = np.r_[0:101]
+        model = KernelSVC(C=10.0).fit(X[keep], y[keep])
+        assert model.predict(X[[100]]) == 2
+        with pytest.raises(ValueError, match="two samples of each class"):
+            KernelSVC(probability="sigmoid").fit(X[keep], y[keep])
+
+    def test_duplicate_points_with_opposite_labels(self):
+        rng = np.random.default_rng(0)
+        X = np.repeat(rng.normal(size=(40, 3)), 2, axis=0)
+        y = np.tile([0, 1], 40)
+        model = KernelSVC(C=5.0, gamma=1.0).fit(X, y)
+        assert model.kkt_violation_.max() <= model.tol
+        np.testing.assert_allclose(model.decision_function(X), 0, atol=model.tol)
+
+    def test_linearly_separable_data(self):
+        X, y = load_iris(return_X_y=True)
+        X, y = X[:100], y[:100]
+        peer = SVC(kernel="linear", C=1e6).fit(X, y)
+        model = KernelSVC("linear", C=1e6).fit(X, y)
+        assert model.score(X, y) == 1.0
+        np.testing.assert_allclose(model.dual_objective_, dual_objectives(peer, Linear(), X, y), rtol=1e-4)
+
+    def test_zero_weight_takes_a_sample_out(self):
+        X, X_test, y, _ = split("synthetic")
+        weight = (np.arange(len(y)) % 3 > 0).astype(float)
+        with_zeros = KernelSVC(gamma=0.1, tol=1e-7).fit(X, y, sample_weight=weight)
+        without = KernelSVC(gamma=0.1, tol=1e-7).fit(X[weight > 0], y[weight > 0])
+        np.testing.assert_allclose(with_zeros.decision_function(X_test), without.decision_function(X_test), atol=1e-4)
+        with pytest.raises(ValueError, match="zero weight"):
+            KernelSVC().fit(X, y, sample_weight=(y > 0).astype(float))
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"C": 0}, "C must be a positive"),
+        ({"tol": -1.0}, "tol must be a positive"),
+        ({"max_iter": 0}, "max_iter must be a positive integer"),
+        ({"solver": "libsvm"}, "unknown solver 'libsvm'; known: 'simple_smo', 'smo'"),
+        ({"multi_class": "crammer"}, "unknown multi_class"),
+        ({"probability": True}, "probability must be False or 'sigmoid'"),
+        ({"kernel": "sigmoid"}, "unknown kernel"),
+    ],
+)
+def test_settings_are_checked(setting, message):
+    X, _, y, _ = split("iris")
+    with pytest.raises(ValueError, match=message):
+        KernelSVC(**setting).fit(X, y)
+
+
+def test_sparse_input_is_the_dense_machine():
+    from scipy.sparse import csr_matrix
+
+    X, y = load_digits(return_X_y=True)
+    X = minmax_scale(X)[:600]
+    dense = KernelSVC(C=2.0, gamma=0.1, tol=1e-7).fit(X, y[:600])
+    sparse = KernelSVC(C=2.0, gamma=0.1, tol=1e-7).fit(csr_matrix(X), y[:600])
+    np.testing.assert_allclose(sparse.decision_function(csr_matrix(X)), dense.decision_function(X), atol=1e-5)
+
+
+# The checks compare to seven digits: the tolerance must allow that. The cast is scikit-learn's own look at a y of NaN.
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")
+@pytest.mark.parametrize("multi_class", ["ovo", "ovr"])
+def test_scikit_learn_contract(multi_class):
+    check_estimator(KernelSVC(tol=1e-11, multi_class=multi_class), on_skip=None)

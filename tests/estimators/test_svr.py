@@ -1,0 +1,75 @@
+"""KernelSVR against scikit-learn's SVR."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes, make_friedman1
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import scale
+from sklearn.svm import SVR
+from sklearn.utils.estimator_checks import check_estimator
+
+from gramless import KernelSVR
+from gramless.kernels import RBF
+
+
+def diabetes():
+    X, y = load_diabetes(return_X_y=True)
+    return scale(X), y / 50
+
+
+@pytest.mark.parametrize("solver", ["smo", "simple_smo"])
+@pytest.mark.parametrize(("C", "epsilon"), [(0.1, 0.0), (1.0, 0.1), (20.0, 0.5)])
+def test_predictions_of_sklearn(C, epsilon, solver):
+    X, y = diabetes()
+    X, y = X[:250], y[:250]
+    model = KernelSVR(C=C, epsilon=epsilon, gamma=0.05, tol=1e-4, solver=solver).fit(X, y)
+    peer = SVR(C=C, epsilon=epsilon, gamma=0.05, tol=1e-6).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), peer.predict(X), atol=2e-3)
+    K = RBF(0.05)(X, X)
+    beta = np.zeros(len(y))
+    beta[peer.support_] = peer.dual_coef_[0]
+    best = y @ beta - epsilon * np.abs(beta).sum() - 0.5 * beta @ K @ beta
+    assert model.dual_objective_ == pytest.approx(best, rel=1e-4)
+    assert model.kkt_violation_ <= 1e-4
+    assert model.dual_coef_.shape == (1, len(model.support_))
+
+
+def test_weights_precomputed_and_float32():
+    X, y = make_friedman1(600, random_state=0)
+    weight = np.random.default_rng(0).choice([0.0, 1.0, 4.0], size=600)
+    peer = SVR(C=10.0, gamma=1.0, tol=1e-6).fit(X[:400], y[:400], weight[:400])
+    expected = peer.predict(X[400:])
+    settings = {"C": 10.0, "gamma": 1.0, "tol": 1e-5}
+    model = KernelSVR(**settings).fit(X[:400], y[:400], weight[:400])
+    np.testing.assert_allclose(model.predict(X[400:]), expected, atol=1e-3)
+    K = RBF(1.0)(X, X[:400])
+    given = KernelSVR("precomputed", C=10.0, tol=1e-5).fit(K[:400], y[:400], weight[:400])
+    np.testing.assert_allclose(given.predict(K[400:]), expected, atol=1e-3)
+    single = KernelSVR(**settings).fit(X[:400].astype("f"), y[:400], weight[:400])
+    assert single.support_vectors_.dtype == np.float32
+    np.testing.assert_allclose(single.predict(X[400:].astype("f")), expected, atol=5e-3)
+
+
+def test_a_tube_that_holds_everything_needs_no_vectors():
+    X, y = diabetes()
+    model = KernelSVR(epsilon=100.0).fit(X, y)
+    assert len(model.support_) == 0
+    np.testing.assert_allclose(model.predict(X), model.intercept_[0])
+    assert y.max() - 100 <= model.intercept_[0] <= y.min() + 100
+
+
+def test_an_early_stop_warns():
+    X, y = diabetes()
+    with pytest.warns(ConvergenceWarning, match="KKT violation"):
+        KernelSVR(C=1e4, max_iter=50).fit(X, y)
+
+
+@pytest.mark.parametrize("setting", [{"epsilon": -0.1}, {"C": -1.0}, {"solver": "cg"}, {"max_iter": 2.5}])
+def test_settings_are_checked(setting):
+    X, y = diabetes()
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        KernelSVR(**setting).fit(X, y)
+
+
+def test_scikit_learn_contract():
+    check_estimator(KernelSVR(tol=1e-11), on_skip=None)

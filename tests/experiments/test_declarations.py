@@ -1,0 +1,91 @@
+"""Every declared experiment can be run: it pickles, its quick form needs no file, its grid is plain JSON."""
+
+import json
+import pickle
+
+import pytest
+
+from gramless.experiments import DOCUMENTS, Reference, Spec, Table, product, specs
+
+ALL = specs("all")
+
+
+def machine(params, seed):
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("spec", ALL, ids=lambda spec: f"{spec.document}/{spec.name}")
+class TestDeclared:
+    def test_it_reaches_another_process(self, spec):
+        again = pickle.loads(pickle.dumps(spec))
+        assert [again.key(*fit) for fit in again.fits()] == [spec.key(*fit) for fit in spec.fits()]
+
+    def test_its_grid_is_plain(self, spec):
+        for params in (*spec.grid, *spec.quick_form().grid):
+            assert json.loads(json.dumps(params)) == params
+
+    def test_no_two_fits_are_the_same(self, spec):
+        for form in (spec, spec.quick_form()):
+            keys = [form.key(params, seed) for params, seed in form.fits()]
+            assert keys
+            assert len(set(keys)) == len(keys)
+
+    def test_its_quick_form_needs_no_file(self, spec, monkeypatch, tmp_path):
+        monkeypatch.delenv("GRAMLESS_DATA", raising=False)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        form = spec.quick_form()
+        dataset = form.dataset(form.seeds[0])
+        assert len(dataset.y_train) > 0
+        assert form.estimator(form.grid[0], form.seeds[0]) is not None
+
+    def test_the_documents_figures_speak_of_something_in_the_grid(self, spec):
+        for reference in spec.document_says:
+            assert any(reference.matches(params) for params in spec.grid), reference
+
+
+def test_names_are_unique_within_a_document():
+    names = [(spec.document, spec.name) for spec in ALL]
+    assert len(set(names)) == len(names)
+    assert {spec.document for spec in ALL} <= set(DOCUMENTS)
+
+
+def test_an_unknown_document_is_answered_with_the_known_ones():
+    with pytest.raises(ValueError, match="randomized, budget, risvo, prototypes, smo"):
+        specs("nonesuch")
+
+
+BASE = Spec("smo", "demo", "Demo", "mnist", machine, product(C=[1, 10]), seeds=(0, 1))
+
+
+def test_the_quick_form_drops_the_documents_figures_and_takes_the_digits():
+    spec = Spec("smo", "demo", "Demo", "mnist", machine, product(C=[1]), document_says=(Reference(1.0, "Table 1"),))
+    quick = spec.quick_form()
+    assert quick.data == "digits"
+    assert quick.document_says == ()
+
+
+def test_the_key_sees_what_decides_and_not_what_is_shown():
+    from dataclasses import replace
+
+    key = BASE.key({"C": 1}, 0)
+    assert key == replace(BASE, title="Other", about="x", views=(Table(),)).key({"C": 1}, 0)
+    others = [
+        BASE.key({"C": 10}, 0),
+        BASE.key({"C": 1}, 1),
+        BASE.key({"C": 1}, 0, "cuda"),
+        replace(BASE, data="usps").key({"C": 1}, 0),
+        replace(BASE, folds=5).key({"C": 1}, 0),
+        replace(BASE, name="other").key({"C": 1}, 0),
+    ]
+    assert len({key, *others}) == 7
+
+
+def test_seeds_run_after_the_whole_grid():
+    assert [(params["C"], seed) for params, seed in BASE.fits()] == [(1, 0), (10, 0), (1, 1), (10, 1)]
+
+
+def test_a_figure_matches_the_fits_it_speaks_of():
+    reference = Reference(1.1, "Fig. 2", {"solver": "cg"})
+    assert reference.matches({"solver": "cg", "C": 1})
+    assert not reference.matches({"solver": "smo"})
+    assert not reference.matches({"C": 1})

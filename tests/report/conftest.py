@@ -1,0 +1,134 @@
+"""Records as a run leaves them, made by hand so that every view has something to show, and a real browser."""
+
+import base64
+import shutil
+
+import numpy as np
+import pytest
+
+from gramless.experiments import Confusion, Curve, Gallery, History, Reference, Spec, Table, product
+from gramless.report import write_report
+
+HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>"\'&'
+
+
+def machine(params, seed):
+    raise NotImplementedError
+
+
+SPECS = (
+    Spec(
+        "randomized",
+        "steps",
+        f"Error against iteration {HOSTILE}",
+        "digits",
+        machine,
+        product(solver=["kaczmarz", "matching_pursuit"], block_size=[100, 500]),
+        views=(History(facet="solver"), History(y="residual", log_y=True), Table(), Confusion(), Gallery()),
+        document_says=(Reference(1.1, "Fig. 2(c)", {"solver": "matching_pursuit"}, spread=0.1),),
+        about=HOSTILE,
+    ),
+    Spec(
+        "budget",
+        "curve",
+        "Accuracy against budget",
+        "digits",
+        machine,
+        product(method=["budget", HOSTILE], budget=[0.2, 0.6, 1.0]),
+        seeds=(0, 1, 2),
+        views=(Curve("budget", "accuracy"), Curve("budget", "seconds", facet="method", log_y=True), Table()),
+        document_says=(Reference(98.0, "Fig. 1", {"budget": 0.6}, metric="accuracy"),),
+    ),
+    Spec("risvo", "not-run", "Nothing yet", "digits", machine, product(m=[1])),
+    Spec("smo", "failing", "Nothing but failures", "digits", machine, product(m=[1])),
+)
+
+
+def record_of(spec, params, seed, number):
+    rng = np.random.default_rng(number)
+    error = 1 + 3 * rng.random()
+    counts = np.full((10, 10), 1) + np.diag(np.full(10, 90))
+    return {
+        "key": spec.key(params, seed),
+        "status": "done",
+        "document": spec.document,
+        "experiment": spec.name,
+        "params": params,
+        "seed": seed,
+        "data": {"name": "digits", "n_train": 1347, "n_test": 450, "n_features": 64, "split": "random"},
+        "metrics": {
+            "error": error,
+            "accuracy": 100 - error,
+            "seconds": 0.1 * (number + 1),
+            "predict_seconds": 0.1,
+            "peak_mb": 150 + number,
+        },
+        "history": [{"n_iter": n, "seconds": 0.1 * n, "residual": 0.5**n, "error": error + 30 / n} for n in range(1, 50)],
+        "confusion": {"labels": list("0123456789"), "counts": counts.tolist()},
+        "misclassified": {
+            "total": 80,
+            "image_shape": [8, 8],
+            "images": [
+                {
+                    "index": k,
+                    "true": "4",
+                    "predicted": HOSTILE if k == 0 else "9",
+                    "pixels": base64.b64encode(rng.integers(0, 256, 64, dtype=np.uint8).tobytes()).decode(),
+                }
+                for k in range(70)
+            ],
+        },
+        "warnings": [{"message": f"ConvergenceWarning: {HOSTILE}", "count": 2}],
+        "versions": {"python": "3.11", "gramless": HOSTILE},
+        "hardware": {"cpu": "A processor", "cores": 2, "memory_gb": 24.0, "system": "Linux"},
+        "commit": "abc",
+        "finished_at": 1.8e9,
+    }
+
+
+def make_records():
+    records = []
+    for spec in SPECS[:2]:
+        for params, seed in spec.fits():
+            records.append(record_of(spec, params, seed, len(records)))
+    failed = SPECS[3]
+    records.append(
+        {
+            "key": failed.key({"m": 1}, 0),
+            "status": "failed",
+            "document": "smo",
+            "experiment": "failing",
+            "params": {"m": 1},
+            "seed": 0,
+            "reason": f"ValueError: {HOSTILE}",
+        }
+    )
+    return records
+
+
+@pytest.fixture(scope="session")
+def report_specs():
+    return SPECS
+
+
+@pytest.fixture(scope="session")
+def report_records():
+    return make_records()
+
+
+@pytest.fixture(scope="session")
+def report_path(tmp_path_factory, report_records):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    return write_report(SPECS, report_records, path, quick=True, missing=1)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        yield running
+        running.close()

@@ -1,0 +1,117 @@
+"""The page as a person meets it: in a real browser, wide and narrow, light and dark."""
+
+import pytest
+
+
+@pytest.fixture(params=[(1280, 900, "light"), (390, 844, "light"), (390, 844, "dark")], ids=str)
+def opened(request, browser, report_path):
+    width, height, scheme = request.param
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page = context.new_page()
+    page.complaints = []
+    page.requests = []
+    page.on("console", lambda message: page.complaints.append(message.text))
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    page.on("request", lambda wanted: page.requests.append(wanted.url))
+    page.goto(report_path.as_uri())
+    yield page
+    context.close()
+
+
+def test_nothing_complains_and_nothing_is_fetched(opened):
+    opened.wait_for_load_state("load")
+    assert opened.complaints == []
+    assert [url for url in opened.requests if not url.startswith(("file:", "data:"))] == []
+
+
+def test_hostile_text_does_not_run(opened):
+    assert opened.evaluate("window.hacked") is None
+    assert opened.locator("article script").count() == 0
+    assert opened.locator("article p", has_text="onerror").count() >= 1
+
+
+def test_every_picture_is_drawn(opened):
+    images = opened.locator("img")
+    assert images.count() == 60
+    assert opened.evaluate("[...document.images].every(i => i.complete && i.naturalWidth === 8)")
+    boxes = opened.evaluate(
+        "[...document.querySelectorAll('svg.chart')].filter(s => getComputedStyle(s).display !== 'none')"
+        ".map(s => [s.getBoundingClientRect().width, s.getBoundingClientRect().height,"
+        " s.querySelectorAll('path.line').length])"
+    )
+    assert len(boxes) == 6
+    assert all(width > 250 and height > 150 and lines >= 1 for width, height, lines in boxes)
+
+
+def test_lines_stay_inside_their_charts(opened):
+    outside = opened.evaluate(
+        "[...document.querySelectorAll('svg.chart')].filter(s => getComputedStyle(s).display !== 'none')"
+        ".filter(s => { const b = s.getBoundingClientRect();"
+        " return [...s.querySelectorAll('path,circle,polygon,text')].some(e => { const r = e.getBoundingClientRect();"
+        " return r.left < b.left - 1 || r.right > b.right + 1 || r.top < b.top - 1 || r.bottom > b.bottom + 1 }) })"
+        ".length"
+    )
+    assert outside == 0
+
+
+def test_nothing_overflows(opened):
+    assert opened.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    # What is wider than the screen scrolls within its own frame.
+    wide = opened.evaluate(
+        "[...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1"
+        " && !e.closest('.scroll')).map(e => e.outerHTML.slice(0, 80))"
+    )
+    assert wide == []
+
+
+def test_text_is_large_enough_to_read(opened):
+    smallest = opened.evaluate(
+        "Math.min(...[...document.querySelectorAll('svg.chart text')].map(t => t.getBoundingClientRect())"
+        ".filter(r => r.width > 0 && r.height > 0).map(r => Math.min(r.width + 99, Math.max(r.height, r.width))))"
+    )
+    assert smallest >= 8
+
+
+def test_navigation_leads_to_each_section(opened):
+    links = opened.locator("nav a")
+    assert links.count() == 6
+    for k in range(links.count()):
+        target = links.nth(k).get_attribute("href")
+        opened.evaluate("document.documentElement.style.scrollBehavior = 'auto'")
+        links.nth(k).click()
+        assert opened.evaluate("location.hash") == target
+        top = opened.evaluate(f"document.querySelector('{target}').getBoundingClientRect().top")
+        assert top < 844
+
+
+def test_the_links_of_the_overview_lead_to_experiments(opened):
+    broken = opened.evaluate(
+        "[...document.querySelectorAll('a[href^=\"#\"]')].filter(a => !document.getElementById("
+        "a.getAttribute('href').slice(1))).length"
+    )
+    assert broken == 0
+
+
+def test_dark_is_dark(browser, report_path):
+    shades = {}
+    for scheme in ("light", "dark"):
+        context = browser.new_context(color_scheme=scheme)
+        page = context.new_page()
+        page.goto(report_path.as_uri())
+        shades[scheme] = page.evaluate(
+            "['backgroundColor', 'color'].map(p => getComputedStyle(document.body)[p]"
+            ".match(/[0-9]+/g).slice(0, 3).map(Number).reduce((a, b) => a + b) / 3)"
+        )
+        context.close()
+    paper, ink = shades["light"]
+    assert paper - ink > 150
+    paper, ink = shades["dark"]
+    assert ink - paper > 150
+
+
+def test_time_and_memory_open_and_close(opened):
+    details = opened.locator("details.costs").first
+    bars = details.locator(".bars")
+    assert bars.is_visible()
+    details.locator("summary").click()
+    assert not bars.is_visible()
