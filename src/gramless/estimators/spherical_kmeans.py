@@ -20,11 +20,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from gramless import _array as xa
 from gramless._array import Array
 from gramless._parallel import CPU_TILE, CUDA_TILE, blas_threads, run, slices
+from gramless._validation import all_or_nothing, check_choice, check_positive, check_weights, check_X, working_dtype
 from gramless.estimators.kmeans_starts import plus_plus, random_points
 
 # A point whose cosine with its centroid is this close to 1 is served as well as rounding allows.
@@ -140,6 +141,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         self.device = device
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SphericalKMeans:
         """Find the centroids.
 
@@ -160,13 +162,11 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             raise ValueError(f"n_clusters={self.n_clusters} is more than the {n} samples of X.")
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         rng = np.random.default_rng(seed)
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, np.empty((n, 0)), dtype=np.float64, ensure_non_negative=True)
+        weights = check_weights(sample_weight, X)
         scale = self._scales(X)
         # The sums add w x / ||x||, so neither weights nor norms ever touch a copy of the data.
         scale_and_weight = scale if weights is None else scale * xa.like(weights, scale)
-        mass = np.where(xa.to_numpy(scale) > 0, 1.0 if weights is None else weights, 0.0)
+        mass = _mass(scale, weights)
         centres = self._start(X, scale, mass, rng)
         self.history_: list[dict[str, float]] = []
         passes = self._passes if self.batch_size is None else self._batches
@@ -182,7 +182,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
                 f"Only {distinct} of n_clusters={self.n_clusters} clusters have points: the data has too few "
                 "different directions.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 
@@ -235,9 +235,9 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         check_is_fitted(self)
         X = self._read(X, reset=False)
         _, cosines = nearest(X, self._centres_for(X))
-        weights = 1.0 if sample_weight is None else np.asarray(sample_weight)
+        weights = check_weights(sample_weight, X)
         scale = self._scales(X)
-        return -_inertia(cosines, scale, np.where(xa.to_numpy(scale) > 0, weights, 0.0))
+        return -_inertia(cosines, scale, _mass(scale, weights))
 
     def _passes(
         self, X: Array, centres: Array, scale: Array, weight: Array, mass: np.ndarray, rng: np.random.Generator
@@ -348,38 +348,29 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         return xa.to_device(self.cluster_centers_, device)
 
     def _read(self, X: Any, *, reset: bool) -> Array:
-        device = xa.resolve_device(self.device, X)
-        if not xa.is_torch(X):
-            X = validate_data(self, X, reset=reset, dtype=(np.float32, np.float64), order="C")
-            return xa.to_device(X, device)
-        if X.ndim != 2 or not X.is_floating_point():
-            raise ValueError(f"X must be a two-dimensional tensor of floats, got {X.dtype} of {tuple(X.shape)}.")
-        if not bool(xa.namespace(X).isfinite(X.sum())) and not bool(xa.namespace(X).isfinite(X).all()):
-            raise ValueError("X contains NaN or infinity.")
-        if reset:
-            self.n_features_in_ = X.shape[1]
-        elif X.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {X.shape[1]} features, but SphericalKMeans is expecting {self.n_features_in_} features as input."
-            )
-        return xa.to_device(X, device)
+        dtype = working_dtype(X, None) if reset else xa.numpy_dtype(self.cluster_centers_)
+        checked = check_X(self, X, dtype=dtype, accept_sparse=False, reset=reset)
+        return xa.to_device(checked, xa.resolve_device(self.device, X))
 
     def _check_settings(self) -> None:
-        for name in ("n_clusters", "max_iter", "batch_size"):
-            value = getattr(self, name)
-            if value is None and name == "batch_size":
-                continue
-            if int(value) != value or value < 1:
-                raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}.")
-        if isinstance(self.init, str) and self.init not in ("k-means++", "random"):
-            raise ValueError(f"init must be 'k-means++', 'random' or an array, got {self.init!r}.")
+        check_positive("n_clusters", self.n_clusters, integer=True)
+        check_positive("max_iter", self.max_iter, integer=True)
+        if self.batch_size is not None:
+            check_positive("batch_size", self.batch_size, integer=True)
+        if isinstance(self.init, str):
+            check_choice("init", self.init, {"k-means++", "random"})
         if not self.tol >= 0:
-            raise ValueError(f"tol must be at least 0, got {self.tol!r}.")
+            raise ValueError(f"tol must be at least 0, got {self.tol!r}")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _mass(scale: Array, weights: np.ndarray | None) -> np.ndarray:
+    """Weight of each row; none where there is no direction."""
+    return np.where(xa.to_numpy(scale) > 0, 1.0 if weights is None else weights, 0.0)
 
 
 def _inertia(cosines: Array, scale: Array, mass: np.ndarray) -> float:
