@@ -22,6 +22,7 @@ _EXPORTS: dict[str, str] = {
     "NystromLSSVC": "gramless.estimators.nystrom",
     "NystromLSSVR": "gramless.estimators.nystrom",
     "RiSVOClassifier": "gramless.estimators.risvo",
+    "SphericalKMeans": "gramless.estimators.spherical_kmeans",
     "Stream": "gramless.streaming",
     "estimate": "gramless.sizing",
     "load": "gramless.persistence",
