@@ -17,7 +17,7 @@ from gramless._array import Array
 from gramless._parallel import slices
 from gramless.kernels.base import Kernel
 from gramless.landmarks.rule import cross
-from gramless.operators import KernelOperator, LandmarkFeatures, NormalEquations, evaluate, expand
+from gramless.operators import KernelOperator, LandmarkFeatures, RidgeSums, evaluate, expand
 from gramless.solvers import Cholesky, solve
 from gramless.targets import split_bias
 
@@ -62,7 +62,7 @@ class OnBasis:
         self._map = LandmarkFeatures(self._gram(), dtype)
         self.jitter = self._map.jitter
         self._held = self._values(slice(0, X.shape[0])) if hold else None
-        self._sums: NormalEquations | None = None
+        self._sums: RidgeSums | None = None
         self._rows = np.empty(0, dtype=np.intp)
         self.updated_by = ""
         self.condition = np.nan
@@ -79,13 +79,13 @@ class OnBasis:
             return cross(self.kernel, self.X, rows, self.landmarks)
         return evaluate(self.kernel, xa.take_rows(self.X, rows), self.landmarks)
 
-    def _sums_over(self, rows: np.ndarray) -> NormalEquations:
-        total: NormalEquations | None = None
+    def _sums_over(self, rows: np.ndarray) -> RidgeSums:
+        total: RidgeSums | None = None
         for part in slices(len(rows), self.rows_at_a_time):
             idx = rows[part]
             values = self._values(idx) if self._held is None else xa.take_rows(self._held, idx)
             weights = None if self.weights is None else xa.take_rows(self.weights, idx)
-            sums = NormalEquations.of(self._map.features(values), xa.take_rows(self.Z, idx), weights)
+            sums = RidgeSums.of(self._map.features(values), xa.take_rows(self.Z, idx), weights)
             if total is None:
                 total = sums
             else:
@@ -94,7 +94,7 @@ class OnBasis:
             raise ValueError("no rows to fit")
         return total
 
-    def _update(self, rows: np.ndarray) -> NormalEquations:
+    def _update(self, rows: np.ndarray) -> RidgeSums:
         left = np.setdiff1d(self._rows, rows, assume_unique=True)
         if self._sums is not None and len(left) == 0:
             return self._sums
