@@ -10,7 +10,7 @@ Vandewalle 1999; Suykens et al. 2002 for weights). The bias costs one more right
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,12 +35,13 @@ from gramless._validation import (
 )
 from gramless.estimators.expansion import ExpansionClassifier, ExpansionRegressor, KernelExpansion, scores_to_labels
 from gramless.estimators.leave_one_out import leave_one_out_scores
+from gramless.estimators.make_solver import blocks_of, make_solver
 from gramless.estimators.plan import Plan, make_plan, sizes
 from gramless.estimators.platt import fit_sigmoids
+from gramless.estimators.system import LinearSystem
 from gramless.operators import KernelOperator, expand
-from gramless.operators.nystrom import NystromPreconditioner
-from gramless.solvers import SOLVERS, Checkpoint, Solver, fingerprint, solve
-from gramless.targets import class_targets, split_bias
+from gramless.solvers import SOLVERS, Checkpoint, Solver, SolveResult, fingerprint, solve
+from gramless.targets import class_targets
 
 _PARAMETERS = """C : float, default=1.0
         Regularisation: the ridge on the kernel's diagonal is `1 / C`. Larger fits closer.
@@ -50,13 +51,19 @@ _PARAMETERS = """C : float, default=1.0
         Settings of a kernel given by name, as in `sklearn.svm.SVC`.
     solver : str or Solver, default="auto"
         `"cholesky"` is exact; `"cg"` is block conjugate gradients with a Nyström preconditioner; `"auto"` chooses from
-        the sizes, the memory and the device, and says in `solver_` what it chose.
+        the sizes, the memory and the device, and says in `solver_` what it chose. The randomised `"matching_pursuit"`,
+        `"kaczmarz"`, `"kaczmarz_mp"` and `"nystrom_committee"` (whose members `max_iter` counts) read a block of rows at
+        a time; a `Solver` instance brings its own settings.
     tol : float, default=1e-3
         Relative residual `||Z - A W|| / ||Z||` at which an iterative solver stops.
     max_iter : int or None, default=None
         Limit on iterations; None is the solver's own.
-    block_size : int or None, default=None
-        Rows in a block, for the solvers that work by blocks.
+    block_size : int, sequence of int or None, default=None
+        Rows in a block, for the solvers that work by blocks; None is the solver's own, or less where `memory_budget` says
+        so. A sequence has one for each of the `n_estimators`.
+    n_estimators : int, default=1
+        Runs of a randomised solver, each with its own blocks, whose mean is the model: steadier, at the same cost of
+        prediction.
     n_landmarks, damping : default="auto"
         Of the preconditioner of `"cg"`; see `gramless.operators.nystrom`.
     early_stopping : bool, default=False
@@ -93,7 +100,8 @@ class LeastSquaresMachine(KernelExpansion):
         solver: str | Solver = "auto",
         tol: float = 1e-3,
         max_iter: int | None = None,
-        block_size: int | None = None,
+        block_size: int | Sequence[int] | None = None,
+        n_estimators: int = 1,
         n_landmarks: int | str = "auto",
         damping: float | str = "auto",
         early_stopping: bool = False,
@@ -118,6 +126,7 @@ class LeastSquaresMachine(KernelExpansion):
         self.tol = tol
         self.max_iter = max_iter
         self.block_size = block_size
+        self.n_estimators = n_estimators
         self.n_landmarks = n_landmarks
         self.damping = damping
         self.early_stopping = early_stopping
@@ -140,7 +149,13 @@ class LeastSquaresMachine(KernelExpansion):
             check_choice("solver", name, {"auto", *SOLVERS})
         budget = parse_budget(self.memory_budget, device)
         size = sizes(n, d, n_outputs, dtype, device, self._kernel())
-        return make_plan(size, name, budget, n_landmarks=self.n_landmarks)
+        return make_plan(
+            size,
+            name,
+            budget,
+            n_landmarks=self.n_landmarks,
+            blocks=blocks_of(self.solver, self.block_size, self.n_estimators),
+        )
 
     def _check_X(self, X: Any) -> Array:
         check_positive("C", self.C)
@@ -172,26 +187,25 @@ class LeastSquaresMachine(KernelExpansion):
         on_device = xa.to_device(points, self.device_, dtype)
         ridge = 1.0 / (self.C * (np.ones(len(train)) if weights is None else weights[train]))
         op = KernelOperator(on_device, self.kernel_, ridge, cache=plan.cached)
-        rhs = np.column_stack([Z[train], np.ones(len(train))]).astype(dtype)
-        rhs = xa.to_device(rhs, self.device_)
-        solver = self._make_solver(plan, op, rng)
+        solver = make_solver(self, plan, op, rng)
+        system = LinearSystem(op, Z[train], bordered=not solver.needs_spd)
         result = solve(
-            op,
-            rhs,
+            system.op,
+            system.rhs,
             solver,
-            W0=self._start(rhs),
-            callback=self._wrapped_callback(),
-            monitor=self._monitor(X, Z, train, held_out) if held_out is not None else None,
+            W0=self._start(system.rhs),
+            callback=self._wrapped_callback(system),
+            monitor=self._monitor(system, X, Z, train, held_out) if held_out is not None else None,
             patience=self.n_iter_no_change,
             random_state=rng,
             checkpoint=self._checkpoint(points, Z, ridge, solver),
             verbose=self.verbose,
             label=f"{type(self).__name__} {self.solver_}",
         )
-        self._set_solution(result.W)
+        self.dual_coef_, self.intercept_ = system.split(result.W)
         self.history_, self.n_iter_, self.residual_ = result.history, result.n_iter, result.residual
         if not result.converged:
-            self._warn(op, rhs, result.W, result.message)
+            self._warn(system, result)
         if self.warm_start:
             self._solution = xa.to_numpy(result.W)
         self._op = op
@@ -207,49 +221,24 @@ class LeastSquaresMachine(KernelExpansion):
         shuffled = rng.permutation(kept)
         return np.sort(shuffled[n_held_out:]), np.sort(shuffled[:n_held_out])
 
-    def _make_solver(self, plan: Plan, op: KernelOperator, rng: np.random.RandomState) -> Solver:
-        if isinstance(self.solver, Solver):
-            return self.solver
-        cls = SOLVERS[plan.solver]
-        settings: dict[str, Any] = {"tol": self.tol}
-        if plan.solver == "cholesky":
-            settings = {}
-        if self.max_iter is not None:
-            settings["max_iter"] = check_positive("max_iter", self.max_iter, integer=True)
-        if self.block_size is not None:
-            settings["block_size"] = check_positive("block_size", self.block_size, integer=True)
-        if plan.solver == "cg" and plan.n_landmarks > 0:
-            settings["preconditioner"] = NystromPreconditioner(
-                op.X,
-                op.kernel,
-                op.ridge,
-                np.sort(rng.permutation(op.shape[0])[: plan.n_landmarks]),
-                damping=self.damping,
-                store=plan.store_landmarks,
-                rng=rng,
-            )
-        known = cls._get_param_names()
-        return cls(**{name: value for name, value in settings.items() if name in known})
-
     def _start(self, rhs: Array) -> Array:
         last = getattr(self, "_solution", None) if self.warm_start else None
         return last if last is not None and last.shape == tuple(rhs.shape) else None
 
-    def _wrapped_callback(self) -> Callable[[Array, dict[str, Any]], bool] | None:
+    def _wrapped_callback(self, system: LinearSystem) -> Callable[[Array, dict[str, Any]], bool] | None:
         if self.callback is None:
             return None
         callback = self.callback
 
         def call(W: Array, record: dict[str, Any]) -> bool:
-            self._set_solution(W)
+            self.dual_coef_, self.intercept_ = system.split(W)
             return bool(callback(self, record))
 
         return call
 
-    def _set_solution(self, W: Array) -> None:
-        self.dual_coef_, self.intercept_ = split_bias(xa.to_numpy(W))
-
-    def _monitor(self, X: Array, Z: np.ndarray, train: np.ndarray, held_out: np.ndarray) -> Callable[[Array], float]:
+    def _monitor(
+        self, system: LinearSystem, X: Array, Z: np.ndarray, train: np.ndarray, held_out: np.ndarray
+    ) -> Callable[[Array], float]:
         kernel = self.kernel_
         if kernel.separable:
             validation = xa.to_device(xa.take_rows(X, held_out), self.device_)
@@ -258,7 +247,7 @@ class LeastSquaresMachine(KernelExpansion):
             validation, points = X[np.ix_(held_out, train)], self.points_
 
         def error(W: Array) -> float:
-            coef, bias = split_bias(xa.to_numpy(W))
+            coef, bias = system.split(W)
             scores = xa.to_numpy(expand(kernel, validation, points, xa.to_device(coef, self.device_))) + bias
             return self._validation_error(scores, Z[held_out])
 
@@ -274,11 +263,15 @@ class LeastSquaresMachine(KernelExpansion):
         problem = fingerprint(points, Z, ridge, repr(self.kernel_), type(solver).__name__, sorted(settings.items()))
         return Checkpoint(self.checkpoint, problem, self.checkpoint_every)
 
-    def _warn(self, op: KernelOperator, rhs: Array, W: Array, message: str) -> None:
-        residual = xa.norm(rhs - op @ W) / (xa.norm(rhs) or 1.0)
+    def _warn(self, system: LinearSystem, result: SolveResult) -> None:
+        if system.bordered:
+            # A product would cost as much as a whole pass of blocks, and such solves are often ended by max_iter on purpose.
+            residual, which = result.residual, "estimated"
+        else:
+            residual, which = xa.norm(system.rhs - system.op @ result.W) / (xa.norm(system.rhs) or 1.0), "true"
         warnings.warn(
-            f"{type(self).__name__} did not converge: {message}; true relative residual {residual:.2g}, tol {self.tol:g}. "
-            "Raise max_iter or tol, lower C, use dtype='float64', or more n_landmarks for solver='cg'.",
+            f"{type(self).__name__} did not converge: {result.message}; {which} relative residual {residual:.2g}, "
+            f"tol {self.tol:g}. Raise max_iter or tol, lower C, use dtype='float64', or more n_landmarks for solver='cg'.",
             ConvergenceWarning,
             stacklevel=4,
         )
@@ -333,7 +326,8 @@ class LSSVC(ClassifierMixin, ExpansionClassifier, LeastSquaresMachine):
         solver: str | Solver = "auto",
         tol: float = 1e-3,
         max_iter: int | None = None,
-        block_size: int | None = None,
+        block_size: int | Sequence[int] | None = None,
+        n_estimators: int = 1,
         class_weight: Any = None,
         probability: str | bool = "softmax",
         n_landmarks: int | str = "auto",
@@ -361,6 +355,7 @@ class LSSVC(ClassifierMixin, ExpansionClassifier, LeastSquaresMachine):
             tol=tol,
             max_iter=max_iter,
             block_size=block_size,
+            n_estimators=n_estimators,
             n_landmarks=n_landmarks,
             damping=damping,
             early_stopping=early_stopping,

@@ -8,7 +8,9 @@ from gramless.solvers.cholesky import Cholesky
 from gramless.solvers.kaczmarz import Kaczmarz
 from gramless.solvers.kaczmarz_mp import KaczmarzMP
 from gramless.solvers.matching_pursuit import MatchingPursuit
+from gramless.solvers.normal_equations import NormalEquations
 from gramless.solvers.nystrom_committee import NystromCommittee
+from gramless.solvers.whitened import WhitenedRidge
 
 SOLVERS: dict[str, type[Solver]] = {
     "cholesky": Cholesky,
@@ -29,10 +31,12 @@ __all__ = [
     "Kaczmarz",
     "KaczmarzMP",
     "MatchingPursuit",
+    "NormalEquations",
     "NystromCommittee",
     "SolveResult",
     "Solver",
     "Step",
+    "WhitenedRidge",
     "fingerprint",
     "solve",
 ]
