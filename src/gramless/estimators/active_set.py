@@ -27,6 +27,12 @@ _TOLERATED_ROUNDING = 1e-3
 _WORTH_REBUILDING = 10.0
 
 
+def stale(sums: RidgeSums, ridge: float) -> bool:
+    """Whether rounding of rows that have left shows, beside this ridge, and summing again would be rid of it."""
+    shows = sums.rounding > _TOLERATED_ROUNDING * ridge
+    return shows and sums.largest > _WORTH_REBUILDING * sums.trace
+
+
 class OnBasis:
     """Ridge regression on the features of landmarks, over rows that leave.
 
@@ -100,8 +106,7 @@ class OnBasis:
             return self._sums
         if self._sums is not None and len(left) < len(rows):
             self._sums -= self._sums_over(left)
-            stale = self._sums.rounding > _TOLERATED_ROUNDING * self.ridge
-            if not (stale and self._sums.largest > _WORTH_REBUILDING * self._sums.trace):
+            if not stale(self._sums, self.ridge):
                 self.updated_by = "removal"
                 return self._sums
         self.updated_by = "summation"
