@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from distributed import Client, get_client, progress, wait
+from dask.distributed import Client, get_client, progress, wait
 
 # How many partial sums one task merges: wide enough for few tasks, narrow enough for few sums in memory at once.
 _BRANCHES = 8

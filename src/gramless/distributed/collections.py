@@ -11,11 +11,11 @@ from typing import Any
 
 import dask
 import numpy as np
+from dask.distributed import Client, Future
 from sklearn.base import is_classifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.random import sample_without_replacement
 
-from distributed import Client, Future
 from gramless._dask import is_dask
 from gramless._validation import working_dtype
 from gramless.distributed.cluster import cluster_memory
@@ -132,7 +132,8 @@ def describe(client: Client, estimator: Any, X: Any, y: Any, sample_weight: Any)
     dtype = getattr(estimator, "dtype", None)
     lazy = [load(part, target, weight, dtype) for part, target, weight in zip(parts, y_parts, w_parts, strict=True)]
     rows = Rows(client, lazy, [], 0, np.dtype(np.float64), None, None, ())
-    if float(getattr(X, "nbytes", np.nan)) <= cluster_memory(client) / 2:
+    # The size of a dataframe is not known before it has been read once.
+    if not hasattr(X, "columns") and float(X.nbytes) <= cluster_memory(client) / 2:
         rows.keep()
     summaries = client.gather(rows.map(summarise, is_classifier(estimator)))
     filled = [i for i, summary in enumerate(summaries) if summary.n]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gramless.distributed.cluster import active_client
 from gramless.distributed.collections import describe
+from gramless.distributed.lssvm import fit_least_squares
+from gramless.distributed.one_pass import fit_one_pass
+from gramless.distributed.risvo import fit_risvo
 from gramless.estimators.lssvm import LeastSquaresMachine
 from gramless.estimators.one_pass import OnePassRidge
 from gramless.estimators.risvo import RiSVOClassifier
@@ -28,20 +32,18 @@ def fit(estimator: Any, X: Any, y: Any, sample_weight: Any = None, *, client: An
     estimator
         Fitted.
     """
+    work = _way(estimator)
     with active_client(client) as connected:
-        data = describe(connected, estimator, X, y, sample_weight)
-        if isinstance(estimator, OnePassRidge):
-            from gramless.distributed.one_pass import fit_one_pass
+        return work(connected, estimator, describe(connected, estimator, X, y, sample_weight))
 
-            return fit_one_pass(connected, estimator, data)
-        if isinstance(estimator, RiSVOClassifier):
-            from gramless.distributed.risvo import fit_risvo
 
-            return fit_risvo(connected, estimator, data)
-        if isinstance(estimator, LeastSquaresMachine):
-            from gramless.distributed.lssvm import fit_least_squares
-
-            return fit_least_squares(connected, estimator, data)
+def _way(estimator: Any) -> Callable[[Any, Any, Any], Any]:
+    if isinstance(estimator, OnePassRidge):
+        return fit_one_pass
+    if isinstance(estimator, RiSVOClassifier):
+        return fit_risvo
+    if isinstance(estimator, LeastSquaresMachine):
+        return fit_least_squares
     raise TypeError(
         f"{type(estimator).__name__} cannot be fitted to dask collections; NystromLSSVC, FourierLSSVC, RiSVOClassifier and "
         "LSSVC(solver='cg') can"

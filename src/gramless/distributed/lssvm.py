@@ -14,10 +14,10 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
+from dask.distributed import Client
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from distributed import Client
 from gramless._memory import human
 from gramless.distributed.cluster import cluster_memory, n_threads
 from gramless.distributed.collections import Piece, Rows, class_factors, draw, join

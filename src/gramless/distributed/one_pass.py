@@ -11,9 +11,9 @@ import copy
 from typing import Any
 
 import numpy as np
+from dask.distributed import Client
 from sklearn.utils import check_random_state
 
-from distributed import Client
 from gramless.distributed.cluster import reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, draw
 from gramless.estimators.one_pass import LEAVE_ONE_OUT_ROWS, OnePassRidge

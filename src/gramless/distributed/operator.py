@@ -12,14 +12,15 @@ repeated.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from dask.distributed import Client
 
-from distributed import Client
 from gramless import _array as xa
 from gramless.distributed.cluster import reduce_in_tree
 from gramless.distributed.collections import Piece
@@ -27,7 +28,8 @@ from gramless.kernels.base import Kernel
 from gramless.operators import evaluate
 from gramless.operators.kernel import KernelOperator
 
-_ATTEMPTS = 3
+_ATTEMPTS = 6
+_SECONDS_BEFORE_THE_NEXT = 0.25
 
 
 class DistributedOperator:
@@ -156,13 +158,13 @@ class DistributedPreconditioner:
 
 def again_if_lost(work: Callable[[], np.ndarray]) -> np.ndarray:
     """Do `work`, and do it again where a lost worker took along numbers that came from the client."""
-    for attempt in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS - 1):
         try:
             return work()
-        except CancelledError:
-            if attempt == _ATTEMPTS - 1:
-                raise
-    raise AssertionError("unreachable")
+        except (CancelledError, OSError):
+            # A closed connection, before the scheduler has noticed that the worker is gone, is an OSError.
+            time.sleep(_SECONDS_BEFORE_THE_NEXT * 2**attempt)
+    return work()
 
 
 def _tile(kernel: Kernel, rows: Piece, columns: Piece) -> np.ndarray:

@@ -18,10 +18,10 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
+from dask.distributed import Client
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from distributed import Client
 from gramless.distributed.cluster import reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, draw
 from gramless.estimators.active_set import OnBasis, stale
