@@ -98,7 +98,6 @@ def train(
             gamma=gamma,
             tune=tune,
             seed=seed,
-            memory_budget=memory_budget,
         )
         machine = make_machine(settings, task=task, n=len(y_train), seed=seed, device=device, memory_budget=memory_budget)
         what = f"fitting {type(machine).__name__} on {len(y_train):,} rows"
