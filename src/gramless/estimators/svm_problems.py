@@ -24,7 +24,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gramless import _array as xa
 from gramless._memory import human, parse_budget
-from gramless._parallel import CPU_TILE, share
+from gramless._parallel import CPU_TILE, run
 from gramless.kernels.base import Kernel
 from gramless.operators import expand
 from gramless.operators.blocks import workers_for
@@ -200,7 +200,19 @@ def _one_vs_one(
         beta[j - 1, first] = solutions[number].beta[:size]
         beta[i, second] = solutions[number].beta[size:]
 
-    share(list(enumerate(pairs)), solve, at_once)
+    # Pairs differ in difficulty: whoever is free takes the next. Each has its own rows and random numbers, so the
+    # outcome does not depend on who took it.
+    waiting = list(enumerate(pairs))[::-1]
+
+    def work(_: int) -> None:
+        while True:
+            try:
+                task = waiting.pop()
+            except IndexError:
+                return
+            solve(task)
+
+    run(work, at_once)
     return beta, solutions
 
 
