@@ -31,12 +31,10 @@ from gramless.operators.blocks import workers_for
 from gramless.solvers.box_qp import BoxQP, DualSolution
 from gramless.solvers.gram_rows import GramRows, Part, own_blocks
 from gramless.solvers.simple_smo import SimpleSMO
-from gramless.solvers.smo import SMO
+from gramless.solvers.smo import SMO, SOLVED_WHOLE
 
 DUAL_SOLVERS: dict[str, type] = {"smo": SMO, "simple_smo": SimpleSMO}
 """The names that support vector machines accept as `solver=`."""
-
-_LARGEST_WORKING_SET = 1024
 
 
 class DualSolver(Protocol):
@@ -235,7 +233,7 @@ def row_resources(memory_budget: Any, kernel: Kernel, X: Any, seed: int) -> Reso
     budget, workers = parse_budget(memory_budget), workers_for(kernel, X)
     itemsize = X.dtype.itemsize
     copy = X.data.nbytes + X.indices.nbytes if xa.is_sparse(X) else X.nbytes
-    tile, working_set = min(CPU_TILE, X.shape[0]), min(_LARGEST_WORKING_SET, X.shape[0])
+    tile, working_set = min(CPU_TILE, X.shape[0]), min(SOLVED_WHOLE, X.shape[0])
     scratch = workers * itemsize * (tile**2 * (1 + kernel.temporaries) + 2 * working_set**2)
     fixed = (copy if kernel.separable else 0) + scratch
     if budget < fixed:

@@ -30,6 +30,8 @@ from gramless.solvers.gram_rows import GramRows, Update
 _SUBPROBLEM_ACCURACY = 0.1
 _PAIRS_PER_VARIABLE = 200
 _LARGEST = 1024
+SOLVED_WHOLE = 2048
+"""Problems up to this size are one working set: below it, rounds cost more than the kernel values they save."""
 
 
 class SMO(BaseEstimator):
@@ -40,8 +42,8 @@ class SMO(BaseEstimator):
     tol : float, default=1e-3
         Largest violation of the optimality conditions, in units of the decision function.
     working_set : int or None, default=None
-        Variables optimised together; by default a quarter of the problem, at least 256 and at most 1024, and the whole
-        of a problem with no more than that.
+        Variables optimised together; by default a quarter of the problem, at least 256 and at most 1024, and all of a
+        problem on no more than 2048 samples.
     max_iter : int, default=10_000_000
         Cap on the number of pairs moved.
 
@@ -73,6 +75,8 @@ class SMO(BaseEstimator):
         warm = [ascent.initial() for ascent in ascents if ascent.beta.any()]
         if warm:
             rows.add(warm)
+        if any(ascent.whole for ascent in ascents):
+            rows.whole()  # before threads ask for it
         while active := [ascent for ascent in ascents if ascent.select()]:
             share(active, lambda ascent: ascent.improve(rows), rows.workers)
             rows.add([ascent.update for ascent in active])
@@ -89,7 +93,7 @@ class Ascent:
         self.tol = settings.tol
         self.max_iter = settings.max_iter
         self.size = settings.working_set or int(np.clip(qp.size // 4, 256, _LARGEST))
-        self.whole = settings.working_set is None and qp.size <= _LARGEST
+        self.whole = settings.working_set is None and n_samples <= SOLVED_WHOLE
         self.rng = rng
         self.n_iter = 0
         self.n_rounds = 0
@@ -154,16 +158,19 @@ class Ascent:
         moved = np.flatnonzero(after != before)
         # A chosen set always holds a violating pair: if nothing moved, the step is below the rounding of the multipliers.
         self.stalled = moved.size == 0 and self.n_rounds > 1
-        if self.whole and qp.sample is None:
+        if self.whole:
             # All of the matrix is here: no kernel row needs to be stored.
-            self.K_beta += K[moved].T @ (after - before)[moved]
+            self.K_beta += (after - before)[moved] @ rows.whole()[qp.rows_of(moved)]
             moved = moved[:0]
         self.update = (qp.rows_of(chosen[moved]), (after - before)[moved], self.K_beta)
 
     def _gram(self, rows: GramRows) -> np.ndarray:
-        if self.qp.sample is None:
+        sample = self.qp.sample
+        if self.whole:
+            return rows.whole() if sample is None else rows.whole()[np.ix_(sample, sample)]
+        if sample is None:
             return rows.gram(self.set)
-        samples, position = np.unique(self.qp.sample[self.set], return_inverse=True)
+        samples, position = np.unique(sample[self.set], return_inverse=True)
         return rows.gram(samples)[np.ix_(position, position)]
 
 
