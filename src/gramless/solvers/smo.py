@@ -6,8 +6,8 @@ and then brings the slope of all variables up to date with the kernel rows of th
 rows come many at a time from one matrix product, so almost all time is spent at the rate of BLAS; the row of a
 multiplier that never moves is never computed.
 
-Variables at a bound that cannot move are left out of the working set, which is what shrinking does in a pairwise
-solver: once all variables that are free or violate fit into it, a round solves the whole remaining problem.
+Variables at a bound that cannot move stay out of the working set, and within it those that settle are set aside
+(shrinking). Small problems are one working set.
 
 A round costs O(q^2 + r n) beside r new kernel rows at O(n d) each, with q the working set and r the multipliers that
 changed. Several problems on the same points advance together and share their rows.
@@ -26,6 +26,7 @@ from sklearn.base import BaseEstimator
 from gramless._parallel import share
 from gramless.solvers.box_qp import BoxQP, DualSolution
 from gramless.solvers.gram_rows import GramRows, Update
+from gramless.solvers.shrinking import solve_shrinking
 
 _SUBPROBLEM_ACCURACY = 0.1
 _PAIRS_PER_VARIABLE = 200
@@ -142,8 +143,6 @@ class Ascent:
 
     def improve(self, rows: GramRows) -> None:
         """Solve over the working set and record which multipliers moved."""
-        from gramless.solvers.smo_loops import solve_working_set
-
         qp, chosen = self.qp, self.set
         K = self._gram(rows)
         before = self.beta[chosen]
@@ -151,7 +150,7 @@ class Ascent:
         solve_well = self.n_rounds == 0 or self.whole
         tol = max(0.5 * self.tol, 0.0 if solve_well else _SUBPROBLEM_ACCURACY * self.violation)
         cap = min(self.max_iter - self.n_iter, _PAIRS_PER_VARIABLE * chosen.size)
-        moves = solve_working_set(K, slope, after, qp.lower[chosen], qp.upper[chosen], tol, cap)
+        moves = solve_shrinking(K, slope, after, qp.lower[chosen], qp.upper[chosen], tol, cap)
         self.n_iter += moves
         self.n_rounds += 1
         self.beta[chosen] = after
