@@ -34,7 +34,7 @@ from gramless.operators import KernelOperator, nbytes_cached
 from gramless.operators.blocks import tile_edge
 from gramless.streaming import Stream
 
-_PARAMETERS = """budget : int or float, default=0.2
+_PARAMETERS = """budget : int or float, default=500
         Points that carry the model: a number, or a share of the rows above 0 and at most 1 (`partial_fit` needs a number).
     landmarks : str, LandmarkRule or array, default="uniform"
         How the budget is chosen, as in `NystromLSSVC`.
@@ -76,7 +76,7 @@ class BudgetMachine(OnlinePass, NystromMachine):
     def __init__(
         self,
         *,
-        budget: float = 0.2,
+        budget: float = 500,
         landmarks: Any = "uniform",
         C: float = 1.0,
         kernel: Any = "rbf",
@@ -158,8 +158,8 @@ class BudgetMachine(OnlinePass, NystromMachine):
         return max(1, min(50, int(self.points_.shape[0]) // (4 * self.batch_size)))
 
     def __getstate__(self) -> dict[str, Any]:
-        # The learner and the cached kernel matrix are made anew where they are needed.
-        return {**super().__getstate__(), "_learner": None, "_operator": None}
+        state = super().__getstate__()
+        return {**state, "_operator": None} if "_operator" in state else state
 
 
 class BudgetLSSVC(ClassifierMixin, ExpansionClassifier, ClassesFromStream, BudgetMachine):
@@ -190,7 +190,7 @@ class BudgetLSSVC(ClassifierMixin, ExpansionClassifier, ClassesFromStream, Budge
     def __init__(
         self,
         *,
-        budget: float = 0.2,
+        budget: float = 500,
         landmarks: Any = "uniform",
         C: float = 1.0,
         kernel: Any = "rbf",

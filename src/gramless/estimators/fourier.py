@@ -228,9 +228,6 @@ class FourierMachine(OnlinePass, KernelExpansion):
             scores[rows] = self.features_(xa.to_device(checked[rows], device)) @ coef + bias
         return scores if xa.is_torch(X) else xa.to_numpy(scores)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_learner": None}
-
 
 class FourierLSSVC(ClassifierMixin, ExpansionClassifier, ClassesFromStream, FourierMachine):
     __doc__ = f"""Least-squares support vector classifier on random Fourier features, for data of any length.

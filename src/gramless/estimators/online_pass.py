@@ -70,14 +70,13 @@ class OnlinePass(OnePassRidge):
         self.history_: list[dict[str, Any]] = []
         epochs = self.epochs if stream.repeatable else 1
         n = stream.n_rows
+        self._prepare_learner(stream, rng)
         blocks = self._blocks(stream, rng)
         seconds = 0.0
         with Progress(self.verbose, epochs, type(self).__name__) as progress:
             for epoch in range(epochs):
                 started, losses, done = time.perf_counter(), [], 0
                 for features, compact, weights in blocks():
-                    if self._learner is None:
-                        self._prepare_learner(stream, rng, n or len(compact))
                     total = None if n is None else epochs * n
                     losses += self._steps(features, compact, weights, n or max(len(compact), self._rows_seen), rng, total)
                     done += len(compact)
@@ -100,11 +99,11 @@ class OnlinePass(OnePassRidge):
                         break
         self._solve()
 
-    def _prepare_learner(self, stream: Stream, rng: np.random.RandomState, n: float) -> None:
-        X, _, weights = stream.sample(SUBSAMPLE, rng) if stream.repeatable else stream.sample(_BLOCK_ROWS, rng)
+    def _prepare_learner(self, stream: Stream, rng: np.random.RandomState) -> None:
+        X, _, weights = stream.sample(SUBSAMPLE, rng)
         if weights is not None and (weights > 0).any():
             X = xa.take_rows(X, np.flatnonzero(weights > 0))
-        self._make_learner(self._prepare(X), n)
+        self._make_learner(self._prepare(X), stream.n_rows or int(X.shape[0]))
 
     def _make_learner(self, X: Array, n: float) -> None:
         features = self._features(X) + 0
@@ -224,3 +223,10 @@ class OnlinePass(OnePassRidge):
         self._stale = False
         self.C_ = float(self.C)
         self._set_model(self._targets.outputs(A), self._targets.outputs(b))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The learner is made anew from the model when more rows come; what it has learnt must be in the model first.
+        if getattr(self, "_learner", None) is not None and self._stale:
+            self._solve()
+        state = super().__getstate__()
+        return {**state, "_learner": None} if "_learner" in state else state
