@@ -13,7 +13,7 @@ from gramless.report.html import Markup, element
 from gramless.report.words import label
 
 
-def history_figure(view: History, spec: Spec, records: Sequence[Record]) -> Markup | None:
+def history_figure(view: History, spec: Spec, records: Sequence[Record], *, alone: bool = True) -> Markup | None:
     """One line per fit, from its history."""
     series = view.series or tuple(key for key in varying(records) if key != view.facet)
     many_seeds = len({record["seed"] for record in records}) > 1
@@ -31,10 +31,10 @@ def history_figure(view: History, spec: Spec, records: Sequence[Record]) -> Mark
         rules = _rules(spec.document_says, group, view.y)
         if lines:
             charts.append(Chart(facet, _x_label(view), label(view.y), lines, rules, log_x=view.log_x, log_y=view.log_y))
-    return _figure(view.title or f"{_short(view.y)} against {_short(view.x)}", charts)
+    return _figure(view.title or f"{_short(view.y)} against {_short(view.x)}", charts, alone)
 
 
-def curve_figure(view: Curve, spec: Spec, records: Sequence[Record]) -> Markup | None:
+def curve_figure(view: Curve, spec: Spec, records: Sequence[Record], *, alone: bool = True) -> Markup | None:
     """Mean and standard deviation over the seeds against one parameter of the grid."""
     series = view.series or tuple(key for key in varying(records) if key not in (view.facet, view.x))
     names = _colours(records, series)
@@ -59,13 +59,15 @@ def curve_figure(view: Curve, spec: Spec, records: Sequence[Record]) -> Markup |
         ticks = sorted({x for line in lines for x in line.x})
         if lines:
             charts.append(Chart(facet, label(view.x), label(view.y), lines, rules, marks, view.log_x, view.log_y, ticks))
-    return _figure(view.title or f"{_short(view.y)} against {_short(view.x)}", charts)
+    return _figure(view.title or f"{_short(view.y)} against {_short(view.x)}", charts, alone)
 
 
-def _figure(title: str, charts: Sequence[Chart]) -> Markup | None:
+def _figure(title: str, charts: Sequence[Chart], alone: bool) -> Markup | None:
     if not charts:
         return None
     caption = element("figcaption", title[:1].upper() + title[1:])
+    if len(charts) == 1 and not alone:
+        return element("figure", caption, draw(charts[0], 460, 300), legend(charts[0]), class_="plot")
     if len(charts) == 1:
         # Alone on its row: one drawing for wide screens and one for narrow ones, so that text keeps its size.
         wide, narrow = draw(charts[0], 860, 360, "wide"), draw(charts[0], 420, 320, "narrow")
