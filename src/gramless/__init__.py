@@ -25,6 +25,8 @@ _EXPORTS: dict[str, str] = {
     "MKLClassifier": "gramless.estimators.mkl",
     "NystromLSSVC": "gramless.estimators.nystrom",
     "NystromLSSVR": "gramless.estimators.nystrom",
+    "PatchClassifier": "gramless.estimators.patches",
+    "PrototypeLSSVC": "gramless.estimators.prototypes",
     "RiSVOClassifier": "gramless.estimators.risvo",
     "SphericalKMeans": "gramless.estimators.spherical_kmeans",
     "Stream": "gramless.streaming",

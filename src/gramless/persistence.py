@@ -15,6 +15,8 @@ from gramless._version import __version__
 
 FORMAT_VERSION = 1
 _TRUSTED_PREFIXES = ("gramless.",)
+# Data and nothing that runs: the type that imputers remember, and the points of a machine fitted on sparse rows.
+_TRUSTED_TYPES = {"numpy.dtype", "scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array"}
 
 
 def save(estimator: Any, path: str | os.PathLike[str]) -> None:
@@ -59,7 +61,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise FileNotFoundError(f"no such model file: {source}")
     try:
         unknown = skops.io.get_untrusted_types(file=source)
-        trusted = [name for name in unknown if name.startswith(_TRUSTED_PREFIXES)]
+        trusted = [name for name in unknown if name.startswith(_TRUSTED_PREFIXES) or name in _TRUSTED_TYPES]
         refused = sorted(set(unknown) - set(trusted))
         if refused:
             raise UntrustedTypesFoundException(refused)
