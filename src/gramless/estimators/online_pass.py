@@ -103,6 +103,8 @@ class OnlinePass(OnePassRidge):
         X, _, weights = stream.sample(SUBSAMPLE, rng)
         if weights is not None and (weights > 0).any():
             X = xa.take_rows(X, np.flatnonzero(weights > 0))
+        # The two halves of the sample are compared: they must not be two ends of sorted data.
+        X = xa.take_rows(X, rng.permutation(int(X.shape[0])))
         self._make_learner(self._prepare(X), stream.n_rows or int(X.shape[0]))
 
     def _make_learner(self, X: Array, n: float) -> None:
@@ -211,7 +213,7 @@ class OnlinePass(OnePassRidge):
     def _absorb_online(self, X: Array, compact: np.ndarray, weights: np.ndarray | None) -> None:
         if self._learner is None:
             sample = np.random.RandomState(self._seed).permutation(int(X.shape[0]))[:SUBSAMPLE]
-            self._make_learner(xa.take_rows(X, np.sort(sample)), self._rows_seen + int(X.shape[0]))
+            self._make_learner(xa.take_rows(X, sample), self._rows_seen + int(X.shape[0]))
         rng = np.random.RandomState([self._seed, self._rows_seen])
         n = self._rows_seen + int(X.shape[0])
         self._steps(self._features(X), compact, weights, n, rng, None)

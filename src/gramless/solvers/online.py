@@ -7,7 +7,7 @@ several batches where `P` is large. Kernel features have a curvature `H = mean p
 orders of magnitude, and a plain gradient step must fit the largest: it learns nothing of the rest. So the leading
 eigenvectors `V` of `H` on a subsample are flattened to the first one that is left,
 
-    g <- g - V (1 - v_{q+1} / v) V^T g
+    g <- g - V (1 - v_{q+1} / v) V^T g,     v the curvature of the whole loss along V,
 
 (Ma and Belkin 2017), and the step is `batch / (max ||phi||^2 + (batch - 1) v_{q+1})`, both measured after flattening on rows
 that the eigenvectors have not seen. No step size needs to be given. A loss that grows beyond that of the zero model, or is
@@ -97,12 +97,16 @@ class OnlineLeastSquares:
         values, U = xa.eigh(gram)
         top = xa.to_numpy(values)[::-1]
         # Fewer than a tenth of the rows: beyond, the sample's eigenvectors are not those of the data.
-        q = min(_MOST_EIGENVECTORS, half // 10, int(np.count_nonzero(top > 1e-6 * top[0])) - 1)
+        noise = 10 * float(np.finfo(xa.numpy_dtype(features)).eps) * top[0]
+        q = min(_MOST_EIGENVECTORS, half // 10, int(np.count_nonzero(top > noise)) - 1)
         if q > 0:
-            leading = xa.astype(U[:, -q:], xa.numpy_dtype(features))
-            scale = xa.like(1.0 / np.sqrt(half * top[:q][::-1]), features)
-            self._V = (first.T @ leading) * scale
-            self._D = xa.like(1.0 - top[q] / top[:q][::-1], features)[:, None]
+            leading = xa.astype(U[:, -q - 1 :], xa.numpy_dtype(features))
+            V = (first.T @ leading) * xa.like(1.0 / np.sqrt(half * top[: q + 1][::-1]), features)
+            pulls = xa.to_numpy(xp.sum(V * self._penalised(V), axis=0)).astype(np.float64)
+            # The curvature of the whole loss along each: where the regulariser's is the larger part, it is what to flatten.
+            curvatures = top[: q + 1][::-1] + ridge * np.maximum(pulls, 0.0)
+            shares = np.maximum(0.0, 1.0 - curvatures[0] / curvatures[1:])
+            self._V, self._D = V[:, 1:] + 0, xa.like(shares, features)[:, None]
         projected = self._flattened(second.T).T
         norms = xa.to_numpy(xp.sum(projected * second, axis=1)).astype(np.float64)
         largest = _largest_eigenvalue(lambda v: self._flattened(second.T @ (second @ v) / int(second.shape[0])), second)
