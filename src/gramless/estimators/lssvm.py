@@ -2,45 +2,33 @@
 
     min_f  1/2 ||f||^2 + C/2 sum_i w_i (z_i - f(x_i) - b)^2
 
-has the solution `f = sum_i a_i K(., x_i)` with `(K + diag(1 / (C w_i))) a + b = z` and `sum_i a_i = 0` (Suykens and
-Vandewalle 1999; Suykens et al. 2002 for weights). The bias costs one more right-hand side: solve `A [V, u] = [Z, 1]`, then
-`b = sum V / sum u` and `a = V - u b`. All classes, or all outputs, share every product with `A`.
+(Suykens and Vandewalle 1999; Suykens et al. 2002 for weights). The fit itself is in `gramless.estimators.least_squares`;
+here are the targets: classes as +-1 or one-hot columns, values standardised.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
-from gramless import _array as xa
 from gramless._array import Array
 from gramless._memory import parse_budget
-from gramless._progress import say
-from gramless._validation import (
-    all_or_nothing,
-    check_choice,
-    check_labels,
-    check_outputs,
-    check_positive,
-    check_square,
-    check_weights,
-    check_X,
-    working_dtype,
+from gramless._validation import all_or_nothing, check_choice, check_labels, check_outputs, check_weights
+from gramless.estimators.expansion import ExpansionClassifier, ExpansionRegressor, scores_to_labels
+from gramless.estimators.least_squares import LeastSquaresMachine
+from gramless.estimators.leave_one_out import (
+    leave_one_out_is_exact,
+    leave_one_out_memory,
+    leave_one_out_scores,
+    probes_plan,
 )
-from gramless.estimators.expansion import ExpansionClassifier, ExpansionRegressor, KernelExpansion, scores_to_labels
-from gramless.estimators.leave_one_out import leave_one_out_scores
-from gramless.estimators.plan import Plan, make_plan, sizes
+from gramless.estimators.plan import Plan
 from gramless.estimators.platt import fit_sigmoids
-from gramless.operators import KernelOperator, expand
-from gramless.operators.nystrom import NystromPreconditioner
-from gramless.solvers import SOLVERS, Checkpoint, Solver, fingerprint, solve
-from gramless.targets import class_targets, split_bias
+from gramless.solvers import Solver
+from gramless.targets import class_targets
 
 _PARAMETERS = """C : float, default=1.0
         Regularisation: the ridge on the kernel's diagonal is `1 / C`. Larger fits closer.
@@ -77,215 +65,6 @@ _PARAMETERS = """C : float, default=1.0
         Called after each iteration with an estimator that can already predict; a true answer stops the fit.
     verbose : int, default=0
     random_state : int, RandomState or None, default=None"""
-
-
-class LeastSquaresMachine(KernelExpansion):
-    """The fit that `LSSVC` and `LSSVR` share: from a target matrix to coefficients and bias."""
-
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        kernel: Any = "rbf",
-        degree: int = 3,
-        gamma: float | str = "scale",
-        coef0: float = 0.0,
-        solver: str | Solver = "auto",
-        tol: float = 1e-3,
-        max_iter: int | None = None,
-        block_size: int | None = None,
-        n_landmarks: int | str = "auto",
-        damping: float | str = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        dtype: Any = None,
-        device: str | None = None,
-        memory_budget: str | float | None = None,
-        warm_start: bool = False,
-        checkpoint: Any = None,
-        checkpoint_every: int = 10,
-        callback: Callable[..., Any] | None = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.C = C
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.block_size = block_size
-        self.n_landmarks = n_landmarks
-        self.damping = damping
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.dtype = dtype
-        self.device = device
-        self.memory_budget = memory_budget
-        self.warm_start = warm_start
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
-
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
-        """How a fit of this size would be solved, or a `MemoryError` that says why it cannot be."""
-        name = self.solver if isinstance(self.solver, str) else "custom"
-        if name not in ("auto", "custom"):
-            check_choice("solver", name, {"auto", *SOLVERS})
-        budget = parse_budget(self.memory_budget, device)
-        size = sizes(n, d, n_outputs, dtype, device, self._kernel())
-        return make_plan(size, name, budget, n_landmarks=self.n_landmarks)
-
-    def _check_X(self, X: Any) -> Array:
-        check_positive("C", self.C)
-        check_positive("tol", self.tol)
-        kernel = self._kernel()
-        dtype = working_dtype(X, self.dtype)
-        checked = check_X(self, X, dtype=dtype, reset=True, accept_sparse=kernel.accepts_sparse)
-        if not kernel.separable:
-            check_square(checked)
-        return checked
-
-    def _fit(self, X: Array, Z: np.ndarray, weights: np.ndarray | None) -> None:
-        """Solve for the targets `Z` and set the model."""
-        rng = check_random_state(self.random_state)
-        self.device_ = xa.resolve_device(self.device, X)
-        kept = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
-        train, held_out = self._split(kept, rng)
-        kernel = self._kernel()
-        self.kernel_ = kernel.resolve(X, weights)
-        dtype = xa.numpy_dtype(X)
-        plan = self.plan(len(train), X.shape[1], Z.shape[1], dtype, self.device_)
-        self.solver_ = plan.solver if plan.solver != "custom" else type(self.solver).__name__
-        self.solver_reason_ = plan.reason
-        say(self.verbose, f"solver {self.solver_}: {plan.reason}; peak {plan.memory}")
-
-        points = X if len(train) == X.shape[0] else _subset(X, train, kernel.separable)
-        self.support_ = train
-        self.points_ = points if kernel.separable else np.empty((len(train), 0), dtype)
-        on_device = xa.to_device(points, self.device_, dtype)
-        ridge = 1.0 / (self.C * (np.ones(len(train)) if weights is None else weights[train]))
-        op = KernelOperator(on_device, self.kernel_, ridge, cache=plan.cached)
-        rhs = np.column_stack([Z[train], np.ones(len(train))]).astype(dtype)
-        rhs = xa.to_device(rhs, self.device_)
-        solver = self._make_solver(plan, op, rng)
-        result = solve(
-            op,
-            rhs,
-            solver,
-            W0=self._start(rhs),
-            callback=self._wrapped_callback(),
-            monitor=self._monitor(X, Z, train, held_out) if held_out is not None else None,
-            patience=self.n_iter_no_change,
-            random_state=rng,
-            checkpoint=self._checkpoint(points, Z, ridge, solver),
-            verbose=self.verbose,
-            label=f"{type(self).__name__} {self.solver_}",
-        )
-        self._set_solution(result.W)
-        self.history_, self.n_iter_, self.residual_ = result.history, result.n_iter, result.residual
-        if not result.converged:
-            self._warn(op, rhs, result.W, result.message)
-        if self.warm_start:
-            self._solution = xa.to_numpy(result.W)
-        self._op = op
-
-    def _split(self, kept: np.ndarray, rng: np.random.RandomState) -> tuple[np.ndarray, np.ndarray | None]:
-        if not self.early_stopping:
-            return kept, None
-        if not 0 < self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must be between 0 and 1, got {self.validation_fraction!r}")
-        n_held_out = max(1, round(self.validation_fraction * len(kept)))
-        if len(kept) - n_held_out < 2:
-            raise ValueError(f"early_stopping needs more than {len(kept)} samples")
-        shuffled = rng.permutation(kept)
-        return np.sort(shuffled[n_held_out:]), np.sort(shuffled[:n_held_out])
-
-    def _make_solver(self, plan: Plan, op: KernelOperator, rng: np.random.RandomState) -> Solver:
-        if isinstance(self.solver, Solver):
-            return self.solver
-        cls = SOLVERS[plan.solver]
-        settings: dict[str, Any] = {"tol": self.tol}
-        if plan.solver == "cholesky":
-            settings = {}
-        if self.max_iter is not None:
-            settings["max_iter"] = check_positive("max_iter", self.max_iter, integer=True)
-        if self.block_size is not None:
-            settings["block_size"] = check_positive("block_size", self.block_size, integer=True)
-        if plan.solver == "cg" and plan.n_landmarks > 0:
-            settings["preconditioner"] = NystromPreconditioner(
-                op.X,
-                op.kernel,
-                op.ridge,
-                np.sort(rng.permutation(op.shape[0])[: plan.n_landmarks]),
-                damping=self.damping,
-                store=plan.store_landmarks,
-                rng=rng,
-            )
-        known = cls._get_param_names()
-        return cls(**{name: value for name, value in settings.items() if name in known})
-
-    def _start(self, rhs: Array) -> Array:
-        last = getattr(self, "_solution", None) if self.warm_start else None
-        return last if last is not None and last.shape == tuple(rhs.shape) else None
-
-    def _wrapped_callback(self) -> Callable[[Array, dict[str, Any]], bool] | None:
-        if self.callback is None:
-            return None
-        callback = self.callback
-
-        def call(W: Array, record: dict[str, Any]) -> bool:
-            self._set_solution(W)
-            return bool(callback(self, record))
-
-        return call
-
-    def _set_solution(self, W: Array) -> None:
-        self.dual_coef_, self.intercept_ = split_bias(xa.to_numpy(W))
-
-    def _monitor(self, X: Array, Z: np.ndarray, train: np.ndarray, held_out: np.ndarray) -> Callable[[Array], float]:
-        kernel = self.kernel_
-        if kernel.separable:
-            validation = xa.to_device(xa.take_rows(X, held_out), self.device_)
-            points = xa.to_device(self.points_, self.device_)
-        else:
-            validation, points = X[np.ix_(held_out, train)], self.points_
-
-        def error(W: Array) -> float:
-            coef, bias = split_bias(xa.to_numpy(W))
-            scores = xa.to_numpy(expand(kernel, validation, points, xa.to_device(coef, self.device_))) + bias
-            return self._validation_error(scores, Z[held_out])
-
-        return error
-
-    def _validation_error(self, scores: np.ndarray, Z: np.ndarray) -> float:
-        return float(np.mean((scores - Z) ** 2))
-
-    def _checkpoint(self, points: Array, Z: np.ndarray, ridge: np.ndarray, solver: Solver) -> Checkpoint | None:
-        if self.checkpoint is None:
-            return None
-        settings = {k: v for k, v in solver.get_params().items() if k != "preconditioner"}
-        problem = fingerprint(points, Z, ridge, repr(self.kernel_), type(solver).__name__, sorted(settings.items()))
-        return Checkpoint(self.checkpoint, problem, self.checkpoint_every)
-
-    def _warn(self, op: KernelOperator, rhs: Array, W: Array, message: str) -> None:
-        residual = xa.norm(rhs - op @ W) / (xa.norm(rhs) or 1.0)
-        warnings.warn(
-            f"{type(self).__name__} did not converge: {message}; true relative residual {residual:.2g}, tol {self.tol:g}. "
-            "Raise max_iter or tol, lower C, use dtype='float64', or more n_landmarks for solver='cg'.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
-
-
-def _subset(X: Array, idx: np.ndarray, separable: bool) -> Array:
-    return xa.take_rows(X, idx) if separable else X[np.ix_(idx, idx)]
 
 
 class LSSVC(ClassifierMixin, ExpansionClassifier, LeastSquaresMachine):
@@ -389,16 +168,32 @@ class LSSVC(ClassifierMixin, ExpansionClassifier, LeastSquaresMachine):
         weights = check_weights(sample_weight, X, codes, self.classes_, self.class_weight)
         if weights is not None and len(np.unique(codes[weights > 0])) < 2:
             raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
-        self._fit(X, class_targets(codes, len(self.classes_)), weights)
+        targets = class_targets(codes, len(self.classes_))
+        vars(self).pop("sigmoids_", None)  # those of an earlier fit must not meet this one's scores in a callback
+        op = self._fit(X, targets, weights, codes)
         if self.probability == "sigmoid":
-            targets = class_targets(codes, len(self.classes_))[self.support_]
-            scores = leave_one_out_scores(self._op, targets, self.dual_coef_, random_state=self.random_state)
+            probes = self._probes(*op.X.shape, targets.shape[1], op.dtype, self.device_)
+            rng = self._generator(X, targets)
+            scores = leave_one_out_scores(op, targets[self.support_], self.dual_coef_, probes, random_state=rng)
             used = None if weights is None else weights[self.support_]
             self.sigmoids_ = fit_sigmoids(scores, codes[self.support_], len(self.classes_), used)
-        elif hasattr(self, "sigmoids_"):
-            del self.sigmoids_
-        del self._op
         return self
+
+    def _probes(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan | None:
+        """How leave-one-out scores for the sigmoids are estimated, or None where they are exact."""
+        budget = parse_budget(self.memory_budget, device)
+        if leave_one_out_is_exact(n, n_outputs, device, budget):
+            return None
+        return probes_plan(n, d, dtype, device, self._kernel(), budget)
+
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
+        plan = super().plan(n, d, n_outputs, dtype, device)
+        if self.probability == "sigmoid":
+            probes = self._probes(n, d, n_outputs, dtype, device)
+            memory = leave_one_out_memory(n, n_outputs, device) if probes is None else probes.memory
+            if memory.nbytes > plan.memory.nbytes:
+                plan.memory = memory
+        return plan
 
     def _validation_error(self, scores: np.ndarray, Z: np.ndarray) -> float:
         labels = np.arange(max(2, Z.shape[1]))
@@ -434,6 +229,18 @@ class LSSVR(MultiOutputMixin, RegressorMixin, ExpansionRegressor, LeastSquaresMa
         X = self._check_X(X)
         targets = check_outputs(y, X.shape[0])
         self._single_output = targets.ndim == 1
-        self._fit(X, targets.reshape(X.shape[0], -1), check_weights(sample_weight, X))
-        del self._op
+        weights = check_weights(sample_weight, X)
+        # The bias absorbs any shift and the solution is linear in the targets, so standardised ones change nothing, except
+        # that outputs of every size are solved to the same relative accuracy, in float32 too.
+        Z = targets.reshape(X.shape[0], -1)
+        self._shift = np.average(Z, axis=0, weights=weights)
+        spread = np.average(np.abs(Z - self._shift), axis=0, weights=weights)
+        self._spread = np.where(spread > 0, spread, 1.0)
+        self._fit(X, (Z - self._shift) / self._spread, weights)
         return self
+
+    def _set_solution(self, W: Array) -> None:
+        super()._set_solution(W)
+        dtype = self.dual_coef_.dtype
+        self.intercept_ = (self.intercept_ * self._spread + self._shift).astype(dtype)
+        self.dual_coef_ = (self.dual_coef_ * self._spread).astype(dtype)
