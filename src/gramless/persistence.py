@@ -47,8 +47,8 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         refused = _refused(skops.io.get_untrusted_types(file=partial))
         if refused:
             raise ValueError(
-                f"{type(estimator).__name__} holds types that a model file cannot have: {', '.join(refused)}; a kernel given "
-                "as a function can be written as a gramless.kernels expression instead"
+                f"{type(estimator).__name__} holds types that a model file cannot have: {', '.join(refused)}; a kernel "
+                "given as a function can be written as a gramless.kernels expression instead"
             )
         os.replace(partial, target)
     finally:
@@ -104,7 +104,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     refused = _refused(unknown)
     if refused:
         raise ValueError(
-            f"{source} holds types that a gramless {__version__} model does not have, and is not loaded: {', '.join(refused)}"
+            f"{source} holds types that a gramless {__version__} model does not have, and is not loaded: "
+            f"{', '.join(refused)}"
         )
     try:
         payload = skops.io.load(source, trusted=unknown)

@@ -108,7 +108,7 @@ def test_another_format_version(tmp_path):
 
 def test_another_skops_file(tmp_path):
     skops.io.dump(LogisticRegression().fit(X, Y), tmp_path / "m.skops")
-    with pytest.raises(ValueError, match="not one that gramless.save wrote"):
+    with pytest.raises(ValueError, match=r"not one that gramless\.save wrote"):
         gramless.load(tmp_path / "m.skops")
 
 

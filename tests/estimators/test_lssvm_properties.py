@@ -117,7 +117,7 @@ def test_integer_weights_equal_repetitions(seed, C, kernel):
 @quick
 @given(seeds)
 def test_class_weights_equal_sample_weights(seed):
-    X, _, rng = problem(seed, n=24)
+    X, _, _ = problem(seed, n=24)
     y = np.arange(24) % 3
     by_class = LSSVC(class_weight={0: 1.0, 1: 2.0, 2: 0.5}).fit(X, y)
     by_sample = LSSVC().fit(X, y, sample_weight=np.array([1.0, 2.0, 0.5])[y])

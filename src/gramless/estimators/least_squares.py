@@ -178,7 +178,8 @@ class LeastSquaresMachine(KernelExpansion):
 
     def _check_diagonal(self, op: KernelOperator) -> None:
         """`|K_ij|` is bounded by the diagonal: where that is finite, everything is."""
-        diagonal = xa.to_numpy(op.diag())
+        with np.errstate(over="ignore", invalid="ignore"):
+            diagonal = xa.to_numpy(op.diag())
         if not np.isfinite(diagonal).all():
             raise ValueError(
                 f"the kernel's values overflow {op.dtype.name} or are not numbers: scale the data (StandardScaler), lower "

@@ -95,12 +95,17 @@ class LeaveOneOutSearch(KernelExpansion):
         return candidates
 
     def _check_X(self, X: Any) -> Array:
+        if np.size(self.Cs) == 0:
+            raise ValueError("Cs is empty: give at least one C")
         for C in np.atleast_1d(np.asarray(self.Cs, dtype=float)):
             check_positive("every C in Cs", float(C))
         candidates = self._candidates()
         sparse = all(kernel.accepts_sparse for _, kernel in candidates)
         checked = check_X(self, X, dtype=working_dtype(X, self.dtype), reset=True, accept_sparse=sparse)
-        if not all(kernel.separable for _, kernel in candidates):
+        look_up = {not kernel.separable for _, kernel in candidates}
+        if len(look_up) > 1:
+            raise ValueError("a precomputed kernel cannot be compared with kernels of points: their X differ")
+        if look_up == {True}:
             check_square(checked)
         return checked
 
