@@ -59,7 +59,7 @@ def _without_callbacks(estimator: Any) -> Any:
     """The estimator, copied only as far as a callback has to be left out of it or of a step inside it."""
     if not isinstance(estimator, BaseEstimator):
         return estimator
-    changed = {}
+    changed: dict[str, Any] = {}
     for name, value in vars(estimator).items():
         if name == "callback" and value is not None:
             changed[name] = None

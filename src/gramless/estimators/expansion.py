@@ -78,8 +78,9 @@ class KernelExpansion(BaseEstimator):
             return self.points_, self.dual_coef_
         kept = getattr(self, "_moved", None)
         if kept is None or kept[0] is not self.points_ or xa.device_of(kept[1]) != device:
-            self._remember(xa.to_device(self.points_, device, xa.numpy_dtype(self.dual_coef_)))
-        return self._moved[1], xa.to_device(self.dual_coef_, device)
+            kept = self.points_, xa.to_device(self.points_, device, xa.numpy_dtype(self.dual_coef_))
+            self._remember(kept[1])
+        return kept[1], xa.to_device(self.dual_coef_, device)
 
     def _set_points(self, points: Array, on_device: Array, train: np.ndarray) -> None:
         """Take the training rows `train` as the model's points: kept in NumPy, and where they already are."""

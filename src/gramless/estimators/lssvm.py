@@ -15,12 +15,12 @@ import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 
 from gramless._array import Array
-from gramless._memory import parse_budget
+from gramless._memory import MemoryEstimate, parse_budget
 from gramless._validation import all_or_nothing, check_choice, check_labels, check_outputs, check_weights
 from gramless.estimators.expansion import ExpansionClassifier, ExpansionRegressor, scores_to_labels
 from gramless.estimators.least_squares import LeastSquaresMachine
 from gramless.estimators.leave_one_out import (
-    leave_one_out_is_exact,
+    EXACT_UP_TO,
     leave_one_out_memory,
     leave_one_out_scores,
     probes_plan,
@@ -169,31 +169,36 @@ class LSSVC(ClassifierMixin, ExpansionClassifier, LeastSquaresMachine):
         if weights is not None and len(np.unique(codes[weights > 0])) < 2:
             raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
         targets = class_targets(codes, len(self.classes_))
-        vars(self).pop("sigmoids_", None)  # those of an earlier fit must not meet this one's scores in a callback
+        self.__dict__.pop("sigmoids_", None)  # those of an earlier fit must not meet this one's scores in a callback
         op = self._fit(X, targets, weights, codes)
         if self.probability == "sigmoid":
-            probes = self._probes(*op.X.shape, targets.shape[1], op.dtype, self.device_)
+            sizes = op.X.shape[0], op.X.shape[1], targets.shape[1], op.dtype, self.device_
+            probes, _ = self._sigmoid_plan(super().plan(*sizes), *sizes)
             rng = self._generator(X, targets)
             scores = leave_one_out_scores(op, targets[self.support_], self.dual_coef_, probes, random_state=rng)
             used = None if weights is None else weights[self.support_]
             self.sigmoids_ = fit_sigmoids(scores, codes[self.support_], len(self.classes_), used)
         return self
 
-    def _probes(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan | None:
-        """How leave-one-out scores for the sigmoids are estimated, or None where they are exact."""
-        budget = parse_budget(self.memory_budget, device)
-        if leave_one_out_is_exact(n, n_outputs, device, budget):
-            return None
-        return probes_plan(n, d, dtype, device, self._kernel(), budget)
-
     def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
         plan = super().plan(n, d, n_outputs, dtype, device)
         if self.probability == "sigmoid":
-            probes = self._probes(n, d, n_outputs, dtype, device)
-            memory = leave_one_out_memory(n, n_outputs, device) if probes is None else probes.memory
-            if memory.nbytes > plan.memory.nbytes:
-                plan.memory = memory
+            memory = self._sigmoid_plan(plan, n, d, n_outputs, dtype, device)[1]
+            plan.memory = max(plan.memory, memory, key=lambda part: part.nbytes)
         return plan
+
+    def _sigmoid_plan(
+        self, plan: Plan, n: int, d: int, n_outputs: int, dtype: Any, device: str
+    ) -> tuple[Plan | None, MemoryEstimate]:
+        """How the leave-one-out scores are estimated (None where they are exact), and what that takes."""
+        budget = parse_budget(self.memory_budget, device)
+        exact = leave_one_out_memory(n, n_outputs, device)
+        if plan.solver != "cholesky":
+            exact.parts["what the solver gave back, not always to the system"] = plan.memory.nbytes
+        if n <= EXACT_UP_TO and exact.nbytes <= budget:
+            return None, exact
+        probes = probes_plan(n, d, dtype, device, self._kernel(), budget)
+        return probes, probes.memory
 
     def _validation_error(self, scores: np.ndarray, Z: np.ndarray) -> float:
         labels = np.arange(max(2, Z.shape[1]))

@@ -253,7 +253,7 @@ class LSSVCCV(ClassifierMixin, ExpansionClassifier, LeaveOneOutSearch):
             return metric(codes[kept], scores_to_labels(labels, loo), sample_weight=used)
 
         self._fit_path(X, class_targets(codes, len(self.classes_)), weights, score)
-        vars(self).pop("sigmoids_", None)
+        self.__dict__.pop("sigmoids_", None)
         if self.probability == "sigmoid":
             self.sigmoids_ = fit_sigmoids(self.loo_decision_, codes[kept], len(self.classes_), used)
         return self
