@@ -334,3 +334,25 @@ def _system_available() -> int:
                     return int(line.split()[1]) * 1024
     # macOS and others without /proc: half of the physical memory is the honest guess that POSIX allows.
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def row_argmax(A: Array) -> tuple[Array, Array]:
+    """Column and value of the largest entry of each row."""
+    if is_torch(A):
+        values, columns = A.max(dim=1)
+        return columns, values
+    columns = A.argmax(axis=1)
+    return columns, np.take_along_axis(A, columns[:, None], axis=1)[:, 0]
+
+
+def move_rows_(sums: Array, X: Array, old: Array, new: Array, weights: Array) -> Array:
+    """Take `weights[i] * X[i]` out of `sums[old[i]]` (unless that is negative) and add it to `sums[new[i]]`, in place."""
+    if is_torch(X):
+        changed = (old != new).nonzero()[:, 0]
+        had = changed[old[changed] >= 0]
+        sums.index_add_(0, new[changed], (X[changed] * weights[changed, None]).to(sums.dtype))
+        return sums.index_add_(0, old[had], (X[had] * -weights[had, None]).to(sums.dtype))
+    from gramless._scatter import move_rows
+
+    move_rows(sums, X, old, new, weights)
+    return sums

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -69,6 +70,115 @@ def reproduce(
     for line in outcome.words():
         console.print(line, highlight=False, soft_wrap=True)
     raise typer.Exit(outcome.exit_code())
+
+
+def _choices(names: Sequence[str]) -> Callable[[str], list[str]]:
+    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
+
+
+@app.command()
+def train(
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet, svmlight or npz; .gz and .bz2 too.")],
+    target: Annotated[str | None, typer.Option(help="The column to predict; npz and svmlight files know theirs.")] = None,
+    out: Annotated[Path, typer.Option(help="Where to save the model.")] = Path("model.skops"),
+    estimator: Annotated[
+        str,
+        typer.Option(help="auto, lssvm, nystrom or svm.", autocompletion=_choices(["auto", "lssvm", "nystrom", "svm"])),
+    ] = "auto",
+    kernel: Annotated[
+        str,
+        typer.Option(
+            help="rbf, laplacian, poly or linear.", autocompletion=_choices(["rbf", "laplacian", "poly", "linear"])
+        ),
+    ] = "rbf",
+    C: Annotated[float | None, typer.Option("--C", help="Regularisation; tuned when not given.", min=1e-12)] = None,
+    gamma: Annotated[float | None, typer.Option(help="Of the kernel; tuned when not given.", min=1e-12)] = None,
+    tune: Annotated[
+        str, typer.Option(help="loo (closed-form leave-one-out) or none.", autocompletion=_choices(["loo", "none"]))
+    ] = "loo",
+    task: Annotated[
+        str,
+        typer.Option(
+            help="auto, classification or regression.",
+            autocompletion=_choices(["auto", "classification", "regression"]),
+        ),
+    ] = "auto",
+    test_size: Annotated[float, typer.Option(help="Share of rows held out for the score.")] = 0.2,
+    seed: Annotated[int, typer.Option(help="Draws the held-out rows and everything else that is random.")] = 0,
+    device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, auto.")] = None,
+    memory_budget: Annotated[str | None, typer.Option(help="Bound on the memory of the fit, such as 4GB.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fit a model to a table and save it, with a score from rows it never saw."""
+    from gramless.program.train import train as work
+
+    trained = work(
+        data,
+        target,
+        out,
+        estimator=estimator,
+        kernel=kernel,
+        C=C,
+        gamma=gamma,
+        tune=tune,
+        task=task,
+        test_size=test_size,
+        seed=seed,
+        device=device,
+        memory_budget=memory_budget,
+        console=Console(stderr=as_json),
+    )
+    if as_json:
+        typer.echo(json.dumps(trained.as_json()))
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model that `gramless train` saved.")],
+    data: Annotated[Path, typer.Argument(help="Rows to predict; may have more columns than needed.")],
+    proba: Annotated[bool, typer.Option("--proba", help="Also the probability of each class.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A CSV file; standard output when not given.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict the rows of a file, a batch at a time, so that the file may be larger than memory."""
+    from gramless.program.errors import InputError
+    from gramless.program.predict import predict as work
+
+    if as_json and out is None:
+        raise InputError("--json needs --out: the predictions themselves go to standard output otherwise")
+    done = work(model, data, proba=proba, out=out, console=Console(stderr=True))
+    if as_json:
+        typer.echo(json.dumps(done.as_json()))
+
+
+@app.command()
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A model that `gramless train` saved.")],
+    data: Annotated[Path, typer.Argument(help="Rows with their answers.")],
+    target: Annotated[str | None, typer.Option(help="The column with the answers; the model's own by default.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score a saved model on a file that has the answers."""
+    from gramless.program.predict import evaluate as work
+
+    evaluated = work(model, data, target=target, console=Console(stderr=as_json))
+    if as_json:
+        typer.echo(json.dumps(evaluated.as_json()))
+
+
+@app.command()
+def info(
+    rows: Annotated[int | None, typer.Option(help="Also what would be chosen for so many rows ...", min=2)] = None,
+    columns: Annotated[int | None, typer.Option(help="... of so many columns ...", min=1)] = None,
+    classes: Annotated[int, typer.Option(help="... and classes.", min=2)] = 2,
+    as_json: AsJson = False,
+) -> None:
+    """Devices, memory, threads, versions, and what would be chosen for a table of a given size."""
+    from gramless.program.info import info as work
+
+    found = work(rows, columns, classes, Console(stderr=as_json))
+    if as_json:
+        typer.echo(json.dumps(found))
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """Models in files that cannot run code.
 
 A file is a skops archive of the estimator, a format version and the library's version. Reading it builds only what skops
-itself trusts (NumPy arrays, SciPy matrices, scikit-learn objects) and the estimators, kernels and solvers of this library;
-any other type is refused by name.
+itself trusts (NumPy arrays, SciPy matrices, scikit-learn objects) and instances of this library's classes; any other type,
+and any function, is refused by name.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from sklearn.base import BaseEstimator
 from gramless._version import __version__
 
 FORMAT_VERSION = 1
+# Data and nothing that runs: the type that imputers remember, and the points of a machine fitted on sparse rows.
+_TRUSTED_TYPES = {"numpy.dtype", "scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array"}
 
 
 def save(estimator: Any, path: str | os.PathLike[str]) -> None:
@@ -75,11 +77,11 @@ def _without_callbacks(estimator: Any) -> Any:
 
 
 def _refused(types: list[str]) -> list[str]:
-    return sorted({name for name in types if not _is_own(name)})
+    return sorted({name for name in types if name not in _TRUSTED_TYPES and not _is_own(name)})
 
 
 def _is_own(name: str) -> bool:
-    """Whether a dotted name is an estimator, kernel or solver of this library, and nothing else of it."""
+    """Whether a dotted name is a class of this library: instances are rebuilt from their attributes, nothing is called."""
     module, _, attribute = name.rpartition(".")
     if module.split(".")[0] != "gramless":
         return False
@@ -87,7 +89,7 @@ def _is_own(name: str) -> bool:
         found = getattr(importlib.import_module(module), attribute, None)
     except ImportError:
         return False
-    return isinstance(found, type) and issubclass(found, BaseEstimator)
+    return isinstance(found, type) and found.__module__ == module
 
 
 def load(path: str | os.PathLike[str]) -> Any:

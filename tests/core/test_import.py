@@ -56,15 +56,9 @@ def seconds(code: str) -> float:
 
 
 def test_importing_is_as_fast_as_importing_scikit_learn():
-    """What other processes do at the time only ever adds: the best of a few rounds counts."""
-    codes = ("import sklearn.svm", "import gramless", "from gramless import LSSVC")
-    best = dict.fromkeys(codes, float("inf"))
-    for _ in range(6):
-        best = {code: min(best[code], seconds(code)) for code in codes}
-        theirs, package, estimator = best.values()
-        if package < 0.5 * theirs and estimator < 1.5 * theirs:
-            return
-    raise AssertionError(best)
+    """What other processes do at the time only ever adds: the better of two runs counts."""
+    theirs, ours = (min(seconds(code) for _ in range(2)) for code in ("import sklearn.svm", "import gramless"))
+    assert ours < 1.5 * theirs
 
 
 def test_names():

@@ -10,7 +10,7 @@ share every product with `A`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -25,11 +25,11 @@ from gramless._progress import say
 from gramless._validation import check_choice, check_positive, check_square, check_X, working_dtype
 from gramless.estimators.expansion import KernelExpansion
 from gramless.estimators.holdout import hold_out
+from gramless.estimators.make_solver import blocks_of, make_solver
 from gramless.estimators.plan import Plan, make_plan, sizes
+from gramless.estimators.system import LinearSystem
 from gramless.operators import KernelOperator, expand
-from gramless.operators.nystrom import NystromPreconditioner
-from gramless.solvers import SOLVERS, Checkpoint, Solver, fingerprint, solve
-from gramless.targets import split_bias
+from gramless.solvers import SOLVERS, Checkpoint, Solver, SolveResult, fingerprint, solve
 
 
 class LeastSquaresMachine(KernelExpansion):
@@ -46,7 +46,8 @@ class LeastSquaresMachine(KernelExpansion):
         solver: str | Solver = "auto",
         tol: float = 1e-3,
         max_iter: int | None = None,
-        block_size: int | None = None,
+        block_size: int | Sequence[int] | None = None,
+        n_estimators: int = 1,
         n_landmarks: int | str = "auto",
         damping: float | str = "auto",
         early_stopping: bool = False,
@@ -71,6 +72,7 @@ class LeastSquaresMachine(KernelExpansion):
         self.tol = tol
         self.max_iter = max_iter
         self.block_size = block_size
+        self.n_estimators = n_estimators
         self.n_landmarks = n_landmarks
         self.damping = damping
         self.early_stopping = early_stopping
@@ -90,7 +92,8 @@ class LeastSquaresMachine(KernelExpansion):
         """How a fit of this size would be solved, or a `MemoryError` that says why it cannot be."""
         budget = parse_budget(self.memory_budget, device)
         size = sizes(n, d, n_outputs, dtype, device, self._kernel())
-        return make_plan(size, self._solver_name(), budget, n_landmarks=self.n_landmarks)
+        blocks = blocks_of(self.solver, self.block_size, self.n_estimators)
+        return make_plan(size, self._solver_name(), budget, n_landmarks=self.n_landmarks, blocks=blocks)
 
     def _solver_name(self) -> str:
         """The registry's name for the solver, `"auto"`, or `"custom"` for one that is not in the registry."""
@@ -112,12 +115,12 @@ class LeastSquaresMachine(KernelExpansion):
         check_positive("C", self.C)
         check_positive("tol", self.tol)
         self._solver_name()
-        for name in ("n_iter_no_change", "checkpoint_every"):
+        for name in ("n_iter_no_change", "checkpoint_every", "n_estimators"):
             check_positive(name, getattr(self, name), integer=True)
         if self.max_iter is not None and self.max_iter != -1:
             check_positive("max_iter (or -1 or None for the solver's own limit)", self.max_iter, integer=True)
-        if self.block_size is not None:
-            check_positive("block_size", self.block_size, integer=True)
+        for size in np.atleast_1d([] if self.block_size is None else np.asarray(self.block_size, dtype=object)):
+            check_positive("block_size", size, integer=True)
         if self.damping != "auto":
             check_positive("damping (or 'auto')", self.damping)
         if self.n_landmarks != "auto" and not (isinstance(self.n_landmarks, Integral) and self.n_landmarks >= 0):
@@ -141,31 +144,30 @@ class LeastSquaresMachine(KernelExpansion):
 
         points = X if len(train) == X.shape[0] else _subset(X, train, kernel.separable)
         on_device = xa.to_device(points, self.device_, dtype)
-        self._set_points(points, on_device, train)
+        self._set_training_points(points, on_device, train)
         ridge = 1.0 / (self.C * (np.ones(len(train)) if weights is None else weights[train]))
         op = KernelOperator(on_device, self.kernel_, ridge, cache=plan.cached)
         self._check_diagonal(op)
-        rhs = np.column_stack([Z[train], np.ones(len(train))]).astype(dtype)
-        rhs = xa.to_device(rhs, self.device_)
-        solver = self._make_solver(plan, op, rng)
+        solver = make_solver(self, plan, op, rng)
+        system = LinearSystem(op, Z[train], bordered=not solver.needs_spd)
         result = solve(
-            op,
-            rhs,
+            system.op,
+            system.rhs,
             solver,
-            W0=self._start(rhs),
-            callback=self._wrapped_callback(),
-            monitor=self._monitor(X, Z, train, held_out) if held_out is not None else None,
+            W0=self._start(system.rhs),
+            callback=self._wrapped_callback(system),
+            monitor=self._monitor(system, X, Z, train, held_out) if held_out is not None else None,
             patience=self.n_iter_no_change,
             random_state=rng,
             checkpoint=self._checkpoint(points, Z, ridge, solver),
             verbose=self.verbose,
             label=f"{type(self).__name__} {self.solver_}",
         )
-        self._set_solution(result.W)
+        self._take(*system.split(result.W))
         self.history_, self.n_iter_, self.residual_ = result.history, result.n_iter, result.residual
         say(self.verbose, f"{result.message}; relative residual {result.residual:.2g}")
         if not result.converged:
-            self._warn(op, rhs, result.W, result.message, solver)
+            self._warn(system, result, solver)
         if self.warm_start:
             self._solution = xa.to_numpy(result.W)
         return op
@@ -190,55 +192,35 @@ class LeastSquaresMachine(KernelExpansion):
                 f"the kernel has a negative value {diagonal.min():g} of k(x, x): it is not positive semi-definite"
             )
 
-    def _make_solver(self, plan: Plan, op: KernelOperator, rng: np.random.RandomState) -> Solver:
-        if isinstance(self.solver, Solver):
-            return self.solver
-        cls = SOLVERS[plan.solver]
-        # Cholesky refines as far as the precision goes: `tol` is the word of those who could go on.
-        settings: dict[str, Any] = {} if plan.solver == "cholesky" else {"tol": self.tol}
-        if self.max_iter is not None and self.max_iter != -1:
-            settings["max_iter"] = self.max_iter
-        if self.block_size is not None:
-            settings["block_size"] = self.block_size
-        if plan.solver == "cg" and plan.n_landmarks > 0:
-            settings["preconditioner"] = NystromPreconditioner(
-                op.X,
-                op.kernel,
-                op.ridge,
-                np.sort(rng.permutation(op.shape[0])[: plan.n_landmarks]),
-                damping=self.damping,
-                store=plan.store_landmarks,
-                rng=rng,
-            )
-        known = cls._get_param_names()
-        return cls(**{name: value for name, value in settings.items() if name in known})
-
     def _start(self, rhs: Array) -> Array:
         last = getattr(self, "_solution", None) if self.warm_start else None
         return last if last is not None and last.shape == tuple(rhs.shape) else None
 
-    def _wrapped_callback(self) -> Callable[[Array, dict[str, Any]], bool] | None:
+    def _wrapped_callback(self, system: LinearSystem) -> Callable[[Array, dict[str, Any]], bool] | None:
         if self.callback is None:
             return None
         callback = self.callback
 
         def call(W: Array, record: dict[str, Any]) -> bool:
-            self._set_solution(W)
+            self._take(*system.split(W))
             return bool(callback(self, record))
 
         return call
 
-    def _set_solution(self, W: Array) -> None:
-        self.dual_coef_, self.intercept_ = split_bias(xa.to_numpy(W))
+    def _take(self, coef: np.ndarray, bias: np.ndarray) -> None:
+        """Make the solution for the targets of `_fit` the model."""
+        self.dual_coef_, self.intercept_ = coef, bias
 
-    def _monitor(self, X: Array, Z: np.ndarray, train: np.ndarray, held_out: np.ndarray) -> Callable[[Array], float]:
+    def _monitor(
+        self, system: LinearSystem, X: Array, Z: np.ndarray, train: np.ndarray, held_out: np.ndarray
+    ) -> Callable[[Array], float]:
         kernel = self.kernel_
         rows = xa.take_rows(X, held_out) if kernel.separable else xa.submatrix(X, held_out, train)
         validation = xa.to_device(rows, self.device_)
         points = xa.to_device(self.points_, self.device_)
 
         def error(W: Array) -> float:
-            coef, bias = split_bias(xa.to_numpy(W))
+            coef, bias = system.split(W)
             scores = xa.to_numpy(expand(kernel, validation, points, xa.to_device(coef, self.device_))) + bias
             return self._validation_error(scores, Z[held_out])
 
@@ -265,13 +247,17 @@ class LeastSquaresMachine(KernelExpansion):
         )
         return Checkpoint(self.checkpoint, problem, self.checkpoint_every)
 
-    def _warn(self, op: KernelOperator, rhs: Array, W: Array, message: str, solver: Solver) -> None:
-        residual = xa.norm(rhs - op @ W) / (xa.norm(rhs) or 1.0)
+    def _warn(self, system: LinearSystem, result: SolveResult, solver: Solver) -> None:
+        if system.bordered:
+            # A product would cost as much as a whole pass of blocks, and such solves are often ended by max_iter on purpose.
+            residual, which = result.residual, "estimated"
+        else:
+            residual, which = xa.norm(system.rhs - system.op @ result.W) / (xa.norm(system.rhs) or 1.0), "true"
         warnings.warn(
-            f"{type(self).__name__} did not converge: {message}; true relative residual {residual:.2g}, tol {solver.tol:g}. "
-            "Raise max_iter or tol, lower C, use dtype='float64', or more n_landmarks for solver='cg'.",
+            f"{type(self).__name__} did not converge: {result.message}; {which} relative residual {residual:.2g}, "
+            f"tol {solver.tol:g}. Raise max_iter or tol, lower C, use dtype='float64', or more n_landmarks for solver='cg'.",
             ConvergenceWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
 

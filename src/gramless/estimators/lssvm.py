@@ -8,13 +8,13 @@ here are the targets: classes as +-1 or one-hot columns, values standardised.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 
-from gramless._array import Array
+from gramless._dask import fits_collections
 from gramless._memory import MemoryEstimate, parse_budget
 from gramless._validation import all_or_nothing, check_choice, check_labels, check_outputs, check_weights
 from gramless.estimators.expansion import ExpansionClassifier, ExpansionRegressor, scores_to_labels
@@ -38,13 +38,19 @@ _PARAMETERS = """C : float, default=1.0
         Settings of a kernel given by name, as in `sklearn.svm.SVC`.
     solver : str or Solver, default="auto"
         `"cholesky"` is exact; `"cg"` is block conjugate gradients with a Nyström preconditioner; `"auto"` chooses from
-        the sizes, the memory and the device, and says in `solver_` what it chose.
+        the sizes, the memory and the device, and says in `solver_` what it chose. The randomised `"matching_pursuit"`,
+        `"kaczmarz"`, `"kaczmarz_mp"` and `"nystrom_committee"` (whose members `max_iter` counts) read a block of rows at
+        a time; a `Solver` instance brings its own settings.
     tol : float, default=1e-3
         Relative residual `||Z - A W|| / ||Z||` at which an iterative solver stops.
     max_iter : int or None, default=None
-        Limit on iterations; None is the solver's own.
-    block_size : int or None, default=None
-        Rows in a block, for the solvers that work by blocks.
+        Limit on iterations; None, or -1 as in `SVC`, is the solver's own.
+    block_size : int, sequence of int or None, default=None
+        Rows in a block, for the solvers that work by blocks; None is the solver's own, or less where `memory_budget` says
+        so. A sequence has one for each of the `n_estimators`.
+    n_estimators : int, default=1
+        Runs of a randomised solver, each with its own blocks, whose mean is the model: steadier, at the same cost of
+        prediction.
     n_landmarks, damping : default="auto"
         Of the preconditioner of `"cg"`; see `gramless.operators.nystrom`.
     early_stopping : bool, default=False
@@ -60,7 +66,7 @@ _PARAMETERS = """C : float, default=1.0
         Start from the last solution when the data has the same number of rows.
     checkpoint : path or None, default=None
         Where to save the state every `checkpoint_every` iterations. A fit that finds such a file of its own goes on from
-        there; it is removed when the fit ends.
+        there, to the same model bit for bit; it is removed when the fit ends. Without a `random_state` the data is the seed.
     callback : callable(estimator, record) -> bool, optional
         Called after each iteration with an estimator that can already predict; a true answer stops the fit.
     verbose : int, default=0
@@ -112,7 +118,8 @@ class LSSVC(ClassifierMixin, ExpansionClassifier, LeastSquaresMachine):
         solver: str | Solver = "auto",
         tol: float = 1e-3,
         max_iter: int | None = None,
-        block_size: int | None = None,
+        block_size: int | Sequence[int] | None = None,
+        n_estimators: int = 1,
         class_weight: Any = None,
         probability: str | bool = "softmax",
         n_landmarks: int | str = "auto",
@@ -140,6 +147,7 @@ class LSSVC(ClassifierMixin, ExpansionClassifier, LeastSquaresMachine):
             tol=tol,
             max_iter=max_iter,
             block_size=block_size,
+            n_estimators=n_estimators,
             n_landmarks=n_landmarks,
             damping=damping,
             early_stopping=early_stopping,
@@ -158,6 +166,7 @@ class LSSVC(ClassifierMixin, ExpansionClassifier, LeastSquaresMachine):
         self.class_weight = class_weight
         self.probability = probability
 
+    @fits_collections
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVC:
         """Fit to labels; rows of weight zero are as if they were not there."""
@@ -228,6 +237,7 @@ class LSSVR(MultiOutputMixin, RegressorMixin, ExpansionRegressor, LeastSquaresMa
     True
     """
 
+    @fits_collections
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVR:
         """Fit to values, of shape (n,) or (n, n_outputs)."""
@@ -244,8 +254,5 @@ class LSSVR(MultiOutputMixin, RegressorMixin, ExpansionRegressor, LeastSquaresMa
         self._fit(X, (Z - self._shift) / self._spread, weights)
         return self
 
-    def _set_solution(self, W: Array) -> None:
-        super()._set_solution(W)
-        dtype = self.dual_coef_.dtype
-        self.intercept_ = (self.intercept_ * self._spread + self._shift).astype(dtype)
-        self.dual_coef_ = (self.dual_coef_ * self._spread).astype(dtype)
+    def _take(self, coef: np.ndarray, bias: np.ndarray) -> None:
+        super()._take((coef * self._spread).astype(coef.dtype), (bias * self._spread + self._shift).astype(coef.dtype))

@@ -154,7 +154,7 @@ class LeaveOneOutSearch(KernelExpansion):
                     self.best_score_, self.C_, self.kernel_ = float(value), float(C), resolved
                     self.dual_coef_, self.intercept_ = coefs[j].astype(dtype), biases[j].astype(dtype)
                     self.loo_decision_ = loo[j][:, 0] if loo.shape[2] == 1 else loo[j]
-        self._set_points(points, xa.to_device(points, self.device_), kept)
+        self._set_training_points(points, xa.to_device(points, self.device_), kept)
 
     def _metric(self, known: dict[str, Callable[..., float]], default: str) -> Callable[..., float]:
         if callable(self.scoring):

@@ -29,6 +29,8 @@ class Plan:
     store_landmarks: bool
     memory: MemoryEstimate
     reason: str
+    block_size: int = 0
+    """Rows in a block, for the solvers that work by blocks."""
 
 
 @dataclass
@@ -55,7 +57,19 @@ def sizes(n: int, d: int, k: int, dtype: Any, device: str, kernel: Kernel) -> Si
     return Sizes(n, d, k, np.dtype(dtype).itemsize, device, kernel.temporaries)
 
 
-def make_plan(s: Sizes, solver: str, budget: int, *, n_landmarks: Any = "auto", custom: bool = False) -> Plan:
+@dataclass
+class Blocks:
+    """What the memory of a solver that works by blocks of rows depends on."""
+
+    size: int
+    adjustable: bool = False
+    """Whether a smaller size may be taken where this one does not fit."""
+    reused: bool = False
+    columns: int = 0
+    """Matrices of the size of the solution that are kept beside the usual ones."""
+
+
+def make_plan(s: Sizes, solver: str, budget: int, *, n_landmarks: Any = "auto", blocks: Blocks | None = None) -> Plan:
     """Choose what `solver="auto"` leaves open and check it against the budget.
 
     Raises `MemoryError`, with the bytes, the memory and the setting that helps, where nothing fits.
@@ -68,17 +82,18 @@ def make_plan(s: Sizes, solver: str, budget: int, *, n_landmarks: Any = "auto", 
     name = "cg" if solver == "auto" else solver
     base = _iterative_memory(s)
     base.check(budget, "raise memory_budget or fit on fewer rows")
+    size = 0 if blocks is None else _add_block(base, s, blocks, budget)
     m, store = (0, False) if name != "cg" else _landmarks(s, n_landmarks, budget - base.nbytes)
     base.parts["preconditioner"] = _preconditioner_bytes(s, m, store)
     gram = nbytes_cached(s.n, s.itemsize, s.edge)
-    cached = base.nbytes + gram <= budget and not custom
+    cached = base.nbytes + gram <= budget
     if cached:
         base.parts["kernel matrix"] = gram
         reason = f"one triangle of the kernel matrix ({human(gram)}) fits the budget of {human(budget)}: cached"
     else:
         reason = f"the kernel matrix ({human(gram)}) does not fit the budget of {human(budget)}: streamed"
     base.solver = name
-    return Plan(name, cached, m, store, base, reason)
+    return Plan(name, cached, m, store, base, reason, size)
 
 
 def _cholesky_memory(s: Sizes) -> MemoryEstimate:
@@ -96,6 +111,27 @@ def _iterative_memory(s: Sizes) -> MemoryEstimate:
     tiles = (workers + 1) * s.edge * s.edge * s.itemsize * (1 + s.temporaries)
     columns = (_WORKING_COLUMNS + workers) * s.n * (s.k + 1) * s.itemsize
     return MemoryEstimate({"data": s.n * s.d * s.itemsize, "tiles": tiles, "solution": columns}, s.device)
+
+
+def _block_bytes(s: Sizes, blocks: Blocks, size: int) -> int:
+    # Tiles write straight into the block on the CPU; on a device the kernel's temporaries are as large as the block.
+    copies = 1 + (s.temporaries if s.device != "cpu" else 0)
+    kept = -(-s.n // size) * size * size * s.itemsize if blocks.reused else 0
+    return copies * size * (s.n + 1) * s.itemsize + 3 * size * size * 8 + kept
+
+
+def _add_block(memory: MemoryEstimate, s: Sizes, blocks: Blocks, budget: int) -> int:
+    """Count the block in, and return its size: the one asked for, or less where that is left open."""
+    memory.parts["solution"] += blocks.columns * s.n * (s.k + 1) * s.itemsize
+    size, left = min(blocks.size, s.n + 1), budget - memory.nbytes
+    fitting = size
+    while fitting > 1 and _block_bytes(s, blocks, fitting) > left:
+        fitting = int(fitting * 0.9)
+    if blocks.adjustable:
+        size = fitting
+    memory.parts["block"] = _block_bytes(s, blocks, size)
+    memory.check(budget, f"use block_size={fitting} or less, or raise memory_budget")
+    return size
 
 
 def _preconditioner_bytes(s: Sizes, m: int, store: bool) -> int:

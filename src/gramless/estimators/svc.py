@@ -9,22 +9,18 @@ of the sample and of its class. The cost is that of the kernel rows of the point
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from gramless import _array as xa
-from gramless._memory import human, parse_budget
-from gramless._parallel import CPU_TILE
 from gramless._validation import (
     all_or_nothing,
     check_choice,
@@ -38,13 +34,20 @@ from gramless._validation import (
 from gramless.estimators.coupling import couple
 from gramless.estimators.expansion import KernelExpansion, _has_probabilities, scores_to_labels
 from gramless.estimators.platt import fit_sigmoid, fit_sigmoids, sigmoid_probabilities
-from gramless.estimators.svm_problems import DUAL_SOLVERS, Machine, Resources, machine_scores, make_solver, solve_machine
+from gramless.estimators.svm_problems import (
+    DUAL_SOLVERS,
+    Machine,
+    Resources,
+    machine_scores,
+    make_solver,
+    row_resources,
+    solve_machine,
+    votes,
+    warn_unless_converged,
+)
 from gramless.kernels import Kernel
-from gramless.operators.blocks import workers_for
-from gramless.solvers.box_qp import DualSolution
 
 _FOLDS = 5
-_LARGEST_WORKING_SET = 1024
 
 
 class KernelSVC(ClassifierMixin, KernelExpansion):
@@ -268,46 +271,3 @@ class KernelSVC(ClassifierMixin, KernelExpansion):
             return fit_sigmoids(scores, codes, k)
         members = [(np.isin(codes, pair), pair[0]) for pair in combinations(range(k), 2)]
         return np.array([fit_sigmoid(scores[m, p], codes[m] == first) for p, (m, first) in enumerate(members)])
-
-
-def votes(scores: np.ndarray, n_classes: int) -> np.ndarray:
-    """Votes of the pairs for each class, plus a confidence below one half that breaks ties."""
-    count = np.zeros((scores.shape[0], n_classes))
-    confidence = np.zeros_like(count)
-    for p, (i, j) in enumerate(combinations(range(n_classes), 2)):
-        wins = scores[:, p] > 0
-        count[:, i] += wins
-        count[:, j] += ~wins
-        confidence[:, i] += scores[:, p]
-        confidence[:, j] -= scores[:, p]
-    # The bound keeps the order of confidences and never outweighs a vote.
-    return count + confidence / (3 * (np.abs(confidence) + 1))
-
-
-def row_resources(memory_budget: Any, kernel: Kernel, X: Any, seed: int) -> Resources:
-    """The part of the budget that is left for kernel rows, after the sorted copy of the data and the working sets."""
-    budget, workers = parse_budget(memory_budget), workers_for(kernel, X)
-    itemsize = X.dtype.itemsize
-    copy = X.data.nbytes + X.indices.nbytes if xa.is_sparse(X) else X.nbytes
-    scratch = workers * itemsize * (CPU_TILE**2 * (1 + kernel.temporaries) + 2 * _LARGEST_WORKING_SET**2)
-    fixed = (copy if kernel.separable else 0) + scratch
-    if budget < fixed:
-        raise MemoryError(
-            f"the fit needs {human(fixed)} beside kernel rows (a sorted copy of the data and the working sets) and "
-            f"memory_budget allows {human(budget)}; allow more, or fit fewer samples"
-        )
-    return Resources(budget - fixed, workers, seed)
-
-
-def warn_unless_converged(solutions: list[DualSolution], tol: float) -> None:
-    """Say how far from optimal the worst problem was left."""
-    left = [solution for solution in solutions if not solution.converged]
-    if left:
-        worst = max(left, key=lambda solution: solution.violation)
-        warnings.warn(
-            f"{len(left)} of {len(solutions)} dual problems stopped before convergence: KKT violation "
-            f"{worst.violation:.3g} (tol={tol:g}) after {worst.n_iter} pair updates. Scale the features, lower C, or raise "
-            "tol or max_iter.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )

@@ -14,16 +14,20 @@ with k - 1 columns, not with one for each of the k (k - 1) / 2 pairs.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any, Protocol
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from gramless import _array as xa
-from gramless._parallel import share
+from gramless._memory import human, parse_budget
+from gramless._parallel import CPU_TILE, share
 from gramless.kernels.base import Kernel
 from gramless.operators import expand
+from gramless.operators.blocks import workers_for
 from gramless.solvers.box_qp import BoxQP, DualSolution
 from gramless.solvers.gram_rows import GramRows, Part, own_blocks
 from gramless.solvers.simple_smo import SimpleSMO
@@ -31,6 +35,8 @@ from gramless.solvers.smo import SMO
 
 DUAL_SOLVERS: dict[str, type] = {"smo": SMO, "simple_smo": SimpleSMO}
 """The names that support vector machines accept as `solver=`."""
+
+_LARGEST_WORKING_SET = 1024
 
 
 class DualSolver(Protocol):
@@ -61,6 +67,25 @@ class Machine:
     intercept: np.ndarray
     solutions: list[DualSolution]
 
+    def spread(self, n: int) -> np.ndarray:
+        """The coefficients over all `n` points, zero where there is no support vector."""
+        beta = np.zeros((self.dual_coef.shape[0], n))
+        beta[:, self.support] = self.dual_coef
+        return beta
+
+    def by_problem(self) -> np.ndarray:
+        """The coefficients of each two-class problem over the support vectors."""
+        k, n_problems = self.n_support.size, self.intercept.size
+        if self.dual_coef.shape[0] == n_problems:
+            return self.dual_coef
+        ends = np.cumsum(self.n_support)
+        members = [slice(end - size, end) for end, size in zip(ends, self.n_support, strict=True)]
+        beta = np.zeros((n_problems, self.support.size))
+        for number, (i, j) in enumerate(combinations(range(k), 2)):
+            beta[number, members[i]] = self.dual_coef[j - 1, members[i]]
+            beta[number, members[j]] = self.dual_coef[i, members[j]]
+        return beta
+
 
 @dataclass(frozen=True)
 class Resources:
@@ -82,9 +107,14 @@ def solve_machine(
     n_classes: int,
     one_vs_one: bool,
     positive_weight: float = 1.0,
+    start: Machine | None = None,
 ) -> Machine:
-    """Fit the two-class problems of labels `codes` in `0 .. n_classes - 1`; `C` bounds each sample's multipliers."""
+    """Fit the two-class problems of labels `codes` in `0 .. n_classes - 1`; `C` bounds each sample's multipliers.
+
+    `start` is a machine for the same labels and bounds from which the solver sets out.
+    """
     order = np.argsort(codes, kind="stable")
+    before = None if start is None else start.spread(len(codes))[:, order]
     bounds = np.searchsorted(codes[order], np.arange(n_classes + 1))
     parts: list[Part]
     if kernel.separable:
@@ -93,11 +123,15 @@ def solve_machine(
     else:
         parts = [order[a:b] for a, b in pairwise(bounds)]
     if one_vs_one and n_classes > 2:
-        beta, solutions = _one_vs_one(kernel, X, parts, bounds, C[order], solver, resources)
+        beta, solutions = _one_vs_one(kernel, X, parts, bounds, C[order], solver, resources, before)
     else:
         positive = range(n_classes) if n_classes > 2 else [1]
         signs = [np.where(codes[order] == c, 1.0, -1.0) for c in positive]
-        problems = [BoxQP.classification(y, C[order] * np.where(y > 0, positive_weight, 1.0)) for y in signs]
+        starts = [None] * len(signs) if before is None else list(before)
+        problems = [
+            BoxQP.classification(y, C[order] * np.where(y > 0, positive_weight, 1.0), start)
+            for y, start in zip(signs, starts, strict=True)
+        ]
         rows = GramRows(kernel, X, parts, budget=resources.budget, workers=resources.workers)
         solutions = solver.maximise(problems, rows, np.random.default_rng(resources.seed))
         beta = np.stack([solution.beta for solution in solutions])
@@ -135,6 +169,7 @@ def _one_vs_one(
     C: np.ndarray,
     solver: DualSolver,
     resources: Resources,
+    before: np.ndarray | None,
 ) -> tuple[np.ndarray, list[DualSolution]]:
     pairs = list(combinations(range(len(parts)), 2))
     workers = resources.workers if kernel.thread_safe else 1
@@ -147,7 +182,8 @@ def _one_vs_one(
         number, (i, j) = task
         first, second = slice(bounds[i], bounds[i + 1]), slice(bounds[j], bounds[j + 1])
         y = np.concatenate([np.ones(first.stop - first.start), -np.ones(second.stop - second.start)])
-        problem = BoxQP.classification(y, np.concatenate([C[first], C[second]]))
+        start = None if before is None else np.concatenate([before[j - 1, first], before[i, second]])
+        problem = BoxQP.classification(y, np.concatenate([C[first], C[second]]), start)
         rows = GramRows(kernel, X, [parts[i], parts[j]], blocks=[blocks[i], blocks[j]], budget=left / workers)
         rng = np.random.default_rng([resources.seed, number])
         [solutions[number]] = solver.maximise([problem], rows, rng)
@@ -157,3 +193,47 @@ def _one_vs_one(
 
     share(list(enumerate(pairs)), solve, workers)
     return beta, solutions
+
+
+def votes(scores: np.ndarray, n_classes: int) -> np.ndarray:
+    """Votes of the pairs for each class, plus a confidence below one half that breaks ties."""
+    count = np.zeros((scores.shape[0], n_classes))
+    confidence = np.zeros_like(count)
+    for p, (i, j) in enumerate(combinations(range(n_classes), 2)):
+        wins = scores[:, p] > 0
+        count[:, i] += wins
+        count[:, j] += ~wins
+        confidence[:, i] += scores[:, p]
+        confidence[:, j] -= scores[:, p]
+    # The bound keeps the order of confidences and never outweighs a vote.
+    return count + confidence / (3 * (np.abs(confidence) + 1))
+
+
+def row_resources(memory_budget: Any, kernel: Kernel, X: Any, seed: int) -> Resources:
+    """The part of the budget that is left for kernel rows, after the sorted copy of the data and the working sets."""
+    budget, workers = parse_budget(memory_budget), workers_for(kernel, X)
+    itemsize = X.dtype.itemsize
+    copy = X.data.nbytes + X.indices.nbytes if xa.is_sparse(X) else X.nbytes
+    tile, working_set = min(CPU_TILE, X.shape[0]), min(_LARGEST_WORKING_SET, X.shape[0])
+    scratch = workers * itemsize * (tile**2 * (1 + kernel.temporaries) + 2 * working_set**2)
+    fixed = (copy if kernel.separable else 0) + scratch
+    if budget < fixed:
+        raise MemoryError(
+            f"the fit needs {human(fixed)} beside kernel rows (a sorted copy of the data and the working sets) and "
+            f"memory_budget allows {human(budget)}; allow more, or fit fewer samples"
+        )
+    return Resources(budget - fixed, workers, seed)
+
+
+def warn_unless_converged(solutions: list[DualSolution], tol: float) -> None:
+    """Say how far from optimal the worst problem was left."""
+    left = [solution for solution in solutions if not solution.converged]
+    if left:
+        worst = max(left, key=lambda solution: solution.violation)
+        warnings.warn(
+            f"{len(left)} of {len(solutions)} dual problems stopped before convergence: KKT violation "
+            f"{worst.violation:.3g} (tol={tol:g}) after {worst.n_iter} pair updates. Scale the features, lower C, or raise "
+            "tol or max_iter.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

@@ -30,8 +30,7 @@ from gramless._validation import (
     working_dtype,
 )
 from gramless.estimators.expansion import KernelExpansion
-from gramless.estimators.svc import row_resources, warn_unless_converged
-from gramless.estimators.svm_problems import DUAL_SOLVERS, make_solver
+from gramless.estimators.svm_problems import DUAL_SOLVERS, make_solver, row_resources, warn_unless_converged
 from gramless.kernels import Kernel
 from gramless.operators import expand
 from gramless.solvers.box_qp import BoxQP

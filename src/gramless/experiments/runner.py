@@ -170,8 +170,8 @@ def _context() -> Any:
     if "forkserver" not in methods:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    # The command line is the main module of a run, which every process imports again unless it is there already.
-    context.set_forkserver_preload(["gramless.experiments.fit", "sklearn.datasets", "gramless.cli"])
+    # Every process imports the main module of the run again; of the command line, these are the slow parts.
+    context.set_forkserver_preload(["gramless.experiments.fit", "sklearn.datasets", "typer", "rich.progress"])
     return context
 
 

@@ -83,6 +83,14 @@ class Patches(ImageTransformer):
         rows = super().transform(X)
         return rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2])
 
+    def sizes(self, X: Any) -> tuple[int, int, int, np.dtype]:
+        """How many images there are, windows of each, values of a window, and their dtype."""
+        images, _ = self._read(X, reset=False)
+        dtype = np.result_type(images.dtype, np.float32)
+        plan = self._plan(images.shape[1:], dtype)
+        assert plan.row_shape is not None
+        return len(images), plan.row_shape[0], plan.row_shape[1], dtype
+
     def iterate(self, X: Any, max_bytes: int) -> Iterator[tuple[slice, np.ndarray]]:
         """Windows of some images at a time.
 

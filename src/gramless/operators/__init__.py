@@ -2,17 +2,19 @@
 
 from gramless.operators.base import DenseOperator, Operator
 from gramless.operators.blocks import evaluate, expand
+from gramless.operators.bordered import BorderedOperator
 from gramless.operators.kernel import KernelOperator, nbytes_cached
 from gramless.operators.low_rank import LowRankPreconditioner
-from gramless.operators.normal_equations import LandmarkFeatures, NormalEquations
+from gramless.operators.ridge_sums import LandmarkFeatures, RidgeSums
 
 __all__ = [
+    "BorderedOperator",
     "DenseOperator",
     "KernelOperator",
     "LandmarkFeatures",
     "LowRankPreconditioner",
-    "NormalEquations",
     "Operator",
+    "RidgeSums",
     "evaluate",
     "expand",
     "nbytes_cached",

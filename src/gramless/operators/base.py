@@ -19,8 +19,8 @@ class Operator(Protocol):
 
     def __matmul__(self, V: Array) -> Array: ...
 
-    def rows(self, idx: np.ndarray) -> Array:
-        """The `(b, n)` block of the rows `idx`."""
+    def rows(self, idx: np.ndarray, out: Array = None) -> Array:
+        """The `(b, n)` block of the rows `idx`, written into `out` where given."""
         ...
 
     def diag(self) -> Array:
@@ -48,10 +48,14 @@ class DenseOperator:
     def __matmul__(self, V: Array) -> Array:
         return self.A @ V
 
-    def rows(self, idx: np.ndarray) -> Array:
+    def rows(self, idx: np.ndarray, out: Array = None) -> Array:
         from gramless._array import take_rows
 
-        return take_rows(self.A, np.asarray(idx))
+        block = take_rows(self.A, np.asarray(idx))
+        if out is None:
+            return block
+        out[...] = block
+        return out
 
     def diag(self) -> Array:
         from gramless._array import namespace

@@ -16,7 +16,7 @@ import numpy as np
 
 from gramless import _array as xa
 from gramless._array import Array
-from gramless._parallel import lower_tiles, run, slices
+from gramless._parallel import lower_tiles, run, share, slices
 from gramless.kernels.base import Kernel
 from gramless.operators.blocks import evaluate, tile_edge, workers_for
 
@@ -97,21 +97,32 @@ class KernelOperator:
         total += self.ridge[:, None] * V
         return total
 
-    def rows(self, idx: np.ndarray) -> Array:
-        """The rows `idx`, ridge included: a `(b, n)` block, from the cache where it is complete."""
+    def rows(self, idx: np.ndarray, out: Array = None) -> Array:
+        """The rows `idx`, ridge included: a `(b, n)` block, into `out` where given, from the cache if there is one."""
         idx = np.asarray(idx)
-        block = self._cached_rows(idx) if len(self._stored) == len(self._tiles) else self._computed_rows(idx)
+        block = self._cached_rows(idx, out) if self.cache else self._computed_rows(idx, out)
         at = xa.indices(np.arange(len(idx)), self.reference), xa.indices(idx, self.reference)
         block[at] += xa.take_rows(self.ridge, idx)
         return block
 
-    def _computed_rows(self, idx: np.ndarray) -> Array:
+    def _computed_rows(self, idx: np.ndarray, out: Array) -> Array:
         if not self.kernel.separable:
-            return self.kernel.block(self.X, idx, slice(None))
-        return evaluate(self.kernel, xa.take_rows(self.X, idx), self.X)
+            return self.kernel.block(self.X, idx, slice(None), out=out)
+        return evaluate(self.kernel, xa.take_rows(self.X, idx), self.X, out=out)
 
-    def _cached_rows(self, idx: np.ndarray) -> Array:
-        block = xa.empty((len(idx), self.shape[0]), self.reference)
+    def _fill(self) -> None:
+        """Compute the tiles that no product has visited yet."""
+        missing = [(r, c) for r, c in self._tiles if (r.start, c.start) not in self._stored]
+
+        def compute(tile: tuple[slice, slice]) -> None:
+            self._tile(*tile, None)
+
+        share(missing, compute, workers_for(self.kernel, self.X))
+
+    def _cached_rows(self, idx: np.ndarray, out: Array) -> Array:
+        if len(self._stored) < len(self._tiles):
+            self._fill()
+        block = xa.empty((len(idx), self.shape[0]), self.reference) if out is None else out
         for (row, column), tile in self._stored.items():
             height, width = tile.shape
             here = np.flatnonzero((idx >= row) & (idx < row + height))

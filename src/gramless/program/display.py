@@ -11,11 +11,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
+    TransferSpeedColumn,
 )
 
 from gramless.experiments import Event
@@ -74,8 +77,38 @@ class Display:
         metrics = event.detail["metrics"]
         self.console.print(
             f"[green]✓[/green] {head}  [bold]{metrics['error']:.2f} %[/bold]"
-            f"  {metrics['seconds']:.2f} s  {metrics['peak_mb']:.0f} MB"
+            f"  {metrics['seconds']:.2f} s  {metrics['peak_mb']:.0f} MB",
+            soft_wrap=True,
         )
+
+
+class DownloadBar:
+    """Progress of downloads; hears what `gramless.datasets.obtain` tells."""
+
+    def __init__(self, console: Console):
+        self._progress = Progress(
+            TextColumn("downloading {task.description}"),
+            BarColumn(bar_width=28, complete_style="cyan"),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> DownloadBar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, reason: BaseException | None, trace: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def __call__(self, name: str, done: int, total: int | None) -> None:
+        """Show how far one file is."""
+        if name not in self._tasks:
+            self._tasks[name] = self._progress.add_task(name, total=total)
+        self._progress.update(self._tasks[name], completed=done, total=total)
 
 
 def describe(event: Event) -> str:

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from gramless.datasets import DatasetError, obtain
 from gramless.experiments import DOCUMENTS, Results, Spec, run, specs
-from gramless.program.display import Display
+from gramless.program.display import Display, DownloadBar
 from gramless.program.errors import EXIT_INTERRUPTED, EXIT_PARTLY_FAILED, InputError
 from gramless.report import write_report
 
@@ -75,6 +78,7 @@ def reproduce(
     wanted = {spec.key(params, seed, device) for spec in chosen for params, seed in spec.fits()}
     interrupted = False
     try:
+        fetch_data(chosen, data, console)
         with Display(console) as display:
             run(chosen, results, device=device, data=data, on_event=display)
     except KeyboardInterrupt:
@@ -84,6 +88,19 @@ def reproduce(
     console.print(summary(chosen, records))
     failed = sum(record["status"] != "done" for record in records)
     return Outcome(results.path, report, len(records) - failed, failed, interrupted)
+
+
+def fetch_data(chosen: Sequence[Spec], data: str | os.PathLike | None, console: Console) -> None:
+    """Download what the experiments name and no folder holds, before the first fit and with a bar of its own.
+
+    What cannot be had is told here and fails the fits that need it; the others go on.
+    """
+    for name in dict.fromkeys(spec.data for spec in chosen if isinstance(spec.data, str)):
+        try:
+            with DownloadBar(console) as bar:
+                obtain(name, data=data, progress=bar)
+        except DatasetError as reason:
+            console.print(f"[yellow]{escape(str(reason))}[/yellow]", soft_wrap=True)
 
 
 def choose(document: str, *, quick: bool, only: str | None) -> Sequence[Spec]:
@@ -99,36 +116,25 @@ def choose(document: str, *, quick: bool, only: str | None) -> Sequence[Spec]:
 
 def summary(chosen: Sequence[Spec], records: Sequence[dict[str, Any]]) -> Table:
     """One line per experiment: the best fit, what it cost, what the document says."""
-    table = Table(title="Best fit of each experiment", title_justify="left", header_style="bold")
-    for heading, side in (
-        ("document", "left"),
-        ("experiment", "left"),
-        ("fits", "right"),
-        ("best", "left"),
-        ("error %", "right"),
-        ("document %", "right"),
-        ("seconds", "right"),
-        ("peak MB", "right"),
-    ):
-        table.add_column(heading, justify=side)  # type: ignore[arg-type]
+    compare = any(reference.metric == "error" for spec in chosen for reference in spec.document_says)
+    table = Table(title="Best fit of each experiment", title_justify="left", header_style="bold", box=SIMPLE)
+    table.add_column("experiment")
+    for heading in ("fits", "error %", *(["document %"] if compare else []), "seconds", "peak MB"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for spec in chosen:
         mine = [r for r in records if (r["document"], r["experiment"]) == (spec.document, spec.name)]
         done = [r for r in mine if r["status"] == "done"]
+        name = f"{spec.document} · {spec.name}"
         fits = f"{len(done)}/{len(spec.grid) * len(spec.seeds)}"
         if not done:
-            table.add_row(spec.document, spec.name, fits, "", "", "", "", "")
+            table.add_row(name, fits)
             continue
         best = min(done, key=lambda record: record["metrics"]["error"])
         says = [r.value for r in spec.document_says if r.metric == "error" and r.matches(best["params"])]
-        metrics = best["metrics"]
-        table.add_row(
-            spec.document,
-            spec.name,
-            fits,
-            " ".join(f"{name}={value}" for name, value in best["params"].items()),
-            f"{metrics['error']:.2f}",
-            f"{says[0]:.2f}" if says else "",
-            f"{metrics['seconds']:.2f}",
-            f"{metrics['peak_mb']:.0f}",
-        )
+        how = escape(" ".join(f"{key}={value}" for key, value in best["params"].items()))
+        cells = [f"{best['metrics']['error']:.2f}"]
+        if compare:
+            cells.append(f"{says[0]:.2f}" if says else "")
+        cells += [f"{best['metrics']['seconds']:.2f}", f"{best['metrics']['peak_mb']:.0f}"]
+        table.add_row(f"{name}\n[dim]{how}[/dim]", fits, *cells)
     return table

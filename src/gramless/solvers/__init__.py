@@ -1,14 +1,42 @@
 """Methods for `op @ W = Z` with many right-hand sides; `solve` drives them."""
 
+from gramless.solvers.averaged import Averaged
 from gramless.solvers.base import Solver, SolveResult, Step, solve
 from gramless.solvers.cg import CG
 from gramless.solvers.checkpoint import Checkpoint, fingerprint
 from gramless.solvers.cholesky import Cholesky
+from gramless.solvers.kaczmarz import Kaczmarz
+from gramless.solvers.kaczmarz_mp import KaczmarzMP
+from gramless.solvers.matching_pursuit import MatchingPursuit
+from gramless.solvers.normal_equations import NormalEquations
+from gramless.solvers.nystrom_committee import NystromCommittee
+from gramless.solvers.whitened import WhitenedRidge
 
 SOLVERS: dict[str, type[Solver]] = {
     "cholesky": Cholesky,
     "cg": CG,
+    "kaczmarz": Kaczmarz,
+    "matching_pursuit": MatchingPursuit,
+    "kaczmarz_mp": KaczmarzMP,
+    "nystrom_committee": NystromCommittee,
 }
 """The names that least-squares estimators accept as `solver=`."""
 
-__all__ = ["CG", "SOLVERS", "Checkpoint", "Cholesky", "SolveResult", "Solver", "Step", "fingerprint", "solve"]
+__all__ = [
+    "CG",
+    "SOLVERS",
+    "Averaged",
+    "Checkpoint",
+    "Cholesky",
+    "Kaczmarz",
+    "KaczmarzMP",
+    "MatchingPursuit",
+    "NormalEquations",
+    "NystromCommittee",
+    "SolveResult",
+    "Solver",
+    "Step",
+    "WhitenedRidge",
+    "fingerprint",
+    "solve",
+]

@@ -1,0 +1,5 @@
+"""`python -m gramless` is the `gramless` command."""
+
+from gramless.cli import main
+
+main()

@@ -1,0 +1,371 @@
+"""A ridge machine on explicit features, fitted in one pass over the rows.
+
+    min_{A, b}  sum_i w_i ||z_i - A^T phi(x_i) - b||^2 + (1 / C) tr(A^T P A)
+
+`phi` are `p` features (kernel values with landmarks, or random Fourier features), `P` their penalty. The pass only adds up
+`NormalEquations`: O(p^2) time for each row and O(p^2) memory whatever the number of rows, the same model in any order and
+any grouping of the rows. `fit` is a pass over a `Stream`; `partial_fit` goes on adding, and the model is solved when it is
+next asked for. With `forget` below 1 the weight of every earlier row is multiplied by it at each new row.
+
+`C="loo"` takes the value of a path with the smallest leave-one-out squared error, in closed form: leverages come from the
+sums of all rows and are evaluated on a uniform sample of them (all, up to `LEAVE_ONE_OUT_ROWS`).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+from gramless import _array as xa
+from gramless._array import Array
+from gramless._memory import MemoryEstimate, parse_budget
+from gramless._progress import Progress, say
+from gramless._validation import check_positive, check_weights, check_X, working_dtype
+from gramless.estimators.streamed_targets import Targets
+from gramless.solvers import NormalEquations, WhitenedRidge, fingerprint
+from gramless.streaming import Stream, is_stream_like
+from gramless.streaming.pass_checkpoint import PassCheckpoint
+from gramless.streaming.reservoir import Reservoir
+from gramless.streaming.sources import concatenate
+
+LEAVE_ONE_OUT_ROWS = 8192
+PATH = tuple(float(C) for C in 10.0 ** np.arange(-3, 6.01, 0.5))
+
+# Rows whose variance stands for that of all in gamma="scale".
+SCALE_ROWS = 50_000
+_MOST_BATCH_ROWS = 4096
+_FEWEST_BATCH_ROWS = 64
+# Matrices of p x p float64 that the solution holds at its peak: sums, penalty, factor, whitened copy, eigenvectors, work.
+_SOLVE_MATRICES = 7
+
+
+@dataclass
+class PassPlan:
+    """How a pass is going to be made."""
+
+    batch_rows: int
+    memory: MemoryEstimate
+
+
+class OnePassRidge(BaseEstimator):
+    """The pass, the sums and their solution; subclasses say what the features are."""
+
+    C: Any
+    Cs: Any
+    forget: float
+    batch_size: Any
+    dtype: Any
+    device: str | None
+    memory_budget: Any
+    checkpoint: Any
+    checkpoint_every: int
+    verbose: int
+    random_state: Any
+    n_features_in_: int
+    loo_errors_: np.ndarray
+
+    # What a subclass provides.
+
+    def _begin(self, stream: Stream, rng: np.random.RandomState) -> None:
+        """Choose the features for a stream that is about to be read."""
+        raise NotImplementedError
+
+    def _rows_needed(self) -> int:
+        """How many rows `partial_fit` holds back before the features are chosen from them."""
+        raise NotImplementedError
+
+    def _n_components(self, n_rows: int | None) -> int:
+        """How many features there are going to be."""
+        raise NotImplementedError
+
+    def _accepts_sparse(self) -> bool:
+        """Whether CSR rows are understood."""
+        raise NotImplementedError
+
+    def _features(self, X: Array) -> Array:
+        """The features of some rows, on the device."""
+        raise NotImplementedError
+
+    def _penalty(self) -> Array:
+        """`P` in float64, or None for the identity."""
+        raise NotImplementedError
+
+    def _set_model(self, A: np.ndarray, intercept: np.ndarray) -> None:
+        """Keep the solution."""
+        raise NotImplementedError
+
+    def _feature_state(self) -> dict[str, Any]:
+        """The chosen features as arrays and numbers."""
+        raise NotImplementedError
+
+    def _restore_features(self, state: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    # The pass.
+
+    def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
+        """Rows in a batch and the peak memory, or a `MemoryError` where the features' own matrices do not fit."""
+        p, itemsize = self._n_components(n), np.dtype(dtype).itemsize
+        parts = {"normal equations": _SOLVE_MATRICES * 8 * p * p, "landmarks": p * d * (itemsize + 8)}
+        memory = MemoryEstimate(parts, device, "normal equations")
+        per_row = (2 * p + 4 * d + 4 * n_outputs) * itemsize + 3 * d * 8
+        budget = parse_budget(self.memory_budget, device)
+        left = (budget - memory.nbytes) // per_row
+        rows = _MOST_BATCH_ROWS if self.batch_size is None else check_positive("batch_size", self.batch_size, integer=True)
+        rows = int(rows if self.batch_size is not None else min(rows, max(left, _FEWEST_BATCH_ROWS)))
+        memory.parts["batches"] = rows * per_row
+        memory.check(budget, "use fewer landmarks or components, a smaller batch_size, or raise memory_budget")
+        return PassPlan(rows, memory)
+
+    def _check_settings(self) -> None:
+        if self.C != "loo":
+            check_positive("C", self.C)
+        elif not len(self.Cs) or any(not isinstance(C, Real) or not float(C) > 0 for C in self.Cs):
+            raise ValueError(f"Cs must be positive numbers, got {self.Cs!r}")
+        if not isinstance(self.forget, Real) or not 0 < self.forget <= 1:
+            raise ValueError(f"forget must be above 0 and at most 1 (1 forgets nothing), got {self.forget!r}")
+        check_positive("checkpoint_every", self.checkpoint_every, integer=True)
+
+    def _stream(self, X: Any, y: Any, sample_weight: Any) -> Stream:
+        if not isinstance(X, Stream):
+            return Stream(X, y, sample_weight)
+        if y is not None or sample_weight is not None:
+            raise ValueError("a Stream carries its own targets and weights: pass no y and no sample_weight")
+        return X
+
+    def _array(self, X: Any, *, reset: bool) -> Array:
+        """An array in its own dtype, checked at once; one on disk is checked as it passes."""
+        if isinstance(X, np.memmap):
+            return X
+        kind: Any = working_dtype(X, self.dtype) if xa.is_torch(X) else "numeric"
+        return check_X(self, X, dtype=kind, reset=reset, accept_sparse=self._accepts_sparse())
+
+    def _fit_stream(self, stream: Stream, targets: Targets) -> None:
+        """One pass from the beginning, or from where its checkpoint stands."""
+        self._forget_all(targets)
+        rng = check_random_state(self.random_state)
+        self._seed = int(rng.randint(np.iinfo(np.int32).max))
+        file = None
+        if self.checkpoint is not None:
+            file = PassCheckpoint(self.checkpoint, self.checkpoint_every, [type(self).__name__, *self._settings()], stream)
+        saved = None if file is None else file.load()
+        if saved is None:
+            self._begin(stream, rng)
+        else:
+            self._restore(saved)
+        self._absorb_all(stream, file, skip=self._rows_seen)
+        self._solve()
+        if file is not None:
+            file.remove()
+
+    def _settings(self) -> list[str]:
+        ignored = {"checkpoint", "checkpoint_every", "verbose", "callback", "memory_budget"}
+        return [f"{k}={_described(v)}" for k, v in sorted(self.get_params(deep=False).items()) if k not in ignored]
+
+    def _forget_all(self, targets: Targets) -> None:
+        self._targets = targets
+        self._equations: NormalEquations | None = None
+        self._held: list[tuple[Array, np.ndarray, np.ndarray | None]] = []
+        self._sample = Reservoir(LEAVE_ONE_OUT_ROWS) if self._needs_sample() else None
+        self._stale = False
+        self._dtype_name = ""
+        self._rows_seen = 0
+
+    def _needs_sample(self) -> bool:
+        return self.C == "loo" or getattr(self, "probability", None) == "sigmoid"
+
+    def _set_up(self, X: Array) -> None:
+        """What the first rows decide: width, dtype and device."""
+        if not self._dtype_name:
+            if not hasattr(self, "n_features_in_") or self.n_features_in_ != X.shape[1]:
+                self.n_features_in_ = int(X.shape[1])
+            self._dtype_name = working_dtype(X, self.dtype).name
+            self.device_ = xa.resolve_device(self.device, X)
+
+    def _prepare(self, X: Array) -> Array:
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features"
+            )
+        return xa.to_device(X, self.device_, np.dtype(self._dtype_name))
+
+    def _absorb_all(self, stream: Stream, file: PassCheckpoint | None = None, skip: int = 0) -> None:
+        plan = self.plan(stream.n_rows, self.n_features_in_, max(1, self._targets.n_columns), self._dtype_name, self.device_)
+        say(self.verbose, f"{type(self).__name__}: {plan.batch_rows} rows at a time; peak {plan.memory}")
+        before, done, clock = self._rows_seen, skip, time.perf_counter()
+        with Progress(self.verbose, stream.n_rows, type(self).__name__) as progress:
+            for number, batch in enumerate(stream.batches(plan.batch_rows, skip, self._prepare), start=1):
+                self._absorb(batch.X, self._targets.read(batch.y), batch.weights)
+                done += len(batch)
+                seconds = time.perf_counter() - clock
+                progress.update(_speed(done, skip, stream.n_rows, seconds))
+                if file is not None and number % file.every == 0:
+                    file.save(self._state(), seconds)
+        if self._rows_seen == before == 0:
+            raise ValueError(f"{stream.name} has no rows")
+
+    def _absorb(self, X: Array, compact: np.ndarray, weights: np.ndarray | None) -> None:
+        """Add rows to the sums."""
+        n = int(X.shape[0])
+        factors = self._targets.weights(compact)
+        if factors is not None:
+            weights = factors if weights is None else weights * factors
+        if self.forget < 1:
+            recent = self.forget ** np.arange(n - 1, -1, -1.0)
+            weights = recent if weights is None else weights * recent
+        k = self._targets.n_columns
+        features = self._features(X)
+        if self._equations is None:
+            self._equations = NormalEquations(int(features.shape[1]), k, features)
+        elif k > self._equations.n_targets:
+            self._equations.widen(k)
+        if self.forget < 1:
+            self._equations.decay(self.forget**n)
+        targets = xa.like(self._targets.matrix(compact), features)
+        self._equations.update(features, targets, None if weights is None else xa.like(weights, features))
+        if self._sample is not None:
+            if self.forget < 1 and self._sample.rows is not None:
+                rows = self._sample.rows
+                self._sample.rows = (rows[0], rows[1], rows[2] * self.forget**n)
+            keys = np.random.RandomState([self._seed, self._rows_seen]).random_sample(n)
+            host = X if xa.is_sparse(X) else xa.to_numpy(X)
+            self._sample.add((host, compact, np.ones(n) if weights is None else weights), keys)
+        self._rows_seen += n
+        self._stale = True
+
+    # More rows later.
+
+    def _add(self, X: Any, y: Any, sample_weight: Any, targets: Targets, first: bool) -> None:
+        """Add rows; the features are chosen once enough rows are held to choose them from."""
+        if is_stream_like(X) and not isinstance(X, np.memmap):
+            stream = self._stream(X, y, sample_weight)
+        else:
+            X = self._array(X, reset=first)
+            if y is None:
+                raise ValueError("requires y to be passed, but the target y is None")
+            targets.read(y)  # all of them before the first row is added: an error must leave the sums as they were
+            stream = Stream(X, xa.to_numpy(y), check_weights(sample_weight, X))
+        if first:
+            self._forget_all(targets)
+            self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+            self._set_up(stream.first())
+        if self._equations is None:
+            self._hold_back(stream)
+        else:
+            self._absorb_all(stream)
+
+    def _hold_back(self, stream: Stream) -> None:
+        for batch in stream.batches(_MOST_BATCH_ROWS, prepare=self._prepare):
+            self._held.append((batch.X, self._targets.read(batch.y), batch.weights))
+            self._stale = True
+            if self._equations is None and self._held_rows() >= self._rows_needed():
+                self._release(*concatenate(self._held))
+        if self._equations is not None and self._held:
+            self._release(*concatenate(self._held))
+
+    def _held_rows(self) -> int:
+        return sum(int(X.shape[0]) for X, _, _ in self._held)
+
+    def _release(self, X: Array, compact: np.ndarray, weights: np.ndarray | None) -> None:
+        """Choose the features from the rows held back (unless they are chosen) and add those rows."""
+        if self._equations is None:
+            self._begin(Stream(X, compact, weights), check_random_state(self._seed))
+        self._held = []
+        for batch in Stream(X, compact, weights).batches(_MOST_BATCH_ROWS):
+            self._absorb(batch.X, batch.y, batch.weights)
+
+    # The solution.
+
+    def _solve(self) -> None:
+        """Solve the sums and keep the model."""
+        if self._held and self._equations is None:
+            self._solve_held()
+            return
+        assert self._equations is not None
+        penalty = self._penalty()
+        whitened = self._equations.whiten(penalty)
+        self.jitter_ = whitened.jitter
+        if self._sample is not None:
+            self._leave_one_out(whitened)
+        self.C_ = float(self.Cs[int(np.argmin(self.loo_errors_))]) if self.C == "loo" else float(self.C)
+        A, intercept = (xa.to_numpy(part) for part in whitened.solve(1.0 / self.C_))
+        self._stale = False
+        self._set_model(self._targets.outputs(A), self._targets.outputs(intercept))
+
+    def _solve_held(self) -> None:
+        """A model of the rows held back so far, which stay held back."""
+        held, seen = list(self._held), self._rows_seen
+        sample, self._sample = self._sample, Reservoir(LEAVE_ONE_OUT_ROWS) if self._needs_sample() else None
+        try:
+            self._release(*concatenate(self._held))
+            self._solve()
+        finally:
+            self._held, self._equations, self._rows_seen, self._sample = held, None, seen, sample
+
+    def _leave_one_out(self, whitened: WhitenedRidge) -> None:
+        assert self._sample is not None
+        assert self._sample.rows is not None
+        X, compact, weights = self._sample.rows
+        kept = np.flatnonzero(weights > 0)
+        X, compact, weights = xa.take_rows(X, kept), compact[kept], weights[kept]
+        features = self._features(xa.to_device(X, self.device_, np.dtype(self._dtype_name)))
+        targets = xa.like(self._targets.matrix(compact), xa.astype(features, np.float64))
+        Cs = [float(C) for C in self.Cs] if self.C == "loo" else [float(self.C)]
+        residuals = xa.to_numpy(whitened.leave_one_out(features, targets, [1.0 / C for C in Cs], xa.like(weights, targets)))
+        self.loo_errors_ = np.array([float(np.average((R * R).sum(axis=1), weights=weights)) for R in residuals])
+        best = residuals[int(np.argmin(self.loo_errors_))]
+        self._keep_scores(self._targets.outputs(xa.to_numpy(targets) - best), compact, weights)
+
+    def _keep_scores(self, scores: np.ndarray, compact: np.ndarray, weights: np.ndarray) -> None:
+        """Leave-one-out scores of the sampled rows, for whoever calibrates with them."""
+
+    # Where a pass stands.
+
+    def _state(self) -> dict[str, Any]:
+        assert self._equations is not None
+        state = {f"sums_{k}": v for k, v in self._equations.state().items()}
+        state |= {f"features_{k}": v for k, v in self._feature_state().items()}
+        state |= {f"targets_{k}": v for k, v in self._targets.state().items()}
+        if self._sample is not None and self._sample.rows is not None:
+            state |= {
+                "sample_keys": self._sample.keys,
+                **dict(zip(("sample_X", "sample_y", "sample_w"), self._sample.rows, strict=True)),
+            }
+        return state | {"seen": self._rows_seen, "seed": self._seed, "dtype": self._dtype_name, "width": self.n_features_in_}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        def part(prefix: str) -> dict[str, Any]:
+            return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+
+        self._dtype_name, self.n_features_in_ = state["dtype"], int(state["width"])
+        self.device_ = xa.resolve_device(self.device, None)
+        self._targets.restore(part("targets_"))
+        self._restore_features(part("features_"))
+        self._equations = NormalEquations.from_state(part("sums_"))
+        if self._sample is not None and "sample_keys" in state:
+            self._sample.keys = state["sample_keys"]
+            self._sample.rows = (state["sample_X"], state["sample_y"], state["sample_w"])
+        self._rows_seen, self._seed = int(state["seen"]), int(state["seed"])
+
+
+def _described(value: Any) -> str:
+    """A setting in words that are the same in the next process."""
+    if hasattr(value, "shape"):
+        return fingerprint(value)
+    if isinstance(value, np.random.RandomState) or (callable(value) and hasattr(value, "__qualname__")):
+        return getattr(value, "__qualname__", type(value).__name__)
+    return repr(value)
+
+
+def _speed(rows: int, start: int, total: int | None, seconds: float) -> dict[str, Any]:
+    rate = (rows - start) / max(seconds, 1e-9)
+    record: dict[str, Any] = {"n_iter": rows, "rows/s": rate}
+    if total is not None:
+        record["seconds left"] = (total - rows) / rate
+    return record

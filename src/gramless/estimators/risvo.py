@@ -1,0 +1,341 @@
+"""RiSVO: ridge regression on a kernel basis, refitted to the patterns that are neither settled nor hopeless.
+
+On a basis `G` and an active set `S`, each step minimises
+
+    sum_{i in S} ||t_i - A^T k(G, x_i) - b||^2 + rho tr(A^T K_G A),      t_ij = +1 for the own class, -1 for the others
+
+and looks where each pattern falls, `l_i = t_i * f(x_i)` (elementwise). A pattern stays active when the entry of its own
+class is between `gamma_l` and `gamma_u`, or the mean of the others between `zeta_l` and `zeta_u`: above, it is settled;
+below, an outlier. Discarded patterns do not come back (whether they would is checked on request, not assumed), so the set
+shrinks until it is stable.
+
+With m landmarks: O(n m d + n m^2) for the first step, then the same for the rows that leave (or that are left, whichever
+are fewer) and O(|S| m d) for the scores; m^2 numbers. All classes share everything but k columns. Document "risvo" (Yu,
+Diamantaras, McKelvey & Kung 2014), sections 2.1 and 2.2.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgWarning
+from sklearn.base import ClassifierMixin
+from sklearn.utils import check_random_state
+
+from gramless import _array as xa
+from gramless._array import Array
+from gramless._dask import fits_collections
+from gramless._memory import MemoryEstimate, parse_budget
+from gramless._progress import Progress
+from gramless._validation import (
+    all_or_nothing,
+    check_choice,
+    check_labels,
+    check_positive,
+    check_square,
+    check_weights,
+    check_X,
+    working_dtype,
+)
+from gramless.estimators.active_set import OnActiveSet, OnBasis
+from gramless.estimators.expansion import ExpansionClassifier, scores_to_labels
+from gramless.kernels.base import Kernel
+from gramless.landmarks import LandmarkRule, as_points, select
+
+# Above this the coefficients have no digits that can be relied on.
+_WORST_CONDITION = 1e14
+
+
+class RiSVOClassifier(ClassifierMixin, ExpansionClassifier):
+    """Ridge regression on a kernel basis with a shrinking active set.
+
+    Parameters
+    ----------
+    n_landmarks : int, default=1000
+        Size of the basis at most.
+    landmarks : str, LandmarkRule or array, default="basis"
+        How the basis is chosen: a name or a rule of `gramless.landmarks`, row numbers, or points. `"all"` takes the active
+        set itself, which is a least-squares support vector machine on ever fewer points.
+    kernel : str, Kernel or callable, default="rbf"
+    degree, gamma, coef0
+        Settings of a kernel given by name, as in `sklearn.svm.SVC`.
+    gamma_l, gamma_u : float, default=-1.1, 1.1
+        Between which the own class's margin keeps a pattern active.
+    zeta_l, zeta_u : float, default=-0.5, 0.5
+        Between which the mean margin of the other classes does.
+    rho : float, default=1e-3
+        The ridge.
+    max_iter : int, default=20
+        Refits at most; 1 uses every pattern and no active set.
+    check_inclusion : bool, default=False
+        At each step also score the discarded patterns and count those that would come back. Costs a pass over the data.
+    merge : {"sum", "average"}, default="sum"
+        How partitions of a dask collection come together: "sum" adds up their normal equations and gives the model of one
+        machine; "average" fits each on its own, on the common basis, and averages the coefficients.
+    class_weight : dict, "balanced" or None, default=None
+    probability : {"softmax", False}, default="softmax"
+    dtype : {"float32", "float64"} or None, default=None
+        None computes float32 and byte data in float32 and everything else in float64; normal equations are always float64.
+    device : {"cpu", "cuda", "auto"} or None, default=None
+    memory_budget : str, int, float or None, default=None
+        Bound on the peak of what a fit allocates; None is 70 % of what is free.
+    callback : callable(estimator, record) -> bool, optional
+        Called after each step with an estimator that can already predict; a true answer stops the fit.
+    verbose : int, default=0
+    random_state : int, RandomState or None, default=None
+
+    Attributes
+    ----------
+    classes_ : ndarray
+    points_, dual_coef_, intercept_, kernel_
+        The model: `decision_function(X) = kernel_(X, points_) @ dual_coef_ + intercept_`.
+    support_ : ndarray of int or None
+        Which training rows `points_` are; None where they are no rows.
+    active_set_ : ndarray of int
+        The rows that the model was fitted to.
+    history_ : list of dict
+        For each step: n_iter, seconds, active, discarded (by this step's scores), training_error (of all patterns, each by
+        the last score it got), updated_by ("summation" or "removal"), condition, and with `check_inclusion` violations.
+    inclusion_violations_ : ndarray of int
+        Rows that were discarded and would have come back; only with `check_inclusion`.
+    jitter_ : float
+        What was added to the diagonal of the basis's kernel matrix.
+    n_iter_ : int
+    message_ : str
+        Why the iteration ended.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from gramless import RiSVOClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = RiSVOClassifier(n_landmarks=300, random_state=0).fit(X[:1000], y[:1000])
+    >>> model.score(X[1000:], y[1000:]) > 0.94, len(model.active_set_) < 1000
+    (True, True)
+    """
+
+    # Row numbers: NumPy, or dask arrays after a fit to collections.
+    active_set_: Any
+    inclusion_violations_: Any
+
+    def __init__(
+        self,
+        n_landmarks: int = 1000,
+        *,
+        landmarks: str | LandmarkRule | Any = "basis",
+        kernel: Any = "rbf",
+        degree: int = 3,
+        gamma: float | str = "scale",
+        coef0: float = 0.0,
+        gamma_l: float = -1.1,
+        gamma_u: float = 1.1,
+        zeta_l: float = -0.5,
+        zeta_u: float = 0.5,
+        rho: float = 1e-3,
+        max_iter: int = 20,
+        check_inclusion: bool = False,
+        merge: str = "sum",
+        class_weight: Any = None,
+        probability: str | bool = "softmax",
+        dtype: Any = None,
+        device: str | None = None,
+        memory_budget: str | float | None = None,
+        callback: Callable[..., Any] | None = None,
+        verbose: int = 0,
+        random_state: Any = None,
+    ):
+        self.n_landmarks = n_landmarks
+        self.landmarks = landmarks
+        self.kernel = kernel
+        self.degree = degree
+        self.gamma = gamma
+        self.coef0 = coef0
+        self.gamma_l = gamma_l
+        self.gamma_u = gamma_u
+        self.zeta_l = zeta_l
+        self.zeta_u = zeta_u
+        self.rho = rho
+        self.max_iter = max_iter
+        self.check_inclusion = check_inclusion
+        self.merge = merge
+        self.class_weight = class_weight
+        self.probability = probability
+        self.dtype = dtype
+        self.device = device
+        self.memory_budget = memory_budget
+        self.callback = callback
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @fits_collections
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RiSVOClassifier:
+        """Fit to labels, of arrays or dask collections; rows of weight zero are as if they were not there."""
+        self._check_settings()
+        kernel = self._kernel()
+        dtype = working_dtype(X, self.dtype)
+        X = check_X(self, X, dtype=dtype, reset=True, accept_sparse=kernel.accepts_sparse)
+        if not kernel.separable:
+            check_square(X)
+        self.classes_, codes = check_labels(y, X.shape[0])
+        weights = check_weights(sample_weight, X, codes, self.classes_, self.class_weight)
+        rows = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
+        if len(np.unique(codes[rows])) < 2:
+            raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
+        self.device_ = xa.resolve_device(self.device, X)
+        self.kernel_ = kernel.resolve(X, weights)
+        targets = signed_targets(codes, len(self.classes_)).astype(dtype)
+        system = self._system(X, rows, targets, weights)
+        self._iterate(system, X, rows, codes, targets)
+        return self
+
+    def _check_settings(self) -> None:
+        check_positive("rho", self.rho)
+        check_positive("max_iter", self.max_iter, integer=True)
+        check_positive("n_landmarks", self.n_landmarks, integer=True)
+        check_choice("merge", self.merge, {"sum", "average"})
+        if self.probability is not False:
+            check_choice("probability", self.probability, {"softmax"})
+        if not (self.gamma_l < self.gamma_u and self.zeta_l < self.zeta_u):
+            raise ValueError(
+                f"need gamma_l < gamma_u and zeta_l < zeta_u, got {self.gamma_l}, {self.gamma_u} "
+                f"and {self.zeta_l}, {self.zeta_u}"
+            )
+
+    def _system(self, X: Array, rows: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> Any:
+        """The least-squares system of this fit, on the device, within the budget."""
+        dtype = xa.numpy_dtype(targets)
+        Z = xa.to_device(targets, self.device_)
+        on_device = xa.to_device(X, self.device_, dtype)
+        w = None if weights is None else xa.to_device(weights, self.device_, np.float64)
+        budget = parse_budget(self.memory_budget, self.device_)
+        if isinstance(self.landmarks, str) and self.landmarks == "all":
+            MemoryEstimate({"kernel matrix": len(rows) ** 2 * 8}, self.device_, "cholesky").check(
+                budget, "choose a basis with landmarks='basis' and n_landmarks, or raise memory_budget"
+            )
+            return OnActiveSet(on_device, self.kernel_, Z, w, self.rho)
+        landmarks = self._choose(on_device, self.kernel_, rows)
+        m = landmarks.shape[0]
+        memory = MemoryEstimate(
+            {"normal equations": 5 * m * m * 8, "data": X.shape[0] * X.shape[1] * dtype.itemsize}, self.device_
+        )
+        memory.check(budget, "lower n_landmarks or raise memory_budget")
+        held = X.shape[0] * m * dtype.itemsize
+        block = int(np.clip((budget - memory.nbytes) // (4 * 24 * m), 64, 8192))
+        hold = memory.nbytes + held + block * m * 24 <= budget // 2
+        return OnBasis(on_device, self.kernel_, landmarks, Z, w, self.rho, rows_at_a_time=block, hold=hold)
+
+    def _choose(self, X: Array, kernel: Kernel, rows: np.ndarray) -> Array:
+        rng = check_random_state(self.random_state)
+        m = self.n_landmarks
+        given = not isinstance(self.landmarks, (str, LandmarkRule))
+        if given or len(rows) == X.shape[0]:
+            return select(self.landmarks, X, kernel, m, rng)
+        if not kernel.separable:
+            return rows[select(self.landmarks, X[np.ix_(rows, rows)], kernel, m, rng)]
+        landmarks = select(self.landmarks, xa.take_rows(X, rows), kernel, m, rng)
+        return landmarks if landmarks.ndim == 2 else rows[landmarks]
+
+    def _iterate(self, system: Any, X: Array, rows: np.ndarray, codes: np.ndarray, targets: np.ndarray) -> None:
+        scores = np.zeros_like(targets)
+        came_back = np.zeros(len(codes), dtype=bool)
+        active, elapsed = rows, 0.0
+        self.history_: list[dict[str, Any]] = []
+        self.message_ = f"reached max_iter={self.max_iter}"
+        with Progress(self.verbose, self.max_iter, type(self).__name__) as progress:
+            for step in range(1, self.max_iter + 1):
+                clock = time.perf_counter()
+                coef, bias = system.solve(active)
+                seen = rows if self.check_inclusion else active
+                scores[seen] = system.scores(seen)
+                stays = active_rows(targets * scores, codes, self)
+                kept = active[stays[active]]
+                elapsed += time.perf_counter() - clock
+                self._set_model(X, system, active, coef, bias)
+                record: dict[str, Any] = {
+                    "n_iter": step,
+                    "seconds": elapsed,
+                    "active": len(active),
+                    "discarded": len(active) - len(kept),
+                    "training_error": float(np.mean(_codes(scores[rows]) != codes[rows])),
+                    "updated_by": system.updated_by,
+                    "condition": float(system.condition),
+                }
+                if self.check_inclusion:
+                    outside = np.setdiff1d(rows, active, assume_unique=True)
+                    came_back[outside] |= stays[outside]
+                    record["violations"] = int(stays[outside].sum())
+                self.history_.append(record)
+                stopped = bool(self.callback(self, record)) if self.callback is not None else False
+                progress.update(record)
+                if stopped:
+                    self.message_ = f"stopped by the callback after {step} steps"
+                    break
+                if len(kept) == len(active):
+                    self.message_ = f"the active set is stable after {step} steps"
+                    break
+                if len(np.unique(codes[kept])) < len(np.unique(codes[rows])):
+                    self.message_ = f"after {step} steps a class would have no active pattern left"
+                    break
+                if step < self.max_iter:
+                    active = kept
+        self.n_iter_ = len(self.history_)
+        if self.check_inclusion:
+            self.inclusion_violations_ = np.flatnonzero(came_back)
+        elif hasattr(self, "inclusion_violations_"):
+            del self.inclusion_violations_
+        self._warn_if_undetermined(system)
+
+    def _set_model(self, X: Array, system: Any, active: np.ndarray, coef: Array, bias: Array) -> None:
+        on_basis = isinstance(system, OnBasis)
+        landmarks = system.landmarks if on_basis else active
+        self.support_: Any = landmarks if landmarks.ndim == 1 else None
+        if landmarks.ndim == 2:
+            self.points_ = landmarks if xa.is_torch(X) or xa.is_sparse(landmarks) else xa.to_numpy(landmarks)
+        elif self.kernel_.separable:
+            self.points_ = as_points(landmarks, X)
+        else:
+            self.points_ = np.empty((len(landmarks), 0), xa.numpy_dtype(coef))
+        self.dual_coef_, self.intercept_ = xa.to_numpy(coef), xa.to_numpy(bias)
+        self.active_set_ = active
+        self.jitter_ = system.jitter
+
+    def _warn_if_undetermined(self, system: Any) -> None:
+        if system.added_jitter > 0 or system.condition > _WORST_CONDITION:
+            warnings.warn(
+                f"the normal equations are nearly singular (condition {system.condition:.1e}, jitter "
+                f"{system.added_jitter:.1e} beside rho={self.rho:g}): raise rho, or use fewer landmarks",
+                LinAlgWarning,
+                stacklevel=3,
+            )
+
+
+def signed_targets(codes: np.ndarray, n_classes: int) -> np.ndarray:
+    """+1 for the own class and -1 for the others; two classes are one column."""
+    if n_classes == 2:
+        return np.where(codes == 1, 1.0, -1.0)[:, None]
+    return 2 * np.eye(n_classes)[codes] - 1
+
+
+def active_rows(margins: np.ndarray, codes: np.ndarray, bounds: Any) -> np.ndarray:
+    """Which patterns stay active: rule (7), the union of a band of the own class's margin and one of the others' mean.
+
+    Parameters
+    ----------
+    margins : ndarray of shape (n, k)
+        Targets times scores. With one column, both classes have that margin.
+    codes : ndarray of int, shape (n,)
+    bounds : object with gamma_l, gamma_u, zeta_l, zeta_u
+    """
+    k = margins.shape[1]
+    own = margins[np.arange(len(codes)), codes] if k > 1 else margins[:, 0]
+    others = (margins.sum(axis=1) - own) / (k - 1) if k > 1 else own
+    return ((bounds.gamma_l < own) & (own < bounds.gamma_u)) | ((bounds.zeta_l < others) & (others < bounds.zeta_u))
+
+
+def _codes(scores: np.ndarray) -> np.ndarray:
+    return scores_to_labels(np.arange(max(2, scores.shape[1])), scores)

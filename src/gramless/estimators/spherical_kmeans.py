@@ -1,0 +1,406 @@
+"""k-means on the unit sphere: directions are grouped by the cosine with their centroid.
+
+    label_i = argmax_q <x_i, m_q>,    m_q <- sum_{label_i = q} x_i / ||x_i||, scaled to unit norm,
+
+until the centroids stop turning: 1 - mean_q <m_q new, m_q old> < tol. An iteration is one matrix product, cut into
+tiles whose largest entries are found while they are in cache, O(n k d) time and O(n + k d) memory beside the data; the
+sums are carried from iteration to iteration and only the points that changed their cluster are moved between them.
+References: Dhillon and Modha, "Concept decompositions for large sparse text data using clustering", 2001; Sculley,
+"Web-scale k-means clustering", 2010, for the mini-batch form.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from gramless import _array as xa
+from gramless._array import Array
+from gramless._parallel import CPU_TILE, CUDA_TILE, blas_threads, run, slices
+from gramless._validation import all_or_nothing, check_choice, check_positive, check_weights, check_X, working_dtype
+from gramless.estimators.kmeans_starts import plus_plus, random_points
+
+# A point whose cosine with its centroid is this close to 1 is served as well as rounding allows.
+SERVED = 1 - 1e-6
+
+
+# (worker, rows of X, those rows, their labels): called for each tile while it is in cache.
+Visit = Callable[[int, slice, Array, Array], None]
+
+
+def workers_for(X: Array, k: int) -> int:
+    """Threads to share tiles among, not so many that one array of k sums for each outgrows the data."""
+    return 1 if xa.is_torch(X) else max(1, min(blas_threads(), X.shape[0] // k))
+
+
+def nearest(
+    X: Array, centres: Array, labels: Array = None, cosines: Array = None, visit: Visit | None = None
+) -> tuple[Array, Array]:
+    """For every row of X the centre with the largest inner product, and that product.
+
+    One tile of the product exists per thread. The rows of X need not have unit norm: the label does not depend on it.
+    """
+    n, k = X.shape[0], centres.shape[0]
+    labels = xa.zeros((n,), X, np.int64) if labels is None else labels
+    cosines = xa.empty((n,), X) if cosines is None else cosines
+    edge = CUDA_TILE if xa.device_of(X).startswith("cuda") else CPU_TILE
+    workers = workers_for(X, k)
+    tiles = slices(n, max(1, min(edge, -(-n // workers))))
+
+    def work(worker: int) -> None:
+        buffer = xa.empty((tiles[0].stop, min(edge, k)), X)
+        for rows in tiles[worker::workers]:
+            part = X[rows]
+            for columns in slices(k, edge):
+                out = buffer[: part.shape[0], : columns.stop - columns.start]
+                found, value = xa.row_argmax(xa.matmul(part, centres[columns].T, out=out))
+                if columns.start == 0:
+                    labels[rows], cosines[rows] = found, value
+                else:
+                    better = value > cosines[rows]
+                    labels[rows][better] = found[better] + columns.start
+                    cosines[rows][better] = value[better]
+            if visit is not None:
+                visit(worker, rows, part, labels[rows])
+
+    run(work, workers)
+    return labels, cosines
+
+
+class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+    """k-means clustering of directions, by the cosine.
+
+    Rows need not have unit norm; only their direction counts. A zero row has none, belongs to some cluster and moves
+    no centroid. Data may be a memory map larger than the memory, or a torch tensor on any device.
+
+    Parameters
+    ----------
+    n_clusters : int
+        Number of clusters.
+    init : {"k-means++", "random"} or array of shape (n_clusters, n_features)
+        How the first centroids are chosen among the points, or the centroids themselves.
+    max_iter : int
+        Passes over the data, at most.
+    tol : float
+        Stop when the mean deviation of the centroids' alignment, 1 - <new, old>, falls below.
+    batch_size : int, optional
+        Update the centroids after every batch of so many random points instead of after every pass. What earlier
+        passes have added to a centroid fades by half with each.
+    device : str, optional
+        "cpu", "cuda", ...; None computes where the data is.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    cluster_centers_ : array of shape (n_clusters, n_features)
+        Centroids of unit norm.
+    labels_ : int array of shape (n_samples,)
+        Cluster of each training point.
+    inertia_ : float
+        Sum of 1 - cos over the training points.
+    n_iter_ : int
+        Passes made.
+    history_ : list of dict
+        For each pass: iteration, inertia before the centroids were updated, deviation, moved (points that changed
+        their cluster), reseeded (clusters that were empty), seconds since the start.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless import SphericalKMeans
+    >>> X = np.array([[1.0, 0.1], [5.0, 0.4], [0.1, 1.0], [0.0, 3.0]])
+    >>> kmeans = SphericalKMeans(2, random_state=0).fit(X)
+    >>> bool(kmeans.labels_[0] == kmeans.labels_[1] != kmeans.labels_[2] == kmeans.labels_[3])
+    True
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "k-means++",
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        batch_size: int | None = None,
+        device: str | None = None,
+        random_state: Any = None,
+    ):
+        self.n_clusters = n_clusters
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.batch_size = batch_size
+        self.device = device
+        self.random_state = random_state
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SphericalKMeans:
+        """Find the centroids.
+
+        Parameters
+        ----------
+        X : array or tensor of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array of shape (n_samples,), optional
+
+        Returns
+        -------
+        self
+        """
+        self._check_settings()
+        X = self._read(X, reset=True)
+        n = X.shape[0]
+        if self.n_clusters > n:
+            raise ValueError(f"n_clusters={self.n_clusters} is more than the {n} samples of X.")
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        rng = np.random.default_rng(seed)
+        weights = check_weights(sample_weight, X)
+        scale = self._scales(X)
+        # The sums add w x / ||x||, so neither weights nor norms ever touch a copy of the data.
+        scale_and_weight = scale if weights is None else scale * xa.like(weights, scale)
+        mass = _mass(scale, weights)
+        centres = self._start(X, scale, mass, rng)
+        self.history_: list[dict[str, float]] = []
+        passes = self._passes if self.batch_size is None else self._batches
+        labels, cosines = passes(X, centres, scale, scale_and_weight, mass, rng)
+        self.cluster_centers_ = centres
+        self._n_features_out = centres.shape[0]
+        self.labels_ = xa.to_numpy(labels).astype(np.int32)
+        self.inertia_ = _inertia(cosines, scale, mass)
+        self.n_iter_ = len(self.history_)
+        distinct = len(np.unique(self.labels_[mass > 0]))
+        if distinct < self.n_clusters:
+            warnings.warn(
+                f"Only {distinct} of n_clusters={self.n_clusters} clusters have points: the data has too few "
+                "different directions.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Cluster of each point.
+
+        Parameters
+        ----------
+        X : array or tensor of shape (n_samples, n_features)
+
+        Returns
+        -------
+        int array of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        labels, _ = nearest(self._read(X, reset=False), self._centres_for(X))
+        return xa.to_numpy(labels).astype(np.int32)
+
+    def transform(self, X: Any) -> Array:
+        """1 - cos of each point with each centroid.
+
+        Parameters
+        ----------
+        X : array or tensor of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, n_clusters)
+        """
+        check_is_fitted(self)
+        X = self._read(X, reset=False)
+        out = X @ self._centres_for(X).T
+        out *= -self._scales(X)[:, None]
+        out += 1
+        return out
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus the inertia of X.
+
+        Parameters
+        ----------
+        X : array or tensor of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        X = self._read(X, reset=False)
+        _, cosines = nearest(X, self._centres_for(X))
+        weights = check_weights(sample_weight, X)
+        scale = self._scales(X)
+        return -_inertia(cosines, scale, _mass(scale, weights))
+
+    def _passes(
+        self, X: Array, centres: Array, scale: Array, weight: Array, mass: np.ndarray, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
+        """Lloyd's iteration, in place on `centres`; labels and cosines with respect to the final ones."""
+        n, k = X.shape[0], centres.shape[0]
+        sums = [xa.zeros((k, X.shape[1]), X, np.float64) for _ in range(workers_for(X, k))]
+        old = xa.zeros((n,), X, np.int64) - 1
+        labels, cosines = xa.zeros((n,), X, np.int64), xa.empty((n,), X)
+
+        def move(worker: int, rows: slice, part: Array, found: Array) -> None:
+            xa.move_rows_(sums[worker], part, old[rows], found, weight[rows])
+
+        start = time.perf_counter()
+        for iteration in range(1, self.max_iter + 1):
+            nearest(X, centres, labels, cosines, move)
+            inertia = _inertia(cosines, scale, mass)
+            empty, worst = _reseed(xa.to_numpy(labels), cosines, scale, mass, k)
+            if len(empty):
+                idx, to = xa.indices(worst, X), xa.indices(empty, X)
+                xa.move_rows_(sums[0], X[idx], labels[idx], to, weight[idx])
+                labels[idx] = to
+            moved = int((labels != old).sum())
+            counts = np.bincount(xa.to_numpy(labels), mass > 0, minlength=k)
+            deviation = _turn(centres, sum(sums[1:], sums[0]), counts)
+            self._record(iteration, inertia, deviation, moved, len(empty), start)
+            if moved == 0 or deviation < self.tol:
+                break
+            old[:] = labels
+        if moved:
+            nearest(X, centres, labels, cosines)
+        return labels, cosines
+
+    def _batches(
+        self, X: Array, centres: Array, scale: Array, weight: Array, mass: np.ndarray, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
+        """The mini-batch form, in place on `centres`."""
+        n, k = X.shape[0], centres.shape[0]
+        batch_size = min(int(self.batch_size or n), n)
+        sums = xa.zeros((k, X.shape[1]), X, np.float64)
+        labels = xa.zeros((n,), X, np.int64) - 1
+        start = time.perf_counter()
+        for iteration in range(1, self.max_iter + 1):
+            before = centres + 0
+            counts = np.zeros(k)
+            sums *= 0.5
+            order = rng.permutation(n)
+            moved, reseeded, inertia = 0, 0, 0.0
+            for part in slices(n, batch_size):
+                chosen = np.sort(order[part])
+                rows = xa.indices(chosen, X)
+                batch = xa.take_rows(X, chosen)
+                found, cosines = nearest(batch, centres)
+                inertia += _inertia(cosines, scale[rows], mass[chosen])
+                if part.stop == n:
+                    # Whoever has not got a point in the whole pass takes one of this last batch.
+                    empty, worst = _reseed(xa.to_numpy(found), cosines, scale[rows], mass[chosen], k, counts)
+                    found[xa.indices(worst, X)] = xa.indices(empty, X)
+                    reseeded = len(empty)
+                moved += int((found != labels[rows]).sum())
+                labels[rows] = found
+                counts += np.bincount(xa.to_numpy(found), mass[chosen] > 0, minlength=k)
+                xa.move_rows_(sums, batch, found * 0 - 1, found, weight[rows])
+                _turn(centres, sums, counts)
+            deviation = 1 - float((before * centres).sum()) / k
+            self._record(iteration, inertia, deviation, moved, reseeded, start)
+            if deviation < self.tol:
+                break
+        return nearest(X, centres)
+
+    def _record(self, iteration: int, inertia: float, deviation: float, moved: int, reseeded: int, start: float) -> None:
+        seconds = time.perf_counter() - start
+        self.history_.append(
+            {
+                "iteration": iteration,
+                "inertia": inertia,
+                "deviation": deviation,
+                "moved": moved,
+                "reseeded": reseeded,
+                "seconds": seconds,
+            }
+        )
+
+    def _start(self, X: Array, scale: Array, mass: np.ndarray, rng: np.random.Generator) -> Array:
+        def unit(idx: np.ndarray) -> Array:
+            return xa.take_rows(X, idx) * xa.take_rows(scale, idx)[:, None]
+
+        def served(X: Array, centres: Array) -> Array:
+            return nearest(X, centres)[1] * scale
+
+        if not isinstance(self.init, str):
+            centres = xa.like(xa.to_numpy(self.init), X)
+            if tuple(centres.shape) != (self.n_clusters, X.shape[1]):
+                raise ValueError(f"init has the shape {tuple(centres.shape)}, needed is ({self.n_clusters}, {X.shape[1]}).")
+            return centres * self._scales(centres)[:, None]
+        if self.init == "random":
+            return unit(random_points(mass, self.n_clusters, rng))
+        return unit(plus_plus(X, unit, served, mass, self.n_clusters, rng))
+
+    def _scales(self, X: Array) -> Array:
+        """1 / norm of every row, 0 for zero rows."""
+        xp = xa.namespace(X)
+        norms = xa.sqrt_(xa.square_norms(X))
+        return xp.where(norms > 0, 1 / xp.where(norms > 0, norms, norms + 1), norms)
+
+    def _centres_for(self, X: Array) -> Array:
+        device = xa.resolve_device(self.device, X)
+        return xa.to_device(self.cluster_centers_, device)
+
+    def _read(self, X: Any, *, reset: bool) -> Array:
+        dtype = working_dtype(X, None) if reset else xa.numpy_dtype(self.cluster_centers_)
+        checked = check_X(self, X, dtype=dtype, accept_sparse=False, reset=reset)
+        return xa.to_device(checked, xa.resolve_device(self.device, X))
+
+    def _check_settings(self) -> None:
+        check_positive("n_clusters", self.n_clusters, integer=True)
+        check_positive("max_iter", self.max_iter, integer=True)
+        if self.batch_size is not None:
+            check_positive("batch_size", self.batch_size, integer=True)
+        if isinstance(self.init, str):
+            check_choice("init", self.init, {"k-means++", "random"})
+        if not self.tol >= 0:
+            raise ValueError(f"tol must be at least 0, got {self.tol!r}")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _mass(scale: Array, weights: np.ndarray | None) -> np.ndarray:
+    """Weight of each row; none where there is no direction."""
+    return np.where(xa.to_numpy(scale) > 0, 1.0 if weights is None else weights, 0.0)
+
+
+def _inertia(cosines: Array, scale: Array, mass: np.ndarray) -> float:
+    gaps = 1 - xa.to_numpy(cosines * scale).astype(np.float64)
+    return float(np.clip(gaps, 0, None) @ mass)
+
+
+def _turn(centres: Array, sums: Array, counts: np.ndarray) -> float:
+    """Point the centres along the sums, in place; how much they turned, 1 - mean <new, old>.
+
+    A cluster without points keeps its centre, as does one whose points cancel.
+    """
+    xp = xa.namespace(sums)
+    norms = xa.sqrt_(xa.square_norms(sums))
+    alive = xa.indices(counts > 0, sums) & (norms > 0)
+    new = sums / xp.where(alive, norms, norms * 0 + 1)[:, None]
+    new = xp.where(alive[:, None], new, xa.astype(centres, np.float64))
+    deviation = 1 - float((new * centres).sum()) / centres.shape[0]
+    centres[...] = xa.astype(new, xa.numpy_dtype(centres))
+    return deviation
+
+
+def _reseed(
+    labels: np.ndarray, cosines: Array, scale: Array, mass: np.ndarray, k: int, counts: Any = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Empty clusters (of which `counts` knows no other points either), and the worst-served point for each."""
+    empty = np.flatnonzero(counts + np.bincount(labels, mass > 0, minlength=k) == 0)
+    if len(empty) == 0:
+        return empty, empty
+    served = np.where(mass > 0, xa.to_numpy(cosines * scale), 1.0)
+    worst = np.argsort(served, kind="stable")[: len(empty)]
+    worst = worst[served[worst] < SERVED]
+    return empty[: len(worst)], worst

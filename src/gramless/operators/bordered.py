@@ -1,0 +1,90 @@
+"""The bordered matrix of the least-squares SVM: the bias is one more unknown, `sum a = 0` one more equation.
+
+    Theta = [[A, 1], [1^T, 0]],   Theta [a; b] = [Z; 0],   A = K + diag(ridge)
+
+Symmetric, nonsingular, but indefinite: for methods that read rows and do not ask for definiteness. The border is the last
+row and column (a permutation of the usual way of writing it), so that a block of kernel values begins where the block's
+memory does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gramless import _array as xa
+from gramless._array import Array
+from gramless.operators.base import Operator
+
+# Rows of a block start at multiples of 64 bytes (in float32): matrix units on a GPU need it, and n + 1 seldom gives it.
+_ALIGNMENT = 16
+
+
+class BorderedOperator:
+    """`A` with a border of ones, without holding it.
+
+    Parameters
+    ----------
+    inner : Operator
+        The matrix `A`, ridge included.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.operators import BorderedOperator, DenseOperator
+    >>> BorderedOperator(DenseOperator(2.0 * np.eye(2))).rows(np.array([1, 2]))
+    array([[0., 2., 1.],
+           [1., 1., 0.]])
+    """
+
+    spd = False
+
+    def __init__(self, inner: Operator):
+        self.inner = inner
+        self.shape = (inner.shape[0] + 1, inner.shape[1] + 1)
+
+    def __matmul__(self, V: Array) -> Array:
+        coef, bias = V[:-1], V[-1:]
+        xp = xa.namespace(V)
+        # A sum of n terms of both signs in float32 would lose the digits that decide whether it is zero.
+        total = xp.sum(coef, axis=0, keepdims=True, dtype=xp.float64)
+        return xp.concat([self.inner @ coef + bias, xa.astype(total, xa.numpy_dtype(V))])
+
+    def rows(self, idx: np.ndarray, out: Array = None) -> Array:
+        """The rows `idx`, in any order, the border being row `n`: a `(b, n + 1)` block, into `out` where given."""
+        idx, n = np.asarray(idx), self.inner.shape[0]
+        if out is None:
+            width = n + 1 + (-(n + 1)) % _ALIGNMENT
+            out = xa.empty((len(idx), width), self.inner.diag())[:, : n + 1]
+        # The border needs no kernel; any other row keeps its place in the block until the ones are written.
+        self.inner.rows(np.where(idx == n, 0, idx), out=out[:, :n])
+        out[:, n] = 1
+        for at in np.flatnonzero(idx == n):
+            out[int(at), :] = 1
+            out[int(at), n] = 0
+        return out
+
+    def diag(self) -> Array:
+        """The diagonal, whose last entry is zero."""
+        inner = self.inner.diag()
+        return xa.namespace(inner).concat([inner, xa.zeros((1,), inner)])
+
+    def dense(self, dtype: Any = None) -> Array:
+        """The whole matrix in `dtype` (its own by default)."""
+        inner = self.inner.dense(dtype)  # type: ignore[attr-defined]
+        n = inner.shape[0]
+        A = xa.empty((n + 1, n + 1), inner)
+        A[:n, :n] = inner
+        A[n, :] = 1
+        A[:, n] = 1
+        A[n, n] = 0
+        return A
+
+    def targets(self, Z: Array) -> Array:
+        """The right-hand side `[Z; 0]`."""
+        return xa.namespace(Z).concat([Z, xa.zeros((1, Z.shape[1]), Z)])
+
+    def split(self, W: Array) -> tuple[Array, Array]:
+        """The coefficients, of shape (n, k), and the bias, of shape (k,), of a solution."""
+        return W[:-1], W[-1]

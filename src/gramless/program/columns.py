@@ -1,0 +1,114 @@
+"""What the columns of a table are, and the pipeline that turns them into numbers of comparable size.
+
+Numbers: gaps filled with the median, then mean 0 and standard deviation 1. Words: one column for each
+frequent level; a level that training never saw is none of them. A text column with a different word in
+almost every row (a name, an identifier) says nothing about new rows and is left out. Sparse data keeps its
+zeros and is divided by each column's largest value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
+
+from gramless.program.errors import InputError
+
+MOST_LEVELS = 100
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table by kind; all empty for sparse data."""
+
+    numbers: list[str] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def used(self) -> list[str]:
+        """The columns a model needs."""
+        return [*self.numbers, *self.words]
+
+
+def find_columns(X: Any) -> Columns:
+    """Sort the columns of a DataFrame into numbers, words and those that are of no use."""
+    found = Columns()
+    if not isinstance(X, pd.DataFrame):
+        return found
+    for name in X.columns:
+        column = X[name]
+        known = column.dropna()
+        if known.empty or known.nunique() < 2:
+            found.left_out[str(name)] = "the same value everywhere"
+        elif pd.api.types.is_bool_dtype(column) or not pd.api.types.is_numeric_dtype(column):
+            levels = known.astype(str).nunique()
+            if levels > MOST_LEVELS and levels > 0.5 * len(known):
+                found.left_out[str(name)] = f"{levels:,} different texts in {len(known):,} rows"
+            else:
+                found.words.append(str(name))
+        else:
+            found.numbers.append(str(name))
+    if not found.used:
+        raise InputError("no column says anything: " + "; ".join(f"{k}: {v}" for k, v in found.left_out.items()))
+    return found
+
+
+def preparation(X: Any, columns: Columns) -> Any:
+    """An unfitted transformer for tables like `X`."""
+    if not isinstance(X, pd.DataFrame):
+        return MaxAbsScaler()
+    numbers = Pipeline([("fill", SimpleImputer(strategy="median")), ("scale", StandardScaler())])
+    words = Pipeline(
+        [
+            ("fill", SimpleImputer(strategy="constant", fill_value="missing")),
+            ("levels", OneHotEncoder(handle_unknown="ignore", max_categories=MOST_LEVELS, sparse_output=False)),
+        ]
+    )
+    parts = []
+    if columns.numbers:
+        parts.append(("numbers", numbers, columns.numbers))
+    if columns.words:
+        parts.append(("words", words, columns.words))
+    return ColumnTransformer(parts)
+
+
+def as_known(X: Any, columns: Columns, origin: str) -> Any:
+    """The columns a model needs, in their order and kind, from a table that may have others too."""
+    if not isinstance(X, pd.DataFrame):
+        return X
+    missing = [name for name in columns.used if name not in X.columns]
+    if missing:
+        raise InputError(f"{origin} lacks the columns {', '.join(map(repr, missing))}, which the model was trained on")
+    known = X[columns.used].copy()
+    for name in columns.numbers:
+        numbers = pd.to_numeric(known[name], errors="coerce")
+        broken = numbers.isna() & known[name].notna()
+        if broken.any():
+            row = int(np.flatnonzero(broken)[0])
+            value = known[name].iloc[row]
+            raise InputError(f"{origin}, row {row + 1}, column {name!r}: {value!r} is not a number")
+        known[name] = numbers.astype(np.float64)
+    for name in columns.words:
+        known[name] = known[name].astype(object).where(known[name].notna(), None)
+        known[name] = [None if value is None else str(value) for value in known[name]]
+    return known
+
+
+def unseen(transformer: Any, X: Any, columns: Columns) -> dict[str, int]:
+    """How many values of each text column the transformer never saw."""
+    if not columns.words:
+        return {}
+    levels = transformer.named_transformers_["words"].named_steps["levels"].categories_
+    counts = {}
+    for name, known in zip(columns.words, levels, strict=True):
+        new = int((~X[name].fillna("missing").isin(known)).sum())
+        if new:
+            counts[name] = new
+    return counts

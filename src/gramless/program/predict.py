@@ -1,0 +1,140 @@
+"""`gramless predict` and `gramless evaluate`: a saved model on a file, a batch of rows at a time."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+
+from gramless.program.errors import InputError
+from gramless.program.model import TableModel, load_model
+from gramless.program.scores import Score, score, score_table
+from gramless.program.tables import batches
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What a prediction run did."""
+
+    rows: int
+    out: Path | None
+    unseen: dict[str, int]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {"rows": self.rows, "out": None if self.out is None else str(self.out), "unseen": self.unseen}
+
+
+def predict(model_path: Path, data: Path, *, proba: bool, out: Path | None, console: Console) -> Predicted:
+    """Write one line per row of `data`: the prediction and, when asked, the probability of each class."""
+    model = load_model(model_path)
+    machine = model.pipeline.named_steps["machine"]
+    if proba and (model.task != "classification" or not hasattr(machine, "predict_proba")):
+        raise InputError(f"a {type(machine).__name__} for {model.task} has no probabilities")
+    total, new = 0, Counter[str]()
+    heading = ["prediction"] + ([f"p({label})" for label in model.classes] if proba else [])
+    with _written(out) as file, _quiet_pipe():
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(heading)
+        for X, _ in _ready_batches(model, data, None, new):
+            labels = model.pipeline.predict(X)
+            if proba:
+                chances = model.pipeline.predict_proba(X)
+                writer.writerows(
+                    [label, *(f"{chance:.6g}" for chance in row)] for label, row in zip(labels, chances, strict=True)
+                )
+            else:
+                writer.writerows([label] for label in labels)
+            total += len(labels)
+    _say_unseen(console, new)
+    return Predicted(total, out, dict(new))
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Scores of a model on a file."""
+
+    rows: int
+    scores: list[Score]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {"rows": self.rows, "scores": [one.as_json() for one in self.scores]}
+
+
+def evaluate(model_path: Path, data: Path, *, target: str | None, console: Console) -> Evaluated:
+    """Score a saved model on a file that has the answers."""
+    model = load_model(model_path)
+    target = target if target is not None else model.target
+    truths, guesses, new = [], [], Counter[str]()
+    for X, y in _ready_batches(model, data, target, new):
+        if y is None:
+            raise InputError(f"{data} does not say what is right: give the column with --target")
+        truths.append(np.array([str(v) for v in y]) if y.dtype.kind == "O" else y)
+        guesses.append(model.pipeline.predict(X))
+    y, predicted = np.concatenate(truths), np.concatenate(guesses)
+    if model.task == "classification" and y.dtype.kind != predicted.dtype.kind:
+        y, predicted = y.astype(str), predicted.astype(str)
+    guess = model.about["guess"]
+    guess = str(guess) if predicted.dtype.kind == "U" else guess
+    scores = score(y, predicted, task=model.task, guess=guess)
+    _say_unseen(console, new)
+    console.print(score_table(scores, f"{escape(data.name)}, {len(y):,} rows"))
+    return Evaluated(len(y), scores)
+
+
+def _ready_batches(
+    model: TableModel, data: Path, target: str | None, new: Counter[str]
+) -> Iterator[tuple[Any, np.ndarray | None]]:
+    first = 0
+    for rows in batches(data, target, n_features=model.n_features):
+        origin = str(data) if first == 0 else f"{data}, after row {first:,}"
+        X = model.ready(rows.X, origin)
+        new.update(model.unseen(X))
+        first += len(rows)
+        yield X, rows.y
+    if first == 0:
+        raise InputError(f"{data} has no rows")
+
+
+@contextmanager
+def _written(out: Path | None) -> Iterator[TextIO]:
+    if out is None:
+        yield sys.stdout
+        return
+    part = out.with_name(out.name + ".part")
+    try:
+        with open(part, "w", encoding="utf-8", newline="") as file:
+            yield file
+        os.replace(part, out)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _quiet_pipe() -> Iterator[None]:
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # `gramless predict ... | head` has seen enough; nothing more is to be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _say_unseen(console: Console, new: Counter[str]) -> None:
+    for name, count in new.items():
+        console.print(
+            f"[yellow]{count:,} values of {escape(name)} were never seen in training[/yellow]; they count as none "
+            "of the known ones",
+            soft_wrap=True,
+        )

@@ -1,0 +1,114 @@
+"""Scores on held-out rows, each with an interval and beside what a guess without inputs would score.
+
+Intervals say how far a figure would move with other test rows, not with other training rows. For shares
+they come from the binomial law (Wilson's form, which is honest near 0 and 1 too), for errors of quantities
+from 1,000 resamplings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from rich.box import SIMPLE
+from rich.table import Table
+
+RESAMPLINGS = 1000
+BATCH = 100
+Z = 1.959964
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric on held-out rows."""
+
+    metric: str
+    value: float
+    low: float
+    high: float
+    baseline: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain numbers."""
+        return asdict(self)
+
+
+def score(y: np.ndarray, predicted: np.ndarray, *, task: str, guess: Any, seed: int = 0) -> list[Score]:
+    """All metrics of a task; `guess` is the largest class or the mean of the training rows."""
+    if task == "classification":
+        return _class_scores(y, predicted, guess)
+    return _quantity_scores(y, predicted, guess, np.random.default_rng(seed))
+
+
+def score_table(scores: list[Score], title: str) -> Table:
+    """The scores for a person."""
+    table = Table(title=title, title_justify="left", box=SIMPLE, header_style="bold")
+    table.add_column("score")
+    for heading in ("value", "95 % interval", "a guess without inputs"):
+        table.add_column(heading, justify="right")
+    for one in scores:
+        figures = [f"{number:,.4g}" for number in (one.value, one.low, one.high, one.baseline)]
+        table.add_row(one.metric, f"[bold]{figures[0]}[/bold]", f"{figures[1]} to {figures[2]}", figures[3])
+    return table
+
+
+def _class_scores(y: np.ndarray, predicted: np.ndarray, guess: Any) -> list[Score]:
+    right = y == predicted
+    members = [y == label for label in np.unique(y)]
+    counts = np.array([mask.sum() for mask in members])
+    shares = np.array([right[mask].mean() for mask in members])
+    low, high = _wilson(right.mean(), len(y))
+    spread = np.sqrt(np.sum(_variance(shares, counts))) / len(members)
+    balanced = shares.mean()
+    return [
+        Score("accuracy", float(right.mean()), low, high, float(np.mean(y == guess))),
+        Score(
+            "balanced accuracy",
+            float(balanced),
+            float(max(balanced - Z * spread, 0)),
+            float(min(balanced + Z * spread, 1)),
+            float(np.mean([np.mean(y[mask] == guess) for mask in members])),
+        ),
+    ]
+
+
+def _wilson(share: float, n: int) -> tuple[float, float]:
+    centre = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
+    half = Z / (1 + Z**2 / n) * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
+    return float(centre - half), float(min(centre + half, 1.0))
+
+
+def _variance(shares: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Of each share, with two right and two wrong rows added: without them no mistakes would mean no doubt."""
+    n = counts + Z**2
+    adjusted = (shares * counts + Z**2 / 2) / n
+    return adjusted * (1 - adjusted) / n
+
+
+def _quantity_scores(y: np.ndarray, predicted: np.ndarray, guess: float, rng: np.random.Generator) -> list[Score]:
+    everything = np.ones((1, len(y)))
+    values = _quantity_metrics(y, predicted, everything)
+    baselines = _quantity_metrics(y, np.full(len(y), float(guess)), everything)
+    drawn = []
+    for _ in range(RESAMPLINGS // BATCH):
+        weights = rng.multinomial(len(y), np.full(len(y), 1 / len(y)), size=BATCH).astype(float)
+        drawn.append(_quantity_metrics(y, predicted, weights))
+    scores = []
+    for name, value in values.items():
+        low, high = np.nanquantile(np.concatenate([batch[name] for batch in drawn]), [0.025, 0.975])
+        scores.append(Score(name, float(value[0]), float(low), float(high), float(baselines[name][0])))
+    return scores
+
+
+def _quantity_metrics(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
+    """One value per row of `weights`, which say how often each row of `y` counts."""
+    wrong = predicted - y
+    squares = weights @ wrong**2
+    around = y - y.mean()
+    total = weights @ around**2 - (weights @ around) ** 2 / len(y)
+    return {
+        "R²": 1 - np.divide(squares, total, out=np.full_like(squares, np.nan), where=total > 0),
+        "root mean squared error": np.sqrt(squares / len(y)),
+        "mean absolute error": weights @ np.abs(wrong) / len(y),
+    }

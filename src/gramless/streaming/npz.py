@@ -1,0 +1,105 @@
+"""Rows of two arrays in an npz archive, unpacked as they are read.
+
+A row-major array is a run of rows in its member of the archive, compressed or not, and is read in pieces. A column-major
+one has its rows scattered over the whole member: it is held as stored (in its own dtype), and refused when that is large.
+Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gramless.streaming.sources import Rows, file_identity
+
+_PAIRS = (("X", "y"), ("x", "y"), ("x_train", "y_train"), ("X_train", "y_train"), ("data", "target"))
+_MOST_HELD_BYTES = 1 << 30
+
+
+class NpzSource:
+    """An npz file with an array of features and an array of targets."""
+
+    repeatable = True
+
+    def __init__(self, path: Path, target: str | None = None):
+        self.path = path
+        self.name = str(path)
+        try:
+            with zipfile.ZipFile(path) as archive:
+                members = {name.removesuffix(".npy") for name in archive.namelist()}
+        except zipfile.BadZipFile as error:
+            raise ValueError(f"{path} is not a complete npz file: {error}") from error
+        pairs = [pair for pair in _PAIRS if set(pair) <= members and target in (None, pair[1])]
+        if not pairs:
+            wanted = "a pair such as X and y" if target is None else f"features that go with {target!r}"
+            raise ValueError(f"{path} holds no {wanted}; its arrays are {', '.join(map(repr, sorted(members)))}")
+        self._X, self._y = pairs[0]
+        (shape, column_major, dtype), (target_shape, _, _) = self._header(self._X), self._header(self._y)
+        if len(shape) < 2 or dtype.kind not in "biuf":
+            raise ValueError(f"{path}: {self._X!r} has shape {shape} and type {dtype}; expected numbers in rows")
+        if target_shape[0] != shape[0]:
+            raise ValueError(f"{path}: {self._X!r} has {shape[0]} rows and {self._y!r} has {target_shape[0]}")
+        self.n_rows = int(shape[0])
+        self._held: np.ndarray | None = None
+        if column_major:
+            nbytes = int(np.prod(shape)) * dtype.itemsize
+            if nbytes > _MOST_HELD_BYTES:
+                raise MemoryError(
+                    f"{path}: {self._X!r} is stored column by column and takes {nbytes / 1e9:.1f} GB as a whole; "
+                    "store it in row order (np.ascontiguousarray) to read it in batches"
+                )
+
+    def _header(self, key: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+        with zipfile.ZipFile(self.path) as archive, archive.open(f"{key}.npy") as member:
+            return _read_header(member)
+
+    def read(self, size: int, start: int) -> Iterator[Rows]:
+        for X, y in zip(self._rows(self._X, size, start), self._rows(self._y, size, start), strict=True):
+            yield X.reshape(len(X), -1), y, None
+
+    def _rows(self, key: str, size: int, start: int) -> Iterator[np.ndarray]:
+        with zipfile.ZipFile(self.path) as archive, archive.open(f"{key}.npy") as member:
+            shape, column_major, dtype = _read_header(member)
+            if dtype.hasobject:
+                raise ValueError(f"{self.path}: {key!r} holds Python objects, which are not read from files")
+            if column_major and len(shape) > 1:
+                yield from self._slices_of_held(member, shape, dtype, size, start)
+                return
+            row_bytes = dtype.itemsize * int(np.prod(shape[1:]))
+            member.seek(start * row_bytes, 1)
+            for at in range(start, shape[0], size):
+                n = min(size, shape[0] - at)
+                data = member.read(n * row_bytes)
+                if len(data) < n * row_bytes:
+                    raise ValueError(f"{self.path}: {key!r} ends at row {at + len(data) // row_bytes} of {shape[0]}")
+                yield np.frombuffer(data, dtype).reshape(n, *shape[1:])
+
+    def _slices_of_held(
+        self, member: Any, shape: tuple[int, ...], dtype: np.dtype, size: int, start: int
+    ) -> Iterator[np.ndarray]:
+        if self._held is None:
+            self._held = np.frombuffer(member.read(), dtype).reshape(shape, order="F")
+        for at in range(start, shape[0], size):
+            yield self._held[at : at + size]
+
+    def identity(self) -> tuple[Any, ...]:
+        return (*file_identity("npz", self.path), self._X, self._y)
+
+    def row(self, index: int) -> str:
+        return f"{self.path}, row {index + 1} of {self._X!r}"
+
+    def column(self, index: int) -> str:
+        return f" in column {index}"
+
+    def peek(self, n: int) -> Rows:
+        return next(self.read(n, 0))
+
+
+def _read_header(member: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
+    version = np.lib.format.read_magic(member)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    return read(member)

@@ -1,0 +1,69 @@
+"""Rows of a Parquet file, one row group (or part of one) at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gramless.streaming.columns import import_pyarrow, matrix, target_column
+from gramless.streaming.sources import Rows, file_identity, rebatch
+
+_ROWS_AT_A_TIME = 8192
+
+
+class ParquetSource:
+    """A Parquet file; every column but the target must be numbers."""
+
+    repeatable = True
+
+    def __init__(self, path: Path, target: str | int | None = None):
+        arrow, parquet = import_pyarrow("pyarrow"), import_pyarrow("pyarrow.parquet")
+        self.path = path
+        self.name = str(path)
+        try:
+            with parquet.ParquetFile(path) as file:
+                schema, self.n_rows = file.schema_arrow, int(file.metadata.num_rows)
+        except arrow.ArrowInvalid as error:
+            raise ValueError(f"{path} is not a complete Parquet file: {error}") from error
+        self.names = list(schema.names)
+        self.target = target_column(self.names, target, path)
+        types = arrow.types
+        for i, field in enumerate(schema):
+            number = types.is_integer(field.type) or types.is_floating(field.type) or types.is_boolean(field.type)
+            if i != self.target and not number:
+                raise ValueError(f"{path}: column {field.name!r} holds {field.type}, not numbers; encode it or leave it out")
+
+    def read(self, size: int, start: int) -> Iterator[Rows]:
+        parquet = import_pyarrow("pyarrow.parquet")
+        groups: list[int] = []
+        before = 0
+        with parquet.ParquetFile(self.path) as file:
+            for i in range(file.num_row_groups):
+                length = file.metadata.row_group(i).num_rows
+                if groups or before + length > start:
+                    groups.append(i)
+                else:
+                    before += length
+            yield from rebatch(self._pieces(file, groups), size, start - before)
+
+    def _pieces(self, file: Any, groups: list[int]) -> Iterator[Rows]:
+        if not groups:
+            return
+        for table in file.iter_batches(batch_size=_ROWS_AT_A_TIME, row_groups=groups):
+            X, y = matrix(table, self.target)
+            yield X, y, None
+
+    def identity(self) -> tuple[Any, ...]:
+        return (*file_identity("parquet", self.path), self.target)
+
+    def row(self, index: int) -> str:
+        return f"{self.path}, row {index + 1}"
+
+    def column(self, index: int) -> str:
+        return f" in column {self.names[index + int(index >= self.target)]!r}"
+
+    def peek(self, n: int) -> Rows:
+        return next(self.read(n, 0), (np.empty((0, len(self.names) - 1)), np.empty(0), None))

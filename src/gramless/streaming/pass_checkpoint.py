@@ -1,0 +1,51 @@
+"""Where a pass over a stream stands, in a file: how many rows are in the sums, and the sums.
+
+Saved between two batches in one atomic replacement, so the sums and the count always belong together: after a kill at any
+moment, the rows counted are skipped and no other.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gramless import _array as xa
+from gramless.solvers.checkpoint import Checkpoint, fingerprint
+from gramless.streaming.stream import Stream
+
+_SPARSE = ("data", "indices", "indptr", "shape")
+
+
+class PassCheckpoint:
+    """The file of one pass: the same settings over the same data."""
+
+    def __init__(self, path: str | os.PathLike[str], every: int, settings: list[str], stream: Stream):
+        self.every = every
+        self._file = Checkpoint(path, fingerprint("pass", settings, stream.identity()), every)
+
+    def save(self, state: dict[str, Any], seconds: float) -> None:
+        """Replace what the file holds."""
+        flat: dict[str, Any] = {}
+        for key, value in state.items():
+            if xa.is_sparse(value):
+                flat |= {f"{key}:{part}": np.asarray(getattr(value, part)) for part in _SPARSE}
+            else:
+                flat[key] = value
+        self._file.save(np.empty((0, 0)), flat, np.random.RandomState(0), [], seconds)
+
+    def load(self) -> dict[str, Any] | None:
+        """The state of the last save, or None where there is none."""
+        saved = self._file.load()
+        if saved is None:
+            return None
+        state = {key: value for key, value in saved.state.items() if ":" not in key}
+        for key in {key.split(":")[0] for key in saved.state if ":" in key}:
+            data, indices, indptr, shape = (saved.state[f"{key}:{part}"] for part in _SPARSE)
+            state[key] = sp.csr_matrix((data, indices, indptr), shape=tuple(shape))
+        return state
+
+    def remove(self) -> None:
+        self._file.remove()

@@ -1,0 +1,233 @@
+"""Where the rows of a stream come from: the protocol, arrays, and iterables of batches."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from gramless import _array as xa
+from gramless._array import Array
+
+Rows = tuple[Any, Any, Any]
+"""Features, targets and weights (or None) of some consecutive rows."""
+
+TARGET_NAMES = ("y", "target", "label")
+"""Columns that hold the targets of a file where the user names none."""
+
+
+class Source(Protocol):
+    """Rows in a fixed order."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def n_rows(self) -> int | None: ...
+
+    @property
+    def repeatable(self) -> bool: ...
+
+    def read(self, size: int, start: int) -> Iterator[Rows]:
+        """Rows from `start` on, `size` at a time."""
+        ...
+
+    def identity(self) -> tuple[Any, ...]:
+        """What tells this data from other data."""
+        ...
+
+    def row(self, index: int) -> str:
+        """How a person finds a row."""
+        ...
+
+    def column(self, index: int) -> str:
+        """` in column ...` where columns have names, for the end of a sentence."""
+        ...
+
+    def peek(self, n: int) -> Rows:
+        """The first `n` rows, which are still read afterwards."""
+        ...
+
+
+class ArraySource:
+    """An array in memory or on disk; batches are slices."""
+
+    repeatable = True
+
+    def __init__(self, X: Array, y: Any, weights: Any = None):
+        self.X = X
+        self.y = y if y is None or hasattr(y, "shape") else np.asarray(y)
+        self.weights = None if weights is None else np.asarray(weights, dtype=np.float64)
+        self.length = self.n_rows = int(X.shape[0])
+        self.name = f"the array on disk {X.filename}" if getattr(X, "filename", None) else "X"
+        for name, values in (("y", self.y), ("sample_weight", self.weights)):
+            if values is not None and len(values) != self.n_rows:
+                raise ValueError(
+                    f"Found input variables with inconsistent numbers of samples: X {self.n_rows}, {name} {len(values)}"
+                )
+
+    def read(self, size: int, start: int) -> Iterator[Rows]:
+        for at in range(start, self.length, size):
+            rows = slice(at, min(at + size, self.length))
+            yield tuple(None if part is None else part[rows] for part in (self.X, self.y, self.weights))  # type: ignore[misc]
+
+    def take(self, idx: np.ndarray) -> Rows:
+        return tuple(None if part is None else xa.take_rows(part, idx) for part in (self.X, self.y, self.weights))  # type: ignore[return-value]
+
+    def identity(self) -> tuple[Any, ...]:
+        ends = np.unique(np.r_[: min(64, self.length), max(0, self.length - 64) : self.length])
+        X, y, weights = self.take(ends)
+        X = X.toarray() if xa.is_sparse(X) else xa.to_numpy(X)
+        y = None if y is None else xa.to_numpy(y).astype(str)
+        return ("array", tuple(self.X.shape), str(self.X.dtype), _digest(X), _digest(y), _digest(weights))
+
+    def row(self, index: int) -> str:
+        return f"row {index} of {self.name}"
+
+    def column(self, index: int) -> str:
+        return f" in column {index}"
+
+    def peek(self, n: int) -> Rows:
+        return self.take(np.arange(min(n, self.length)))
+
+
+class IterableSource:
+    """Batches made elsewhere, cut and joined to the size that suits the computation."""
+
+    n_rows = None
+    name = "the iterable of batches"
+
+    def __init__(self, batches: Iterable[Any]):
+        self.repeatable = iter(batches) is not batches
+        self._batches = batches
+        self._first_row_of_batch: list[int] = []
+
+    def read(self, size: int, start: int) -> Iterator[Rows]:
+        self._first_row_of_batch = []
+        return rebatch(self._pieces(), size, start)
+
+    def _pieces(self) -> Iterator[Rows]:
+        seen = 0
+        for number, batch in enumerate(self._batches):
+            if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
+                raise TypeError(f"batch {number} is not (X, y) or (X, y, sample_weight) but {type(batch).__name__}")
+            X, y, weights = batch if len(batch) == 3 else (*batch, None)
+            X = X if xa.is_torch(X) else X.tocsr() if sp.issparse(X) else np.asarray(X)
+            y = y if xa.is_torch(y) else np.asarray(y)
+            if X.ndim != 2:
+                raise ValueError(f"X of batch {number} has {X.ndim} dimensions; batches are (n_samples, n_features)")
+            if not xa.is_torch(X) and X.dtype.kind not in "biuf":
+                X = _as_numbers(X, f"batch {number}")
+            weights = None if weights is None else np.asarray(weights, dtype=np.float64)
+            for what, values in (("targets", y), ("weights", weights)):
+                if values is not None and len(values) != X.shape[0]:
+                    raise ValueError(f"batch {number} has {X.shape[0]} rows and {len(values)} {what}")
+            self._first_row_of_batch.append(seen)
+            seen += int(X.shape[0])
+            yield X, y, weights
+
+    def peek(self, n: int) -> Rows:
+        whole, iterator = self._batches, iter(self._batches)
+        taken: list[Any] = []
+        rows = 0
+        while rows < n:
+            batch = next(iterator, None)
+            if batch is None:
+                break
+            taken.append(batch)
+            rows += len(batch[1])
+        self._batches = taken
+        first = next(rebatch(self._pieces(), n, 0), None)
+        self._batches = whole if self.repeatable else itertools.chain(taken, iterator)
+        if first is None:
+            raise ValueError(f"{self.name} has no rows")
+        return first
+
+    def identity(self) -> tuple[Any, ...]:
+        return ("iterable",)
+
+    def row(self, index: int) -> str:
+        batch = int(np.searchsorted(self._first_row_of_batch, index, side="right")) - 1
+        return f"row {index - self._first_row_of_batch[batch]} of batch {batch}" if batch >= 0 else f"row {index}"
+
+    def column(self, index: int) -> str:
+        return f" in column {index}"
+
+
+def rebatch(pieces: Iterable[Rows], size: int, start: int) -> Iterator[Rows]:
+    """Pieces of any length, the first `start` rows left out, as pieces of `size` rows."""
+    held: list[Rows] = []
+    count = 0
+    for piece in pieces:
+        n = int(piece[0].shape[0])
+        skipped = min(start, n)
+        start -= skipped
+        at = skipped
+        while at < n:
+            stop = min(n, at + size - count)
+            held.append(tuple(None if part is None else part[at:stop] for part in piece))  # type: ignore[arg-type]
+            count += stop - at
+            at = stop
+            if count == size:
+                yield concatenate(held)
+                held, count = [], 0
+    if count:
+        yield concatenate(held)
+
+
+def concatenate(pieces: list[Rows]) -> Rows:
+    """Consecutive rows as one piece; a piece without weights counts once among those that have some."""
+    if len(pieces) == 1:
+        return pieces[0]
+    widths = {int(piece[0].shape[1]) for piece in pieces}
+    if len(widths) > 1:
+        raise ValueError(f"batches have different numbers of columns: {', '.join(map(str, sorted(widths)))}")
+    weights = None
+    if any(piece[2] is not None for piece in pieces):
+        weights = np.concatenate([np.ones(piece[0].shape[0]) if piece[2] is None else piece[2] for piece in pieces])
+    return _stack([piece[0] for piece in pieces]), _stack([piece[1] for piece in pieces]), weights
+
+
+def _stack(parts: list[Any]) -> Any:
+    if parts[0] is None:
+        return None
+    if xa.is_sparse(parts[0]):
+        return sp.vstack(parts, format="csr")
+    return xa.namespace(parts[0]).concat(parts, axis=0)
+
+
+def _as_numbers(X: np.ndarray, where: str) -> np.ndarray:
+    try:
+        return X.astype(np.float64)
+    except (ValueError, TypeError) as error:
+        for i, row in enumerate(X):
+            for j, value in enumerate(row):
+                if not is_number(value):
+                    raise ValueError(
+                        f"row {i} of {where} has {str(value)!r} in column {j}, which is not a number"
+                    ) from error
+        raise
+
+
+def is_number(value: Any) -> bool:
+    """Whether `float` understands it."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def file_identity(kind: str, path: Path) -> tuple[Any, ...]:
+    """A file by its place, its size and when it was last written."""
+    stat = path.stat()
+    return (kind, str(path.resolve()), stat.st_size, stat.st_mtime_ns)
+
+
+def _digest(part: Any) -> str | None:
+    return None if part is None else hashlib.sha256(np.ascontiguousarray(part).data).hexdigest()[:16]

@@ -1,0 +1,257 @@
+"""NystromLSSVC and NystromLSSVR: exact in any cut of the rows, equal to LSSVC on all rows, choosing C without refits."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+
+import gramless
+from gramless import LSSVC, LSSVR, NystromLSSVC, NystromLSSVR
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    return X[order] / 16, y[order]
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly", "laplacian"])
+def test_all_rows_as_landmarks_is_the_full_machine(digits, kernel):
+    X, y = digits
+    settings = {"kernel": kernel, "gamma": 0.05, "coef0": 1.0, "C": 5.0}
+    ours = NystromLSSVC(n_landmarks=1.0, **settings).fit(X[:400], y[:400])
+    full = LSSVC(solver="cholesky", **settings).fit(X[:400], y[:400])
+    np.testing.assert_allclose(ours.decision_function(X[400:600]), full.decision_function(X[400:600]), atol=1e-6)
+
+
+def test_regression_on_all_rows_is_the_full_machine():
+    rng = np.random.default_rng(1)
+    X, Y = rng.normal(size=(200, 3)), rng.normal(size=(200, 2))
+    w = rng.uniform(0.5, 2, size=200)
+    ours = NystromLSSVR(n_landmarks=1.0, gamma=0.2, C=3.0).fit(X, Y, w)
+    full = LSSVR(gamma=0.2, C=3.0, solver="cholesky").fit(X, Y, w)
+    np.testing.assert_allclose(ours.predict(X), full.predict(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("pieces", [1, 7, 100])
+def test_partial_fit_in_shuffled_pieces_is_one_fit(digits, pieces):
+    X, y = digits
+    model = NystromLSSVC(landmarks=X[:150], gamma=0.1, C=10.0)
+    whole = clone(model).fit(X, y)
+    order = np.random.default_rng(pieces).permutation(len(X))
+    for rows in np.array_split(order, pieces):
+        model.partial_fit(X[rows], y[rows], classes=np.arange(10))
+    scale = np.abs(whole.dual_coef_).max()
+    np.testing.assert_allclose(model.dual_coef_, whole.dual_coef_, atol=1e-8 * scale, rtol=0)
+    np.testing.assert_allclose(model.intercept_, whole.intercept_, atol=1e-8)
+
+
+def test_batch_size_changes_nothing(digits):
+    X, y = digits
+    models = [NystromLSSVC(landmarks=X[:100], gamma=0.1, batch_size=b).fit(X, y) for b in (64, 333, None)]
+    for model in models[1:]:
+        np.testing.assert_allclose(model.decision_function(X), models[0].decision_function(X), atol=1e-9)
+
+
+def test_partial_fit_before_there_are_enough_rows_for_the_landmarks(digits):
+    X, y = digits
+    model = NystromLSSVC(n_landmarks=60, gamma=0.1, C=10.0, random_state=0)
+    model.partial_fit(X[:20], y[:20], classes=np.arange(10))
+    early = LSSVC(gamma=0.1, C=10.0, solver="cholesky")
+    if len(np.unique(y[:20])) == 10:
+        np.testing.assert_allclose(
+            model.decision_function(X[500:550]), early.fit(X[:20], y[:20]).decision_function(X[500:550]), atol=1e-6
+        )
+    assert model.predict(X[:5]).shape == (5,)
+    for start in range(20, 600, 20):
+        model.partial_fit(X[start : start + 20], y[start : start + 20])
+    assert model.points_.shape == (60, 64)
+    whole = NystromLSSVC(landmarks=model.points_, gamma=0.1, C=10.0).fit(X[:600], y[:600])
+    np.testing.assert_allclose(model.decision_function(X[600:]), whole.decision_function(X[600:]), atol=1e-8)
+
+
+def test_partial_fit_wants_classes_first_and_refuses_others(digits):
+    X, y = digits
+    with pytest.raises(ValueError, match="classes must be passed on the first call"):
+        NystromLSSVC().partial_fit(X[:10], y[:10])
+    model = NystromLSSVC(n_landmarks=5).partial_fit(X[:50], y[:50], classes=np.arange(10))
+    with pytest.raises(ValueError, match=r"labels \[.*11.*\] are not among the classes"):
+        model.partial_fit(X[:2], [3, 11])
+    with pytest.raises(ValueError, match="not the same as on the first call"):
+        model.partial_fit(X[:2], [3, 4], classes=[3, 4])
+
+
+def test_loo_path_is_the_refits_errors(digits):
+    X, y = digits[0][:120], digits[1][:120]
+    points = X[:40]
+    Cs = (0.1, 10.0, 1000.0)
+    model = NystromLSSVC(landmarks=points, gamma=0.1, C="loo", Cs=Cs).fit(X, y)
+    errors = np.zeros(3)
+    for j, C in enumerate(Cs):
+        for i in range(len(X)):
+            rest = np.delete(np.arange(len(X)), i)
+            single = NystromLSSVC(landmarks=points, gamma=0.1, C=C)
+            single.partial_fit(X[rest], y[rest], classes=np.unique(y))
+            errors[j] += ((single.decision_function(X[i : i + 1])[0] - (model.classes_ == y[i])) ** 2).sum() / len(X)
+    np.testing.assert_allclose(model.loo_errors_, errors, rtol=1e-6)
+    assert Cs[int(np.argmin(errors))] == model.C_
+
+
+def test_loo_chooses_a_good_c(digits):
+    X, y = digits
+    model = NystromLSSVC(n_landmarks=200, gamma=0.1, C="loo", random_state=0).fit(X[:900], y[:900])
+    scores = [
+        NystromLSSVC(n_landmarks=200, gamma=0.1, C=C, random_state=0).fit(X[:900], y[:900]).score(X[900:], y[900:])
+        for C in (1e-3, 1.0, 100.0, 1e6)
+    ]
+    assert model.score(X[900:], y[900:]) >= max(scores) - 0.01
+
+
+def test_float32_stays_close_to_float64(digits):
+    X, y = digits
+    double = NystromLSSVC(landmarks=X[:300], gamma=0.05, C=100.0).fit(X, y)
+    single = NystromLSSVC(landmarks=X[:300], gamma=0.05, C=100.0).fit(X.astype(np.float32), y)
+    assert single.dual_coef_.dtype == np.float32
+    assert single.jitter_ > double.jitter_
+    np.testing.assert_allclose(single.decision_function(X.astype(np.float32)), double.decision_function(X), atol=0.02)
+
+
+def test_labels_that_flip_are_followed_with_forget():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 2))
+    y = np.where(np.arange(4000) < 3000, X[:, 0] > 0, X[:, 0] < 0).astype(int)
+    test = rng.normal(size=(500, 2))
+    now = (test[:, 0] < 0).astype(int)
+    settings = {"n_landmarks": 50, "gamma": 0.5, "random_state": 0}
+    remembers = NystromLSSVC(**settings).fit(X, y)
+    follows = NystromLSSVC(forget=0.995, **settings).fit(X, y)
+    assert remembers.score(test, now) < 0.2
+    assert follows.score(test, now) > 0.95
+
+
+def test_forget_does_not_depend_on_batches():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(500, 2)), rng.normal(size=500)
+    models = [NystromLSSVR(landmarks=X[:20], gamma=0.5, forget=0.99, batch_size=b).fit(X, y) for b in (1, 77, 500)]
+    weights = 0.99 ** np.arange(499, -1, -1.0)
+    models.append(NystromLSSVR(landmarks=X[:20], gamma=0.5).fit(X, y, weights))
+    for model in models[1:]:
+        np.testing.assert_allclose(model.predict(X), models[0].predict(X), atol=1e-8)
+
+
+def test_classes_are_met_as_they_come(digits):
+    X, y = digits
+    order = np.argsort(y[:600], kind="stable")[::-1]  # nines first: every batch brings a new class
+    batches = [(X[rows], y[rows]) for rows in np.array_split(order, 12)]
+    streamed = NystromLSSVC(landmarks=X[:80], gamma=0.1).fit(batches)
+    whole = NystromLSSVC(landmarks=X[:80], gamma=0.1).fit(X[:600], y[:600])
+    np.testing.assert_array_equal(streamed.classes_, np.arange(10))
+    np.testing.assert_allclose(streamed.decision_function(X), whole.decision_function(X), atol=1e-8)
+
+
+def test_text_labels_and_two_classes(digits):
+    X, y = digits
+    names = np.where(y < 5, "low", "high")
+    model = NystromLSSVC(n_landmarks=200, gamma=0.1, C=10, random_state=0)
+    streamed = clone(model).fit([(X[:400], names[:400]), (X[400:900], names[400:900])])
+    assert set(streamed.predict(X)) == {"low", "high"}
+    assert streamed.score(X[900:], names[900:]) > 0.95
+    assert streamed.decision_function(X[:3]).shape == (3,)
+
+
+def test_class_weights(digits):
+    X, y = digits
+    few = np.r_[np.flatnonzero(y == 8)[:15], np.flatnonzero(y == 3)[:150]]
+    plain = NystromLSSVC(landmarks=X[:50], gamma=0.05, C=0.01).fit(X[few], y[few])
+    balanced = NystromLSSVC(landmarks=X[:50], gamma=0.05, C=0.01, class_weight="balanced").fit(X[few], y[few])
+    as_dict = NystromLSSVC(landmarks=X[:50], gamma=0.05, C=0.01, class_weight={3: 165 / 300, 8: 165 / 30})
+    streamed = as_dict.fit([(X[few], y[few])])
+    assert (balanced.predict(X[y == 8]) == 8).mean() > (plain.predict(X[y == 8]) == 8).mean() + 0.3
+    np.testing.assert_allclose(streamed.decision_function(X), balanced.decision_function(X), atol=1e-8)
+    with pytest.raises(ValueError, match="needs all labels beforehand"):
+        NystromLSSVC(class_weight="balanced").fit([(X[few], y[few])])
+
+
+def test_sigmoid_probabilities_come_from_leave_one_out(digits):
+    X, y = digits
+    model = NystromLSSVC(n_landmarks=100, gamma=0.1, probability="sigmoid", random_state=0).fit(X[:600], y[:600])
+    p = model.predict_proba(X[600:])
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    assert np.mean(p.argmax(axis=1) == y[600:]) > 0.9
+    confident = p.max(axis=1) > 0.9
+    assert np.mean((p.argmax(axis=1) == y[600:])[confident]) > 0.95
+
+
+def test_sparse_rows_give_the_dense_model(digits):
+    X, y = digits
+    dense = NystromLSSVC(n_landmarks=50, gamma=0.1, random_state=0).fit(X[:300], y[:300])
+    sparse = NystromLSSVC(n_landmarks=50, gamma=0.1, random_state=0).fit(sp.csr_matrix(X[:300]), y[:300])
+    np.testing.assert_allclose(sparse.decision_function(sp.csr_matrix(X)), dense.decision_function(X), atol=1e-7)
+
+
+def test_torch_gives_numpys_model(digits):
+    torch = pytest.importorskip("torch")
+    X, y = digits
+    here = NystromLSSVC(n_landmarks=80, gamma=0.1, C="loo", random_state=0).fit(X[:500], y[:500])
+    there = NystromLSSVC(n_landmarks=80, gamma=0.1, C="loo", random_state=0, device="torch:cpu").fit(X[:500], y[:500])
+    tensors = NystromLSSVC(n_landmarks=80, gamma=0.1, C="loo", random_state=0).fit(torch.as_tensor(X[:500]), y[:500])
+    for model in (there, tensors):
+        np.testing.assert_allclose(model.decision_function(X), here.decision_function(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("rule", ["uniform", "rpcholesky", "kmeans"])
+def test_landmark_rules(digits, rule):
+    X, y = digits
+    model = NystromLSSVC(n_landmarks=100, landmarks=rule, gamma=0.1, C=10, random_state=0).fit(X[:900], y[:900])
+    assert model.points_.shape == (100, 64)
+    assert model.score(X[900:], y[900:]) > 0.93
+
+
+def test_landmarks_by_row_number(digits):
+    X, y = digits
+    model = NystromLSSVC(landmarks=[5, 3, 8], gamma=0.1).fit(X[:100], y[:100])
+    np.testing.assert_array_equal(model.points_, X[[5, 3, 8]])
+    with pytest.raises(ValueError, match="row numbers below 100"):
+        NystromLSSVC(landmarks=[100], gamma=0.1).fit(X[:100], y[:100])
+
+
+def test_saved_and_loaded_it_goes_on_learning(digits, tmp_path):
+    X, y = digits
+    model = NystromLSSVC(landmarks=X[:50], gamma=0.1).partial_fit(X[:300], y[:300], classes=np.arange(10))
+    gramless.save(model, tmp_path / "model.skops")
+    loaded = gramless.load(tmp_path / "model.skops")
+    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+    model.partial_fit(X[300:], y[300:])
+    loaded.partial_fit(X[300:], y[300:])
+    np.testing.assert_allclose(loaded.decision_function(X), model.decision_function(X), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"C": -1}, "C must be a positive"),
+        ({"n_landmarks": 0}, "n_landmarks must be"),
+        ({"n_landmarks": 1.5}, "n_landmarks must be"),
+        ({"forget": 0}, "forget must be above 0"),
+        ({"landmarks": "nonsense"}, "unknown landmarks 'nonsense'"),
+        ({"kernel": "precomputed"}, "precomputed"),
+        ({"C": "loo", "Cs": (0.0,)}, "Cs must be positive"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"probability": "maybe"}, "unknown probability"),
+    ],
+)
+def test_settings_that_cannot_be_say_so(digits, settings, message):
+    with pytest.raises(ValueError, match=message):
+        NystromLSSVC(**settings).fit(digits[0][:50], digits[1][:50])
+
+
+def test_a_budget_too_small_is_refused_before_the_pass(digits):
+    with pytest.raises(MemoryError, match="fewer landmarks"):
+        NystromLSSVC(n_landmarks=500, memory_budget="1MB").fit(*digits)
+
+
+def test_estimate_tells_the_memory():
+    memory = gramless.estimate(NystromLSSVC(n_landmarks=2000, memory_budget="1GB"), n=581_012, d=54, n_classes=7)
+    assert 1e8 < memory.nbytes < 1e9

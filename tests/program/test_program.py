@@ -1,0 +1,171 @@
+"""The program as a whole: reproduce, info, exit codes, the real command in a real process."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from sklearn.linear_model import RidgeClassifier
+
+import gramless.program.reproduce as reproduce_module
+from gramless.cli import documents
+from gramless.experiments import Gallery, Spec, Table, product
+from gramless.program.errors import InputError, explain
+
+
+def ridge(params, seed):
+    return RidgeClassifier(alpha=params["alpha"])
+
+
+DEMO = Spec(
+    "smo",
+    "demo",
+    "A demonstration",
+    "mnist",
+    ridge,
+    product(alpha=[1, 10]),
+    views=(Table(), Gallery()),
+    quick={"grid": product(alpha=[1, 100])},
+)
+
+
+@pytest.fixture
+def demo(monkeypatch):
+    monkeypatch.setattr(reproduce_module, "specs", lambda document: [DEMO] if document in ("all", "smo") else [])
+
+
+def test_reproduce_leaves_results_and_a_report(run, demo, tmp_path):
+    done = run("reproduce", "smo", "--quick", "--out", tmp_path / "out", "--json")
+    assert done.code == 0
+    assert done.json["finished"] == 2
+    assert done.json["failed"] == 0
+    lines = Path(done.json["results"]).read_text().splitlines()
+    assert [json.loads(line)["params"]["alpha"] for line in lines] == [1, 100]
+    report = Path(done.json["report"]).read_text()
+    assert "A demonstration" in report
+    assert "smo · demo" in done.err
+    again = run("reproduce", "smo", "--quick", "--out", tmp_path / "out", "--json")
+    assert again.json["finished"] == 2
+    assert Path(done.json["results"]).read_text().splitlines() == lines
+    run("reproduce", "smo", "--quick", "--out", tmp_path / "out", "--fresh")
+    assert Path(done.json["results"]).read_text().splitlines() != lines
+
+
+def test_missing_data_fails_the_fits_and_says_which_file(run, demo, tmp_path, monkeypatch):
+    monkeypatch.delenv("GRAMLESS_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(reproduce_module, "obtain", lambda *a, **k: None)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "mnist.npz").write_text("not an archive")
+    done = run("reproduce", "smo", "--out", tmp_path / "out", "--data", tmp_path / "data", "--json")
+    assert done.code == 1
+    assert done.json["failed"] == 2
+    assert "cannot be read" in Path(done.json["report"]).read_text()
+
+
+def test_unknown_names_are_answered_with_the_known_ones(run, demo, tmp_path):
+    done = run("reproduce", "sno", "--out", tmp_path)
+    assert (done.code, "randomized, budget" in done.err) == (3, True)
+    done = run("reproduce", "smo", "--only", "dema", "--out", tmp_path)
+    assert (done.code, "there are: demo" in done.err) == (3, True)
+
+
+def test_info_says_what_there_is_and_what_would_be_done(run):
+    found = run("info", "--rows", 60_000, "--columns", 784, "--classes", 10, "--json").json
+    assert found["devices"][0]["device"] == "cpu"
+    assert found["hardware"]["cores"] >= 1
+    assert found["plan"]["train"] == "nystrom"
+    assert found["plan"]["lssvc"] in ("cg", None)
+    assert "processor" in run("info").out
+
+
+def test_errors_that_are_no_defects_have_a_sentence_and_a_code():
+    cases = [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (InputError("no column"), 3, "no column"),
+        (MemoryError("the fit needs 9 GB"), 4, "out of memory: the fit needs 9 GB"),
+        (OSError(errno.ENOSPC, "No space left", "m.skops"), 5, "the disk is full: m.skops"),
+        (PermissionError(errno.EACCES, "Permission denied", "m.skops"), 5, "not permitted: m.skops"),
+    ]
+    for reason, code, words in cases:
+        assert explain(reason) == (words, code)
+    assert explain(ZeroDivisionError()) is None
+
+
+def command(*arguments, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "gramless", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(plants, model):
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full on this system")
+    with open("/dev/full", "w") as full:
+        process = subprocess.run(
+            [sys.executable, "-m", "gramless", "predict", str(model), str(plants / "more.csv")],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert process.returncode == 5
+    assert "the disk is full" in process.stderr
+    assert "Traceback" not in process.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_trouble(plants, model):
+    process = command("predict", model, plants / "more.csv")
+    process.stdout.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() == 0
+    assert err == ""
+
+
+def test_out_of_memory_is_told(plants, tmp_path):
+    process = command(
+        "train", plants / "plants.csv", "--target", "kind", "--out", tmp_path / "m.skops", "--memory-budget", "10KB"
+    )
+    _, err = process.communicate()
+    assert process.returncode == 4
+    assert "out of memory" in err
+    assert "Traceback" not in err
+
+
+def test_ctrl_c_leaves_a_valid_partial_report(tmp_path):
+    process = command("reproduce", "randomized", "--quick", "--out", tmp_path, start_new_session=True)
+    results = tmp_path / "results.jsonl"
+    deadline = time.monotonic() + 60
+    while not results.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode in (0, 130)  # 0 when the run ended before the signal came
+    assert "Traceback" not in err
+    for line in results.read_text().splitlines():
+        json.loads(line)
+    assert (tmp_path / "report.html").read_text().endswith("</html>\n")
+
+
+def test_completion_is_offered():
+    environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    out, _ = command("--show-completion", "bash", env=environment).communicate()
+    assert "complete" in out.lower()
+    assert documents("r") == ["randomized", "risvo"]
+
+
+def test_version():
+    process = command("--version")
+    out, _ = process.communicate()
+    from gramless import __version__
+
+    assert out.strip() == __version__

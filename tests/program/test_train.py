@@ -1,0 +1,219 @@
+"""Training from the shell, as a new user would try it."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import dump_svmlight_file, load_digits
+
+import gramless
+from gramless.program.columns import find_columns
+from gramless.program.machines import choose_machine, settle
+from gramless.program.scores import score
+from gramless.program.train import find_task
+
+
+@pytest.mark.parametrize("name", ["plants.csv", "semicolon.csv.gz", "plants.parquet"])
+def test_a_table_of_any_kind_trains_at_once(run, plants, tmp_path, name):
+    done = run("train", plants / name, "--target", "kind", "--out", tmp_path / "m.skops", "--json")
+    assert done.code == 0
+    assert done.json["task"] == "classification"
+    assert done.json["estimator"] == "LSSVC"
+    assert done.json["columns"]["numbers"] == 2
+    assert done.json["columns"]["words"] == 2
+    assert set(done.json["columns"]["left_out"]) == {"label", "planet"}
+    accuracy = done.json["scores"][0]
+    assert accuracy["metric"] == "accuracy"
+    assert accuracy["value"] > 0.9
+    assert accuracy["low"] <= accuracy["value"] <= accuracy["high"]
+    assert accuracy["baseline"] < 0.6
+    assert (tmp_path / "m.skops").exists()
+
+
+def test_a_person_reads_what_was_done(run, plants, tmp_path):
+    done = run("train", plants / "plants.csv", "--target", "kind", "--out", tmp_path / "m.skops")
+    for words in ("LSSVC", "kind", "rows are few enough", "leave-one-out", "95 % interval", "left out label", "m.skops"):
+        assert words in done.out
+
+
+def test_numbers_are_regressed(run, plants, tmp_path):
+    done = run("train", plants / "weights.tsv", "--target", "weight", "--out", tmp_path / "m.skops", "--json")
+    assert done.json["task"] == "regression"
+    assert done.json["estimator"] == "LSSVR"
+    assert done.json["scores"][0]["metric"] == "R²"
+    assert done.json["scores"][0]["value"] > 0.8
+
+
+def test_arrays_know_their_target(run, tmp_path):
+    x, y = load_digits(return_X_y=True)
+    np.savez(tmp_path / "digits.npz", x=x[:400].reshape(-1, 8, 8), y=y[:400])
+    dump_svmlight_file(x[:400], y[:400], str(tmp_path / "digits.svm"), zero_based=False)
+    for name in ("digits.npz", "digits.svm"):
+        model = tmp_path / f"{name}.skops"
+        done = run("train", tmp_path / name, "--out", model, "--tune", "none", "--C", 10, "--json")
+        assert done.code == 0
+        assert done.json["scores"][0]["value"] > 0.9
+        again = run("evaluate", model, tmp_path / name, "--json")
+        assert again.json["rows"] == 400
+        assert again.json["scores"][0]["value"] > 0.95
+
+
+def test_what_is_given_is_not_tuned(run, plants, tmp_path):
+    done = run(
+        *("train", plants / "plants.csv", "--target", "kind", "--out", tmp_path / "m.skops", "--json"),
+        *("--C", 3, "--gamma", 0.2, "--kernel", "laplacian", "--estimator", "lssvm"),
+    )
+    assert done.json["settings"] == {"kernel": "laplacian", "C": 3.0, "gamma": 0.2}
+    assert done.json["tuned"] == "no"
+    machine = gramless.load(tmp_path / "m.skops").pipeline.named_steps["machine"]
+    assert machine.C == 3
+    assert machine.kernel_.gamma == 0.2
+
+
+def test_the_same_seed_gives_the_same_model(run, plants, tmp_path):
+    scores = [
+        run("train", plants / "plants.csv", "--target", "kind", "--out", tmp_path / f"{k}", "--json", "--seed", seed).json
+        for k, seed in enumerate([3, 3, 4])
+    ]
+    for one in scores:
+        del one["fit_seconds"], one["model"]
+    assert scores[0] == scores[1]
+    assert scores[0] != scores[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.csv", "--target", "kind"], "there is no file nowhere.csv"),
+        (["{plants}/plants.csv", "--target", "kid"], "no column 'kid'; it has 'height', 'leaves'"),
+        (["{plants}/plants.csv"], "say which column to predict with --target"),
+        (["{plants}/plants.csv", "--target", "kind", "--kernel", "rfb"], "unknown kernel 'rfb'; known are linear"),
+        (["{plants}/plants.csv", "--target", "kind", "--estimator", "svn"], "unknown estimator 'svn'"),
+        (["{plants}/plants.csv", "--target", "kind", "--tune", "grid"], "unknown way of tuning"),
+        (["{plants}/plants.csv", "--target", "kind", "--test-size", "2"], "between 0 and 1"),
+        (["{plants}/plants.csv", "--target", "kind", "--out", "no/such/m.skops"], "no folder"),
+        (["{plants}/plants.csv", "--target", "kind", "--task", "regression"], "not a number everywhere"),
+        (["{plants}/plants.csv", "--target", "planet"], "one value only"),
+        (["{plants}/plants.csv", "--target", "label"], "too many to be classes"),
+        (["{plants}/model.skops", "--target", "kind"], "cannot tell what this file is"),
+        (["{bad}/empty.csv", "--target", "kind"], "is empty"),
+        (["{bad}/ragged.csv", "--target", "b"], "line 4"),
+        (["{bad}/binary.csv", "--target", "b"], "cannot be read as a table"),
+        (["{bad}/cut.csv.gz", "--target", "b"], "cannot be read as a table"),
+        (["{bad}/text.parquet", "--target", "b"], "cannot be read as Parquet"),
+        (["{bad}/pickle.npz"], "without pickles"),
+        (["{bad}/tiny.csv", "--target", "b"], "at least 10 are needed"),
+        (["{bad}/words.svm"], "cannot be read as svmlight"),
+    ],
+)
+def test_trouble_is_told_in_one_sentence(run, plants, model, tmp_path, arguments, words):
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "ragged.csv").write_text("a,b\n1,2\n1,2\n1,2,3\n1,2\n")
+    (tmp_path / "binary.csv").write_bytes(bytes(range(256)) * 4)
+    (tmp_path / "cut.csv.gz").write_bytes((plants / "semicolon.csv.gz").read_bytes()[:300])
+    (tmp_path / "text.parquet").write_text("not parquet")
+    np.savez(tmp_path / "pickle.npz", x=np.array([{}], dtype=object))
+    (tmp_path / "tiny.csv").write_text("a,b\n1,2\n2,1\n")
+    (tmp_path / "words.svm").write_text("one two three\n")
+    made = [argument.format(plants=plants, bad=tmp_path) for argument in arguments]
+    if "--out" not in made:
+        made += ["--out", tmp_path / "never.skops"]
+    done = run("train", *made)
+    assert done.code == 3
+    assert words in done.err.replace("\n", " ")
+    assert not (tmp_path / "never.skops").exists()
+
+
+def test_rows_without_an_answer_are_left_out(run, tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["a,b"] + [f"{rng.normal():.3f},{'' if k < 5 else 'xy'[k % 2]}" for k in range(60)]
+    (tmp_path / "gaps.csv").write_text("\n".join(lines) + "\n")
+    done = run("train", tmp_path / "gaps.csv", "--target", "b", "--out", tmp_path / "m", "--json")
+    assert done.json["rows"] == {"train": 44, "held_out": 11}
+    assert "5 rows without 'b'" in done.err
+
+
+def test_a_class_of_one_row_does_not_stop_it(run, tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["a,b"] + [f"{rng.normal() + 3 * (k % 2):.3f},{'xy'[k % 2]}" for k in range(60)] + ["9.0,z"]
+    (tmp_path / "rare.csv").write_text("\n".join(lines) + "\n")
+    done = run("train", tmp_path / "rare.csv", "--target", "b", "--out", tmp_path / "m", "--json")
+    assert done.code == 0
+    assert done.json["scores"][0]["value"] > 0.7
+
+
+@pytest.mark.parametrize(
+    ("y", "task"),
+    [
+        (np.array(["a", "b"] * 20), "classification"),
+        (np.array([True, False] * 20), "classification"),
+        (np.array([3, 4, 5, 6] * 20), "classification"),
+        (np.array([0.0, 1.0] * 20), "classification"),
+        (np.arange(200), "regression"),
+        (np.linspace(0, 1, 50), "regression"),
+        (np.array([1, 2, 3, 4, 5, 6] * 3), "regression"),
+    ],
+)
+def test_the_task_follows_from_the_target(y, task):
+    assert find_task(y, "auto") == task
+    assert find_task(y, "regression") == "regression"
+
+
+def test_machines_by_size():
+    assert choose_machine("auto", 5000)[0] == "lssvm"
+    assert choose_machine("auto", 500_000)[0] == "nystrom"
+    assert choose_machine("svm", 500_000) == ("svm", "as asked")
+
+
+def test_tuning_finds_the_width_that_the_data_has():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (600, 1))
+    y = np.sin(25 * x[:, 0])
+    found = settle(x, y, task="regression", machine="auto", kernel="rbf", C=None, gamma=None, tune="loo", seed=0)
+    assert found.gamma > 20
+    flat = settle(x, x[:, 0], task="regression", machine="auto", kernel="rbf", C=None, gamma=None, tune="loo", seed=0)
+    assert flat.gamma < found.gamma
+
+
+def test_columns_of_no_use_are_named(plants):
+    from gramless.program.tables import read
+
+    columns = find_columns(read(plants / "plants.csv", "kind").X)
+    assert columns.numbers == ["height", "leaves"]
+    assert columns.words == ["soil", "sheltered"]
+    assert columns.left_out["planet"] == "the same value everywhere"
+
+
+def test_the_metrics_are_scikit_learns():
+    from sklearn import metrics
+
+    rng = np.random.default_rng(0)
+    y, predicted = rng.integers(0, 4, 200), rng.integers(0, 4, 200)
+    found = {one.metric: one for one in score(y, predicted, task="classification", guess=2)}
+    assert found["accuracy"].value == pytest.approx(metrics.accuracy_score(y, predicted))
+    assert found["balanced accuracy"].value == pytest.approx(metrics.balanced_accuracy_score(y, predicted))
+    assert found["balanced accuracy"].baseline == pytest.approx(0.25)
+    y, predicted = rng.normal(size=200), rng.normal(size=200)
+    found = {one.metric: one for one in score(y, predicted, task="regression", guess=y.mean())}
+    assert found["R²"].value == pytest.approx(metrics.r2_score(y, predicted))
+    assert found["R²"].baseline == pytest.approx(0, abs=1e-12)
+    assert found["root mean squared error"].value == pytest.approx(metrics.root_mean_squared_error(y, predicted))
+    assert found["mean absolute error"].value == pytest.approx(metrics.mean_absolute_error(y, predicted))
+
+
+def test_no_mistakes_do_not_mean_no_doubt():
+    y = np.array(["a", "b"] * 20)
+    for one in score(y, y, task="classification", guess="a"):
+        assert one.value == 1
+        assert 0.8 < one.low < 0.99
+        assert one.high == 1
+
+
+def test_intervals_cover_the_truth_about_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    covered = 0
+    for trial in range(60):
+        right = rng.random(150) < 0.8
+        y = np.array(["a", "b"])[rng.integers(0, 2, 150)]
+        predicted = np.where(right, y, np.where(y == "a", "b", "a"))
+        accuracy = score(y, predicted, task="classification", guess="a", seed=trial)[0]
+        covered += accuracy.low <= 0.8 <= accuracy.high
+    assert covered >= 51  # 57 expected; fewer than 51 of 60 at 95 % happens once in two hundred

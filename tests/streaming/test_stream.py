@@ -1,0 +1,279 @@
+"""Streams: the same rows whatever they come from, in batches of any size, and bad rows named."""
+
+import gzip
+import itertools
+import threading
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from gramless import NystromLSSVC, NystromLSSVR, Stream
+from gramless.streaming.read_ahead import read_ahead
+
+pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+N = 1000
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(N, 3)), rng.integers(0, 4, size=N)
+
+
+def as_table(X, y):
+    return pa.table({"a": X[:, 0], "y": y, "b": X[:, 1], "c": X[:, 2]})
+
+
+def text(X, y, header=True, delimiter=","):
+    lines = [delimiter.join(["a", "b", "c", "y"])] if header else []
+    lines += [delimiter.join([*(repr(float(v)) for v in row), str(label)]) for row, label in zip(X, y, strict=True)]
+    return "\n".join(lines) + "\n"
+
+
+def write(kind, folder, X, y):
+    path = folder / f"rows.{kind}"
+    if kind == "parquet":
+        parquet.write_table(as_table(X, y), path, row_group_size=300)
+    elif kind == "npz":
+        np.savez(path, x=X, y=y)
+    elif kind == "compressed.npz":
+        np.savez_compressed(path, X=X.astype(np.float32), y=y)
+    elif kind == "columns.npz":
+        np.savez_compressed(path, X=np.asfortranarray(X), y=y)
+    elif kind == "csv.gz":
+        path.write_bytes(gzip.compress(text(X, y).encode()))
+    else:
+        path.write_text(text(X, y, delimiter="\t" if kind == "tsv" else ","))
+    return path
+
+
+FILES = ["csv", "csv.gz", "tsv", "parquet", "npz", "compressed.npz", "columns.npz"]
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize(("size", "start"), [(1, 990), (64, 0), (257, 299), (300, 300), (5000, 0), (10, N)])
+def test_a_file_gives_its_rows_in_order(tmp_path, rows, kind, size, start):
+    X, y = rows
+    stream = Stream(write(kind, tmp_path, X, y))
+    batches = list(stream.batches(size, start))
+    assert [len(b) for b in batches] == [min(size, N - at) for at in range(start, N, size)]
+    assert [b.start for b in batches] == list(range(start, N, size))
+    if batches:
+        np.testing.assert_allclose(np.concatenate([b.X for b in batches]), X[start:], atol=1e-6)
+        np.testing.assert_array_equal(np.concatenate([b.y for b in batches]), y[start:])
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_sample_of_a_file_is_some_of_its_rows(tmp_path, rows, kind):
+    X, y = rows
+    stream = Stream(write(kind, tmp_path, X, y))
+    sampled, labels, _ = stream.sample(50, np.random.RandomState(0), batch_rows=128)
+    distance, nearest = np.abs(sampled[:, None] - X[None]).max(axis=2).min(axis=1), None
+    nearest = np.abs(sampled[:, None] - X[None]).max(axis=2).argmin(axis=1)
+    assert distance.max() < 1e-6
+    assert len(set(nearest)) == 50
+    np.testing.assert_array_equal(labels, y[nearest])
+    assert 250 < nearest.mean() < 750  # from all of the file, not from its head
+    assert len(stream.sample(N + 1, np.random.RandomState(0))[1]) == N
+
+
+def test_every_row_has_the_same_chance():
+    X = np.arange(40.0)[:, None]
+    stream = Stream([(X[i : i + 7], X[i : i + 7, 0]) for i in range(0, 40, 7)])
+    rng = np.random.RandomState(0)
+    counts = sum(np.bincount(stream.sample(10, rng, batch_rows=9)[1].astype(int), minlength=40) for _ in range(800))
+    assert counts.min() > 150
+    assert counts.max() < 250  # 200 expected, standard deviation 12
+
+
+def test_batches_of_an_iterable_are_cut_and_joined(rows):
+    X, y = rows
+    cuts = [0, 3, 3, 500, 501, N]
+    weights = np.linspace(0, 1, N)
+    pieces = [(X[a:b], y[a:b], weights[a:b]) for a, b in itertools.pairwise(cuts)]
+    for data in (pieces, iter(pieces), (p for p in pieces)):
+        batches = list(Stream(data).batches(128, start=100))
+        np.testing.assert_array_equal(np.concatenate([b.X for b in batches]), X[100:])
+        np.testing.assert_array_equal(np.concatenate([b.weights for b in batches]), weights[100:])
+
+
+def test_the_head_of_a_generator_is_read_again():
+    pieces = ((np.full((4, 2), i), np.full(4, i)) for i in range(5))
+    stream = Stream(pieces)
+    assert not stream.repeatable
+    np.testing.assert_array_equal(stream.sample(6, np.random.RandomState(0))[1], [0, 0, 0, 0, 1, 1])
+    assert sum(len(b) for b in stream.batches(3)) == 20
+
+
+def test_sparse_batches(rows):
+    X, y = rows
+    batches = list(Stream([(sp.csr_matrix(X[:10]), y[:10]), (sp.csc_matrix(X[10:30]), y[10:30])]).batches(16))
+    np.testing.assert_array_equal(np.vstack([b.X.toarray() for b in batches]), X[:30])
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_fit_from_a_file_is_the_fit_from_arrays(tmp_path, rows, kind):
+    X, y = rows
+    path = write(kind, tmp_path, X, y)
+    model = NystromLSSVC(landmarks=X[:30], gamma=0.5, batch_size=100, dtype="float64")
+    from_arrays = model.fit(X, y).decision_function(X)
+    np.testing.assert_allclose(model.fit(str(path)).decision_function(X), from_arrays, atol=1e-5)
+    np.testing.assert_allclose(model.fit(Stream(path)).decision_function(X), from_arrays, atol=1e-5)
+
+
+def test_a_memmap_is_read_in_batches(tmp_path, rows):
+    X, y = rows
+    on_disk = np.memmap(tmp_path / "x.bin", dtype=np.float32, mode="w+", shape=X.shape)
+    on_disk[:] = X
+    values = X.sum(axis=1)
+    from_disk = NystromLSSVR(n_landmarks=40, gamma=0.5, random_state=0).fit(on_disk, values)
+    in_memory = NystromLSSVR(n_landmarks=40, gamma=0.5, random_state=0).fit(X.astype(np.float32), values)
+    np.testing.assert_allclose(from_disk.predict(X), in_memory.predict(X), atol=1e-6)
+    on_disk[700, 1] = np.nan
+    with pytest.raises(ValueError, match=r"row 700 of .*x\.bin holds NaN or infinity in column 1"):
+        NystromLSSVR(landmarks=X[:10], gamma=0.5).fit(on_disk, values)
+    assert NystromLSSVC(landmarks=X[:10], class_weight="balanced").fit(on_disk[:500], y[:500]).classes_.size == 4
+
+
+def spoil(content, line, new):
+    lines = content.splitlines()
+    lines[line] = new
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        ("1.0,oops,2.0,1", r"rows\.csv, row 700 \(line 701\) has 'oops' in column 'b', which is not a number"),
+        ("1.0,2.0,1", r"rows\.csv, row 700 \(line 701\) has 3 columns; the file has 4"),
+        ("1.0,2.0,3.0,4.0,1", r"rows\.csv, row 700 \(line 701\) has 5 columns; the file has 4"),
+        ("1.0,nan,2.0,1", r"rows\.csv, row 700 \(line 701\) holds NaN or infinity in column 'b'"),
+        ("1.0,,2.0,1", r"rows\.csv, row 700 \(line 701\) holds NaN or infinity in column 'b'"),
+        ("1.0,inf,2.0,1", r"rows\.csv, row 700 \(line 701\) holds NaN or infinity in column 'b'"),
+        ("1.0,3.0,2.0,", r"rows\.csv, row 700 \(line 701\) has a target that is missing"),
+    ],
+)
+def test_a_bad_row_of_a_text_file_is_named(tmp_path, rows, new, message):
+    path = tmp_path / "rows.csv"
+    path.write_text(spoil(text(*rows), 700, new))
+    with pytest.raises(ValueError, match=message):
+        NystromLSSVC(landmarks=rows[0][:10], batch_size=64).fit(path)
+
+
+def test_a_target_that_turns_to_text_is_named(tmp_path, rows, monkeypatch):
+    monkeypatch.setattr("gramless.streaming.delimited._BLOCK_BYTES", 4096)
+    path = tmp_path / "rows.csv"
+    path.write_text(spoil(text(*rows), 900, "1.0,2.0,3.0,many"))
+    with pytest.raises(ValueError, match=r"row 900 \(line 901\) has the target 'many', unlike the rows before"):
+        list(Stream(path).batches(64))
+
+
+def test_a_bad_row_of_a_parquet_file_is_named(tmp_path, rows):
+    X = rows[0].copy()
+    X[650, 2] = np.nan
+    with pytest.raises(ValueError, match=r"rows\.parquet, row 651 holds NaN or infinity in column 'c'"):
+        NystromLSSVC(landmarks=X[:10], batch_size=64).fit(write("parquet", tmp_path, X, rows[1]))
+    path = tmp_path / "text.parquet"
+    parquet.write_table(pa.table({"a": ["x", "z"], "y": [0, 1]}), path)
+    with pytest.raises(ValueError, match=r"text\.parquet: column 'a' holds string, not numbers"):
+        Stream(path)
+
+
+def test_a_bad_row_of_an_npz_file_or_a_batch_is_named(tmp_path, rows):
+    X = rows[0].copy()
+    X[650, 2] = np.inf
+    with pytest.raises(ValueError, match=r"rows\.npz, row 651 of 'x' holds NaN or infinity in column 2"):
+        NystromLSSVC(landmarks=X[:10]).fit(write("npz", tmp_path, X, rows[1]))
+    batches = [(X[i : i + 100], rows[1][i : i + 100]) for i in range(0, N, 100)]
+    with pytest.raises(ValueError, match="row 50 of batch 6 holds NaN or infinity in column 2"):
+        NystromLSSVC(landmarks=X[:10], batch_size=128).fit(batches)
+
+
+def test_batches_that_do_not_fit_together(rows):
+    X, y = rows
+    for batches, message in (
+        ([(X[:5], y[:5]), (X[:5, :2], y[:5])], "different numbers of columns|columns, those before"),
+        ([(X[:5], y[:4])], "batch 0 has 5 rows and 4 targets"),
+        ([(X[0], y[0:1])], "X of batch 0 has 1 dimensions"),
+        ([(np.array([["a", "b"]]), y[:1])], "row 0 of batch 0 has 'a' in column 0"),
+        ([(X[:3], y[:3], [1, -1, 1])], "row 1 of batch 0 has the weight"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            list(Stream(batches).batches(8))
+    with pytest.raises(TypeError, match="batch 0 is not"):
+        list(Stream([3.0]).batches(8))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "target", "message"),
+    [
+        ("none.csv", "a,b\n1,2\n", None, "no column named 'y', 'target', 'label'"),
+        ("two.csv", "y,label\n1,2\n", None, "more than one column"),
+        ("missing.csv", "a,b\n1,2\n", "z", "no column named 'z'"),
+        ("bare.csv", "1,2\n3,4\n", None, "no header line"),
+        ("far.csv", "1,2\n3,4\n", 2, "no column 2"),
+        ("same.csv", "a,a,y\n1,2,3\n", None, "two columns of the same name"),
+        ("empty.csv", "", None, "is empty"),
+        ("broken.parquet", "not parquet", "y", "not a complete Parquet file"),
+        ("broken.npz", "not npz", None, "not a complete npz file"),
+        ("what.xyz", "1", None, "is of no known kind"),
+    ],
+)
+def test_files_that_cannot_be_read_say_why(tmp_path, name, content, target, message):
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        Stream(path, target)
+
+
+def test_no_such_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        Stream(tmp_path / "nothing.csv")
+
+
+def test_a_text_file_without_header_by_position(tmp_path, rows):
+    X, y = rows
+    path = tmp_path / "bare.csv"
+    path.write_text(text(X, y, header=False))
+    (batch,) = Stream(path, -1).batches(N)
+    np.testing.assert_allclose(batch.X, X)
+    path.write_text(spoil(text(X, y, header=False), 2, "1,x,3,4"))
+    with pytest.raises(ValueError, match=r"row 3 \(line 3\) has 'x' in column 1"):
+        list(Stream(path, -1).batches(N))
+
+
+def test_pickles_are_not_opened(tmp_path):
+    path = tmp_path / "objects.npz"
+    np.savez(path, X=np.ones((2, 2)), y=np.array(["a", 1], dtype=object))
+    with pytest.raises(ValueError, match="Python objects"):
+        list(Stream(path).batches(8))
+
+
+def test_reading_ahead_overlaps_and_stops():
+    started = threading.Event()
+
+    def numbers():
+        for i in range(10):
+            if i == 1:
+                started.set()
+            yield i
+
+    ahead = read_ahead(numbers())
+    assert next(ahead) == 0
+    assert started.wait(5)  # the second item is made while the first is in use
+    ahead.close()
+    assert not any(t.name == "gramless-read-ahead" for t in threading.enumerate())
+
+
+def test_what_the_reader_raises_is_raised_where_it_is_read():
+    def broken():
+        yield 1
+        raise OSError("the disk is gone")
+
+    ahead = read_ahead(broken())
+    assert next(ahead) == 1
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(ahead)
