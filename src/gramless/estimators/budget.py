@@ -110,6 +110,10 @@ class BudgetMachine(OnlinePass, NystromMachine):
         self.verbose = verbose
         self.random_state = random_state
 
+    @property
+    def adds_up(self) -> bool:
+        return False
+
     def _check_settings(self) -> None:
         super()._check_settings()
         self._check_online()

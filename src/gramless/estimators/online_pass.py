@@ -65,8 +65,7 @@ class OnlinePass(OnePassRidge):
         self._forget_all(targets)
         rng = check_random_state(self.random_state)
         self._seed = int(rng.randint(np.iinfo(np.int32).max))
-        self._begin(stream, rng, self._targets.read)
-        self._chosen = True
+        self._begin(stream, rng)
         self.history_: list[dict[str, Any]] = []
         epochs = self.epochs if stream.repeatable else 1
         n = stream.n_rows
