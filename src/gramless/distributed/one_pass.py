@@ -68,6 +68,11 @@ class RemoteStream:
 def fit_one_pass(client: Client, estimator: OnePassRidge, rows: Rows) -> OnePassRidge:
     """Fit a one-pass machine to rows on the workers."""
     estimator._check_settings()
+    if getattr(estimator, "_online", False):
+        raise ValueError(
+            f"{type(estimator).__name__} learns row after row, which partitions on many workers are not; use NystromLSSVC, or "
+            "FourierLSSVC with method='exact'"
+        )
     if estimator.forget < 1:
         raise ValueError("forget needs rows in an order; partitions are summed in any order")
     if estimator.checkpoint is not None:
