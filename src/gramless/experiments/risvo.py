@@ -205,7 +205,7 @@ SPECS: tuple[Spec, ...] = (
         "What each landmark rule buys, and what it costs",
         letter,
         rule_on_letter,
-        product(landmarks=sorted(LANDMARKS), n_landmarks=[250, 500, 1000, 2000]),
+        product(landmarks=sorted(LANDMARKS), n_landmarks=[250, 500, 1000]),
         seeds=(0, 1, 2),
         extras=kernel_error,
         views=(
