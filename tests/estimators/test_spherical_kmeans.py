@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from gramless import SphericalKMeans
 from gramless import _array as xa
-from gramless.estimators import spherical_kmeans as module
+from gramless.estimators import kmeans_steps
 from gramless.estimators.kmeans_starts import plus_plus
 
 
@@ -114,7 +114,7 @@ def test_tiles_and_blocks_do_not_change_the_result(monkeypatch):
     X, _ = directions(n=500, d=9, k=9)
     start = np.random.default_rng(0).standard_normal((30, 9)).astype(np.float32)
     whole = SphericalKMeans(30, init=start).fit(X)
-    monkeypatch.setattr(module, "CPU_TILE", 7)
+    monkeypatch.setattr(kmeans_steps, "CPU_TILE", 7)
     tiled = SphericalKMeans(30, init=start).fit(X)
     assert_array_equal(tiled.labels_, whole.labels_)
     assert_allclose(tiled.cluster_centers_, whole.cluster_centers_, atol=1e-6)
