@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -68,8 +67,8 @@ def inertia_of(cosines: Array, scale: Array, mass: np.ndarray) -> float:
     return float(np.clip(gaps, 0, None) @ mass)
 
 
-def turn(centres: Array, sums: Array, counts: np.ndarray) -> float:
-    """Point the centres along the sums, in place; how much they turned, 1 - mean <new, old>.
+def turn(centres: Array, sums: Array, counts: np.ndarray) -> np.ndarray:
+    """Point the centres along the sums, in place; how far each has moved, |new - old|.
 
     A cluster without points keeps its centre, as does one whose points cancel.
     """
@@ -77,19 +76,20 @@ def turn(centres: Array, sums: Array, counts: np.ndarray) -> float:
     norms = xa.sqrt_(xa.square_norms(sums))
     alive = xa.indices(counts > 0, sums) & (norms > 0)
     new = sums / xp.where(alive, norms, norms * 0 + 1)[:, None]
-    new = xp.where(alive[:, None], new, xa.astype(centres, np.float64))
-    deviation = 1 - float((new * centres).sum()) / centres.shape[0]
-    centres[...] = xa.astype(new, xa.numpy_dtype(centres))
-    return deviation
+    new = xa.astype(xp.where(alive[:, None], new, xa.astype(centres, np.float64)), xa.numpy_dtype(centres))
+    chords = xa.to_numpy(xa.square_norms(new - centres)).astype(np.float64) ** 0.5
+    centres[...] = new
+    return chords
 
 
-def reseed(
-    labels: np.ndarray, cosines: Array, scale: Array, mass: np.ndarray, k: int, counts: Any = 0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Empty clusters (of which `counts` knows no other points either), and the worst-served point for each."""
-    empty = np.flatnonzero(counts + np.bincount(labels, mass > 0, minlength=k) == 0)
-    if len(empty) == 0:
-        return empty, empty
+def deviation_of(chords: np.ndarray) -> float:
+    """1 - mean <new, old> of unit vectors, from their distances."""
+    return float(np.mean(chords**2)) / 2
+
+
+def reseed(cosines: Array, scale: Array, mass: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Clusters without points, and the worst-served point for each; fewer where no more are badly served."""
+    empty = np.flatnonzero(counts == 0)
     served = np.where(mass > 0, xa.to_numpy(cosines * scale), 1.0)
     worst = np.argsort(served, kind="stable")[: len(empty)]
     worst = worst[served[worst] < SERVED]

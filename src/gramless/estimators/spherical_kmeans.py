@@ -3,8 +3,9 @@
     label_i = argmax_q <x_i, m_q>,    m_q <- sum_{label_i = q} x_i / ||x_i||, scaled to unit norm,
 
 until the centroids stop turning: 1 - mean_q <m_q new, m_q old> < tol. An iteration is one matrix product, cut into
-tiles whose largest entries are found while they are in cache, O(n k d) time and O(n + k d) memory beside the data; the
-sums are carried from iteration to iteration and only the points that changed their cluster are moved between them.
+tiles whose largest entries are found while they are in cache, O(n k d) time and O(n + k d) memory beside the data, less what
+bounds on the angles show to be unchanged (`kmeans_bounds`); the sums are carried from iteration to iteration and only the
+points that changed their cluster are moved between them.
 References: Dhillon and Modha, "Concept decompositions for large sparse text data using clustering", 2001; Sculley,
 "Web-scale k-means clustering", 2010, for the mini-batch form.
 """
@@ -25,8 +26,9 @@ from gramless import _array as xa
 from gramless._array import Array
 from gramless._parallel import slices
 from gramless._validation import all_or_nothing, check_choice, check_positive, check_weights, check_X, working_dtype
+from gramless.estimators.kmeans_bounds import Bounds
 from gramless.estimators.kmeans_starts import plus_plus, random_points
-from gramless.estimators.kmeans_steps import inertia_of, mass_of, nearest, reseed, turn, workers_for
+from gramless.estimators.kmeans_steps import deviation_of, inertia_of, mass_of, nearest, reseed, turn, workers_for
 
 
 class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -124,11 +126,11 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         centres = self._start(X, scale, mass, rng)
         self.history_: list[dict[str, float]] = []
         passes = self._passes if self.batch_size is None else self._batches
-        labels, cosines = passes(X, centres, scale, scale_and_weight, mass, rng)
+        labels, inertia = passes(X, centres, scale, scale_and_weight, mass, rng)
         self.cluster_centers_ = centres
         self._n_features_out = centres.shape[0]
         self.labels_ = xa.to_numpy(labels).astype(np.int32)
-        self.inertia_ = inertia_of(cosines, scale, mass)
+        self.inertia_ = inertia
         self.n_iter_ = len(self.history_)
         distinct = len(np.unique(self.labels_[mass > 0]))
         if distinct < self.n_clusters:
@@ -195,39 +197,53 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     def _passes(
         self, X: Array, centres: Array, scale: Array, weight: Array, mass: np.ndarray, rng: np.random.Generator
-    ) -> tuple[Array, Array]:
-        """Lloyd's iteration, in place on `centres`; labels and cosines with respect to the final ones."""
+    ) -> tuple[Array, float]:
+        """Lloyd's iteration, in place on `centres`; labels and inertia with respect to the final ones."""
         n, k = X.shape[0], centres.shape[0]
         sums = [xa.zeros((k, X.shape[1]), X, np.float64) for _ in range(workers_for(X, k))]
         old = xa.zeros((n,), X, np.int64) - 1
-        labels, cosines = xa.zeros((n,), X, np.int64), xa.empty((n,), X)
+        # On a device a product costs less than to find out which part of it could be left out.
+        bounds = Bounds(X, scale) if xa.device_of(X) == "cpu" else None
+        labels = xa.zeros((n,), X, np.int64) if bounds is None else bounds.labels
+        drift = None
 
         def move(worker: int, rows: slice, part: Array, found: Array) -> None:
             xa.move_rows_(sums[worker], part, old[rows], found, weight[rows])
 
         start = time.perf_counter()
         for iteration in range(1, self.max_iter + 1):
-            nearest(X, centres, labels, cosines, move)
-            inertia = inertia_of(cosines, scale, mass)
-            empty, worst = reseed(xa.to_numpy(labels), cosines, scale, mass, k)
-            if len(empty):
+            if bounds is None:
+                nearest(X, centres, labels, visit=move)
+            else:
+                bounds.assign(centres, drift, move)
+            # The sums hold every cosine: those of a cluster add up to <sum, centre>.
+            inertia = max(0.0, float(mass.sum()) - float((sum(sums[1:], sums[0]) * centres).sum()))
+            counts = np.bincount(xa.to_numpy(labels), mass > 0, minlength=k)
+            reseeded = 0
+            if not counts.all():
+                empty, worst = reseed(nearest(X, centres)[1], scale, mass, counts)
                 idx, to = xa.indices(worst, X), xa.indices(empty, X)
                 xa.move_rows_(sums[0], X[idx], labels[idx], to, weight[idx])
                 labels[idx] = to
+                counts = np.bincount(xa.to_numpy(labels), mass > 0, minlength=k)
+                reseeded = len(empty)
+                if bounds is not None:
+                    bounds.forget(worst)
             moved = int((labels != old).sum())
-            counts = np.bincount(xa.to_numpy(labels), mass > 0, minlength=k)
-            deviation = turn(centres, sum(sums[1:], sums[0]), counts)
-            self._record(iteration, inertia, deviation, moved, len(empty), start)
-            if moved == 0 or deviation < self.tol:
+            chords = turn(centres, sum(sums[1:], sums[0]), counts)
+            drift = 2 * np.arcsin(np.minimum(chords / 2, 1))
+            self._record(iteration, inertia, deviation_of(chords), moved, reseeded, start)
+            if moved == 0 or deviation_of(chords) < self.tol:
                 break
             old[:] = labels
-        if moved:
-            nearest(X, centres, labels, cosines)
-        return labels, cosines
+        if moved == 0:
+            return labels, inertia
+        labels, cosines = nearest(X, centres)
+        return labels, inertia_of(cosines, scale, mass)
 
     def _batches(
         self, X: Array, centres: Array, scale: Array, weight: Array, mass: np.ndarray, rng: np.random.Generator
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Array, float]:
         """The mini-batch form, in place on `centres`."""
         n, k = X.shape[0], centres.shape[0]
         batch_size = min(int(self.batch_size or n), n)
@@ -248,7 +264,8 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
                 inertia += inertia_of(cosines, scale[rows], mass[chosen])
                 if part.stop == n:
                     # Whoever has not got a point in the whole pass takes one of this last batch.
-                    empty, worst = reseed(xa.to_numpy(found), cosines, scale[rows], mass[chosen], k, counts)
+                    found_counts = counts + np.bincount(xa.to_numpy(found), mass[chosen] > 0, minlength=k)
+                    empty, worst = reseed(cosines, scale[rows], mass[chosen], found_counts)
                     found[xa.indices(worst, X)] = xa.indices(empty, X)
                     reseeded = len(empty)
                 moved += int((found != labels[rows]).sum())
@@ -260,7 +277,8 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             self._record(iteration, inertia, deviation, moved, reseeded, start)
             if deviation < self.tol:
                 break
-        return nearest(X, centres)
+        labels, cosines = nearest(X, centres)
+        return labels, inertia_of(cosines, scale, mass)
 
     def _record(self, iteration: int, inertia: float, deviation: float, moved: int, reseeded: int, start: float) -> None:
         seconds = time.perf_counter() - start
