@@ -31,10 +31,10 @@ from gramless.experiments.environment import environment
 from gramless.images import Patches
 
 
-def timed(work: Callable[[], Any]) -> np.ndarray:
+def timed(work: Callable[..., Any], *arguments: Any) -> np.ndarray:
     """Seconds by the clock and by the processor."""
     clock, processor = time.perf_counter(), time.process_time()
-    work()
+    work(*arguments)
     return np.array([time.perf_counter() - clock, time.process_time() - processor])
 
 
@@ -49,7 +49,7 @@ def product(X: np.ndarray, centres: np.ndarray, out: np.ndarray) -> np.ndarray:
 
 def fits(kmeans: Any, X: np.ndarray, iterations: int) -> list[np.ndarray]:
     """A fit of one iteration, and one of so many more."""
-    return [timed(lambda: kmeans.set_params(max_iter=1 + more).fit(X)) for more in (0, iterations)]
+    return [timed(kmeans.set_params(max_iter=count).fit, X) for count in (1, 1 + iterations)]
 
 
 def main() -> None:

@@ -21,6 +21,8 @@ from gramless.estimators.kmeans_steps import Visit, workers_for
 
 # Shares of the centres that may be taken out of the bound.
 SHARES = (0.0, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
+# A product with few columns takes as long as if it had so many more.
+MORE_COLUMNS = 12
 # Above this share of the full product, the full product is simpler and no slower.
 WORTHWHILE = 0.9
 
@@ -94,7 +96,8 @@ class Bounds:
         order = np.argsort(-drift, kind="stable")
         room = self.lower - self.upper - self.slack
         counts = sorted({int(share * k) for share in SHARES})
-        work = [count / k + np.count_nonzero(room <= drift[order[count]]) / len(room) for count in counts]
+        columns = [count + MORE_COLUMNS if count else 0 for count in counts]
+        work = [c / k + np.mean(room <= drift[order[count]]) for c, count in zip(columns, counts, strict=True)]
         best = int(np.argmin(work))
         if work[best] > WORTHWHILE:
             self.upper[:] = np.inf
