@@ -195,6 +195,12 @@ def test_settings_that_cannot_be_say_so(digits, settings, message):
         BudgetLSSVC(**settings).fit(digits[0][:50], digits[1][:50])
 
 
+def test_steps_are_not_distributed():
+    distributed = pytest.importorskip("gramless.distributed.one_pass")
+    with pytest.raises(ValueError, match="learns online"):
+        distributed.fit_one_pass(None, BudgetLSSVC(), None)
+
+
 def test_a_share_needs_a_known_length(digits):
     with pytest.raises(ValueError, match="needs data of known length"):
         BudgetLSSVC(budget=0.5).partial_fit(*digits, classes=np.arange(10))

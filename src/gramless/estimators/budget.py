@@ -110,6 +110,10 @@ class BudgetMachine(OnlinePass, NystromMachine):
         self.verbose = verbose
         self.random_state = random_state
 
+    @property
+    def adds_up(self) -> bool:
+        return False
+
     def _check_settings(self) -> None:
         super()._check_settings()
         self._check_online()
@@ -154,8 +158,8 @@ class BudgetMachine(OnlinePass, NystromMachine):
         return self._operator @ A
 
     def _penalty_every(self) -> int:
-        # A product with K_BB costs beta / batch times a step on a batch: leave it a quarter of the work.
-        return max(1, min(50, int(self.points_.shape[0]) // (4 * self.batch_size)))
+        # A product with K_BB costs beta / batch times the two products of a step: leave it about half of the work.
+        return max(1, min(50, int(self.points_.shape[0]) // (2 * self.batch_size)))
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

@@ -139,6 +139,10 @@ class FourierMachine(OnlinePass, KernelExpansion):
     def _online(self) -> bool:
         return self.method == "online"
 
+    @property
+    def adds_up(self) -> bool:
+        return not self._online
+
     def _check_settings(self) -> None:
         super()._check_settings()
         check_choice("method", self.method, {"exact", "online"})
@@ -165,7 +169,7 @@ class FourierMachine(OnlinePass, KernelExpansion):
     def _step_rows(self) -> int:
         return _ONLINE_BATCH if self.batch_size is None else int(self.batch_size)
 
-    def _begin(self, stream: Stream, rng: np.random.RandomState, read: Read) -> None:
+    def _begin(self, stream: Stream, rng: np.random.RandomState, read: Read | None = None) -> None:
         self._set_up(stream.first())
         kernel, dtype = self._kernel(), np.dtype(self._dtype_name)
         affordable = parse_budget(self.memory_budget, self.device_) // (8 * self.n_features_in_ * dtype.itemsize)
@@ -174,6 +178,7 @@ class FourierMachine(OnlinePass, KernelExpansion):
         self.features_ = draw_fourier_map(
             self.kernel_, self.n_features_in_, self.n_components, np.random.RandomState(self._seed), self.draw
         )
+        self._chosen = True
 
     def _features(self, X: Array) -> Array:
         return self.features_(X)

@@ -153,7 +153,7 @@ class NystromMachine(KernelExpansion, OnePassRidge):
     def _rows_needed(self) -> int:
         return 1 if self._given() is not None else self._n_components(None)
 
-    def _begin(self, stream: Stream, rng: np.random.RandomState, read: Read) -> None:
+    def _begin(self, stream: Stream, rng: np.random.RandomState, read: Read | None = None) -> None:
         self._set_up(stream.first())
         m, dtype = self._n_components(stream.n_rows), np.dtype(self._dtype_name)
         affordable = parse_budget(self.memory_budget, self.device_) // (8 * self.n_features_in_ * dtype.itemsize)
@@ -175,7 +175,8 @@ class NystromMachine(KernelExpansion, OnePassRidge):
             chosen = select(self.landmarks if given is None else given, X, self.kernel_, m, rng)
             points, labels = as_points(chosen, X), (y[chosen] if chosen.ndim == 1 else None)
         self._set_points(points)
-        self._know_targets(None if labels is None else read(labels))
+        self._know_targets(None if labels is None else (read or self._targets.read)(labels))
+        self._chosen = True
 
     def _know_targets(self, compact: np.ndarray | None) -> None:
         """Hear the landmarks' own targets; None where they are points that have none."""

@@ -73,10 +73,15 @@ class OnePassRidge(BaseEstimator):
     n_features_in_: int
     loo_errors_: np.ndarray
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether the model comes from sums, which can be taken in any order and in many places at once."""
+        return True
+
     # What a subclass provides.
 
-    def _begin(self, stream: Stream, rng: np.random.RandomState, read: Read) -> None:
-        """Choose the features for a stream that is about to be read; `read` makes targets of its y."""
+    def _begin(self, stream: Stream, rng: np.random.RandomState, read: Read | None = None) -> None:
+        """Choose the features for a stream that is about to be read; `read` makes targets of its y, unless they are."""
         raise NotImplementedError
 
     def _rows_needed(self) -> int:
@@ -161,8 +166,7 @@ class OnePassRidge(BaseEstimator):
             file = PassCheckpoint(self.checkpoint, self.checkpoint_every, [type(self).__name__, *self._settings()], stream)
         saved = None if file is None else file.load()
         if saved is None:
-            self._begin(stream, rng, self._targets.read)
-            self._chosen = True
+            self._begin(stream, rng)
         else:
             self._restore(saved)
         self._absorb_all(stream, file, skip=self._rows_seen)
@@ -285,7 +289,6 @@ class OnePassRidge(BaseEstimator):
         """Choose the features from the rows held back (unless they are chosen) and add those rows."""
         if not self._chosen:
             self._begin(Stream(X, compact, weights), check_random_state(self._seed), np.asarray)
-            self._chosen = True
         self._held = []
         for batch in Stream(X, compact, weights).batches(_MOST_BATCH_ROWS):
             self._absorb(batch.X, batch.y, batch.weights)
