@@ -124,6 +124,30 @@ def astype(x: Array, dtype: Any) -> Array:
     return x.astype(dtype, copy=False)
 
 
+def half(x: Array, name: str) -> Array:
+    """A tensor in `"float16"` or `"bfloat16"`."""
+    if not is_torch(x) or name not in ("float16", "bfloat16"):
+        raise ValueError(f"half-precision storage is 'float16' or 'bfloat16', of tensors (device='cuda'); got {name!r}")
+    return x.to(getattr(sys.modules["torch"], name))
+
+
+def device_out_of_memory() -> type[BaseException]:
+    """The exception that says that a CUDA device has no memory left; one that nothing raises where torch is not loaded."""
+    torch = sys.modules.get("torch")
+    return torch.cuda.OutOfMemoryError if torch is not None else _NeverRaised
+
+
+class _NeverRaised(Exception):
+    pass
+
+
+def release_device_memory() -> None:
+    """Give back what torch's allocator keeps for itself."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
 def empty(shape: tuple[int, ...], reference: Array, dtype: Any = None) -> Array:
     """Uninitialised array of `reference`'s library, device and (unless given) dtype."""
     if is_torch(reference):

@@ -68,7 +68,8 @@ class KernelExpansion(BaseEstimator):
         if not self.kernel_.separable and len(self.support_) != checked.shape[1]:
             checked = checked[:, self.support_]
         points, coef = self._model_on(device)
-        scores = expand(self.kernel_, xa.to_device(checked, device), points, coef)
+        precision = getattr(self, "precision", "highest")
+        scores = expand(self.kernel_, xa.to_device(checked, device), points, coef, precision)
         scores += xa.like(self.intercept_, scores)
         return scores if xa.is_torch(X) else xa.to_numpy(scores)
 
@@ -82,6 +83,11 @@ class KernelExpansion(BaseEstimator):
             moved = xa.to_device(self.points_, device, dtype), xa.to_device(self.dual_coef_, device)
             self._moved = kept = (device, self.dual_coef_, *moved)
         return kept[2], kept[3]
+
+    def _keep_on_device(self, points: Array) -> None:
+        """Let predictions use the copy of the points that the fit has already moved."""
+        if self.device_ != "cpu":
+            self._moved = (self.device_, self.dual_coef_, points, xa.to_device(self.dual_coef_, self.device_))
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

@@ -43,6 +43,7 @@ class Sizes:
     itemsize: int
     device: str
     temporaries: int
+    cached_itemsize: int
 
     @property
     def on_gpu(self) -> bool:
@@ -53,8 +54,9 @@ class Sizes:
         return min(self.n, CUDA_TILE if self.on_gpu else CPU_TILE)
 
 
-def sizes(n: int, d: int, k: int, dtype: Any, device: str, kernel: Kernel) -> Sizes:
-    return Sizes(n, d, k, np.dtype(dtype).itemsize, device, kernel.temporaries)
+def sizes(n: int, d: int, k: int, dtype: Any, device: str, kernel: Kernel, storage: str | None = None) -> Sizes:
+    itemsize = np.dtype(dtype).itemsize
+    return Sizes(n, d, k, itemsize, device, kernel.temporaries, itemsize if storage is None else 2)
 
 
 @dataclass
@@ -85,7 +87,7 @@ def make_plan(s: Sizes, solver: str, budget: int, *, n_landmarks: Any = "auto", 
     size = 0 if blocks is None else _add_block(base, s, blocks, budget)
     m, store = (0, False) if name != "cg" else _landmarks(s, n_landmarks, budget - base.nbytes)
     base.parts["preconditioner"] = _preconditioner_bytes(s, m, store)
-    gram = nbytes_cached(s.n, s.itemsize, s.edge)
+    gram = nbytes_cached(s.n, s.cached_itemsize, s.edge)
     cached = base.nbytes + gram <= budget
     if cached:
         base.parts["kernel matrix"] = gram
