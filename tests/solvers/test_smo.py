@@ -129,11 +129,11 @@ def test_problems_on_the_same_points_share_rows_and_agree_with_solving_alone():
     X, labels = X[:400] / 16, load_digits(return_X_y=True)[1][:400]
     problems = [BoxQP.classification(np.where(labels == c, 1.0, -1.0), np.full(400, 5.0)) for c in range(4)]
     shared = GramRows(RBF(0.2), X, [slice(0, 400)], workers=2)
-    together = SMO(tol=1e-6).maximise(problems, shared)
+    together = SMO(tol=1e-6, working_set=64).maximise(problems, shared)
     rows_alone = 0
     for qp, solution in zip(problems, together, strict=True):
         rows = GramRows(RBF(0.2), X, [slice(0, 400)])
-        [alone] = SMO(tol=1e-6).maximise([qp], rows)
+        [alone] = SMO(tol=1e-6, working_set=64).maximise([qp], rows)
         rows_alone += rows.n_computed
         assert solution.objective == pytest.approx(alone.objective, rel=1e-9)
     assert shared.n_computed < rows_alone

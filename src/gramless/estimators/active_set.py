@@ -17,7 +17,7 @@ from gramless._array import Array
 from gramless._parallel import slices
 from gramless.kernels.base import Kernel
 from gramless.landmarks.rule import cross
-from gramless.operators import KernelOperator, LandmarkFeatures, NormalEquations, evaluate, expand
+from gramless.operators import KernelOperator, LandmarkFeatures, RidgeSums, evaluate, expand
 from gramless.solvers import Cholesky, solve
 from gramless.targets import split_bias
 
@@ -25,6 +25,12 @@ from gramless.targets import split_bias
 _TOLERATED_ROUNDING = 1e-3
 # ... provided that building them anew would help: they must have been this many times larger.
 _WORTH_REBUILDING = 10.0
+
+
+def stale(sums: RidgeSums, ridge: float) -> bool:
+    """Whether rounding of rows that have left shows, beside this ridge, and summing again would be rid of it."""
+    shows = sums.rounding > _TOLERATED_ROUNDING * ridge
+    return shows and sums.largest > _WORTH_REBUILDING * sums.trace
 
 
 class OnBasis:
@@ -62,7 +68,7 @@ class OnBasis:
         self._map = LandmarkFeatures(self._gram(), dtype)
         self.jitter = self._map.jitter
         self._held = self._values(slice(0, X.shape[0])) if hold else None
-        self._sums: NormalEquations | None = None
+        self._sums: RidgeSums | None = None
         self._rows = np.empty(0, dtype=np.intp)
         self.updated_by = ""
         self.condition = np.nan
@@ -79,13 +85,13 @@ class OnBasis:
             return cross(self.kernel, self.X, rows, self.landmarks)
         return evaluate(self.kernel, xa.take_rows(self.X, rows), self.landmarks)
 
-    def _sums_over(self, rows: np.ndarray) -> NormalEquations:
-        total: NormalEquations | None = None
+    def _sums_over(self, rows: np.ndarray) -> RidgeSums:
+        total: RidgeSums | None = None
         for part in slices(len(rows), self.rows_at_a_time):
             idx = rows[part]
             values = self._values(idx) if self._held is None else xa.take_rows(self._held, idx)
             weights = None if self.weights is None else xa.take_rows(self.weights, idx)
-            sums = NormalEquations.of(self._map.features(values), xa.take_rows(self.Z, idx), weights)
+            sums = RidgeSums.of(self._map.features(values), xa.take_rows(self.Z, idx), weights)
             if total is None:
                 total = sums
             else:
@@ -94,14 +100,13 @@ class OnBasis:
             raise ValueError("no rows to fit")
         return total
 
-    def _update(self, rows: np.ndarray) -> NormalEquations:
+    def _update(self, rows: np.ndarray) -> RidgeSums:
         left = np.setdiff1d(self._rows, rows, assume_unique=True)
         if self._sums is not None and len(left) == 0:
             return self._sums
         if self._sums is not None and len(left) < len(rows):
             self._sums -= self._sums_over(left)
-            stale = self._sums.rounding > _TOLERATED_ROUNDING * self.ridge
-            if not (stale and self._sums.largest > _WORTH_REBUILDING * self._sums.trace):
+            if not stale(self._sums, self.ridge):
                 self.updated_by = "removal"
                 return self._sums
         self.updated_by = "summation"

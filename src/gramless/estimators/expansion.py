@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless import _array as xa
 from gramless._array import Array
+from gramless._dask import over_partitions
 from gramless._validation import check_X
 from gramless.estimators.platt import sigmoid_probabilities
 from gramless.kernels import Kernel, as_kernel
@@ -110,17 +111,20 @@ def _has_probabilities(estimator: Any) -> bool:
 class ExpansionClassifier(KernelExpansion):
     """A kernel expansion whose outputs are class scores."""
 
+    @over_partitions
     def decision_function(self, X: Any) -> Array:
         """Class scores: shape (n,) for two classes (positive means `classes_[1]`), (n, n_classes) for more."""
         scores = self._scores(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
+    @over_partitions
     def predict(self, X: Any) -> np.ndarray:
         """The class of each row; always NumPy, since labels may be strings."""
         scores = xa.to_numpy(self._scores(X))
         return scores_to_labels(self.classes_, scores)
 
     @available_if(_has_probabilities)
+    @over_partitions
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class, columns in the order of `classes_`.
 
@@ -140,6 +144,7 @@ class ExpansionRegressor(KernelExpansion):
 
     _single_output: bool
 
+    @over_partitions
     def predict(self, X: Any) -> Array:
         """Predicted values, of the shape `y` had at fit."""
         scores = self._scores(X)

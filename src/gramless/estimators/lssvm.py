@@ -20,6 +20,7 @@ from sklearn.utils import check_random_state
 
 from gramless import _array as xa
 from gramless._array import Array
+from gramless._dask import fits_collections
 from gramless._memory import parse_budget
 from gramless._progress import say
 from gramless._validation import (
@@ -391,6 +392,7 @@ class LSSVC(ClassifierMixin, ExpansionClassifier, LeastSquaresMachine):
         self.class_weight = class_weight
         self.probability = probability
 
+    @fits_collections
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVC:
         """Fit to labels; rows of weight zero are as if they were not there."""
@@ -440,6 +442,7 @@ class LSSVR(MultiOutputMixin, RegressorMixin, ExpansionRegressor, LeastSquaresMa
     True
     """
 
+    @fits_collections
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVR:
         """Fit to values, of shape (n,) or (n, n_outputs)."""

@@ -31,7 +31,15 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from gramless import _array as xa
-from gramless._validation import check_choice, check_labels, check_positive, check_weights, check_X, working_dtype
+from gramless._validation import (
+    all_or_nothing,
+    check_choice,
+    check_labels,
+    check_positive,
+    check_weights,
+    check_X,
+    working_dtype,
+)
 from gramless.estimators.expansion import scores_to_labels
 from gramless.estimators.kernel_stack import HeldKernels, StreamedKernels, weighted_sum
 from gramless.estimators.svm_problems import (
@@ -141,6 +149,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         self.dtype = dtype
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MKLClassifier:
         """Learn weights and machine; with `kernels="precomputed"` from a sequence of Gram matrices."""
         self._check_settings()

@@ -28,6 +28,7 @@ from sklearn.utils import check_random_state
 
 from gramless import _array as xa
 from gramless._array import Array
+from gramless._dask import fits_collections
 from gramless._memory import MemoryEstimate, parse_budget
 from gramless._progress import Progress
 from gramless._validation import (
@@ -71,6 +72,9 @@ class RiSVOClassifier(ClassifierMixin, ExpansionClassifier):
         Refits at most; 1 uses every pattern and no active set.
     check_inclusion : bool, default=False
         At each step also score the discarded patterns and count those that would come back. Costs a pass over the data.
+    merge : {"sum", "average"}, default="sum"
+        How partitions of a dask collection come together: "sum" adds up their normal equations and gives the model of one
+        machine; "average" fits each on its own, on the common basis, and averages the coefficients.
     class_weight : dict, "balanced" or None, default=None
     probability : {"softmax", False}, default="softmax"
     dtype : {"float32", "float64"} or None, default=None
@@ -113,6 +117,10 @@ class RiSVOClassifier(ClassifierMixin, ExpansionClassifier):
     (True, True)
     """
 
+    # Row numbers: NumPy, or dask arrays after a fit to collections.
+    active_set_: Any
+    inclusion_violations_: Any
+
     def __init__(
         self,
         n_landmarks: int = 1000,
@@ -129,6 +137,7 @@ class RiSVOClassifier(ClassifierMixin, ExpansionClassifier):
         rho: float = 1e-3,
         max_iter: int = 20,
         check_inclusion: bool = False,
+        merge: str = "sum",
         class_weight: Any = None,
         probability: str | bool = "softmax",
         dtype: Any = None,
@@ -151,6 +160,7 @@ class RiSVOClassifier(ClassifierMixin, ExpansionClassifier):
         self.rho = rho
         self.max_iter = max_iter
         self.check_inclusion = check_inclusion
+        self.merge = merge
         self.class_weight = class_weight
         self.probability = probability
         self.dtype = dtype
@@ -160,8 +170,9 @@ class RiSVOClassifier(ClassifierMixin, ExpansionClassifier):
         self.verbose = verbose
         self.random_state = random_state
 
+    @fits_collections
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RiSVOClassifier:
-        """Fit to labels; rows of weight zero are as if they were not there."""
+        """Fit to labels, of arrays or dask collections; rows of weight zero are as if they were not there."""
         self._check_settings()
         kernel = self._kernel()
         dtype = working_dtype(X, self.dtype)
@@ -183,6 +194,8 @@ class RiSVOClassifier(ClassifierMixin, ExpansionClassifier):
     def _check_settings(self) -> None:
         check_positive("rho", self.rho)
         check_positive("max_iter", self.max_iter, integer=True)
+        check_positive("n_landmarks", self.n_landmarks, integer=True)
+        check_choice("merge", self.merge, {"sum", "average"})
         if self.probability is not False:
             check_choice("probability", self.probability, {"softmax"})
         if not (self.gamma_l < self.gamma_u and self.zeta_l < self.zeta_u):
@@ -216,7 +229,7 @@ class RiSVOClassifier(ClassifierMixin, ExpansionClassifier):
 
     def _choose(self, X: Array, kernel: Kernel, rows: np.ndarray) -> Array:
         rng = check_random_state(self.random_state)
-        m = check_positive("n_landmarks", self.n_landmarks, integer=True)
+        m = self.n_landmarks
         given = not isinstance(self.landmarks, (str, LandmarkRule))
         if given or len(rows) == X.shape[0]:
             return select(self.landmarks, X, kernel, m, rng)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gramless._dask import fits_collections
 from gramless._validation import all_or_nothing, check_choice, check_labels, check_outputs, check_weights
 from gramless.estimators.one_pass import OnePassRidge
 from gramless.estimators.platt import fit_sigmoids
@@ -26,6 +27,7 @@ class ClassesFromStream(OnePassRidge):
         if self.probability is not False:
             check_choice("probability", self.probability, {"softmax", "sigmoid"})
 
+    @fits_collections
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit in one pass.
@@ -102,6 +104,7 @@ class ValuesFromStream(OnePassRidge):
     _single_output: bool
     _targets: ValueTargets
 
+    @fits_collections
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit in one pass.

@@ -5,7 +5,7 @@ from gramless.operators.blocks import evaluate, expand
 from gramless.operators.bordered import BorderedOperator
 from gramless.operators.kernel import KernelOperator, nbytes_cached
 from gramless.operators.low_rank import LowRankPreconditioner
-from gramless.operators.normal_equations import LandmarkFeatures, NormalEquations
+from gramless.operators.ridge_sums import LandmarkFeatures, RidgeSums
 
 __all__ = [
     "BorderedOperator",
@@ -13,8 +13,8 @@ __all__ = [
     "KernelOperator",
     "LandmarkFeatures",
     "LowRankPreconditioner",
-    "NormalEquations",
     "Operator",
+    "RidgeSums",
     "evaluate",
     "expand",
     "nbytes_cached",

@@ -11,6 +11,7 @@ Cost: O(n d) for each row computed, capacity * n numbers of memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -74,17 +75,30 @@ class GramRows:
         self.n_computed = 0
 
     def gram(self, idx: np.ndarray) -> np.ndarray:
-        """The square matrix `K[idx][:, idx]`; rows not in the store are computed for these columns only."""
+        """`K[idx][:, idx]` for ascending `idx`; of rows not in the store, only what is asked for is computed."""
         from gramless.solvers.smo_loops import gather
 
         out = np.empty((idx.size, idx.size), dtype=self.rows.dtype)
         slots = self.slot_of[idx]
         known, new = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
         gather(self.rows, slots[known], idx, known, out)
-        if new.size:
-            points = self._index[idx[new]]
+        if known.size and new.size:
             out[np.ix_(new, known)] = out[np.ix_(known, new)].T
-            out[np.ix_(new, new)] = self.kernel.block(self.X, points, points)
+        bounds = np.searchsorted(idx[new], self.starts)
+        groups = [new[a:b] for a, b in pairwise(bounds)]
+        for r, rows in enumerate(groups):
+            for c, columns in enumerate(groups[: r + 1]):
+                if not (rows.size and columns.size):
+                    continue
+                block = self.blocks[r]
+                if r == c and block is not None:
+                    local = idx[rows] - self.starts[r]
+                    values = block[local][:, local]
+                else:
+                    values = self.kernel.block(self.X, self._index[idx[rows]], self._index[idx[columns]])
+                out[np.ix_(rows, columns)] = values
+                if r != c:
+                    out[np.ix_(columns, rows)] = values.T
         return out
 
     def add(self, updates: Sequence[Update]) -> None:

@@ -28,7 +28,8 @@ from gramless.solvers.box_qp import BoxQP, DualSolution
 from gramless.solvers.gram_rows import GramRows, Update
 
 _SUBPROBLEM_ACCURACY = 0.1
-_PAIRS_PER_VARIABLE = 100
+_PAIRS_PER_VARIABLE = 200
+_LARGEST = 1024
 
 
 class SMO(BaseEstimator):
@@ -39,7 +40,8 @@ class SMO(BaseEstimator):
     tol : float, default=1e-3
         Largest violation of the optimality conditions, in units of the decision function.
     working_set : int or None, default=None
-        Variables optimised together; by default a quarter of the problem, at least 256 and at most 1024.
+        Variables optimised together; by default a quarter of the problem, at least 256 and at most 1024, and the whole
+        of a problem with no more than that.
     max_iter : int, default=10_000_000
         Cap on the number of pairs moved.
 
@@ -86,7 +88,8 @@ class Ascent:
         self.K_beta = np.zeros(n_samples)
         self.tol = settings.tol
         self.max_iter = settings.max_iter
-        self.size = settings.working_set or int(np.clip(qp.size // 4, 256, 1024))
+        self.size = settings.working_set or int(np.clip(qp.size // 4, 256, _LARGEST))
+        self.whole = settings.working_set is None and qp.size <= _LARGEST
         self.rng = rng
         self.n_iter = 0
         self.n_rounds = 0
@@ -111,6 +114,9 @@ class Ascent:
         self.violation = top - bottom
         if not self.violation > self.tol or self.n_iter >= self.max_iter or self.stalled:
             return False
+        if self.whole:
+            self.set = np.arange(qp.size)
+            return True
         half = self.size // 2
         if self.n_rounds == 0 and not beta.any():
             # All slopes tie at the start: a random sample of both sides says more than the first rows.
@@ -138,8 +144,9 @@ class Ascent:
         K = self._gram(rows)
         before = self.beta[chosen]
         after, slope = before.copy(), self.slope[chosen]
-        tol = max(0.5 * self.tol, _SUBPROBLEM_ACCURACY * self.violation) if self.n_rounds else 0.5 * self.tol
-        cap = min(self.max_iter - self.n_iter, _PAIRS_PER_VARIABLE * self.size)
+        solve_well = self.n_rounds == 0 or self.whole
+        tol = max(0.5 * self.tol, 0.0 if solve_well else _SUBPROBLEM_ACCURACY * self.violation)
+        cap = min(self.max_iter - self.n_iter, _PAIRS_PER_VARIABLE * chosen.size)
         moves = solve_working_set(K, slope, after, qp.lower[chosen], qp.upper[chosen], tol, cap)
         self.n_iter += moves
         self.n_rounds += 1
@@ -147,6 +154,10 @@ class Ascent:
         moved = np.flatnonzero(after != before)
         # A chosen set always holds a violating pair: if nothing moved, the step is below the rounding of the multipliers.
         self.stalled = moved.size == 0 and self.n_rounds > 1
+        if self.whole and qp.sample is None:
+            # All of the matrix is here: no kernel row needs to be stored.
+            self.K_beta += K[moved].T @ (after - before)[moved]
+            moved = moved[:0]
         self.update = (qp.rows_of(chosen[moved]), (after - before)[moved], self.K_beta)
 
     def _gram(self, rows: GramRows) -> np.ndarray:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from gramless.kernels import RBF
-from gramless.operators import LandmarkFeatures, NormalEquations
+from gramless.operators import LandmarkFeatures, RidgeSums
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def problem():
 def test_solution_minimises_the_objective(problem):
     phi, Z = problem
     weights = np.linspace(0.1, 2.0, 80)
-    solution = NormalEquations.of(phi, Z, weights).solve(0.7)
+    solution = RidgeSums.of(phi, Z, weights).solve(0.7)
 
     def objective(parameters):
         W, b = parameters[:15].reshape(5, 3), parameters[15:]
@@ -36,7 +36,7 @@ def test_solution_minimises_the_objective(problem):
 
 def test_without_bias(problem):
     phi, Z = problem
-    solution = NormalEquations.of(phi, Z).solve(0.7, bias=False)
+    solution = RidgeSums.of(phi, Z).solve(0.7, bias=False)
     np.testing.assert_allclose(solution.W, np.linalg.solve(phi.T @ phi + 0.7 * np.eye(5), phi.T @ Z))
     assert not solution.bias.any()
 
@@ -46,30 +46,30 @@ def test_without_bias(problem):
 def test_any_pieces_in_any_order(cuts, seed):
     rng = np.random.default_rng(seed)
     phi, Z = rng.normal(size=(80, 4)), rng.normal(size=(80, 2))
-    whole = NormalEquations.of(phi, Z).solve(0.1)
+    whole = RidgeSums.of(phi, Z).solve(0.1)
     pieces = np.split(rng.permutation(80), sorted(cuts))
-    sums = NormalEquations.of(phi[pieces[0]], Z[pieces[0]])
+    sums = RidgeSums.of(phi[pieces[0]], Z[pieces[0]])
     for piece in pieces[1:]:
-        sums += NormalEquations.of(phi[piece], Z[piece])
+        sums += RidgeSums.of(phi[piece], Z[piece])
     np.testing.assert_allclose(sums.solve(0.1).W, whole.W, atol=1e-10)
     np.testing.assert_allclose(sums.solve(0.1).bias, whole.bias, atol=1e-10)
 
 
 def test_rows_taken_away_are_as_if_never_there(problem):
     phi, Z = problem
-    sums = NormalEquations.of(phi, Z)
-    sums -= NormalEquations.of(phi[50:], Z[50:])
-    np.testing.assert_allclose(sums.solve(0.1).W, NormalEquations.of(phi[:50], Z[:50]).solve(0.1).W, atol=1e-10)
-    assert sums.rounding == NormalEquations.of(phi, Z).rounding
+    sums = RidgeSums.of(phi, Z)
+    sums -= RidgeSums.of(phi[50:], Z[50:])
+    np.testing.assert_allclose(sums.solve(0.1).W, RidgeSums.of(phi[:50], Z[:50]).solve(0.1).W, atol=1e-10)
+    assert sums.rounding == RidgeSums.of(phi, Z).rounding
 
 
 def test_a_ridge_below_rounding_is_reported(problem):
     phi, Z = problem
     twice = np.hstack([phi, phi])
-    solution = NormalEquations.of(1e6 * twice, Z).solve(1e-12)
+    solution = RidgeSums.of(1e6 * twice, Z).solve(1e-12)
     assert solution.condition > 1e13 or solution.jitter > 0
     assert np.isfinite(solution.W).all()
-    well_posed = NormalEquations.of(twice, Z).solve(1.0)
+    well_posed = RidgeSums.of(twice, Z).solve(1.0)
     assert well_posed.jitter == 0
     assert well_posed.condition == pytest.approx(np.linalg.cond(np.cov(twice.T, bias=True) * 80 + np.eye(10), 1), rel=2.0)
 
@@ -98,7 +98,7 @@ def test_duplicate_landmarks_get_a_jitter_and_others_of_no_kernel_an_error():
 def test_tensors(problem):
     torch = pytest.importorskip("torch")
     phi, Z = problem
-    expected = NormalEquations.of(phi, Z).solve(0.3)
-    solution = NormalEquations.of(torch.as_tensor(phi), torch.as_tensor(Z)).solve(0.3)
+    expected = RidgeSums.of(phi, Z).solve(0.3)
+    solution = RidgeSums.of(torch.as_tensor(phi), torch.as_tensor(Z)).solve(0.3)
     np.testing.assert_allclose(solution.W.numpy(), expected.W, atol=1e-12)
     np.testing.assert_allclose(solution.bias.numpy(), expected.bias, atol=1e-12)

@@ -4,7 +4,7 @@ For features `phi(x)` and targets `z`, the minimiser of
 
     sum_i w_i ||z_i - W^T phi(x_i) - b||^2 + ridge ||W||^2
 
-depends on the data through a few sums only (`NormalEquations`), so rows can come in any order, in any number of pieces,
+depends on the data through a few sums only (`RidgeSums`), so rows can come in any order, in any number of pieces,
 from any number of machines, and leave again: O(m^2) for each row, m^2 numbers in all, everything in float64.
 
 Landmarks make features of a kernel: with `K(G, G) = L L^T`,
@@ -96,18 +96,18 @@ class Solution:
     """What had to be added to the ridge before the matrix could be factored; zero unless something is wrong."""
 
 
-class NormalEquations:
+class RidgeSums:
     """The sums over rows that determine a least-squares fit on `m` features with `k` targets.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from gramless.operators import NormalEquations
+    >>> from gramless.operators import RidgeSums
     >>> rng = np.random.default_rng(0)
     >>> phi, z = rng.normal(size=(100, 3)), rng.normal(size=(100, 1))
-    >>> sums = NormalEquations.of(phi[:60], z[:60])
-    >>> sums += NormalEquations.of(phi[60:], z[60:])
-    >>> bool(np.allclose(sums.solve(0.1).W, NormalEquations.of(phi, z).solve(0.1).W))
+    >>> sums = RidgeSums.of(phi[:60], z[:60])
+    >>> sums += RidgeSums.of(phi[60:], z[60:])
+    >>> bool(np.allclose(sums.solve(0.1).W, RidgeSums.of(phi, z).solve(0.1).W))
     True
     """
 
@@ -121,7 +121,7 @@ class NormalEquations:
         """The largest trace the sums have had: what their rounding is relative to."""
 
     @classmethod
-    def of(cls, features: Array, Z: Array, weights: Array = None) -> NormalEquations:
+    def of(cls, features: Array, Z: Array, weights: Array = None) -> RidgeSums:
         """The sums over one block of rows, with `weights` where given."""
         phi, Z = xa.astype(features, np.float64), xa.astype(Z, np.float64)
         xp = xa.namespace(phi)
@@ -146,17 +146,17 @@ class NormalEquations:
         """How far rounding may have moved an eigenvalue of the sums."""
         return _EPS * self.largest
 
-    def __iadd__(self, other: NormalEquations) -> NormalEquations:
+    def __iadd__(self, other: RidgeSums) -> RidgeSums:
         self._combine(other, 1.0)
         self.largest = max(self.largest, other.largest, self.trace)
         return self
 
-    def __isub__(self, other: NormalEquations) -> NormalEquations:
+    def __isub__(self, other: RidgeSums) -> RidgeSums:
         """Take rows away that were added before."""
         self._combine(other, -1.0)
         return self
 
-    def _combine(self, other: NormalEquations, sign: float) -> None:
+    def _combine(self, other: RidgeSums, sign: float) -> None:
         for mine, theirs in (
             (self.gram, other.gram),
             (self.cross, other.cross),

@@ -1,0 +1,244 @@
+"""The rows of dask collections as pieces on the workers, and what the client needs to know about them.
+
+Pieces that fit into half of the workers' memory are kept there; others are read again from their source for each pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+import numpy as np
+from dask.distributed import Client, Future
+from sklearn.base import is_classifier
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.random import sample_without_replacement
+
+from gramless._dask import is_dask
+from gramless._validation import working_dtype
+from gramless.distributed.cluster import cluster_memory
+
+# Up to so many rows a sample is drawn as a permutation, which is what a fit on one machine draws.
+_PERMUTED_ROWS = 10**7
+
+
+@dataclass
+class Piece:
+    """The rows of one partition, on a worker."""
+
+    X: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray | None
+
+    def __sizeof__(self) -> int:
+        # The scheduler places and spills by size.
+        return int(self.X.nbytes + self.y.nbytes + (0 if self.weights is None else self.weights.nbytes))
+
+
+@dataclass
+class Summary:
+    """What one piece tells the client."""
+
+    n: int
+    d: int
+    dtype: np.dtype
+    labels: Any
+    mass: Any
+    """Weight of each label."""
+    target_shape: tuple[int, ...]
+
+
+@dataclass
+class Rows:
+    """All rows, piece by piece, and what is known about them."""
+
+    client: Client
+    pieces: list[Any]
+    """Futures where the pieces are kept, else delayed objects."""
+    counts: list[int]
+    d: int
+    dtype: np.dtype
+    classes: Any
+    """Sorted labels, or None for values."""
+    mass: Any
+    """Weight of each class."""
+    target_shape: tuple[int, ...]
+
+    @property
+    def n(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def offsets(self) -> list[int]:
+        """Number of the first row of each piece."""
+        return [0, *np.cumsum(self.counts)[:-1].tolist()]
+
+    @property
+    def _kept(self) -> bool:
+        return isinstance(self.pieces[0], Future)
+
+    def keep(self) -> None:
+        """Keep the pieces on the workers for several passes; what does not fit in their memory goes to their disks."""
+        if not self._kept:
+            self.pieces = self.client.compute(self.pieces)
+
+    def map(self, work: Callable[..., Any], *shared: Any, each: Sequence[tuple[Any, ...]] | None = None) -> list[Any]:
+        """Futures of `work(piece, *own, *shared)` for each piece, with `each` giving its own arguments."""
+        own = [()] * len(self.pieces) if each is None else each
+        if self._kept:
+            return [
+                self.client.submit(work, piece, *args, *shared, pure=False)
+                for piece, args in zip(self.pieces, own, strict=True)
+            ]
+        lazy = dask.delayed(work, pure=False)
+        return self.client.compute([lazy(p, *args, *shared) for p, args in zip(self.pieces, own, strict=True)])
+
+    def take(self, rows: np.ndarray) -> Any:
+        """A future of the given rows (sorted numbers), together on one worker, as a `Piece`."""
+        bounds = np.searchsorted(rows, [*self.offsets, self.n])
+        wanted = [rows[bounds[i] : bounds[i + 1]] - start for i, start in enumerate(self.offsets)]
+        parts = self.map(take_rows, each=[(idx,) for idx in wanted])
+        return self.client.submit(join, parts, pure=False)
+
+
+def class_factors(class_weight: Any, rows: Rows) -> np.ndarray | None:
+    """The factor that `class_weight` gives to each class, or None."""
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, dict):
+        return np.array([float(class_weight.get(label, 1.0)) for label in rows.classes.tolist()])
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        return rows.mass.sum() / (np.count_nonzero(rows.mass) * np.where(rows.mass > 0, rows.mass, 1.0))
+    raise ValueError(f"class_weight must be a dict, 'balanced' or None, got {class_weight!r}")
+
+
+def draw(n: int, size: int, rng: np.random.RandomState) -> np.ndarray:
+    """Numbers of `size` of `n` rows (all, where there are fewer), sorted."""
+    if n <= _PERMUTED_ROWS:
+        return np.sort(rng.permutation(n)[: min(size, n)])
+    return np.sort(sample_without_replacement(n, size, random_state=rng))
+
+
+def describe(client: Client, estimator: Any, X: Any, y: Any, sample_weight: Any) -> Rows:
+    """Have the workers read and check the collections, and gather what the client needs to know about them."""
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None")
+    parts = _row_parts(X)
+    y_parts = _aligned("y", y, X, len(parts))
+    w_parts = [None] * len(parts) if sample_weight is None else _aligned("sample_weight", sample_weight, X, len(parts))
+    load = dask.delayed(load_piece, pure=False)
+    dtype = getattr(estimator, "dtype", None)
+    lazy = [load(part, target, weight, dtype) for part, target, weight in zip(parts, y_parts, w_parts, strict=True)]
+    rows = Rows(client, lazy, [], 0, np.dtype(np.float64), None, None, ())
+    # The size of a dataframe is not known before it has been read once.
+    if not hasattr(X, "columns") and float(X.nbytes) <= cluster_memory(client) / 2:
+        rows.keep()
+    summaries = client.gather(rows.map(summarise, is_classifier(estimator)))
+    filled = [i for i, summary in enumerate(summaries) if summary.n]
+    if not filled:
+        raise ValueError("the collection has no rows")
+    rows.pieces = [rows.pieces[i] for i in filled]
+    _combine(rows, [summaries[i] for i in filled])
+    estimator.n_features_in_ = rows.d
+    if hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
+        estimator.feature_names_in_ = np.asarray(X.columns, dtype=object)
+    elif hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
+    return rows
+
+
+def _row_parts(X: Any) -> list[Any]:
+    """Delayed partitions of whole rows."""
+    if hasattr(X, "columns"):
+        return list(X.to_delayed())
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D collection instead")
+    return X.rechunk({1: X.shape[1]}).to_delayed().ravel().tolist()
+
+
+def _aligned(name: str, values: Any, X: Any, n_parts: int) -> list[Any]:
+    """Delayed partitions of targets or weights, cut like the rows of `X`."""
+    lengths = (np.nan,) if hasattr(X, "columns") else X.chunks[0]
+    known = not np.isnan(lengths).any()
+    if not is_dask(values):
+        import dask.array as da
+
+        if not known:
+            raise ValueError(f"{name} must be a dask collection where the lengths of the partitions of X are not known")
+        values = da.from_array(np.asarray(values), chunks=-1)
+    if known and hasattr(values, "chunks") and not np.isnan(values.chunks[0]).any():
+        if values.shape[0] != sum(lengths):
+            raise ValueError(f"X has {sum(lengths)} rows and {name} has {values.shape[0]}")
+        values = values.rechunk({0: lengths, **({1: -1} if values.ndim == 2 else {})})
+    parts = np.ravel(values.to_delayed()).tolist()
+    if len(parts) != n_parts:
+        raise ValueError(f"X has {n_parts} partitions and {name} has {len(parts)}: they must be cut alike")
+    return parts
+
+
+def load_piece(X: Any, y: Any, weights: Any, dtype: Any) -> Piece:
+    """One partition as checked arrays of the working precision."""
+    X = np.asarray(X)
+    if X.ndim != 2:
+        raise ValueError(f"a partition of X has {X.ndim} dimensions; expected 2")
+    X = np.ascontiguousarray(X, dtype=working_dtype(X, dtype))
+    y = np.asarray(y)
+    weights = None if weights is None else np.asarray(weights, dtype=np.float64)
+    for name, values in (("y", y), ("sample_weight", weights)):
+        if values is not None and len(values) != len(X):
+            raise ValueError(f"a partition of X has {len(X)} rows and that of {name} has {len(values)}")
+    if not np.isfinite(X).all():
+        raise ValueError("Input X contains NaN or infinity")
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise ValueError("Input y contains NaN or infinity")
+    if weights is not None and not (np.isfinite(weights).all() and (weights >= 0).all()):
+        raise ValueError("sample_weight must be finite and at least 0")
+    return Piece(X, y, weights)
+
+
+def summarise(piece: Piece, classification: bool) -> Summary:
+    """What the client needs to know about a piece."""
+    labels = mass = None
+    if classification and len(piece.y):
+        y = piece.y.reshape(len(piece.y)) if piece.y.ndim == 2 and piece.y.shape[1] == 1 else piece.y
+        if y.ndim != 1:
+            raise ValueError(f"y should be a 1d array, got an array of shape {piece.y.shape} instead.")
+        check_classification_targets(y)
+        labels, codes = np.unique(y, return_inverse=True)
+        mass = np.bincount(codes, weights=piece.weights, minlength=len(labels)).astype(np.float64)
+    n, d = piece.X.shape
+    return Summary(n, d, piece.X.dtype, labels, mass, piece.y.shape[1:])
+
+
+def take_rows(piece: Piece, idx: np.ndarray) -> Piece:
+    """Some rows of a piece."""
+    return Piece(piece.X[idx], piece.y[idx], None if piece.weights is None else piece.weights[idx])
+
+
+def join(pieces: list[Piece]) -> Piece:
+    """Pieces one after the other."""
+    weights = None
+    if pieces[0].weights is not None:
+        weights = np.concatenate([p.weights for p in pieces if p.weights is not None])
+    return Piece(np.concatenate([p.X for p in pieces]), np.concatenate([p.y for p in pieces]), weights)
+
+
+def _combine(rows: Rows, summaries: list[Summary]) -> None:
+    for attribute, text in (("d", "columns"), ("target_shape", "outputs"), ("dtype", "dtype")):
+        found = {getattr(summary, attribute) for summary in summaries}
+        if len(found) > 1:
+            raise ValueError(f"the partitions differ in their {text}: {sorted(map(str, found))}")
+        setattr(rows, attribute, found.pop())
+    rows.counts = [summary.n for summary in summaries]
+    if summaries[0].labels is None:
+        return
+    rows.classes = np.unique(np.concatenate([s.labels for s in summaries]))
+    rows.mass = np.zeros(len(rows.classes))
+    for summary in summaries:
+        rows.mass[np.searchsorted(rows.classes, summary.labels)] += summary.mass
+    if np.count_nonzero(rows.mass) < 2:
+        raise ValueError(
+            f"The number of classes has to be greater than one; got {np.count_nonzero(rows.mass)} class with positive weight"
+        )

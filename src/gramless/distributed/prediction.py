@@ -1,0 +1,100 @@
+"""Prediction over collections: lazy, one task for each partition; and by models whose points live on the workers."""
+
+from __future__ import annotations
+
+import copy
+from itertools import pairwise
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+
+from gramless._array import Array
+from gramless._dask import is_dask
+from gramless.kernels.base import Kernel
+from gramless.operators import expand
+
+_ROWS_AT_ONCE = 8192
+
+
+def lazily(estimator: Any, method: str, X: Any) -> da.Array:
+    """`getattr(estimator, method)(X)` as a dask array, computed partition by partition when it is asked for."""
+    if is_dask(estimator.__dict__.get("points_")):
+        return _from_scores(estimator, method, _scores_by_workers(estimator, _as_array(X)))
+    model = dask.delayed(estimator, traverse=False, pure=False)
+    apply = dask.delayed(_apply, pure=False)
+    frame = hasattr(X, "columns")
+    example = X._meta_nonempty if frame else np.zeros((1, X.shape[1]), X.dtype)
+    meta = np.asarray(getattr(estimator, method)(example))
+    if frame:
+        lengths, parts = [np.nan] * X.npartitions, list(X.to_delayed())
+    else:
+        whole = X.rechunk({1: X.shape[1]})
+        lengths, parts = list(whole.chunks[0]), whole.to_delayed().ravel().tolist()
+    blocks = [
+        da.from_delayed(apply(model, method, part), shape=(length, *meta.shape[1:]), dtype=meta.dtype)
+        for part, length in zip(parts, lengths, strict=True)
+    ]
+    return da.concatenate(blocks, axis=0, allow_unknown_chunksizes=True)
+
+
+def at_once(estimator: Any, method: str, X: Any) -> np.ndarray:
+    """Prediction for rows on the client by a model whose points live on the workers."""
+    X = np.asarray(X)
+    return lazily(estimator, method, da.from_array(X, chunks=(_ROWS_AT_ONCE, -1))).compute()
+
+
+def _apply(estimator: Any, method: str, X: Any) -> np.ndarray:
+    return np.asarray(getattr(estimator, method)(X))
+
+
+def _as_array(X: Any) -> da.Array:
+    return X.to_dask_array() if hasattr(X, "columns") else X.rechunk({1: X.shape[1]})
+
+
+def _scores_by_workers(estimator: Any, X: da.Array) -> da.Array:
+    """`K(X, points) @ coef + intercept`, points partition by points partition."""
+    points = estimator.points_
+    if X.shape[1] != points.shape[1]:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting {points.shape[1]} features as input"
+        )
+    coef, k = estimator.dual_coef_, estimator.dual_coef_.shape[1]
+    edges = np.cumsum([0, *points.chunks[0]])
+    shares = [dask.delayed(coef[a:b], traverse=False) for a, b in pairwise(edges)]
+    expanded, added = dask.delayed(_expand, pure=False), dask.delayed(_add, pure=False)
+    held = points.to_delayed().ravel().tolist()
+    blocks = []
+    for part, length in zip(X.to_delayed().ravel(), X.chunks[0], strict=True):
+        pieces = [expanded(estimator.kernel_, part, p, a) for p, a in zip(held, shares, strict=True)]
+        scores = added(pieces, estimator.intercept_)
+        blocks.append(da.from_delayed(scores, shape=(length, k), dtype=coef.dtype))
+    return da.concatenate(blocks, axis=0, allow_unknown_chunksizes=True)
+
+
+def _expand(kernel: Kernel, X: np.ndarray, points: np.ndarray, coef: np.ndarray) -> np.ndarray:
+    return expand(kernel, np.ascontiguousarray(X, dtype=points.dtype), points, coef)
+
+
+def _add(parts: list[np.ndarray], intercept: np.ndarray) -> np.ndarray:
+    return sum(parts[1:], start=parts[0] + intercept)
+
+
+def _from_scores(estimator: Any, method: str, scores: da.Array) -> da.Array:
+    """What the method makes of scores, as the estimator itself would."""
+    light = copy.copy(estimator)
+    light.points_ = light.dual_coef_ = None
+    meta = np.asarray(_finish(light, method, np.zeros((1, scores.shape[1]), scores.dtype)))
+    model, finish = dask.delayed(light, traverse=False, pure=False), dask.delayed(_finish, pure=False)
+    blocks = [
+        da.from_delayed(finish(model, method, part), shape=(length, *meta.shape[1:]), dtype=meta.dtype)
+        for part, length in zip(scores.to_delayed().ravel(), scores.chunks[0], strict=True)
+    ]
+    return da.concatenate(blocks, axis=0, allow_unknown_chunksizes=True)
+
+
+def _finish(estimator: Any, method: str, scores: Array) -> np.ndarray:
+    scored = copy.copy(estimator)
+    scored.__dict__["_scores"] = lambda X: X
+    return getattr(scored, method)(scores)

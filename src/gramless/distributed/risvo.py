@@ -1,0 +1,341 @@
+"""RiSVO on many machines: exact, by sums over the active rows of every piece; or one fit for each piece, averaged.
+
+The masks of active rows stay with the pieces. A step is one pass of small tasks: new coefficients go out to the workers
+(`m k` numbers each), every piece answers with a handful of counts, and the sums of the rows that leave (or stay, whichever
+are fewer) are merged in a tree. The coefficients are those of one machine up to the order of additions.
+
+`merge="average"` is the document's map-reduce: each piece is fitted on its own, active set and all, on the common basis, and
+the coefficients are averaged. No communication until the end, and another model.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from dask.distributed import Client
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from gramless.distributed.cluster import reduce_in_tree, show_progress
+from gramless.distributed.collections import Piece, Rows, class_factors, draw
+from gramless.estimators.active_set import OnBasis, stale
+from gramless.estimators.expansion import scores_to_labels
+from gramless.estimators.risvo import RiSVOClassifier, active_rows, signed_targets
+from gramless.kernels.base import Kernel
+from gramless.landmarks import as_points, select
+from gramless.operators import LandmarkFeatures, RidgeSums, evaluate, expand
+
+# Rows from which a basis is chosen and gamma="scale" is computed, all where there are fewer.
+_CANDIDATES = 50_000
+_ROWS_AT_A_TIME = 2048
+
+
+@dataclass
+class Basis:
+    """The landmarks, on a worker."""
+
+    kernel: Kernel
+    points: np.ndarray
+    features: LandmarkFeatures
+    support: np.ndarray | None
+
+
+@dataclass
+class Model:
+    """A solution, on a worker."""
+
+    coef: np.ndarray
+    bias: np.ndarray
+    condition: float
+    added_jitter: float
+
+
+@dataclass
+class State:
+    """Which rows of a piece are active, and what the last step made of them."""
+
+    codes: np.ndarray
+    active: np.ndarray
+    stays: np.ndarray
+    wrong: np.ndarray
+    came_back: np.ndarray
+
+
+def fit_risvo(client: Client, estimator: RiSVOClassifier, rows: Rows) -> RiSVOClassifier:
+    """Fit to rows on the workers."""
+    estimator._check_settings()
+    if isinstance(estimator.landmarks, str) and estimator.landmarks == "all":
+        raise ValueError("landmarks='all' needs all rows on one machine; choose a basis, such as landmarks='basis'")
+    if not estimator._kernel().separable:
+        raise ValueError("a precomputed kernel cannot be distributed by rows; pass the data and a kernel")
+    rows.keep()
+    estimator.classes_ = rows.classes
+    rng = check_random_state(estimator.random_state)
+    blank = clone(estimator).set_params(callback=None)  # a callback stays with the client
+    candidates = _candidates(estimator, rows, rng)
+    basis = client.submit(_choose, blank, rows.take(candidates), candidates, rng.get_state(), pure=False)
+    estimator.kernel_, estimator.points_, estimator.support_, estimator.jitter_ = client.submit(_describe, basis).result()
+    estimator.device_ = "cpu"
+    if estimator.merge == "average":
+        _average(client, estimator, rows, basis)
+    else:
+        _iterate(client, estimator, rows, basis, blank)
+    return estimator
+
+
+def _candidates(estimator: RiSVOClassifier, rows: Rows, rng: np.random.RandomState) -> np.ndarray:
+    given = estimator.landmarks
+    if isinstance(given, (list, np.ndarray)) and np.ndim(given) == 1:
+        # gamma="scale" still needs a sample; the user's rows are among it.
+        sample = draw(rows.n, _CANDIDATES, np.random.RandomState(0))
+        return np.union1d(sample, np.asarray(given, dtype=np.intp))
+    if rows.n <= _CANDIDATES:
+        return np.arange(rows.n)
+    return draw(rows.n, max(_CANDIDATES, estimator.n_landmarks), rng)
+
+
+def _choose(blank: RiSVOClassifier, piece: Piece, numbers: np.ndarray, state: Any) -> Basis:
+    kept = slice(None) if piece.weights is None else np.flatnonzero(piece.weights)
+    X, numbers = piece.X[kept], numbers[kept]
+    kernel = blank._kernel().resolve(piece.X, piece.weights)
+    rng = np.random.RandomState()
+    rng.set_state(state)
+    rule = blank.landmarks
+    if isinstance(rule, (list, np.ndarray)) and np.ndim(rule) == 1:
+        rule = np.searchsorted(numbers, np.asarray(rule))
+    landmarks = select(rule, X, kernel, blank.n_landmarks, rng)
+    points = as_points(landmarks, X)
+    double = points.astype(np.float64)
+    features = LandmarkFeatures(evaluate(kernel, double, double), X.dtype)
+    return Basis(kernel, points, features, numbers[landmarks] if landmarks.ndim == 1 else None)
+
+
+def _describe(basis: Basis) -> tuple[Any, ...]:
+    return basis.kernel, basis.points, basis.support, basis.features.jitter
+
+
+def _iterate(client: Client, estimator: RiSVOClassifier, rows: Rows, basis: Any, blank: RiSVOClassifier) -> None:
+    factors = class_factors(estimator.class_weight, rows)
+    states = rows.map(_begin, rows.classes)
+    needs = {"classes": rows.classes, "factors": factors}
+    total = _summed(client, rows, states, basis, needs, leaving=False)
+    updated_by, n_rows, clock = "summation", 0, time.perf_counter()
+    estimator.history_ = []
+    estimator.message_ = f"reached max_iter={estimator.max_iter}"
+    for step in range(1, estimator.max_iter + 1):
+        model = client.submit(_solve, total, basis, estimator.rho, pure=False)
+        show_progress(estimator.verbose, model)
+        states = rows.map(_step, basis, model, blank, each=[(state,) for state in states])
+        counts = _added(client.gather([client.submit(_count, s, len(rows.classes), pure=False) for s in states]))
+        n_rows = n_rows or int(counts["active"])
+        record = {
+            "n_iter": step,
+            "seconds": time.perf_counter() - clock,
+            "active": int(counts["active"]),
+            "discarded": int(counts["active"] - counts["kept"].sum()),
+            "training_error": float(counts["wrong"] / n_rows),
+            "updated_by": updated_by,
+            "condition": client.submit(_condition, model, pure=False).result(),
+        }
+        if estimator.check_inclusion:
+            record["violations"] = int(counts["violations"])
+        estimator.history_.append(record)
+        if estimator.callback is not None and _stopped(estimator, model, record):
+            estimator.message_ = f"stopped by the callback after {step} steps"
+            break
+        if record["discarded"] == 0:
+            estimator.message_ = f"the active set is stable after {step} steps"
+            break
+        if (counts["kept"][rows.mass > 0] == 0).any():
+            estimator.message_ = f"after {step} steps a class would have no active pattern left"
+            break
+        if step < estimator.max_iter:
+            total, updated_by = _updated(client, rows, states, basis, needs, total, record, estimator.rho)
+            states = [client.submit(_shrink, state, pure=False) for state in states]
+    estimator.n_iter_ = len(estimator.history_)
+    result = model.result()
+    estimator.dual_coef_, estimator.intercept_ = result.coef, result.bias
+    estimator.active_set_ = _row_numbers(rows, states, "active")
+    if estimator.check_inclusion:
+        estimator.inclusion_violations_ = _row_numbers(rows, states, "came_back")
+    elif hasattr(estimator, "inclusion_violations_"):
+        del estimator.inclusion_violations_
+    estimator._warn_if_undetermined(result)
+
+
+def _stopped(estimator: RiSVOClassifier, model: Any, record: dict[str, Any]) -> bool:
+    result = model.result()
+    estimator.dual_coef_, estimator.intercept_ = result.coef, result.bias
+    assert estimator.callback is not None
+    return bool(estimator.callback(estimator, record))
+
+
+def _begin(piece: Piece, classes: np.ndarray) -> State:
+    codes = np.searchsorted(classes, piece.y.reshape(len(piece.y)))
+    active = np.ones(len(codes), dtype=bool) if piece.weights is None else piece.weights > 0
+    nobody = np.zeros(len(codes), dtype=bool)
+    return State(codes, active, active, nobody, nobody)
+
+
+def _summed(client: Client, rows: Rows, states: list[Any], basis: Any, needs: dict[str, Any], *, leaving: bool) -> Any:
+    sums = rows.map(_sums, basis, needs, leaving, each=[(state,) for state in states])
+    return reduce_in_tree(client, sums, _merge)
+
+
+def _updated(
+    client: Client,
+    rows: Rows,
+    states: list[Any],
+    basis: Any,
+    needs: dict[str, Any],
+    total: Any,
+    record: dict[str, Any],
+    rho: float,
+) -> tuple[Any, str]:
+    """The sums over the rows that stay: by removal where fewer leave than stay and rounding allows."""
+    if record["discarded"] < record["active"] - record["discarded"]:
+        left = client.submit(_subtract, total, _summed(client, rows, states, basis, needs, leaving=True), pure=False)
+        if not client.submit(stale, left, rho, pure=False).result():
+            return left, "removal"
+    return _summed(client, rows, states, basis, needs, leaving=False), "summation"
+
+
+def _sums(piece: Piece, state: State, basis: Basis, needs: dict[str, Any], leaving: bool) -> RidgeSums | None:
+    """Sums over the rows of a piece that stay active, or over those that are about to leave."""
+    idx = np.flatnonzero(state.active & ~state.stays if leaving else state.active & state.stays)
+    Z = signed_targets(state.codes, len(needs["classes"]))
+    weights = piece.weights
+    if needs["factors"] is not None:
+        weights = needs["factors"][state.codes] * (1.0 if weights is None else weights)
+    total: RidgeSums | None = None
+    for start in range(0, len(idx), _ROWS_AT_A_TIME):
+        part = idx[start : start + _ROWS_AT_A_TIME]
+        phi = basis.features.features(evaluate(basis.kernel, piece.X[part], basis.points))
+        sums = RidgeSums.of(phi, Z[part], None if weights is None else weights[part])
+        if total is None:
+            total = sums
+        else:
+            total += sums
+    return total
+
+
+def _merge(parts: list[RidgeSums | None]) -> RidgeSums | None:
+    some = [part for part in parts if part is not None]
+    if not some:
+        return None
+    total = copy.deepcopy(some[0])  # what a task is given stays as it was: the task may be run again
+    for part in some[1:]:
+        total += part
+    return total
+
+
+def _subtract(total: RidgeSums, part: RidgeSums) -> RidgeSums:
+    left = copy.deepcopy(total)
+    left -= part
+    return left
+
+
+def _solve(total: RidgeSums, basis: Basis, rho: float) -> Model:
+    solution = total.solve(rho)
+    dtype = basis.points.dtype
+    coef = basis.features.coefficients(solution.W).astype(dtype)
+    return Model(coef, solution.bias.astype(dtype), solution.condition, solution.jitter)
+
+
+def _condition(model: Model) -> float:
+    return float(model.condition)
+
+
+def _step(piece: Piece, state: State, basis: Basis, model: Model, blank: RiSVOClassifier) -> State:
+    """Score the active rows (all, to check inclusion) and see who stays."""
+    counted = np.ones(len(state.codes), dtype=bool) if piece.weights is None else piece.weights > 0
+    seen = counted if blank.check_inclusion else state.active
+    scores = expand(basis.kernel, piece.X[seen], basis.points, model.coef) + model.bias
+    codes = state.codes[seen]
+    n_classes = max(2, scores.shape[1])
+    stays, wrong = np.zeros_like(state.active), state.wrong.copy()
+    stays[seen] = active_rows(signed_targets(codes, n_classes) * scores, codes, blank)
+    wrong[seen] = scores_to_labels(np.arange(n_classes), scores) != codes
+    outside = counted & ~state.active
+    return State(state.codes, state.active, stays, wrong, state.came_back | (outside & stays))
+
+
+def _count(state: State, n_classes: int) -> dict[str, Any]:
+    kept = state.active & state.stays
+    return {
+        "active": int(state.active.sum()),
+        "kept": np.bincount(state.codes[kept], minlength=n_classes),
+        "wrong": int(state.wrong.sum()),
+        "violations": int((state.stays & ~state.active).sum()),
+    }
+
+
+def _added(counts: list[dict[str, Any]]) -> dict[str, Any]:
+    return {key: sum(count[key] for count in counts) for key in counts[0]}
+
+
+def _shrink(state: State) -> State:
+    active = state.active & state.stays
+    return State(state.codes, active, active, state.wrong, state.came_back)
+
+
+def _average(client: Client, estimator: RiSVOClassifier, rows: Rows, basis: Any) -> None:
+    """One fit for each piece on the common basis; the mean of their coefficients."""
+    blank = clone(estimator).set_params(callback=None)
+    fits = rows.map(_fit_alone, basis, blank, rows.classes, class_factors(estimator.class_weight, rows))
+    total = reduce_in_tree(client, fits, _add_models)
+    show_progress(estimator.verbose, total)
+    coef, bias, histories = total.result()
+    estimator.dual_coef_ = (coef / len(rows.pieces)).astype(rows.dtype)
+    estimator.intercept_ = (bias / len(rows.pieces)).astype(rows.dtype)
+    estimator.history_ = [{**record, "partition": i} for i, history in enumerate(histories) for record in history]
+    estimator.n_iter_ = max(map(len, histories))
+    estimator.message_ = f"the mean of {len(rows.pieces)} independent fits"
+    for name in ("active_set_", "inclusion_violations_"):
+        estimator.__dict__.pop(name, None)  # each partition had its own
+
+
+def _fit_alone(
+    piece: Piece, basis: Basis, blank: RiSVOClassifier, classes: np.ndarray, factors: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, list[Any]]:
+    machine = clone(blank)
+    machine.classes_, machine.kernel_, machine.device_ = classes, basis.kernel, "cpu"
+    state = _begin(piece, classes)
+    # All classes have their column, also those that this piece has no pattern of.
+    Z = signed_targets(state.codes, len(classes)).astype(piece.X.dtype)
+    weights = piece.weights
+    if factors is not None:
+        weights = factors[state.codes] * (1.0 if weights is None else weights)
+    system = OnBasis(piece.X, basis.kernel, basis.points, Z, weights, blank.rho, rows_at_a_time=_ROWS_AT_A_TIME, hold=False)
+    machine._iterate(system, piece.X, np.flatnonzero(state.active), state.codes, Z)
+    return machine.dual_coef_.astype(np.float64), machine.intercept_.astype(np.float64), [machine.history_]
+
+
+def _add_models(parts: list[tuple[np.ndarray, np.ndarray, list[Any]]]) -> tuple[np.ndarray, np.ndarray, list[Any]]:
+    histories = [history for part in parts for history in part[2]]
+    return np.sum([part[0] for part in parts], axis=0), np.sum([part[1] for part in parts], axis=0), histories
+
+
+def _row_numbers(rows: Rows, states: list[Any], mask: str) -> da.Array:
+    """Row numbers of a mask that stays on the workers, as a dask array."""
+    numbers = dask.delayed(_numbers, pure=False)
+    length = rows.client.gather([rows.client.submit(_length, state, mask, pure=False) for state in states])
+    blocks = [
+        da.from_delayed(numbers(state, mask, offset), shape=(n,), dtype=np.intp)
+        for state, offset, n in zip(states, rows.offsets, length, strict=True)
+    ]
+    return da.concatenate(blocks)
+
+
+def _numbers(state: State, mask: str, offset: int) -> np.ndarray:
+    return np.flatnonzero(getattr(state, mask)) + offset
+
+
+def _length(state: State, mask: str) -> int:
+    return int(getattr(state, mask).sum())

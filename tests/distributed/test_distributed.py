@@ -1,0 +1,302 @@
+"""Fits on two worker processes against fits on one machine; a worker killed in the middle; what the client holds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import gramless
+from gramless import LSSVC, LSSVR, NystromLSSVC, NystromLSSVR, RiSVOClassifier
+
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("dask.distributed")
+
+from gramless.distributed import collections, fit, operator  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def client(cluster):
+    with distributed.Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:600] / 16, y[:600]
+
+
+def cut(*arrays, rows=170):
+    """Dask arrays over the same rows, cut unevenly."""
+    return [da.from_array(a, chunks=(rows, *a.shape[1:])) for a in arrays]
+
+
+MACHINES = {
+    "nystrom": lambda: NystromLSSVC(n_landmarks=60, gamma=0.1, C=10.0, random_state=0),
+    "nystrom of a rule": lambda: NystromLSSVC(n_landmarks=60, landmarks="rpcholesky", gamma="scale", random_state=3),
+    "nystrom of rows": lambda: NystromLSSVC(landmarks=np.arange(50, 3, -1), gamma=0.1, random_state=0),
+    "risvo": lambda: RiSVOClassifier(n_landmarks=60, gamma=0.1, check_inclusion=True, max_iter=6, random_state=0),
+    "risvo of rows": lambda: RiSVOClassifier(landmarks=np.arange(5, 90), gamma=0.1, rho=0.1, max_iter=4, random_state=0),
+    "lssvc": lambda: LSSVC(solver="cg", gamma=0.1, C=10.0, tol=1e-12, n_landmarks=100, random_state=0),
+}
+if hasattr(gramless, "FourierLSSVC"):
+    MACHINES["fourier"] = lambda: gramless.FourierLSSVC(n_components=80, gamma=0.1, C=10.0, random_state=0)
+
+
+def assert_same_model(ours, theirs, tolerance=1e-10):
+    names = ("dual_coef_", "intercept_") if hasattr(theirs, "dual_coef_") else ("coef_", "intercept_")
+    for name in names:
+        a, b = np.asarray(getattr(ours, name)), np.asarray(getattr(theirs, name))
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.abs(b).max())
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_coefficients_of_one_machine(name, digits, client):
+    X, y = digits
+    dX, dy = cut(X, y)
+    ours, theirs = MACHINES[name]().fit(dX, dy), MACHINES[name]().fit(X, y)
+    assert_same_model(ours, theirs)
+    np.testing.assert_array_equal(ours.classes_, theirs.classes_)
+    if hasattr(theirs, "points_"):
+        np.testing.assert_array_equal(np.asarray(ours.points_), theirs.points_)
+    lazy = ours.predict(dX)
+    assert isinstance(lazy, da.Array)
+    assert lazy.chunks == dy.chunks
+    np.testing.assert_array_equal(lazy.compute(), theirs.predict(X))
+    np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
+    np.testing.assert_allclose(ours.decision_function(dX).compute(), theirs.decision_function(X), atol=1e-8)
+    np.testing.assert_allclose(ours.predict_proba(dX).compute(), theirs.predict_proba(X), atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["nystrom", "risvo", "lssvc"])
+def test_two_classes_with_names_weights_and_single_precision(name, digits, client):
+    X, y = digits
+    X, labels = X[y < 2].astype(np.float32), np.where(y[y < 2] == 0, "nought", "one")
+    weights = np.linspace(0.5, 2.0, len(X))
+    machine = MACHINES[name]().set_params(class_weight="balanced")
+    if name == "lssvc":
+        machine.set_params(tol=1e-4)
+    dX, dlabels, dweights = cut(X, labels, weights, rows=60)
+    ours = gramless_clone(machine).fit(dX, dlabels, sample_weight=dweights)
+    theirs = gramless_clone(machine).fit(X, labels, sample_weight=weights)
+    assert ours.predict(dX).dtype == labels.dtype
+    np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=2e-3)
+
+
+def gramless_clone(machine):
+    from sklearn.base import clone
+
+    return clone(machine)
+
+
+@pytest.mark.parametrize("machine", [NystromLSSVR(n_landmarks=60, gamma=0.1), LSSVR(solver="cg", gamma=0.1, tol=1e-12)])
+def test_values(machine, digits, client):
+    X, _ = digits
+    Z = np.column_stack([np.sin(X.sum(axis=1)), X[:, 20]])
+    machine.set_params(random_state=0)
+    dX, dZ = cut(X, Z)
+    ours, theirs = gramless_clone(machine).fit(dX, dZ), gramless_clone(machine).fit(X, Z)
+    assert_same_model(ours, theirs)
+    np.testing.assert_allclose(ours.predict(dX).compute(), theirs.predict(X), atol=1e-8)
+
+
+def test_risvo_keeps_its_books(digits, client):
+    X, y = digits
+    ours, theirs = MACHINES["risvo"]().fit(*cut(X, y)), MACHINES["risvo"]().fit(X, y)
+    for mine, other in zip(ours.history_, theirs.history_, strict=True):
+        assert {k: v for k, v in mine.items() if k not in ("seconds", "condition")} == {
+            k: v for k, v in other.items() if k not in ("seconds", "condition")
+        }
+    assert ours.message_ == theirs.message_
+    np.testing.assert_array_equal(ours.active_set_.compute(), theirs.active_set_)
+    np.testing.assert_array_equal(ours.inclusion_violations_.compute(), theirs.inclusion_violations_)
+
+
+def test_risvo_averaged_is_the_mean_of_independent_fits(digits, client):
+    X, y = digits
+    order = np.argsort(y, kind="stable")  # partitions that lack most classes
+    X, y = X[order], y[order]
+    points = X[::15]
+    machine = RiSVOClassifier(landmarks=points, gamma=0.1, merge="average")
+    ours = gramless_clone(machine).fit(*cut(X, y, rows=200))
+    total = 0
+    for part in (slice(0, 200), slice(200, 400), slice(400, 600)):
+        alone = RiSVOClassifier(landmarks=points, gamma=0.1).fit(X[part], y[part])
+        scores = np.full((len(X), 10), -1.0)  # a class that is not there has the score of its targets
+        scores[:, alone.classes_] = alone.decision_function(X)
+        total = total + scores / 3
+    np.testing.assert_allclose(ours.decision_function(X), total, atol=1e-8)
+
+
+def test_dataframes(digits, client):
+    dd = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    X, y = digits
+    frame = pd.DataFrame(X, columns=[f"p{i}" for i in range(64)])
+    dX = dd.from_pandas(frame, npartitions=4)
+    dy = dd.from_pandas(pd.Series(y), npartitions=4)
+    ours, theirs = MACHINES["nystrom"]().fit(dX, dy), MACHINES["nystrom"]().fit(frame, y)
+    assert_same_model(ours, theirs)
+    assert list(ours.feature_names_in_) == list(frame.columns)
+    np.testing.assert_array_equal(ours.predict(dX).compute(), theirs.predict(frame))
+
+
+def test_rows_too_many_to_keep_are_read_again(digits, client, monkeypatch):
+    X, y = digits
+    monkeypatch.setattr(collections, "cluster_memory", lambda client: 0)
+    assert_same_model(MACHINES["nystrom"]().fit(*cut(X, y)), MACHINES["nystrom"]().fit(X, y))
+
+
+def test_products_without_kept_tiles(digits, client):
+    X, _ = digits
+    pieces = client.scatter([collections.Piece(X[:350], X[:350, 0], None), collections.Piece(X[350:], X[350:, 0], None)])
+    kernel = gramless.kernels.RBF(gamma=0.1)
+    ridge = np.linspace(0.1, 0.2, 600)
+    V = np.random.default_rng(0).normal(size=(600, 3))
+    expected = (kernel(X, X) + np.diag(ridge)) @ V
+    for cache in (True, False):
+        op = operator.DistributedOperator(client, pieces, [350, 250], kernel, ridge, np.float64, cache=cache)
+        np.testing.assert_allclose(op @ V, expected, atol=1e-10)
+        np.testing.assert_allclose(op.rows(np.array([3, 500])), (kernel(X, X) + np.diag(ridge))[[3, 500]], atol=1e-12)
+        np.testing.assert_allclose(op.diag(), 1 + ridge)
+
+
+# --- a worker is lost --------------------------------------------------------------------------------------------------
+
+
+def kill_one(client):
+    """Kill the process of one worker, as a machine that loses power would."""
+    pids = client.run(os.getpid)
+    os.kill(next(iter(pids.values())), signal.SIGKILL)
+
+
+def test_a_worker_killed_in_the_middle_of_one_pass(digits, client):
+    X, y = digits
+
+    def slowly(block):
+        time.sleep(0.15)
+        return block
+
+    dX, dy = cut(np.tile(X, (2, 1)), np.tile(y, 2), rows=60)
+    dX = dX.map_blocks(slowly)
+    killer = threading.Timer(1.2, kill_one, [client])
+    killer.start()
+    started = time.monotonic()
+    ours = NystromLSSVC(landmarks=X[:60], gamma=0.1, C=10.0).fit(dX, dy)
+    assert time.monotonic() - started > 1.3  # the kill came while the fit was on
+    killer.join()
+    assert_same_model(ours, NystromLSSVC(landmarks=X[:60], gamma=0.1, C=10.0).fit(np.tile(X, (2, 1)), np.tile(y, 2)))
+
+
+@pytest.mark.parametrize("name", ["risvo", "lssvc"])
+def test_a_worker_killed_between_steps(name, digits, client):
+    X, y = digits
+    killed = []
+
+    def kill(model, record):
+        if record["n_iter"] == 2:
+            kill_one(client)
+            killed.append(record)
+
+    ours = MACHINES[name]().set_params(callback=kill).fit(*cut(X, y))
+    assert killed
+    assert ours.n_iter_ > 2
+    assert_same_model(ours, MACHINES[name]().fit(X, y))
+
+
+# --- the client --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["nystrom", "risvo", "lssvc"])
+def test_rows_never_travel_to_the_client(name, client):
+    n, d = (200_000, 20) if name != "lssvc" else (4_000, 1_000)
+    X = da.random.default_rng(0).normal(size=(n, d), chunks=(n // 8, d))
+    y = (X[:, 0] > 0).astype(int)
+    machine = MACHINES[name]().set_params(gamma=0.01)
+    machine.set_params(**({"tol": 1e-2, "n_landmarks": 20} if name == "lssvc" else {"n_landmarks": 30}))
+    if name == "risvo":
+        machine.set_params(max_iter=2, landmarks="uniform")
+    tracemalloc.start()
+    try:
+        machine.fit(X, y)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 0.25 * n * d * 8
+
+
+def test_scheduler_by_its_address(digits, cluster):
+    X, y = digits
+    ours = fit(MACHINES["nystrom"](), *cut(X, y), client=cluster.scheduler_address)
+    assert_same_model(ours, MACHINES["nystrom"]().fit(X, y))
+
+
+def test_no_client_is_answered_with_how_to_start_one():
+    code = (
+        "import dask.array as da, numpy as np, gramless\n"
+        "try: gramless.NystromLSSVC().fit(da.ones((10, 2)), da.ones(10))\n"
+        "except RuntimeError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Client()" in done.stdout
+
+
+def test_the_library_alone_imports_no_dask():
+    code = (
+        "import sys, gramless; gramless.RiSVOClassifier, gramless.LSSVC, gramless.NystromLSSVC\n"
+        "print([m for m in ('dask', 'distributed') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# --- what cannot be ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("machine", "message"),
+    [
+        (NystromLSSVC(forget=0.9), "forget"),
+        (NystromLSSVC(checkpoint="x"), "checkpoint"),
+        (RiSVOClassifier(landmarks="all"), "one machine"),
+        (LSSVC(solver="cholesky"), "solver='cg'"),
+        (LSSVC(solver="cg", warm_start=True), "warm_start"),
+        (LSSVC(solver="cg", probability="sigmoid"), "softmax"),
+        (LSSVC(solver="cg", kernel="precomputed"), "precomputed"),
+        (RiSVOClassifier(class_weight="heavy"), "class_weight"),
+    ],
+)
+def test_settings_that_cannot_be_distributed(machine, message, digits, client):
+    with pytest.raises(ValueError, match=message):
+        machine.fit(*cut(*digits))
+
+
+def test_bad_collections(digits, client):
+    X, y = digits
+    dX, dy = cut(X, y)
+    with pytest.raises(ValueError, match="600 rows and y has 500"):
+        NystromLSSVC().fit(dX, dy[:500])
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        NystromLSSVC().fit(da.where(dX > 0.9, np.nan, dX), dy)
+    with pytest.raises(ValueError, match="greater than one"):
+        NystromLSSVC().fit(dX, da.zeros_like(dy))
+    with pytest.raises(ValueError, match="y to be passed"):
+        NystromLSSVC().fit(dX)
+    with pytest.raises(TypeError, match="RiSVOClassifier and"):
+        fit(object(), dX, dy)
