@@ -158,7 +158,7 @@ class LeastSquaresMachine(KernelExpansion):
         if name not in ("auto", "custom"):
             check_choice("solver", name, {"auto", *SOLVERS})
         budget = parse_budget(self.memory_budget, device)
-        size = sizes(n, d, n_outputs, dtype, device, self._kernel(), self.storage)
+        size = sizes(n, d, n_outputs, dtype, device, self._kernel(), self.storage, self.precision)
         return make_plan(
             size,
             name,

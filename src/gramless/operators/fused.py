@@ -52,12 +52,17 @@ def fused_form(kernel: Kernel) -> Form | None:
     if isinstance(kernel, Linear):
         return Form(_POLYNOMIAL, 1.0)
     if isinstance(kernel, Polynomial):
-        return Form(_POLYNOMIAL, float(kernel.gamma), float(kernel.coef0), int(kernel.degree))
+        return Form(_POLYNOMIAL, _number(kernel.gamma), float(kernel.coef0), int(kernel.degree))
     if isinstance(kernel, RBF):
-        return Form(_RBF, float(kernel.gamma))
+        return Form(_RBF, _number(kernel.gamma))
     if isinstance(kernel, Laplacian) and kernel.norm == "l2":
-        return Form(_EXPONENTIAL, float(kernel.gamma))
+        return Form(_EXPONENTIAL, _number(kernel.gamma))
     return None
+
+
+def _number(gamma: float | str) -> float:
+    """Planning asks before `"scale"` is resolved; the product itself never does."""
+    return float("nan") if isinstance(gamma, str) else float(gamma)
 
 
 @cache
