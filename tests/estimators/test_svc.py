@@ -14,8 +14,11 @@ from sklearn.preprocessing import minmax_scale, scale
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
+import gramless
 from gramless import KernelSVC
+from gramless.estimators.svm_problems import Resources, solve_machine
 from gramless.kernels import RBF, Columns, Intersection, Linear
+from gramless.solvers.smo import SMO
 
 DATASETS = {
     "iris": lambda: load_iris(return_X_y=True),
@@ -183,6 +186,31 @@ def test_the_same_seed_gives_the_same_machine_and_pickle_keeps_it():
     np.testing.assert_array_equal(first.dual_coef_, second.dual_coef_)
     restored = pickle.loads(pickle.dumps(first))
     np.testing.assert_array_equal(restored.decision_function(X_test), first.decision_function(X_test))
+
+
+def test_a_saved_machine_is_the_same(tmp_path):
+    X, X_test, y, _ = split("wine")
+    for number, kernel in enumerate(["rbf", Columns(RBF(0.1), slice(0, 5)) * Linear()]):
+        model = KernelSVC(kernel, probability="sigmoid").fit(X, y)
+        gramless.save(model, tmp_path / f"{number}.skops")
+        restored = gramless.load(tmp_path / f"{number}.skops")
+        np.testing.assert_array_equal(restored.decision_function(X_test), model.decision_function(X_test))
+        np.testing.assert_array_equal(restored.predict_proba(X_test), model.predict_proba(X_test))
+
+
+@pytest.mark.parametrize("n_classes", [3, 10])
+def test_threads_do_not_change_the_machine(n_classes):
+    X, y = load_digits(return_X_y=True)
+    X, y = X[y < n_classes] / 16, y[y < n_classes]
+    machines = []
+    for threads in (1, 3):
+        resources = Resources(1e8, threads, 0)
+        solver = SMO(tol=1e-6, working_set=50)
+        options = {"n_classes": n_classes, "one_vs_one": True}
+        machines.append(solve_machine(RBF(0.2), X, y, np.full(len(y), 5.0), solver, resources, **options))
+    objectives = [[solution.objective for solution in machine.solutions] for machine in machines]
+    np.testing.assert_allclose(objectives[0], objectives[1], rtol=1e-9)
+    np.testing.assert_allclose(machines[0].intercept, machines[1].intercept, atol=1e-5)
 
 
 def test_labels_may_be_strings_and_settings_can_be_searched():

@@ -5,10 +5,12 @@ import pytest
 from sklearn.datasets import dump_svmlight_file, load_digits
 
 import gramless
+from gramless.program import tuning
 from gramless.program.columns import find_columns
 from gramless.program.machines import choose_machine, settle
 from gramless.program.scores import score
 from gramless.program.train import find_task
+from gramless.targets import class_targets
 
 
 @pytest.mark.parametrize("name", ["plants.csv", "semicolon.csv.gz", "plants.parquet"])
@@ -69,14 +71,14 @@ def test_what_is_given_is_not_tuned(run, plants, tmp_path):
 
 
 def test_the_same_seed_gives_the_same_model(run, plants, tmp_path):
-    scores = [
-        run("train", plants / "plants.csv", "--target", "kind", "--out", tmp_path / f"{k}", "--json", "--seed", seed).json
-        for k, seed in enumerate([3, 3, 4])
-    ]
-    for one in scores:
-        del one["fit_seconds"], one["model"]
-    assert scores[0] == scores[1]
-    assert scores[0] != scores[2]
+    made, points = [], []
+    for name, seed in [("a", 3), ("b", 3), ("c", 4)]:
+        done = run(*("train", plants / "plants.csv", "--target", "kind", "--out", tmp_path / name, "--seed", seed, "--json"))
+        made.append({key: value for key, value in done.json.items() if key not in ("fit_seconds", "model")})
+        points.append(gramless.load(tmp_path / name).pipeline.named_steps["machine"].points_)
+    assert made[0] == made[1]
+    assert np.array_equal(points[0], points[1])
+    assert not np.array_equal(points[0], points[2])
 
 
 @pytest.mark.parametrize(
@@ -171,6 +173,28 @@ def test_tuning_finds_the_width_that_the_data_has():
     assert found.gamma > 20
     flat = settle(x, x[:, 0], task="regression", machine="auto", kernel="rbf", C=None, gamma=None, tune="loo", seed=0)
     assert flat.gamma < found.gamma
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_leave_one_out_is_that_of_the_library(classes):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 3)), rng.integers(0, classes, 60)
+    library = gramless.LSSVCCV(Cs=[5.0], param_grid={"gamma": [0.3]}).fit(x, y)
+    ours = tuning.leave_one_out(library.kernel_(x, x), class_targets(y, classes), 5.0)
+    assert np.allclose(ours if classes > 2 else ours[:, 0], library.loo_decision_, atol=1e-9)
+
+
+def test_the_walk_goes_uphill_to_the_top():
+    asked = []
+
+    def hill(C, gamma):
+        asked.append((C, gamma))
+        return -(np.log10(C / 10) ** 2) - np.log2(gamma / 8) ** 2
+
+    moves = [(1.0, 2.0), (1.0, 0.5), (10**0.5, 1.0), (10**-0.5, 1.0)]
+    best, visited = tuning._walk(hill, (10.0, 1.0), moves)
+    assert best == pytest.approx((10.0, 8.0))
+    assert visited == len(asked) <= tuning.MOST_STEPS
 
 
 def test_columns_of_no_use_are_named(plants):

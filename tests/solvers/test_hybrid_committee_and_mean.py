@@ -33,9 +33,9 @@ def test_hybrid_follows_its_reading():
 
 
 def test_hybrid_converges_where_the_true_residual_would_diverge():
-    big = symmetric(60, 5, 2.0)
+    big = symmetric(60, 5, 1.5)
     op, targets = DenseOperator(big, spd=False), np.random.RandomState(1).normal(size=(60, 2))
-    result = solve(op, targets, KaczmarzMP(20, tol=1e-8, max_iter=20_000), random_state=0)
+    result = solve(op, targets, KaczmarzMP(20, tol=1e-6, max_iter=20_000), random_state=0)
     assert result.converged
     np.testing.assert_allclose(result.W, np.linalg.solve(big, targets), rtol=1e-3, atol=1e-3)
     # The other reading, to show that the choice matters.

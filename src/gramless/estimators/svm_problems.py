@@ -173,6 +173,8 @@ def _one_vs_one(
 ) -> tuple[np.ndarray, list[DualSolution]]:
     pairs = list(combinations(range(len(parts)), 2))
     workers = resources.workers if kernel.thread_safe else 1
+    # With few pairs on many cores, the cores share the rows of one pair after the other.
+    at_once = workers if len(pairs) >= 2 * workers else 1
     blocks = own_blocks(kernel, X, parts, resources.budget / 2, workers)
     left = resources.budget - sum(block.nbytes for block in blocks if block is not None)
     beta = np.zeros((len(parts) - 1, bounds[-1]))
@@ -184,14 +186,21 @@ def _one_vs_one(
         y = np.concatenate([np.ones(first.stop - first.start), -np.ones(second.stop - second.start)])
         start = None if before is None else np.concatenate([before[j - 1, first], before[i, second]])
         problem = BoxQP.classification(y, np.concatenate([C[first], C[second]]), start)
-        rows = GramRows(kernel, X, [parts[i], parts[j]], blocks=[blocks[i], blocks[j]], budget=left / workers)
+        rows = GramRows(
+            kernel,
+            X,
+            [parts[i], parts[j]],
+            blocks=[blocks[i], blocks[j]],
+            budget=left / at_once,
+            workers=workers // at_once,
+        )
         rng = np.random.default_rng([resources.seed, number])
         [solutions[number]] = solver.maximise([problem], rows, rng)
         size = first.stop - first.start
         beta[j - 1, first] = solutions[number].beta[:size]
         beta[i, second] = solutions[number].beta[size:]
 
-    share(list(enumerate(pairs)), solve, workers)
+    share(list(enumerate(pairs)), solve, at_once)
     return beta, solutions
 
 

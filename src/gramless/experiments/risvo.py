@@ -26,7 +26,10 @@ def _scaled(name: str, divisor: float) -> Dataset:
 
 
 def mnist(seed: int) -> Dataset:
-    return _scaled("mnist", 255)
+    """Images of unit length: the document does not say, and reaches its figure with these, not with raw pixels."""
+    data = _scaled("mnist", 255)
+    halves = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (data.x_train, data.x_test))
+    return replace(data, **dict(zip(("x_train", "x_test"), halves, strict=True)))
 
 
 def usps(seed: int) -> Dataset:
@@ -136,7 +139,7 @@ def _table_1(name: str, title: str, data: Any, estimator: Any, says: float | Non
 
 
 SPECS: tuple[Spec, ...] = (
-    _table_1("mnist", "MNIST, polynomial of degree 2, 3,500 landmarks", mnist, on_mnist, 2.33, "Pixels divided by 255."),
+    _table_1("mnist", "MNIST, polynomial of degree 2, 3,500 landmarks", mnist, on_mnist, 2.33, "Images of unit length."),
     _table_1(
         "usps",
         "USPS, polynomial of degree 2, 3,035 landmarks",

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from gramless.datasets.loading import ENVIRONMENT_VARIABLE
 from gramless.experiments.fit import run_fit
 from gramless.experiments.results import Results
@@ -46,6 +48,7 @@ def run(
     *,
     device: str | None = None,
     data: str | os.PathLike | None = None,
+    threads: int | None = None,
     on_event: Callable[[Event], None] = lambda event: None,
 ) -> int:
     """Run every fit of `specs` that `results` does not hold yet; return how many failed.
@@ -60,6 +63,8 @@ def run(
         Given to every estimator that has a `device` parameter.
     data : path-like, optional
         Folder with datasets, looked into first.
+    threads : int, optional
+        Limit on the threads of the linear algebra; None leaves it as it is.
     on_event : callable
         Hears an `Event` for each thing that happens.
 
@@ -78,7 +83,7 @@ def run(
             tell("skipped", {})
             continue
         tell("started", {})
-        record = {"key": key, **_run_apart(spec, params, seed, device, data, tell)}
+        record = {"key": key, **_run_apart(spec, params, seed, device, data, threads, tell)}
         results.append(record)
         failures += record["status"] != "done"
         tell(record["status"], record)
@@ -104,11 +109,12 @@ def _run_apart(
     seed: int,
     device: str | None,
     data: str | os.PathLike | None,
+    threads: int | None,
     tell: Callable[[str, Mapping[str, Any]], None],
 ) -> dict[str, Any]:
     context = _context()
     here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(there, spec, params, seed, device, data), daemon=False)
+    process = context.Process(target=_child, args=(there, spec, params, seed, device, data, threads), daemon=False)
     started = time.time()
     with _interrupts_stay_here():
         process.start()
@@ -145,6 +151,7 @@ def _child(
     seed: int,
     device: str | None,
     data: str | os.PathLike | None,
+    threads: int | None,
 ) -> None:
     # Ctrl-C reaches the whole group; the parent decides and ends this process itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -155,7 +162,8 @@ def _child(
         connection.send(("stage", {"stage": stage, **detail}))
 
     try:
-        record = run_fit(spec, params, seed, device=device, notify=notify)
+        with threadpool_limits(threads):
+            record = run_fit(spec, params, seed, device=device, notify=notify)
     except Exception as reason:
         error = f"{type(reason).__name__}: {reason}"
         connection.send(("failed", {"reason": error, "traceback": traceback.format_exc()}))
@@ -171,7 +179,7 @@ def _context() -> Any:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     # Every process imports the main module of the run again; of the command line, these are the slow parts.
-    context.set_forkserver_preload(["gramless.experiments.fit", "sklearn.datasets", "typer", "rich.progress"])
+    context.set_forkserver_preload(["gramless.experiments.fit", "sklearn.datasets", "numba", "typer", "rich.progress"])
     return context
 
 

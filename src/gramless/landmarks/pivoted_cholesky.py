@@ -135,9 +135,9 @@ class _PartialCholesky:
         for rows in slices(self.X.shape[0], rows_at_a_time(q + k)):
             block = cross(self.kernel, self.X, rows, new, self._dtype)
             if q and self.F is not None:
-                block -= self.F[rows, :q] @ weights
+                block -= xa.matmul(self.F[rows, :q], weights)
             elif q:
-                block -= cross(self.kernel, self.X, rows, self.pivots, self._dtype) @ weights
+                block -= xa.matmul(cross(self.kernel, self.X, rows, self.pivots, self._dtype), weights)
             columns = xa.solve_triangular(factor, block.T).T
             if self.F is not None:
                 self.F[rows, q : q + k] = columns

@@ -63,7 +63,9 @@ class Renyi(LandmarkRule):
         while len(members) < m:
             sums[chosen] = np.inf
             _add(sums, X, kernel, scale, allowed, chosen)
-            chosen = _from_pool(sums, X, kernel, scale, allowed, m - len(members))
+            # A pool costs the square of its size: no larger than a few times what the last one gave.
+            size = int(np.clip(8 * len(chosen), 32, _POOL))
+            chosen = _from_pool(sums, X, kernel, scale, allowed, size, m - len(members))
             members = np.concatenate([members, chosen])
         return members
 
@@ -77,10 +79,10 @@ def _add(sums: np.ndarray, X: Array, kernel: Kernel, scale: np.ndarray, allowed:
 
 
 def _from_pool(
-    sums: np.ndarray, X: Array, kernel: Kernel, scale: np.ndarray, allowed: np.ndarray, at_most: int
+    sums: np.ndarray, X: Array, kernel: Kernel, scale: np.ndarray, allowed: np.ndarray, size: int, at_most: int
 ) -> np.ndarray:
     """Choose one point after the other among those with the smallest sums, while they are sure to be the best."""
-    size = min(_POOL, len(allowed))
+    size = min(size, len(allowed))
     nearest = np.argpartition(sums[allowed], size - 1)
     pool, rest = allowed[nearest[:size]], allowed[nearest[size:]]
     pool = pool[np.lexsort((pool, sums[pool]))]

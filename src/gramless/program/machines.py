@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import gramless
+from gramless.program import tuning
 from gramless.program.errors import InputError
 
 # Name on the command line -> (classifier, regressor).
@@ -21,11 +22,6 @@ KERNELS = ("linear", *KERNELS_WITH_GAMMA)
 
 EXACT_UP_TO = 20_000
 LANDMARKS = 3000
-COARSE_ROWS = 1000
-FINE_ROWS = 2500
-CS = tuple(float(c) for c in np.logspace(-1, 4, 11))
-COARSE_FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-FINE_FACTORS = (0.6, 1.0, 1.7, 3.0)
 
 
 @dataclass(frozen=True)
@@ -34,7 +30,7 @@ class Settings:
 
     machine: str
     kernel: str
-    C: float
+    C: float | str
     gamma: float | None
     reason: str
     tuned: str
@@ -62,7 +58,6 @@ def settle(
     gamma: float | None,
     tune: str,
     seed: int,
-    memory_budget: str | None = None,
 ) -> Settings:
     """Fill in what the user left open, by leave-one-out on at most `TUNING_ROWS` prepared rows unless
     ``tune="none"``.
@@ -76,28 +71,12 @@ def settle(
     open_gamma = gamma is None and scale is not None
     if tune == "none" or (C is not None and not open_gamma):
         return Settings(machine, kernel, 1.0 if C is None else C, scale if open_gamma else gamma, reason, "no")
-    search = gramless.LSSVCCV if task == "classification" else gramless.LSSVRCV
-    order = np.random.default_rng(seed).permutation(X.shape[0])
-    Cs = CS if C is None else [C]
-
-    def best(rows: np.ndarray, gammas: list[float] | None) -> dict[str, Any]:
-        grid = {} if gammas is None else {"gamma": gammas}
-        found = search(Cs=Cs, kernel=kernel, param_grid=grid, memory_budget=memory_budget)
-        return found.fit(X[rows], y[rows]).best_params_
-
-    fine = order[:FINE_ROWS]
-    if scale is None:
-        chosen, tried = best(fine, None), len(Cs)
-    elif gamma is not None:
-        chosen, tried = best(fine, [gamma]), len(Cs)
-    else:
-        # More rows can tell finer detail: the width found on few rows is looked at again on more, and
-        # narrower.
-        coarse = best(order[:COARSE_ROWS], [scale * factor for factor in COARSE_FACTORS])["gamma"]
-        chosen = best(fine, [coarse * factor for factor in FINE_FACTORS])
-        tried = len(Cs) * (len(COARSE_FACTORS) + len(FINE_FACTORS))
-    tuned = f"leave-one-out on {len(fine):,} rows, {tried} settings"
-    return Settings(machine, kernel, chosen["C"], chosen.get("gamma"), reason, tuned)
+    found = tuning.tune(X, y, task=task, kernel=kernel, C=C, gamma=gamma, scale=scale, seed=seed)
+    how = f"leave-one-out on {found.rows:,} rows, {found.tried} settings"
+    if machine == "nystrom" and C is None:
+        # Its own leave-one-out costs no refit and sees every row.
+        return Settings(machine, kernel, "loo", found.gamma, reason, f"{how}; C on all rows")
+    return Settings(machine, kernel, found.C, found.gamma, reason, how)
 
 
 def make_machine(settings: Settings, *, task: str, n: int, seed: int, device: str | None, memory_budget: str | None) -> Any:

@@ -80,7 +80,8 @@ def reproduce(
     try:
         fetch_data(chosen, data, console)
         with Display(console) as display:
-            run(chosen, results, device=device, data=data, on_event=display)
+            # Matrices of the quick forms are so small that a second thread costs more than it brings.
+            run(chosen, results, device=device, data=data, threads=1 if quick else None, on_event=display)
     except KeyboardInterrupt:
         interrupted = True
     records = [record for record in results.records() if record["key"] in wanted]

@@ -98,7 +98,6 @@ def train(
             gamma=gamma,
             tune=tune,
             seed=seed,
-            memory_budget=memory_budget,
         )
         machine = make_machine(settings, task=task, n=len(y_train), seed=seed, device=device, memory_budget=memory_budget)
         what = f"fitting {type(machine).__name__} on {len(y_train):,} rows"
@@ -125,7 +124,7 @@ def train(
             "columns": {"numbers": len(columns.numbers), "words": len(columns.words), "left_out": columns.left_out},
             "estimator": type(machine).__name__,
             "why": settings.reason,
-            "settings": {"kernel": settings.kernel, "C": settings.C, "gamma": settings.gamma},
+            "settings": {"kernel": settings.kernel, "C": _fitted_C(machine), "gamma": settings.gamma},
             "tuned": settings.tuned,
             "fit_seconds": seconds,
             "guess": guess.item() if hasattr(guess, "item") else guess,
@@ -219,6 +218,10 @@ def _guess(y: np.ndarray, task: str) -> Any:
     return values[counts.argmax()]
 
 
+def _fitted_C(machine: Any) -> float:
+    return float(getattr(machine, "C_", machine.C))
+
+
 def _inputs(model: TableModel) -> str:
     if model.n_features is not None:
         return f"{model.n_features:,} sparse columns"
@@ -233,7 +236,7 @@ def _tell(console: Console, trained: Trained) -> None:
         f"[bold]{about['estimator']}[/bold] for {about['task']} of [bold]{escape(str(about['target'] or 'y'))}[/bold]"
         f" from {_inputs(trained.model)}\n"
         f"  {settings.reason}\n"
-        f"  {settings.kernel} kernel, C {settings.C:.3g}{gamma}; tuned: {settings.tuned}\n"
+        f"  {settings.kernel} kernel, C {about['settings']['C']:.3g}{gamma}; tuned: {settings.tuned}\n"
         f"  {about['rows']['train']:,} rows to learn from in {about['fit_seconds']:.1f} s, "
         f"{about['rows']['held_out']:,} held out to score",
         highlight=False,

@@ -14,7 +14,7 @@ from gramless.report.scales import Scale, fit_scale
 from gramless.report.words import plain_number
 
 MOST_POINTS = 300
-MOST_MARKERS = 30
+MOST_MARKERS = 14
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def history_figure(view: History, spec: Spec, records: Sequence[Record]) -> Mark
                 lines.append(Line(shown, xs, ys, colour=names[name]))
         rules = _rules(spec.document_says, group, view.y)
         if lines:
-            charts.append(Chart(facet, label(view.x), label(view.y), lines, rules, log_x=view.log_x, log_y=view.log_y))
+            charts.append(Chart(facet, _x_label(view), label(view.y), lines, rules, log_x=view.log_x, log_y=view.log_y))
     return _figure(view.title or f"{_short(view.y)} against {_short(view.x)}", charts)
 
 
@@ -70,7 +70,13 @@ def _figure(title: str, charts: Sequence[Chart]) -> Markup | None:
         # Alone on its row: one drawing for wide screens and one for narrow ones, so that text keeps its size.
         wide, narrow = draw(charts[0], 860, 360, "wide"), draw(charts[0], 420, 320, "narrow")
         return element("figure", caption, wide, narrow, legend(charts[0]), class_="plot")
-    drawn = [element("div", element("h5", chart.title), draw(chart, beside=charts), class_="facet") for chart in charts]
+    # Drawn at about the size they are shown at: three beside each other are narrower than two.
+    thirds = len(charts) % 3 == 0
+    width, height = (340, 250) if thirds else (420, 280)
+    drawn = [
+        element("div", element("h5", chart.title), draw(chart, width, height, beside=charts), class_="facet")
+        for chart in charts
+    ]
     every = {line.name: line for chart in charts for line in chart.lines}
     shared = replace(
         charts[0],
@@ -78,7 +84,12 @@ def _figure(title: str, charts: Sequence[Chart]) -> Markup | None:
         rules=[rule for chart in charts for rule in chart.rules][:1],
         marks=[mark for chart in charts for mark in chart.marks][:1],
     )
-    return element("figure", caption, element("div", *drawn, class_="facets"), legend(shared), class_="plot")
+    kind = "facets thirds" if thirds else "facets"
+    return element("figure", caption, element("div", *drawn, class_=kind), legend(shared), class_="plot")
+
+
+def _x_label(view: History) -> str:
+    return "seconds" if view.x == "seconds" else label(view.x)
 
 
 def _facets(facet: str | None, records: Sequence[Record]) -> list[tuple[str, list[Record]]]:

@@ -200,7 +200,8 @@ def _document(name: str, specs: Sequence[Spec], found: dict[tuple[str, str], lis
 def _experiment(spec: Spec, records: Sequence[Record]) -> Markup:
     done = [record for record in records if record["status"] == "done"]
     failed = [record for record in records if record["status"] != "done"]
-    parts: list[Any] = [element("h3", spec.title)]
+    tag = element("span", done[0]["data"]["name"].replace("_", " "), class_="tag") if done else None
+    parts: list[Any] = [element("h3", spec.title, " ", tag)]
     if spec.about:
         parts.append(element("p", spec.about))
     if done:
@@ -236,7 +237,7 @@ def _facts(done: Sequence[Record]) -> Markup:
     data = done[0]["data"]
     seeds = len({record["seed"] for record in done})
     words = [
-        f"{data['name'].replace('_', ' ')}: {data['n_train']:,} to learn from, {data['n_test']:,} to test on",
+        f"{data['n_train']:,} rows to learn from, {data['n_test']:,} to test on",
         f"{data['n_features']:,} features",
         f"{len(done)} fits" + (f", {seeds} seeds" if seeds > 1 else ""),
     ]

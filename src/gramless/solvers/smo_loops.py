@@ -88,12 +88,21 @@ def solve_working_set(
 
 @numba.njit(cache=True, nogil=True, fastmath={"contract"})
 def add_rows(rows: np.ndarray, slots: np.ndarray, weights: np.ndarray, total: np.ndarray) -> None:
-    """`total += weights @ rows[slots]`, accumulated in double precision, one cache-sized strip of columns at a time."""
+    """`total += weights @ rows[slots]`, accumulated in double precision.
+
+    One cache-sized strip of columns at a time, and four rows for each pass over it: the strip is read and written four
+    times less often.
+    """
+    by_four = slots.size - slots.size % 4
     for start in range(0, total.size, _COLUMNS):
         stop = min(start + _COLUMNS, total.size)
-        for r in range(slots.size):
-            row = rows[slots[r]]
-            weight = weights[r]
+        for r in range(0, by_four, 4):
+            a, b, c, d = rows[slots[r]], rows[slots[r + 1]], rows[slots[r + 2]], rows[slots[r + 3]]
+            wa, wb, wc, wd = weights[r], weights[r + 1], weights[r + 2], weights[r + 3]
+            for k in range(start, stop):
+                total[k] += (wa * a[k] + wb * b[k]) + (wc * c[k] + wd * d[k])
+        for r in range(by_four, slots.size):
+            row, weight = rows[slots[r]], weights[r]
             for k in range(start, stop):
                 total[k] += weight * row[k]
 
