@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 from gramless import _array as xa
 from gramless._array import Array
@@ -92,13 +91,17 @@ class FusedProduct:
         Resolved, and one that `fused_form` knows.
     points : CUDA tensor of shape (m, d)
     precision : {"high", "medium"}
+    accurate : bool, default=False
+        Round the data only, and sum `K V` as float32 does. A solver needs that: its matrix is then a true kernel matrix, of
+        points moved by a rounding, where rounded sums are not even symmetric. A prediction does not.
     """
 
-    def __init__(self, kernel: Kernel, points: Array, precision: str):
+    def __init__(self, kernel: Kernel, points: Array, precision: str, *, accurate: bool = False):
         form = fused_form(kernel)
         if form is None:
             raise TypeError(f"no fused product for {kernel!r}")
         self.form, self.precision = form, precision
+        self._second = "tf32x3" if accurate or precision == "high" else "tf32"
         self._points = points
         self._left: tuple[Array, Array, Array] | None = None
         # Distances do not change when everything is shifted, and rounding is smallest around zero.
@@ -156,10 +159,10 @@ class FusedProduct:
         padded = torch.zeros((self._right.shape[0], width), dtype=torch.float32, device=V.device)
         padded[: V.shape[0], : V.shape[1]] = V
         out = torch.empty((left.shape[0], width), dtype=torch.float32, device=V.device)
-        launch(left, self._right, padded, out, left_norms, self._right_norms, self.form, strip, _TILE, _STEP, self.precision)
+        launch(left, self._right, padded, out, left_norms, self._right_norms, self.form, strip, _TILE, _STEP, self._second)
         return out
 
 
-def prepare(kernel: Kernel, points: Array, precision: str) -> Any:
-    """A `FusedProduct` where it can run, else None."""
-    return FusedProduct(kernel, points, precision) if can_fuse(kernel, points, precision) else None
+def prepare(kernel: Kernel, points: Array, precision: str) -> FusedProduct | None:
+    """A product fit for a solver where it can run, else None."""
+    return FusedProduct(kernel, points, precision, accurate=True) if can_fuse(kernel, points, precision) else None

@@ -71,7 +71,7 @@ def launch(
     strip: int,
     tile: int,
     step: int,
-    precision: str,
+    second: str,
 ) -> None:
     """`out = K(X, Y) @ V` for operands padded to whole strips, tiles and steps."""
     _fused[(X.shape[0] // strip,)](
@@ -92,7 +92,7 @@ def launch(
         STRIP=strip,
         TILE=tile,
         STEP=step,
-        SECOND="tf32x3" if precision == "high" else "tf32",
+        SECOND=second,
         num_stages=4,
         num_warps=8 if strip == 128 else 4,
     )
