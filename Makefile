@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint types imports tests clean
+.PHONY: run test pictures clean
 
 run: $(VENV)/.installed-run
 	$(BIN)/python -m gramless.cli reproduce all --quick --out gramless-report
@@ -16,11 +16,14 @@ test: $(VENV)/.installed-dev
 	$(BIN)/python -m coverage run -m pytest -q
 	$(BIN)/python -m coverage combine -q && $(BIN)/python -m coverage report
 
+pictures: $(VENV)/.installed-dev
+	$(BIN)/python docs/pictures.py
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed-run: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e '.[cli,images,report]'
+	$(BIN)/python -m pip install --quiet -e '.[cli,images]'
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt

@@ -12,6 +12,10 @@ from gramless._version import __version__
 
 # Public name -> the module that defines it.
 _EXPORTS: dict[str, str] = {
+    "BudgetLSSVC": "gramless.estimators.budget",
+    "BudgetLSSVR": "gramless.estimators.budget",
+    "FourierLSSVC": "gramless.estimators.fourier",
+    "FourierLSSVR": "gramless.estimators.fourier",
     "KernelSVC": "gramless.estimators.svc",
     "KernelSVR": "gramless.estimators.svr",
     "LSSVC": "gramless.estimators.lssvm",

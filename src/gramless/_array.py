@@ -7,6 +7,7 @@ devices, and how much memory a device has left.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from typing import Any
@@ -67,9 +68,8 @@ def resolve_device(device: str | None, X: Array = None) -> str:
     if device is None or device == "auto":
         if is_torch(X):
             return device_of(X)
-        if device == "auto" and sys.modules.get("torch") is not None:
-            torch = sys.modules["torch"]
-            return "cuda:0" if torch.cuda.is_available() else "cpu"
+        if device == "auto" and importlib.util.find_spec("torch") is not None:
+            return "cuda:0" if import_torch().cuda.is_available() else "cpu"
         return "cpu"
     name = str(device)
     if name == "cpu":
@@ -171,6 +171,11 @@ def take_rows(x: Array, idx: Any) -> Array:
         torch = sys.modules["torch"]
         return x[torch.as_tensor(np.asarray(idx), device=x.device)]
     return x[idx]
+
+
+def submatrix(x: Array, rows: np.ndarray, columns: np.ndarray) -> Array:
+    """The entries of `x` where the chosen rows and columns cross."""
+    return x[indices(rows, x)[:, None], indices(columns, x)]
 
 
 def indices(idx: np.ndarray, reference: Array) -> Array:
@@ -278,6 +283,33 @@ def lower_triangle(A: Array) -> Array:
     for i in range(A.shape[0]):
         A[i, i + 1 :] = 0
     return A
+
+
+def invert_lower_(L: Array) -> Array:
+    """The inverse of a lower triangular matrix, over a NumPy `L` itself, zeros above the diagonal."""
+    if is_torch(L):
+        torch = sys.modules["torch"]
+        return torch.linalg.solve_triangular(L, torch.eye(L.shape[0], dtype=L.dtype, device=L.device), upper=False)
+    (trtri,) = scipy.linalg.get_lapack_funcs(("trtri",), (L,))
+    inverse, info = trtri(L.T, lower=0, overwrite_c=1)
+    if info != 0:
+        raise NotPositiveDefiniteError(f"pivot {info} of {L.shape[0]} is zero")
+    return lower_triangle(inverse.T)
+
+
+def add_gram_(S: Array, B: Array) -> Array:
+    """`S + B^T B` in place, in float64; of a NumPy `S` only the lower triangle is kept up."""
+    if is_torch(S):
+        return S.addmm_(B.T, B)
+    # Row-major B and S are column-major B^T and S^T: the upper triangle there is the lower one here, and nothing is copied.
+    return scipy.linalg.blas.dsyrk(1.0, B.T, beta=1.0, c=S.T, overwrite_c=1).T
+
+
+def symmetrised_from_lower(S: Array) -> Array:
+    """The symmetric matrix whose lower triangle is that of `S`."""
+    xp = namespace(S)
+    lower = xp.tril(S)
+    return lower + xp.tril(S, k=-1).T
 
 
 def cholesky_solve(L: Array, B: Array) -> Array:

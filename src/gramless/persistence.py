@@ -1,20 +1,24 @@
 """Models in files that cannot run code.
 
-A file is a skops archive of the estimator, a format version and the library's version. Reading it builds only NumPy arrays,
-SciPy and scikit-learn objects and classes of this library; any other type is refused by name.
+A file is a skops archive of the estimator, a format version and the library's version. Reading it builds only what skops
+itself trusts (NumPy arrays, SciPy matrices, scikit-learn objects) and instances of this library's classes; any other type,
+and any function, is refused by name.
 """
 
 from __future__ import annotations
 
+import copy
+import importlib
 import os
 import zipfile
 from pathlib import Path
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from gramless._version import __version__
 
 FORMAT_VERSION = 1
-_TRUSTED_PREFIXES = ("gramless.",)
 # Data and nothing that runs: the type that imputers remember, and the points of a machine fitted on sparse rows.
 _TRUSTED_TYPES = {"numpy.dtype", "scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array"}
 
@@ -22,7 +26,8 @@ _TRUSTED_TYPES = {"numpy.dtype", "scipy.sparse._csr.csr_matrix", "scipy.sparse._
 def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator (or a scikit-learn pipeline that holds one) to a file.
 
-    Callbacks are not part of a model: an estimator with one is saved without it.
+    Callbacks are not part of a model: an estimator with one is saved without it. What `load` would refuse, such as a kernel
+    that is a Python function, is refused here already.
 
     Examples
     --------
@@ -34,41 +39,79 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     >>> gramless.load(path).predict([[0.1]])
     array([0])
     """
-    import copy
-
     import skops.io
 
-    stored = copy.copy(estimator)
-    if getattr(stored, "callback", None) is not None:
-        stored.callback = None
-    payload = {"format_version": FORMAT_VERSION, "gramless": __version__, "estimator": stored}
+    payload = {"format_version": FORMAT_VERSION, "gramless": __version__, "estimator": _without_callbacks(estimator)}
     target = Path(path)
     partial = target.with_name(target.name + ".partial")
     try:
         skops.io.dump(payload, partial)
+        refused = _refused(skops.io.get_untrusted_types(file=partial))
+        if refused:
+            raise ValueError(
+                f"{type(estimator).__name__} holds types that a model file cannot have: {', '.join(refused)}; a kernel "
+                "given as a function can be written as a gramless.kernels expression instead"
+            )
         os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
 
 
+def _without_callbacks(estimator: Any) -> Any:
+    """The estimator, copied only as far as a callback has to be left out of it or of a step inside it."""
+    if not isinstance(estimator, BaseEstimator):
+        return estimator
+    changed: dict[str, Any] = {}
+    for name, value in vars(estimator).items():
+        if name == "callback" and value is not None:
+            changed[name] = None
+        elif name == "steps" and isinstance(value, list):
+            changed[name] = [(label, _without_callbacks(step)) for label, step in value]
+        elif isinstance(value, BaseEstimator) and (stripped := _without_callbacks(value)) is not value:
+            changed[name] = stripped
+    if not changed:
+        return estimator
+    stored = copy.copy(estimator)
+    vars(stored).update(changed)
+    return stored
+
+
+def _refused(types: list[str]) -> list[str]:
+    return sorted({name for name in types if name not in _TRUSTED_TYPES and not _is_own(name)})
+
+
+def _is_own(name: str) -> bool:
+    """Whether a dotted name is a class of this library: instances are rebuilt from their attributes, nothing is called."""
+    module, _, attribute = name.rpartition(".")
+    if module.split(".")[0] != "gramless":
+        return False
+    try:
+        found = getattr(importlib.import_module(module), attribute, None)
+    except ImportError:
+        return False
+    return isinstance(found, type) and found.__module__ == module
+
+
 def load(path: str | os.PathLike[str]) -> Any:
     """Read an estimator that `save` wrote; nothing in the file is executed."""
     import skops.io
-    from skops.io.exceptions import UntrustedTypesFoundException
 
     source = Path(path)
     if not source.exists():
         raise FileNotFoundError(f"no such model file: {source}")
     try:
         unknown = skops.io.get_untrusted_types(file=source)
-        trusted = [name for name in unknown if name.startswith(_TRUSTED_PREFIXES) or name in _TRUSTED_TYPES]
-        refused = sorted(set(unknown) - set(trusted))
-        if refused:
-            raise UntrustedTypesFoundException(refused)
-        payload = skops.io.load(source, trusted=trusted)
-    except UntrustedTypesFoundException as error:
-        raise ValueError(f"{source} holds types that a gramless model does not have, and is not loaded: {error}") from error
-    except (zipfile.BadZipFile, KeyError, EOFError, OSError, ValueError) as error:
+    except (zipfile.BadZipFile, KeyError, EOFError, OSError, ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{source} is not a complete gramless model file ({type(error).__name__}: {error})") from error
+    refused = _refused(unknown)
+    if refused:
+        raise ValueError(
+            f"{source} holds types that a gramless {__version__} model does not have, and is not loaded: "
+            f"{', '.join(refused)}"
+        )
+    try:
+        payload = skops.io.load(source, trusted=unknown)
+    except (zipfile.BadZipFile, KeyError, EOFError, OSError, ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{source} is not a complete gramless model file ({type(error).__name__}: {error})") from error
     if not isinstance(payload, dict) or "format_version" not in payload:
         raise ValueError(f"{source} is a skops file, but not one that gramless.save wrote")

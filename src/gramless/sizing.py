@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from gramless import _array as xa
 from gramless._memory import MemoryEstimate
@@ -40,7 +41,9 @@ def estimate(estimator: Any, n: int, d: int, n_classes: int = 2, *, dtype: Any =
     True
     """
     if not hasattr(estimator, "plan"):
-        raise TypeError(f"{type(estimator).__name__} does not plan its memory; estimate() takes LSSVC and LSSVR")
+        raise TypeError(
+            f"{type(estimator).__name__} does not plan its memory; estimate() takes those that do, such as LSSVC"
+        )
     chosen = np.dtype(dtype if dtype is not None else estimator.dtype if estimator.dtype is not None else np.float32)
-    outputs = 1 if n_classes <= 2 else n_classes
+    outputs = 1 if n_classes <= 2 and is_classifier(estimator) else n_classes
     return estimator.plan(n, d, outputs, chosen, xa.resolve_device(estimator.device)).memory

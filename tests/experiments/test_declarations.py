@@ -14,6 +14,10 @@ def machine(params, seed):
     raise NotImplementedError
 
 
+def forms(spec):
+    return (spec,) if spec.quick is None else (spec, spec.quick_form())
+
+
 @pytest.mark.parametrize("spec", ALL, ids=lambda spec: f"{spec.document}/{spec.name}")
 class TestDeclared:
     def test_it_reaches_another_process(self, spec):
@@ -21,16 +25,18 @@ class TestDeclared:
         assert [again.key(*fit) for fit in again.fits()] == [spec.key(*fit) for fit in spec.fits()]
 
     def test_its_grid_is_plain(self, spec):
-        for params in (*spec.grid, *spec.quick_form().grid):
+        for params in (params for form in forms(spec) for params in form.grid):
             assert json.loads(json.dumps(params)) == params
 
     def test_no_two_fits_are_the_same(self, spec):
-        for form in (spec, spec.quick_form()):
+        for form in forms(spec):
             keys = [form.key(params, seed) for params, seed in form.fits()]
             assert keys
             assert len(set(keys)) == len(keys)
 
     def test_its_quick_form_needs_no_file(self, spec, monkeypatch, tmp_path):
+        if spec.quick is None:
+            pytest.skip("no quick form")
         monkeypatch.delenv("GRAMLESS_DATA", raising=False)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         form = spec.quick_form()
@@ -62,6 +68,16 @@ def test_the_quick_form_drops_the_documents_figures_and_takes_the_digits():
     quick = spec.quick_form()
     assert quick.data == "digits"
     assert quick.document_says == ()
+
+
+def test_every_document_has_something_quick():
+    assert {spec.document for spec in ALL if spec.quick is not None} == {spec.document for spec in ALL}
+
+
+def test_an_experiment_may_have_no_quick_form():
+    spec = Spec("smo", "demo", "Demo", "mnist", machine, product(C=[1]), quick=None)
+    with pytest.raises(ValueError, match="no quick form"):
+        spec.quick_form()
 
 
 def test_the_key_sees_what_decides_and_not_what_is_shown():

@@ -64,12 +64,13 @@ def test_nothing_overflows(opened):
     assert wide == []
 
 
-def test_text_is_large_enough_to_read(opened):
-    smallest = opened.evaluate(
-        "Math.min(...[...document.querySelectorAll('svg.chart text')].map(t => t.getBoundingClientRect())"
-        ".filter(r => r.width > 0 && r.height > 0).map(r => Math.min(r.width + 99, Math.max(r.height, r.width))))"
+def test_text_in_charts_is_large_enough_to_read(opened):
+    sizes = opened.evaluate(
+        "[...document.querySelectorAll('svg.chart')].filter(s => getComputedStyle(s).display !== 'none').map(s =>"
+        " s.getBoundingClientRect().width / s.viewBox.baseVal.width"
+        " * parseFloat(getComputedStyle(s.querySelector('text')).fontSize))"
     )
-    assert smallest >= 8
+    assert all(10 <= size <= 16 for size in sizes)
 
 
 def test_navigation_leads_to_each_section(opened):

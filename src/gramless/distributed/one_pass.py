@@ -68,6 +68,11 @@ class RemoteStream:
 def fit_one_pass(client: Client, estimator: OnePassRidge, rows: Rows) -> OnePassRidge:
     """Fit a one-pass machine to rows on the workers."""
     estimator._check_settings()
+    if not estimator.adds_up:
+        raise ValueError(
+            f"{type(estimator).__name__} learns online, a step after the other; partitions need sums: "
+            "use NystromLSSVC or FourierLSSVC(method='exact')"
+        )
     if estimator.forget < 1:
         raise ValueError("forget needs rows in an order; partitions are summed in any order")
     if estimator.checkpoint is not None:

@@ -51,7 +51,7 @@ class KernelExpansion(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         kernel = getattr(self, "kernel", None)
-        tags.input_tags.pairwise = isinstance(kernel, str) and kernel == "precomputed"
+        tags.input_tags.pairwise = kernel == "precomputed" or (isinstance(kernel, Kernel) and not kernel.separable)
         tags.input_tags.sparse = True
         return tags
 
@@ -67,7 +67,7 @@ class KernelExpansion(BaseEstimator):
         checked = check_X(self, X, dtype=dtype, reset=False, accept_sparse=self.kernel_.accepts_sparse)
         device = xa.device_of(checked) if xa.is_torch(checked) else self.device_
         if not self.kernel_.separable and len(self.support_) != checked.shape[1]:
-            checked = checked[:, self.support_]
+            checked = checked[:, xa.indices(self.support_, checked)]
         points, coef = self._model_on(device)
         precision = getattr(self, "precision", "highest")
         scores = expand(self.kernel_, xa.to_device(checked, device), points, coef, precision)
@@ -75,20 +75,27 @@ class KernelExpansion(BaseEstimator):
         return scores if xa.is_torch(X) else xa.to_numpy(scores)
 
     def _model_on(self, device: str) -> tuple[Array, Array]:
-        """Points and coefficients on a device; the last copy is kept, since moving it costs more than using it."""
+        """Points and coefficients on a device; the points stay there, since moving them costs more than using them."""
         if device == "cpu":
             return self.points_, self.dual_coef_
         kept = getattr(self, "_moved", None)
-        if kept is None or kept[0] != device or kept[1] is not self.dual_coef_:
-            dtype = xa.numpy_dtype(self.dual_coef_)
-            moved = xa.to_device(self.points_, device, dtype), xa.to_device(self.dual_coef_, device)
-            self._moved = kept = (device, self.dual_coef_, *moved)
-        return kept[2], kept[3]
+        if kept is None or kept[0] is not self.points_ or xa.device_of(kept[1]) != device:
+            kept = self.points_, xa.to_device(self.points_, device, xa.numpy_dtype(self.dual_coef_))
+            self._remember(kept[1])
+        return kept[1], xa.to_device(self.dual_coef_, device)
 
-    def _keep_on_device(self, points: Array) -> None:
-        """Let predictions use the copy of the points that the fit has already moved."""
-        if self.device_ != "cpu":
-            self._moved = (self.device_, self.dual_coef_, points, xa.to_device(self.dual_coef_, self.device_))
+    def _set_training_points(self, points: Array, on_device: Array, train: np.ndarray) -> None:
+        """Take the training rows `train` as the model's points: kept in NumPy, and where they already are."""
+        self.support_ = train
+        if not self.kernel_.separable:
+            self.points_ = np.empty((len(train), 0), xa.numpy_dtype(points))
+        else:
+            self.points_ = points if xa.is_sparse(points) else xa.to_numpy(points)
+        self._remember(on_device if self.kernel_.separable else None)
+
+    def _remember(self, points_on_device: Array | None) -> None:
+        """Keep the copy of `points_` that is already where it will be used again."""
+        self._moved = (self.points_, points_on_device) if xa.is_torch(points_on_device) else None
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -131,7 +138,8 @@ class ExpansionClassifier(KernelExpansion):
         `probability="softmax"` is the softmax of the scores; `"sigmoid"` is Platt's sigmoid of each score, normalised.
         """
         scores = xa.to_numpy(self._scores(X)).astype(np.float64)
-        if hasattr(self, "sigmoids_"):
+        if self.probability == "sigmoid":
+            check_is_fitted(self, "sigmoids_", msg="%(name)s has no sigmoids: they are fitted at the end of fit")
             return sigmoid_probabilities(scores, self.sigmoids_)
         if len(self.classes_) == 2:
             positive = expit(scores[:, 0])

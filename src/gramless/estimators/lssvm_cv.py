@@ -30,6 +30,7 @@ from gramless._validation import (
 )
 from gramless.estimators.expansion import ExpansionClassifier, ExpansionRegressor, KernelExpansion, scores_to_labels
 from gramless.estimators.leave_one_out import path_scores
+from gramless.estimators.plan import Plan
 from gramless.estimators.platt import fit_sigmoids
 from gramless.kernels import Kernel, as_kernel
 from gramless.operators import KernelOperator
@@ -94,14 +95,37 @@ class LeaveOneOutSearch(KernelExpansion):
         return candidates
 
     def _check_X(self, X: Any) -> Array:
+        if np.size(self.Cs) == 0:
+            raise ValueError("Cs is empty: give at least one C")
         for C in np.atleast_1d(np.asarray(self.Cs, dtype=float)):
             check_positive("every C in Cs", float(C))
         candidates = self._candidates()
         sparse = all(kernel.accepts_sparse for _, kernel in candidates)
         checked = check_X(self, X, dtype=working_dtype(X, self.dtype), reset=True, accept_sparse=sparse)
-        if not all(kernel.separable for _, kernel in candidates):
+        look_up = {not kernel.separable for _, kernel in candidates}
+        if len(look_up) > 1:
+            raise ValueError("a precomputed kernel cannot be compared with kernels of points: their X differ")
+        if look_up == {True}:
             check_square(checked)
         return checked
+
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
+        """What a search of this size holds, or a `MemoryError` where that is too much."""
+        n_C = np.size(self.Cs)
+        memory = MemoryEstimate(
+            {
+                "kernel matrix and eigenvectors": 3 * n * n * 8,
+                "path": 3 * n_C * n * (n_outputs + 1) * 8,
+                "data": n * d * np.dtype(dtype).itemsize,
+            },
+            device,
+            "eigenvectors",
+        )
+        memory.check(
+            parse_budget(self.memory_budget, device),
+            "leave-one-out needs the whole kernel matrix: search on a subset, or use LSSVC with early_stopping",
+        )
+        return Plan("eigenvectors", False, 0, False, memory, "one eigendecomposition gives the whole path of C")
 
     def _fit_path(self, X: Array, Z: np.ndarray, weights: np.ndarray | None, score: Callable[[np.ndarray], float]) -> None:
         self.device_ = xa.resolve_device(self.device, X)
@@ -111,18 +135,14 @@ class LeaveOneOutSearch(KernelExpansion):
         if n < 2:
             raise ValueError(f"leave-one-out needs at least 2 samples of positive weight, got n_samples = {n}")
         used = None if weights is None else weights[kept]
-        need = {"kernel matrix and eigenvectors": 3 * n * n * 8, "path": 2 * len(Cs) * n * Z.shape[1] * 8}
-        MemoryEstimate(need, self.device_).check(
-            parse_budget(self.memory_budget, self.device_),
-            "leave-one-out needs the whole kernel matrix: search on a subset, or use LSSVC with early_stopping",
-        )
+        self.plan(n, X.shape[1], Z.shape[1], xa.numpy_dtype(X), self.device_)
         candidates = self._candidates()
         self.scores_ = np.empty((len(candidates), len(Cs)))
         self.params_ = [settings for settings, _ in candidates]
         best = -np.inf
         for i, (settings, kernel) in enumerate(candidates):
             resolved = kernel.resolve(X, weights)
-            points = X if n == X.shape[0] else (xa.take_rows(X, kept) if kernel.separable else X[np.ix_(kept, kept)])
+            points = X if n == X.shape[0] else (xa.take_rows(X, kept) if kernel.separable else xa.submatrix(X, kept, kept))
             op = KernelOperator(xa.to_device(points, self.device_), resolved)
             loo, coefs, biases = path_scores(op.dense(np.float64), Z[kept], Cs, used)
             for j, C in enumerate(Cs):
@@ -134,8 +154,7 @@ class LeaveOneOutSearch(KernelExpansion):
                     self.best_score_, self.C_, self.kernel_ = float(value), float(C), resolved
                     self.dual_coef_, self.intercept_ = coefs[j].astype(dtype), biases[j].astype(dtype)
                     self.loo_decision_ = loo[j][:, 0] if loo.shape[2] == 1 else loo[j]
-        self.support_ = kept
-        self.points_ = points if self.kernel_.separable else np.empty((n, 0), xa.numpy_dtype(X))
+        self._set_training_points(points, xa.to_device(points, self.device_), kept)
 
     def _metric(self, known: dict[str, Callable[..., float]], default: str) -> Callable[..., float]:
         if callable(self.scoring):
@@ -234,10 +253,9 @@ class LSSVCCV(ClassifierMixin, ExpansionClassifier, LeaveOneOutSearch):
             return metric(codes[kept], scores_to_labels(labels, loo), sample_weight=used)
 
         self._fit_path(X, class_targets(codes, len(self.classes_)), weights, score)
+        self.__dict__.pop("sigmoids_", None)
         if self.probability == "sigmoid":
             self.sigmoids_ = fit_sigmoids(self.loo_decision_, codes[kept], len(self.classes_), used)
-        elif hasattr(self, "sigmoids_"):
-            del self.sigmoids_
         return self
 
 

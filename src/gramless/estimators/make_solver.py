@@ -53,8 +53,8 @@ def _runs(machine: Any, plan: Plan, op: KernelOperator, rng: np.random.RandomSta
     cls = SOLVERS[plan.solver]
     # An exact solver has its own tolerance: the user's is about when to stop iterating.
     settings: dict[str, Any] = {} if plan.solver == "cholesky" else {"tol": machine.tol}
-    if machine.max_iter is not None:
-        settings["max_iter"] = settings["n_members"] = check_positive("max_iter", machine.max_iter, integer=True)
+    if machine.max_iter is not None and machine.max_iter != -1:
+        settings["max_iter"] = settings["n_members"] = machine.max_iter
     if plan.solver == "cg" and plan.n_landmarks > 0:
         settings["preconditioner"] = NystromPreconditioner(
             op.X,

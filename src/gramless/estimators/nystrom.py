@@ -22,7 +22,7 @@ from gramless import _array as xa
 from gramless._array import Array
 from gramless._memory import parse_budget
 from gramless.estimators.expansion import ExpansionClassifier, ExpansionRegressor, KernelExpansion
-from gramless.estimators.one_pass import PATH, SCALE_ROWS, OnePassRidge
+from gramless.estimators.one_pass import PATH, SCALE_ROWS, OnePassRidge, Read
 from gramless.estimators.streamed_fit import ClassesFromStream, ValuesFromStream
 from gramless.landmarks import LandmarkRule, as_points, select
 from gramless.operators import evaluate
@@ -74,6 +74,8 @@ _ATTRIBUTES = """points_, dual_coef_, intercept_, kernel_
 class NystromMachine(KernelExpansion, OnePassRidge):
     """The features of `NystromLSSVC` and `NystromLSSVR`: kernel values with landmarks."""
 
+    _size_parameter = "n_landmarks"
+
     def __init__(
         self,
         *,
@@ -121,22 +123,14 @@ class NystromMachine(KernelExpansion, OnePassRidge):
     def intercept_(self) -> np.ndarray:  # type: ignore[override]
         return self._solved("_intercept")
 
-    def _solved(self, name: str) -> Any:
-        # partial_fit only adds; the model is solved when it is next asked for.
-        if getattr(self, "_stale", False):
-            self._solve()
-        if name not in self.__dict__:
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
-        return self.__dict__[name]
-
     def _check_settings(self) -> None:
         super()._check_settings()
         if not self._kernel().separable:
             raise ValueError("a precomputed kernel has no rows to evaluate: pass the data and a kernel, or use LSSVC")
-        m = self.n_landmarks
-        count = isinstance(m, Integral) and not isinstance(m, bool) and m >= 1
-        if not count and not (isinstance(m, Real) and not isinstance(m, (Integral, bool)) and 0 < m <= 1):
-            raise ValueError(f"n_landmarks must be an integer of at least 1, or a share above 0 and at most 1, got {m!r}")
+        name, m = self._size_parameter, getattr(self, self._size_parameter)
+        count = isinstance(m, Integral) and not isinstance(m, bool) and int(m) >= 1
+        if not count and not (isinstance(m, Real) and not isinstance(m, (Integral, bool)) and 0 < float(m) <= 1):
+            raise ValueError(f"{name} must be an integer of at least 1, or a share above 0 and at most 1, got {m!r}")
 
     def _accepts_sparse(self) -> bool:
         return self._kernel().accepts_sparse
@@ -149,35 +143,43 @@ class NystromMachine(KernelExpansion, OnePassRidge):
         given = self._given()
         if given is not None:
             return int(given.shape[0]) if hasattr(given, "shape") else len(given)
-        if isinstance(self.n_landmarks, Integral):
-            return int(self.n_landmarks) if n_rows is None else min(int(self.n_landmarks), n_rows)
+        m = getattr(self, self._size_parameter)
+        if isinstance(m, Integral):
+            return int(m) if n_rows is None else min(int(m), n_rows)
         if n_rows is None:
-            raise ValueError("n_landmarks as a share needs data of known length; give a number for a stream")
-        return max(1, round(float(self.n_landmarks) * n_rows))
+            raise ValueError(f"{self._size_parameter} as a share needs data of known length; give a number for a stream")
+        return max(1, round(float(m) * n_rows))
 
     def _rows_needed(self) -> int:
         return 1 if self._given() is not None else self._n_components(None)
 
-    def _begin(self, stream: Stream, rng: np.random.RandomState) -> None:
+    def _begin(self, stream: Stream, rng: np.random.RandomState, read: Read | None = None) -> None:
         self._set_up(stream.first())
         m, dtype = self._n_components(stream.n_rows), np.dtype(self._dtype_name)
         affordable = parse_budget(self.memory_budget, self.device_) // (8 * self.n_features_in_ * dtype.itemsize)
         # The head of a generator is held until it is read again: no more of it than what the landmarks take anyway.
         candidates = min(SCALE_ROWS, affordable) if stream.repeatable else _HEAD_PER_LANDMARK * m
-        X, _, weights = stream.sample(max(m, candidates), rng)
+        X, y, weights = stream.sample(max(m, candidates), rng)
         if weights is not None and not (weights > 0).all():
             kept = np.flatnonzero(weights > 0)
-            X, weights = xa.take_rows(X, kept), weights[kept]
+            X, y, weights = xa.take_rows(X, kept), xa.take_rows(y, kept), weights[kept]
         X = xa.to_device(X, self.device_, dtype)
         if X.shape[0] == 0:
             raise ValueError("all sample weights are zero: there is nothing to fit")
         self.kernel_ = self._kernel().resolve(X, weights)
         given = self._given()
         if given is not None and np.ndim(given) == 1:
-            points = xa.to_device(stream.take(self._row_numbers(given, stream.n_rows))[0], self.device_, dtype)
+            rows, labels, _ = stream.take(self._row_numbers(given, stream.n_rows))
+            points = xa.to_device(rows, self.device_, dtype)
         else:
-            points = as_points(select(self.landmarks if given is None else given, X, self.kernel_, m, rng), X)
+            chosen = select(self.landmarks if given is None else given, X, self.kernel_, m, rng)
+            points, labels = as_points(chosen, X), (y[chosen] if chosen.ndim == 1 else None)
         self._set_points(points)
+        self._know_targets(None if labels is None else (read or self._targets.read)(labels))
+        self._chosen = True
+
+    def _know_targets(self, compact: np.ndarray | None) -> None:
+        """Hear the landmarks' own targets; None where they are points that have none."""
 
     def _row_numbers(self, given: Any, n_rows: int | None) -> np.ndarray:
         rows = np.asarray(given)

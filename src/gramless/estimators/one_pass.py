@@ -14,6 +14,7 @@ sums of all rows and are evaluated on a uniform sample of them (all, up to `LEAV
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -33,6 +34,8 @@ from gramless.streaming import Stream, is_stream_like
 from gramless.streaming.pass_checkpoint import PassCheckpoint
 from gramless.streaming.reservoir import Reservoir
 from gramless.streaming.sources import concatenate
+
+Read = Callable[[Any], np.ndarray]
 
 LEAVE_ONE_OUT_ROWS = 8192
 PATH = tuple(float(C) for C in 10.0 ** np.arange(-3, 6.01, 0.5))
@@ -70,10 +73,15 @@ class OnePassRidge(BaseEstimator):
     n_features_in_: int
     loo_errors_: np.ndarray
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether the model comes from sums, which can be taken in any order and in many places at once."""
+        return True
+
     # What a subclass provides.
 
-    def _begin(self, stream: Stream, rng: np.random.RandomState) -> None:
-        """Choose the features for a stream that is about to be read."""
+    def _begin(self, stream: Stream, rng: np.random.RandomState, read: Read | None = None) -> None:
+        """Choose the features for a stream that is about to be read; `read` makes targets of its y, unless they are."""
         raise NotImplementedError
 
     def _rows_needed(self) -> int:
@@ -117,11 +125,13 @@ class OnePassRidge(BaseEstimator):
         per_row = (2 * p + 4 * d + 4 * n_outputs) * itemsize + 3 * d * 8
         budget = parse_budget(self.memory_budget, device)
         left = (budget - memory.nbytes) // per_row
-        rows = _MOST_BATCH_ROWS if self.batch_size is None else check_positive("batch_size", self.batch_size, integer=True)
-        rows = int(rows if self.batch_size is not None else min(rows, max(left, _FEWEST_BATCH_ROWS)))
+        rows = self._rows_asked_for() or int(min(_MOST_BATCH_ROWS, max(left, _FEWEST_BATCH_ROWS)))
         memory.parts["batches"] = rows * per_row
         memory.check(budget, "use fewer landmarks or components, a smaller batch_size, or raise memory_budget")
         return PassPlan(rows, memory)
+
+    def _rows_asked_for(self) -> int | None:
+        return None if self.batch_size is None else int(check_positive("batch_size", self.batch_size, integer=True))
 
     def _check_settings(self) -> None:
         if self.C != "loo":
@@ -170,12 +180,17 @@ class OnePassRidge(BaseEstimator):
 
     def _forget_all(self, targets: Targets) -> None:
         self._targets = targets
-        self._equations: NormalEquations | None = None
+        self._discard()
         self._held: list[tuple[Array, np.ndarray, np.ndarray | None]] = []
         self._sample = Reservoir(LEAVE_ONE_OUT_ROWS) if self._needs_sample() else None
         self._stale = False
         self._dtype_name = ""
         self._rows_seen = 0
+
+    def _discard(self) -> None:
+        """Begin without features and without anything learnt."""
+        self._chosen = False
+        self._equations: NormalEquations | None = None
 
     def _needs_sample(self) -> bool:
         return self.C == "loo" or getattr(self, "probability", None) == "sigmoid"
@@ -255,7 +270,7 @@ class OnePassRidge(BaseEstimator):
             self._forget_all(targets)
             self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
             self._set_up(stream.first())
-        if self._equations is None:
+        if not self._chosen:
             self._hold_back(stream)
         else:
             self._absorb_all(stream)
@@ -264,27 +279,33 @@ class OnePassRidge(BaseEstimator):
         for batch in stream.batches(_MOST_BATCH_ROWS, prepare=self._prepare):
             self._held.append((batch.X, self._targets.read(batch.y), batch.weights))
             self._stale = True
-            if self._equations is None and self._held_rows() >= self._rows_needed():
+            if self._chosen or self._held_rows() >= self._rows_needed():
                 self._release(*concatenate(self._held))
-        if self._equations is not None and self._held:
-            self._release(*concatenate(self._held))
 
     def _held_rows(self) -> int:
         return sum(int(X.shape[0]) for X, _, _ in self._held)
 
     def _release(self, X: Array, compact: np.ndarray, weights: np.ndarray | None) -> None:
         """Choose the features from the rows held back (unless they are chosen) and add those rows."""
-        if self._equations is None:
-            self._begin(Stream(X, compact, weights), check_random_state(self._seed))
+        if not self._chosen:
+            self._begin(Stream(X, compact, weights), check_random_state(self._seed), np.asarray)
         self._held = []
         for batch in Stream(X, compact, weights).batches(_MOST_BATCH_ROWS):
             self._absorb(batch.X, batch.y, batch.weights)
 
     # The solution.
 
+    def _solved(self, name: str) -> Any:
+        """A part of the model; `partial_fit` only adds, and the model is solved when it is next asked for."""
+        if getattr(self, "_stale", False):
+            self._solve()
+        if name not in self.__dict__:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
+        return self.__dict__[name]
+
     def _solve(self) -> None:
         """Solve the sums and keep the model."""
-        if self._held and self._equations is None:
+        if self._held:
             self._solve_held()
             return
         assert self._equations is not None
@@ -306,7 +327,8 @@ class OnePassRidge(BaseEstimator):
             self._release(*concatenate(self._held))
             self._solve()
         finally:
-            self._held, self._equations, self._rows_seen, self._sample = held, None, seen, sample
+            self._discard()
+            self._held, self._rows_seen, self._sample = held, seen, sample
 
     def _leave_one_out(self, whitened: WhitenedRidge) -> None:
         assert self._sample is not None
@@ -347,7 +369,7 @@ class OnePassRidge(BaseEstimator):
         self.device_ = xa.resolve_device(self.device, None)
         self._targets.restore(part("targets_"))
         self._restore_features(part("features_"))
-        self._equations = NormalEquations.from_state(part("sums_"))
+        self._equations, self._chosen = NormalEquations.from_state(part("sums_")), True
         if self._sample is not None and "sample_keys" in state:
             self._sample.keys = state["sample_keys"]
             self._sample.rows = (state["sample_X"], state["sample_y"], state["sample_w"])

@@ -32,6 +32,7 @@ from gramless._dask import fits_collections
 from gramless._memory import MemoryEstimate, parse_budget
 from gramless._progress import Progress
 from gramless._validation import (
+    all_or_nothing,
     check_choice,
     check_labels,
     check_positive,
@@ -171,6 +172,7 @@ class RiSVOClassifier(ClassifierMixin, ExpansionClassifier):
         self.random_state = random_state
 
     @fits_collections
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RiSVOClassifier:
         """Fit to labels, of arrays or dask collections; rows of weight zero are as if they were not there."""
         self._check_settings()

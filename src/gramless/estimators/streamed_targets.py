@@ -77,6 +77,11 @@ class LabelTargets:
         columns = columns[..., self.sorted()[1]]
         return columns[..., 1:] - columns[..., :1] if columns.shape[-1] == 2 else columns
 
+    def columns(self, outputs: np.ndarray) -> np.ndarray:
+        """Columns whose `outputs` these are."""
+        columns = np.concatenate([-outputs, outputs], axis=-1) / 2 if outputs.shape[-1] == 1 else outputs
+        return columns[..., np.argsort(self.sorted()[1])]
+
     def state(self) -> dict[str, Any]:
         return {"classes": self.known.tolist(), "classes_dtype": self.known.dtype.str}
 
@@ -113,6 +118,9 @@ class ValueTargets:
 
     def outputs(self, columns: np.ndarray) -> np.ndarray:
         return columns
+
+    def columns(self, outputs: np.ndarray) -> np.ndarray:
+        return outputs
 
     def state(self) -> dict[str, Any]:
         return {"n_columns": self.n_columns, "single": self.single}

@@ -50,6 +50,7 @@ What to know:
   names others that need no file. All quick forms together run under two minutes on two cores: stay within
   some eight seconds per experiment, and count about a tenth of a second per fit for its process. Choose the
   quick grid for what it shows.
+- ``quick=None`` leaves an experiment out of quick runs, where on the digits it would only repeat another one.
 - Functions are module-level, never lambdas: each fit runs in a process of its own and gets the spec by
   pickle.
 - Grid values are plain JSON. Build kernels and other objects in the functions.

@@ -86,10 +86,11 @@ class Spec:
         The document's figures.
     about : str
         A sentence or two for the report: what is asked, what to look at. Our own words.
-    quick : mapping
+    quick : mapping or None
         The fields that differ in the quick form (embedded digits, a second or two per fit). ``data`` is
         ``"digits"`` unless the mapping says otherwise; the document's figures are dropped, for they speak
-        of other data.
+        of other data. None leaves the
+        experiment out of quick runs, where it would only repeat another one.
 
     Examples
     --------
@@ -116,10 +117,12 @@ class Spec:
     views: Sequence[View] = (Table(),)
     document_says: Sequence[Reference] = ()
     about: str = ""
-    quick: Mapping[str, Any] = field(default_factory=dict)
+    quick: Mapping[str, Any] | None = field(default_factory=dict)
 
     def quick_form(self) -> Spec:
         """The same experiment in seconds, on data that needs no file."""
+        if self.quick is None:
+            raise ValueError(f"{self.document}/{self.name} has no quick form")
         return replace(self, **{"data": "digits", "document_says": (), "quick": {}, **self.quick})
 
     def fits(self) -> Iterator[tuple[Params, int]]:

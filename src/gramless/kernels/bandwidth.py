@@ -22,7 +22,10 @@ def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = Non
     if gamma == "auto":
         return 1.0 / X.shape[1]
     if gamma == "scale":
-        variance = _variance(X) if weights is None else _weighted_variance(X, weights)
+        with np.errstate(over="ignore", invalid="ignore"):
+            variance = _variance(X) if weights is None else _weighted_variance(X, weights)
+        if not np.isfinite(variance):
+            raise ValueError("the squares of the data overflow: scale the data (StandardScaler) before gamma='scale'")
         # Constant data has no scale; 1 is what scikit-learn answers there too.
         return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
     raise ValueError(f"gamma must be a number, 'scale' or 'auto', got {gamma!r}")

@@ -116,6 +116,11 @@ class Pair(Kernel):
     def _combine(self, a: Array, b: Array) -> Array:
         raise NotImplementedError
 
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Kernel:
+        if self.left.separable != self.right.separable:
+            raise ValueError(f"a precomputed kernel combines with other precomputed ones only, not as in {self!r}")
+        return super().resolve(X, weights)
+
     def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
         first, second = self._heavier_first
         return self._combine(first(X, Y, out=out), second(X, Y))

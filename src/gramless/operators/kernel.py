@@ -190,6 +190,11 @@ class KernelOperator:
                 block[at, row : row + height] = tile[:, xa.indices(idx[there] - column, tile)].T
         return block
 
+    def forget(self) -> None:
+        """Give the cache's memory back; products compute their tiles from here on."""
+        self.cache = False
+        self._stored.clear()
+
     def diag(self) -> Array:
         """The diagonal, ridge included."""
         return xa.like(self.kernel.diag(self.X), self.reference) + self.ridge
@@ -198,7 +203,9 @@ class KernelOperator:
         """The whole matrix in `dtype` (its own by default), ridge included, both triangles filled."""
         dtype = self.dtype if dtype is None else np.dtype(dtype)
         A = xa.empty(self.shape, self.reference, dtype)
-        X = self.X if xa.numpy_dtype(self.reference) == dtype else xa.astype(self.X, dtype)
+        # A look-up is converted as it is copied; points are converted first, to compute in the better precision.
+        same = xa.numpy_dtype(self.reference) == dtype or not self.kernel.separable
+        X = self.X if same else xa.astype(self.X, dtype)
 
         def work(k: int) -> None:
             for rows, columns in self._tiles[k::workers]:

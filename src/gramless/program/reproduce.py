@@ -108,9 +108,10 @@ def choose(document: str, *, quick: bool, only: str | None) -> Sequence[Spec]:
     """The experiments a command line asks for."""
     if document != "all" and document not in DOCUMENTS:
         raise InputError(f"unknown document {document!r}; known are {', '.join(DOCUMENTS)} and all")
-    chosen = [spec for spec in specs(document) if only is None or spec.name == only]
+    declared = [spec for spec in specs(document) if not quick or spec.quick is not None]
+    chosen = [spec for spec in declared if only is None or spec.name == only]
     if not chosen:
-        known = ", ".join(spec.name for spec in specs(document)) or "none yet"
+        known = ", ".join(spec.name for spec in declared) or "none yet"
         raise InputError(f"no experiment named {only!r} in {document}; there are: {known}")
     return [spec.quick_form() for spec in chosen] if quick else chosen
 

@@ -1,7 +1,6 @@
 """Line charts as inline SVG: crisp at any size, coloured by the page's style sheet, light or dark.
 
-Sizes are in the chart's own units; a chart is drawn once wide and once narrow where the page shows it
-alone, so that its text stays readable on a phone.
+Sizes are in the chart's own units, and text is twelve of them: draw a chart at about the size it is shown at.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ def _axes(chart: Chart, x: Scale, y: Scale, width: int, height: int, left: int, 
         parts.append(element("line", class_="grid", x1=left, x2=width - right, y1=at, y2=at))
         parts.append(element("text", plain_number(tick), x=left - 8, y=at + 4, class_="tick end"))
     inside = [tick for tick in chart.x_ticks if x.low <= tick <= x.high]
-    for tick in inside if 1 < len(inside) <= width // 56 else x.ticks(max(width // 90, 3)):
+    for tick in inside if 1 < len(inside) <= width // 56 else x.ticks(min(max(width // 75, 4), 8)):
         at = round(x(tick), 1)
         parts.append(element("line", class_="notch", x1=at, x2=at, y1=base, y2=base + 4))
         parts.append(element("text", plain_number(tick), x=at, y=base + 18, class_="tick middle"))

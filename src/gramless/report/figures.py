@@ -9,11 +9,11 @@ from typing import Any
 from gramless.experiments import Curve, History, Reference, Spec
 from gramless.report.charts import Chart, Line, Mark, Rule, draw, legend
 from gramless.report.groups import Record, group_by, name_of, points, varying
-from gramless.report.html import Markup, element
+from gramless.report.html import Markup, element, join
 from gramless.report.words import label
 
 
-def history_figure(view: History, spec: Spec, records: Sequence[Record]) -> Markup | None:
+def history_figure(view: History, spec: Spec, records: Sequence[Record], *, alone: bool = True) -> Markup | None:
     """One line per fit, from its history."""
     series = view.series or tuple(key for key in varying(records) if key != view.facet)
     many_seeds = len({record["seed"] for record in records}) > 1
@@ -31,10 +31,10 @@ def history_figure(view: History, spec: Spec, records: Sequence[Record]) -> Mark
         rules = _rules(spec.document_says, group, view.y)
         if lines:
             charts.append(Chart(facet, _x_label(view), label(view.y), lines, rules, log_x=view.log_x, log_y=view.log_y))
-    return _figure(view.title or f"{_short(view.y)} against {_short(view.x)}", charts)
+    return _figure(view.title or f"{_short(view.y)} against {_short(view.x)}", charts, alone)
 
 
-def curve_figure(view: Curve, spec: Spec, records: Sequence[Record]) -> Markup | None:
+def curve_figure(view: Curve, spec: Spec, records: Sequence[Record], *, alone: bool = True) -> Markup | None:
     """Mean and standard deviation over the seeds against one parameter of the grid."""
     series = view.series or tuple(key for key in varying(records) if key not in (view.facet, view.x))
     names = _colours(records, series)
@@ -59,24 +59,19 @@ def curve_figure(view: Curve, spec: Spec, records: Sequence[Record]) -> Markup |
         ticks = sorted({x for line in lines for x in line.x})
         if lines:
             charts.append(Chart(facet, label(view.x), label(view.y), lines, rules, marks, view.log_x, view.log_y, ticks))
-    return _figure(view.title or f"{_short(view.y)} against {_short(view.x)}", charts)
+    return _figure(view.title or f"{_short(view.y)} against {_short(view.x)}", charts, alone)
 
 
-def _figure(title: str, charts: Sequence[Chart]) -> Markup | None:
+def _figure(title: str, charts: Sequence[Chart], alone: bool) -> Markup | None:
     if not charts:
         return None
     caption = element("figcaption", title[:1].upper() + title[1:])
     if len(charts) == 1:
-        # Alone on its row: one drawing for wide screens and one for narrow ones, so that text keeps its size.
-        wide, narrow = draw(charts[0], 860, 360, "wide"), draw(charts[0], 420, 320, "narrow")
-        return element("figure", caption, wide, narrow, legend(charts[0]), class_="plot")
-    # Drawn at about the size they are shown at: three beside each other are narrower than two.
+        size = (860, 360) if alone else (460, 300)
+        return element("figure", caption, _twice(charts[0], size), legend(charts[0]), class_="plot")
     thirds = len(charts) % 3 == 0
-    width, height = (340, 250) if thirds else (420, 280)
-    drawn = [
-        element("div", element("h5", chart.title), draw(chart, width, height, beside=charts), class_="facet")
-        for chart in charts
-    ]
+    size = (340, 250) if thirds else (440, 280)
+    drawn = [element("div", element("h5", chart.title), _twice(chart, size, charts), class_="facet") for chart in charts]
     every = {line.name: line for chart in charts for line in chart.lines}
     shared = replace(
         charts[0],
@@ -86,6 +81,11 @@ def _figure(title: str, charts: Sequence[Chart]) -> Markup | None:
     )
     kind = "facets thirds" if thirds else "facets"
     return element("figure", caption, element("div", *drawn, class_=kind), legend(shared), class_="plot")
+
+
+def _twice(chart: Chart, size: tuple[int, int], beside: Sequence[Chart] = ()) -> Markup:
+    """Drawn for wide screens and for narrow ones, each at about the size it is shown at, so that text keeps its size."""
+    return join([draw(chart, *size, "wide", beside), draw(chart, 350, 270, "narrow", beside)])
 
 
 def _x_label(view: History) -> str:

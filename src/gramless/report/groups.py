@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from gramless.experiments import Reference
-from gramless.report.words import label, plain_number
+from gramless.report.words import parameter
 
 Record = Mapping[str, Any]
 
@@ -60,7 +60,7 @@ def name_of(params: Mapping[str, Any], keys: Sequence[str]) -> str:
         if isinstance(given, str):
             parts.append(given.replace("_", " "))
         else:
-            parts.append(f"{label(key)} {plain_number(given)}")
+            parts.append(parameter(key, given))
     return ", ".join(parts)
 
 

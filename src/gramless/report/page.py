@@ -206,7 +206,7 @@ def _experiment(spec: Spec, records: Sequence[Record]) -> Markup:
         parts.append(element("p", spec.about))
     if done:
         parts.append(_facts(done))
-        parts += [_view(view, spec, done) for view in spec.views]
+        parts += _views(spec, done)
         parts.append(cost_bars(done))
     elif not failed:
         parts.append(element("p", "Not run yet.", class_="empty"))
@@ -244,12 +244,34 @@ def _facts(done: Sequence[Record]) -> Markup:
     return element("p", " · ".join(words), class_="meta")
 
 
-def _view(view: View, spec: Spec, done: Sequence[Record]) -> Markup | None:
+def _views(spec: Spec, done: Sequence[Record]) -> list[Markup | None]:
+    """What the spec wants drawn, in its order; neighbours that can share a row do."""
+    drawn: list[Markup | None] = []
+    waiting = list(spec.views)
+    while waiting:
+        pair = waiting[:2]
+        if len(pair) == 2 and all(_is_single_chart(view) for view in pair):
+            halves = [_view(view, spec, done, alone=False) for view in pair]
+        elif len(pair) == 2 and {type(view) for view in pair} == {Confusion, Gallery}:
+            halves = [_view(view, spec, done) for view in pair]
+        else:
+            drawn.append(_view(waiting.pop(0), spec, done))
+            continue
+        del waiting[:2]
+        drawn.append(element("div", *halves, class_="pair") if any(halves) else None)
+    return drawn
+
+
+def _is_single_chart(view: View) -> bool:
+    return isinstance(view, History | Curve) and view.facet is None
+
+
+def _view(view: View, spec: Spec, done: Sequence[Record], *, alone: bool = True) -> Markup | None:
     match view:
         case History():
-            return history_figure(view, spec, done)
+            return history_figure(view, spec, done, alone=alone)
         case Curve():
-            return curve_figure(view, spec, done)
+            return curve_figure(view, spec, done, alone=alone)
         case Table():
             return results_table(view, spec, done)
         case Confusion():

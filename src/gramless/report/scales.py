@@ -61,4 +61,5 @@ def _log_ticks(low: float, high: float) -> list[float]:
         inside = [float(f"{tick:.6g}") for tick in ticks if low * 0.999 <= tick <= high * 1.001]
         if len(inside) >= 3:
             return inside[:: max(1, len(inside) // 6)]
-    return [low, high]
+    # Less than a factor of two or so: round steps read better than odd fractions of a decade.
+    return _linear_ticks(low, high, 4)

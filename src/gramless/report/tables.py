@@ -48,8 +48,15 @@ def results_table(view: Table, spec: Spec, records: Sequence[Record]) -> Markup:
     return element("details", element("summary", f"All {len(body)} rows"), scrolling, class_="long")
 
 
+def _setting(row: Point, key: str) -> str:
+    given = row.params.get(key)
+    if isinstance(given, bool):
+        return "yes" if given else "no"
+    return "–" if given is None else plain_number(given)
+
+
 def _row(row: Point, keys: Sequence[str], metrics: Sequence[str], compared: set[str], spec: Spec) -> Markup:
-    cells = [element("th", plain_number(row.params[key]) if key in row.params else "–", scope="row") for key in keys]
+    cells = [element("th", _setting(row, key), scope="row") for key in keys]
     for metric in metrics:
         mean, spread = row.mean(metric), row.spread(metric)
         shown = [value(metric, mean)]

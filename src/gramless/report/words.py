@@ -26,7 +26,7 @@ LARGER_IS_BETTER = {"accuracy", "balanced_accuracy", "cv_accuracy"}
 
 def label(key: str) -> str:
     """A heading for a metric or a parameter."""
-    return LABELS.get(key, key.replace("_", " "))
+    return LABELS.get(key, key.removeprefix("n_").replace("_", " "))
 
 
 def value(key: str, number: Any) -> str:
@@ -77,4 +77,11 @@ def memory(megabytes: float) -> str:
 
 def parameters(params: dict[str, Any]) -> str:
     """One point of a grid on one line."""
-    return ", ".join(f"{label(name)} {plain_number(given)}" for name, given in params.items()) or "all"
+    return ", ".join(parameter(name, given) for name, given in params.items()) or "all"
+
+
+def parameter(name: str, given: Any) -> str:
+    """One setting in words; a switch is on or off."""
+    if isinstance(given, bool):
+        return label(name) if given else f"no {label(name)}"
+    return f"{label(name)} {plain_number(given)}"

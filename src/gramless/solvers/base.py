@@ -140,7 +140,7 @@ def solve(
             try:
                 step = next(iterator)
             except StopIteration:
-                message = step.message or "the solver ended"
+                message = "the solver ended"
                 break
             elapsed += time.perf_counter() - clock
             n_iter += 1
@@ -157,6 +157,9 @@ def solve(
                     f"{type(solver).__name__}: the residual is not finite after {n_iter} iterations; the kernel values are "
                     "too large or too small for the precision: scale the data, or change the kernel's settings"
                 )
+            if step.message:
+                message = step.message
+                break
             if step.converged:
                 message = f"converged in {n_iter} iterations"
                 break
@@ -167,7 +170,7 @@ def solve(
                 message = f"no better on held-out data for {patience} iterations"
                 break
             # Only a state that is to be gone on from: a kill after the last step must not add another one.
-            if checkpoint is not None and n_iter % checkpoint.every == 0 and n_iter < solver.max_iter and not step.message:
+            if checkpoint is not None and n_iter % checkpoint.every == 0 and n_iter < solver.max_iter:
                 best = {"best_W": best_W, "best_value": best_value, "best_at": best_at} if monitor is not None else {}
                 checkpoint.save(step.W, {**step.state, **best}, rng, history, elapsed)
             clock = time.perf_counter()

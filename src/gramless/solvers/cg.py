@@ -26,8 +26,9 @@ from gramless.solvers.base import Solver, Step
 
 # After this many restarts from a true residual without halving it, the arithmetic has no more digits to give.
 _STALLED_RESTARTS = 2
-# A residual that has grown this much over its best is no longer that of W: rounding has broken the recurrence.
-_LOST = 10.0
+# The residual of conjugate gradients may rise on its way, by the root of the condition number; by this much over its best
+# it is no longer that of W: rounding has broken the recurrence.
+_LOST = 1e3
 
 
 class CG(Solver):

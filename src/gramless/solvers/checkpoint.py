@@ -82,13 +82,14 @@ class Checkpoint:
             "rng": [name, int(position), int(has_gauss), float(cached)],
             "numbers": {k: v for k, v in state.items() if not hasattr(v, "shape")},
         }
+        encoded = np.frombuffer(json.dumps(header, default=_plain).encode(), dtype=np.uint8)
         arrays = {f"state_{k}": xa.to_numpy(v) for k, v in state.items() if hasattr(v, "shape")}
         partial = self.path.with_name(self.path.name + ".partial")
         with open(partial, "wb") as file:
             np.savez(
                 file,
                 allow_pickle=False,
-                header=np.frombuffer(json.dumps(header, default=_plain).encode(), dtype=np.uint8),
+                header=encoded,
                 W=xa.to_numpy(W),
                 rng_keys=keys,
                 **arrays,
@@ -102,7 +103,7 @@ class Checkpoint:
         if not self.path.exists():
             return None
         try:
-            with np.load(self.path, allow_pickle=False) as file:
+            with open(self.path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
                 header = json.loads(file["header"].tobytes())
                 arrays = {key: file[key] for key in file.files if key != "header"}
         except Exception as error:

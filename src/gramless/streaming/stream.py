@@ -81,6 +81,11 @@ class Stream:
         """Whether the rows can be read a second time: not those of a generator."""
         return self._source.repeatable
 
+    @property
+    def indexable(self) -> bool:
+        """Whether rows can be taken in any order at no cost: those of arrays in memory."""
+        return isinstance(self._source, ArraySource) and not isinstance(self._source.X, np.memmap)
+
     def identity(self) -> tuple[Any, ...]:
         """What tells this data from other data, without reading it all."""
         return self._source.identity()

@@ -1,0 +1,132 @@
+"""Model files: what was saved comes back; what a stranger wrote does not run."""
+
+import os
+import zipfile
+
+import numpy as np
+import pytest
+import skops.io
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import gramless
+from gramless import LSSVC, LSSVCCV
+from gramless.kernels import RBF, Columns, Linear
+
+X = np.random.default_rng(0).normal(size=(30, 4))
+Y = np.where(X[:, 0] > 0, "yes", "no")
+OTHERS = np.random.default_rng(1).normal(size=(20, 4))
+
+
+class Foreign(LogisticRegression):
+    """Stands for a class from somewhere else."""
+
+
+def test_everything_comes_back(tmp_path):
+    kernel = Columns(RBF(gamma=0.5), slice(0, 2)) * (Linear() + 2.0 * RBF(gamma=0.1)) ** 2
+    model = LSSVC(kernel=kernel, C=3.0, probability="sigmoid").fit(X, Y)
+    gramless.save(model, tmp_path / "m.skops")
+    back = gramless.load(tmp_path / "m.skops")
+    assert back.get_params(deep=False).keys() == model.get_params(deep=False).keys()
+    assert repr(back.kernel_) == repr(model.kernel_)
+    assert back.history_ == model.history_
+    np.testing.assert_array_equal(back.predict(OTHERS), model.predict(OTHERS))
+    np.testing.assert_array_equal(back.predict_proba(OTHERS), model.predict_proba(OTHERS))
+
+
+def test_a_pipeline_and_a_search_come_back(tmp_path):
+    model = make_pipeline(StandardScaler(), LSSVCCV(param_grid={"gamma": [0.1, 1.0]})).fit(X, Y)
+    gramless.save(model, tmp_path / "m.skops")
+    np.testing.assert_array_equal(gramless.load(tmp_path / "m.skops").predict(OTHERS), model.predict(OTHERS))
+
+
+def test_a_model_of_tensors_comes_back_as_numpy(tmp_path):
+    model = LSSVC().fit(torch.as_tensor(X), Y)
+    gramless.save(model, tmp_path / "m.skops")
+    np.testing.assert_allclose(
+        gramless.load(tmp_path / "m.skops").decision_function(OTHERS), model.decision_function(OTHERS)
+    )
+
+
+def test_callbacks_stay_behind_and_the_estimator_keeps_its_own(tmp_path):
+    def callback(estimator, record):
+        return False
+
+    model = make_pipeline(StandardScaler(), LSSVC(callback=callback)).fit(X, Y)
+    gramless.save(model, tmp_path / "m.skops")
+    assert gramless.load(tmp_path / "m.skops")[-1].callback is None
+    assert model[-1].callback is callback
+
+
+def test_a_function_as_kernel_is_refused_when_saving(tmp_path):
+    model = LSSVC(kernel=lambda A, B: A @ B.T).fit(X, Y)
+    with pytest.raises(ValueError, match="cannot have"):
+        gramless.save(model, tmp_path / "m.skops")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_foreign_type_is_refused_by_name(tmp_path):
+    payload = {"format_version": 1, "gramless": "0", "estimator": Foreign().fit(X, Y)}
+    skops.io.dump(payload, tmp_path / "m.skops")
+    with pytest.raises(ValueError, match=r"Foreign"):
+        gramless.load(tmp_path / "m.skops")
+
+
+def test_functions_of_this_library_are_refused_too(tmp_path):
+    payload = {"format_version": 1, "gramless": "0", "estimator": gramless.save}
+    skops.io.dump(payload, tmp_path / "m.skops")
+    with pytest.raises(ValueError, match=r"gramless\.persistence\.save"):
+        gramless.load(tmp_path / "m.skops")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
+def test_a_truncated_file(tmp_path, share):
+    gramless.save(LSSVC().fit(X, Y), tmp_path / "m.skops")
+    content = (tmp_path / "m.skops").read_bytes()
+    (tmp_path / "cut.skops").write_bytes(content[: int(share * len(content))])
+    with pytest.raises(ValueError, match="not a complete gramless model file"):
+        gramless.load(tmp_path / "cut.skops")
+
+
+def test_a_file_with_flipped_bytes(tmp_path):
+    gramless.save(LSSVC().fit(X, Y), tmp_path / "m.skops")
+    content = bytearray((tmp_path / "m.skops").read_bytes())
+    middle = len(content) // 3
+    content[middle : middle + 40] = bytes(40)
+    (tmp_path / "m.skops").write_bytes(content)
+    with pytest.raises(ValueError, match="not a complete gramless model file"):
+        gramless.load(tmp_path / "m.skops")
+
+
+def test_another_format_version(tmp_path):
+    skops.io.dump({"format_version": 99, "gramless": "9.9", "estimator": None}, tmp_path / "m.skops")
+    with pytest.raises(ValueError, match=r"format 99 \(gramless 9.9\).*reads format 1"):
+        gramless.load(tmp_path / "m.skops")
+
+
+def test_another_skops_file(tmp_path):
+    skops.io.dump(LogisticRegression().fit(X, Y), tmp_path / "m.skops")
+    with pytest.raises(ValueError, match=r"not one that gramless\.save wrote"):
+        gramless.load(tmp_path / "m.skops")
+
+
+def test_another_zip_and_no_zip_and_no_file(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("hello.txt", "hello")
+    (tmp_path / "b.txt").write_text("not a model")
+    for name in ("a.zip", "b.txt"):
+        with pytest.raises(ValueError, match="not a complete gramless model file"):
+            gramless.load(tmp_path / name)
+    with pytest.raises(FileNotFoundError, match="no such model file"):
+        gramless.load(tmp_path / "c.skops")
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path):
+    gramless.save(LSSVC().fit(X, Y), tmp_path / "m.skops")
+    before = (tmp_path / "m.skops").read_bytes()
+    with pytest.raises(ValueError):
+        gramless.save(LSSVC(kernel=lambda A, B: A @ B.T).fit(X, Y), tmp_path / "m.skops")
+    assert (tmp_path / "m.skops").read_bytes() == before
+    assert os.listdir(tmp_path) == ["m.skops"]

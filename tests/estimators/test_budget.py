@@ -1,0 +1,206 @@
+"""BudgetLSSVC and BudgetLSSVR: the document's loss, minimised; no step size to tune, no NaN."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import gramless
+from gramless import BudgetLSSVC, BudgetLSSVR, NystromLSSVC
+from gramless.kernels import RBF
+from gramless.solvers.online import OnlineLeastSquares
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    return X[order] / 16, y[order]
+
+
+def minimiser(X, y, budget, kernel, C):
+    """Of the dual loss, from its own normal equations: gradient zero in v and b."""
+    B, y_B = X[budget], y[budget]
+    K_BB, K = kernel(B, B), kernel(X, B)
+    G = np.column_stack([K, np.ones(len(X))])
+    H = C * G.T @ G
+    H[:-1, :-1] += K_BB
+    solution = np.linalg.solve(H, C * G.T @ y + np.append(y_B, 0.0))
+    return solution[:-1], solution[-1]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "averaged_sgd", "adam"])
+def test_reaches_the_minimum_of_the_documents_loss(optimizer):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
+    budget = np.arange(20)
+    # A narrow kernel: K_BB is well conditioned. With a wide one the loss itself is at fault: its term -y_B^T v is
+    # unbounded by the errors where K_BB is nearly singular, and its minimiser is wild between the points of the budget.
+    kernel = RBF(gamma=4.0)
+    v, b = minimiser(X, y, budget, kernel, C=0.5)
+    model = BudgetLSSVC(landmarks=budget, gamma=4.0, C=0.5, optimizer=optimizer, epochs=200, random_state=0).fit(X, y)
+    expected = kernel(X, X[budget]) @ v + b
+    found = model.decision_function(X)
+    assert np.sqrt(np.mean((found - expected) ** 2)) < 0.05 * expected.std()
+
+
+def test_the_linear_term_of_the_dual_is_there():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 2))
+    y = np.where(X[:, 0] > 0, 1, -1)
+    kernel, budget = RBF(gamma=4.0), np.arange(60)
+    v, b = minimiser(X, y, budget, kernel, C=0.02)  # little weight on the errors: the linear term is most of the loss
+    without, b0 = np.linalg.solve(0.02 * kernel(X, X) @ kernel(X, X) + kernel(X, X), 0.02 * kernel(X, X) @ y), 0.0
+    model = BudgetLSSVC(landmarks=budget, gamma=4.0, C=0.02, epochs=400, random_state=0).fit(X, y)
+    found, with_term = model.decision_function(X), kernel(X, X) @ v + b
+    assert np.abs(found - with_term).mean() < 0.2 * np.abs(found - kernel(X, X) @ without - b0).mean()
+
+
+@pytest.mark.parametrize("batch_size", [1, 16, 256])
+@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
+def test_no_step_size_to_tune(digits, batch_size, scale):
+    """Data of any scale, batches of any size: as good as the exact solution on the same points."""
+    X, y = digits
+    epochs = {1: 3, 16: 10, 256: 40}[batch_size]
+    settings = {"landmarks": X[:150] * scale, "gamma": 0.05 / scale**2, "C": 10.0}
+    online = BudgetLSSVC(batch_size=batch_size, epochs=epochs, random_state=0, **settings).fit(X[:1000] * scale, y[:1000])
+    exact = NystromLSSVC(**settings).fit(X[:1000] * scale, y[:1000])
+    assert online.score(X[1000:] * scale, y[1000:]) > exact.score(X[1000:] * scale, y[1000:]) - 0.02
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_divergence_is_answered_by_a_smaller_step(digits, optimizer, monkeypatch):
+    X, y = digits
+    prepare = OnlineLeastSquares.prepare
+
+    def reckless(self, *arguments):
+        prepare(self, *arguments)
+        self.step *= 1e4
+
+    monkeypatch.setattr(OnlineLeastSquares, "prepare", reckless)
+    model = BudgetLSSVC(budget=100, gamma=0.05, optimizer=optimizer, epochs=20, random_state=0).fit(X[:1000], y[:1000])
+    assert np.isfinite(model.dual_coef_).all()
+    assert model._learner.halvings >= 5
+    assert model.history_[-1]["step"] < model.history_[0]["step"] * 1.0001
+    assert model.score(X[1000:], y[1000:]) > 0.85
+
+
+def test_features_that_are_not_finite_are_an_error_not_a_model():
+    learner = OnlineLeastSquares(2, 1, optimizer="sgd", penalty=lambda A: A, reference=np.zeros(1))
+    learner.step = 1.0
+    batch = np.full((4, 2), np.nan), np.ones((4, 1)), None, 0.1
+    with pytest.raises(ArithmeticError, match="however small the step"):
+        [learner.update(*batch) for _ in range(100)]
+
+
+def test_one_pass_at_a_time(digits):
+    X, y = digits
+    model = BudgetLSSVC(budget=150, gamma=0.05, C=10.0, random_state=0)
+    scores = []
+    for epoch in range(4):
+        for start in range(0, 1200, 100):
+            model.partial_fit(X[start : start + 100], y[start : start + 100], classes=np.arange(10))
+            if epoch == 0 and start == 0:
+                assert model.predict(X[:3]).shape == (3,)
+        scores.append(model.score(X[1200:], y[1200:]))
+    assert model.points_.shape == (150, 64)
+    assert scores[-1] > 0.95
+
+
+def test_a_generator_is_one_pass(digits):
+    X, y = digits
+    model = BudgetLSSVC(budget=100, gamma=0.05, C=10.0, batch_size=8, random_state=0)
+    model.fit((X[i : i + 90], y[i : i + 90]) for i in range(0, 1200, 90))
+    assert len(model.history_) == 1
+    assert model.score(X[1200:], y[1200:]) > 0.9
+
+
+def test_memory_for_no_kernel_values_gives_the_same_kind_of_model(digits):
+    X, y = digits
+    settings = {"budget": 100, "gamma": 0.05, "C": 10.0, "random_state": 0, "epochs": 10}
+    held = BudgetLSSVC(**settings).fit(X[:1000], y[:1000])
+    streamed = BudgetLSSVC(memory_budget="1.2MB", **settings).fit(X[:1000], y[:1000])
+    np.testing.assert_array_equal(held.points_.shape, streamed.points_.shape)
+    assert abs(held.score(X[1000:], y[1000:]) - streamed.score(X[1000:], y[1000:])) < 0.02
+
+
+def test_callback_sees_a_model_and_may_stop(digits):
+    X, y = digits
+    scores = []
+
+    def enough(model, record):
+        scores.append(model.score(X[1000:], y[1000:]))
+        return record["n_iter"] == 3
+
+    model = BudgetLSSVC(budget=100, gamma=0.05, callback=enough, random_state=0).fit(X[:1000], y[:1000])
+    assert len(scores) == len(model.history_) == 3
+    assert scores[-1] > 0.8
+
+
+def test_regression_and_weights():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, size=(800, 1))
+    Y = np.column_stack([np.sin(X[:, 0]), np.cos(X[:, 0])])
+    model = BudgetLSSVR(budget=40, gamma=1.0, C=100.0, random_state=0).fit(X, Y)
+    assert model.score(X, Y) > 0.99
+    ignored = Y.copy()
+    ignored[::2] = 5.0
+    weights = np.tile([0.0, 1.0], 400)
+    assert BudgetLSSVR(budget=40, gamma=1.0, C=100.0, random_state=0).fit(X, ignored, weights).score(X, Y) > 0.95
+
+
+def test_skewed_classes_by_weight(digits):
+    X, y = digits
+    few = np.r_[np.flatnonzero(y == 8)[:12], np.flatnonzero(y == 3)[:150]]
+    settings = {"budget": 1.0, "gamma": 0.05, "C": 0.05, "random_state": 0}
+    plain = BudgetLSSVC(**settings).fit(X[few], y[few])
+    balanced = BudgetLSSVC(class_weight="balanced", **settings).fit(X[few], y[few])
+    assert (balanced.predict(X[y == 8]) == 8).mean() > (plain.predict(X[y == 8]) == 8).mean()
+
+
+def test_torch_gives_numpys_model(digits):
+    torch = pytest.importorskip("torch")
+    X, y = digits
+    settings = {"budget": 80, "gamma": 0.05, "C": 10.0, "epochs": 5, "random_state": 0}
+    here = BudgetLSSVC(**settings).fit(X[:500], y[:500])
+    there = BudgetLSSVC(**settings).fit(torch.as_tensor(X[:500]), y[:500])
+    np.testing.assert_allclose(there.decision_function(X), here.decision_function(X), atol=1e-5)
+
+
+def test_goes_on_after_a_file(digits, tmp_path):
+    X, y = digits
+    two = y < 2
+    X, y = X[two], y[two]
+    model = BudgetLSSVC(budget=50, gamma=0.05, C=10.0, random_state=0).partial_fit(X[:200], y[:200], classes=[0, 1])
+    gramless.save(model, tmp_path / "model.skops")
+    loaded = gramless.load(tmp_path / "model.skops")
+    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+    loaded.partial_fit(X[200:300], y[200:300])
+    assert loaded.score(X[300:], y[300:]) > 0.95
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"budget": 0}, "budget must be"),
+        ({"optimizer": "newton"}, "unknown optimizer"),
+        ({"epochs": 0}, "epochs must be"),
+        ({"batch_size": -1}, "batch_size must be"),
+        ({"C": "loo"}, "needs the exact sums"),
+        ({"probability": "sigmoid"}, "leave-one-out"),
+    ],
+)
+def test_settings_that_cannot_be_say_so(digits, settings, message):
+    with pytest.raises(ValueError, match=message):
+        BudgetLSSVC(**settings).fit(digits[0][:50], digits[1][:50])
+
+
+def test_steps_are_not_distributed():
+    distributed = pytest.importorskip("gramless.distributed.one_pass")
+    with pytest.raises(ValueError, match="learns online"):
+        distributed.fit_one_pass(None, BudgetLSSVC(), None)
+
+
+def test_a_share_needs_a_known_length(digits):
+    with pytest.raises(ValueError, match="needs data of known length"):
+        BudgetLSSVC(budget=0.5).partial_fit(*digits, classes=np.arange(10))
