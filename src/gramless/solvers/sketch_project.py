@@ -127,7 +127,8 @@ class SketchProject(Solver):
         W[at] -= direction
         if not self.momentum:
             return W, W, W
-        q, g = 1 - np.sqrt(mu / nu), 1 / np.sqrt(mu * nu)
+        # Python numbers: NumPy scalars would make float32 sequences float64.
+        q, g = 1 - float(np.sqrt(mu / nu)), 1 / float(np.sqrt(mu * nu))
         a = 1 / (1 + g * nu)
         V = q * V + (1 - q) * U
         V[at] -= g * direction
