@@ -138,7 +138,8 @@ class SketchProject(Solver):
         """The preconditioned, safely scaled step on the block, and its smallest to largest curvature."""
         b = len(block)
         A = _diagonal_block(op, block)
-        rank = min(b, self.rank or int(np.sqrt(10 * b)) + 1)
+        # Half of the block at most: what is left out, ridge included, is what the damping is measured on.
+        rank = min(max(1, b // 2), self.rank or int(np.sqrt(10 * b)) + 1)
         nothing = xa.zeros((b,), A)
         P = NystromPreconditioner(A, Precomputed(), nothing, np.sort(rng.permutation(b)[:rank]), rng=rng)
         v = xa.like(rng.standard_normal((b, 1)), R)
