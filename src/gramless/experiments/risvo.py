@@ -33,7 +33,7 @@ def mnist(seed: int) -> Dataset:
 
 
 def usps(seed: int) -> Dataset:
-    return _scaled("usps", 1000)
+    return _scaled("usps", 1)
 
 
 def pendigits(seed: int) -> Dataset:
