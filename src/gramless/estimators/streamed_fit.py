@@ -27,8 +27,8 @@ class ClassesFromStream(OnePassRidge):
         if self.probability is not False:
             check_choice("probability", self.probability, {"softmax", "sigmoid"})
 
-    @fits_collections
     @all_or_nothing
+    @fits_collections
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit in one pass.
 
@@ -105,8 +105,8 @@ class ValuesFromStream(OnePassRidge):
     _single_output: bool
     _targets: ValueTargets
 
-    @fits_collections
     @all_or_nothing
+    @fits_collections
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit in one pass.
 
