@@ -54,6 +54,7 @@ class ClassesFromStream(OnePassRidge):
                 )
             stream, targets = Stream(X, classes[codes], weights), LabelTargets(classes)
         self._fit_stream(stream, targets)
+        targets.open = False  # the classes of the model are known now: partial_fit refuses others
         return self
 
     @all_or_nothing
