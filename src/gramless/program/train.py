@@ -205,7 +205,8 @@ def _hold_out(
 
 def _iterations(now: Callable[[str], None], what: str) -> Callable[[Any, Any], bool]:
     def tell(estimator: Any, record: Any) -> bool:
-        now(f"{what}: iteration {record['n_iter']}, residual {record['residual']:.1e}")
+        residual = record.get("residual")
+        now(f"{what}: iteration {record['n_iter']}" + ("" if residual is None else f", residual {residual:.1e}"))
         return False
 
     return tell
