@@ -105,7 +105,10 @@ def train(
         if "callback" in machine.get_params():
             machine.set_params(callback=_iterations(now, what))
         started = time.perf_counter()
-        machine.fit(ready, y_train)
+        try:
+            machine.fit(ready, y_train)
+        except ValueError as reason:  # a setting that the estimator refuses, in its own words
+            raise InputError(str(reason)) from reason
         seconds = time.perf_counter() - started
         if "callback" in machine.get_params():
             machine.set_params(callback=None)
