@@ -12,8 +12,14 @@ def move_rows(sums: np.ndarray, X: np.ndarray, old: np.ndarray, new: np.ndarray,
     for i in range(X.shape[0]):
         if old[i] == new[i]:
             continue
-        for j in range(X.shape[1]):
-            sums[new[i], j] += weights[i] * X[i, j]
+        # Views of single rows: their inner loops run on the vector units.
+        x, w, into = X[i], weights[i], sums[new[i]]
         if old[i] >= 0:
-            for j in range(X.shape[1]):
-                sums[old[i], j] -= weights[i] * X[i, j]
+            out_of = sums[old[i]]
+            for j in range(x.shape[0]):
+                moved = w * x[j]
+                into[j] += moved
+                out_of[j] -= moved
+        else:
+            for j in range(x.shape[0]):
+                into[j] += w * x[j]

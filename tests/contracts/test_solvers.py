@@ -23,7 +23,13 @@ ACCURATE = {
     "kaczmarz_mp": {"block_size": 16, "tol": 1e-10, "max_iter": 2000},
     "nystrom_committee": {"block_size": N + 1, "n_members": 2},  # a member that sees every column is exact
 }
-LIBRARIES = {"numpy": np.asarray, "torch": lambda x: torch.as_tensor(np.asarray(x))}
+LIBRARIES = {
+    "numpy": np.asarray,
+    "torch": lambda x: torch.as_tensor(np.asarray(x)),
+    "cuda": lambda x: torch.as_tensor(np.asarray(x), device="cuda"),
+}
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device")
+HERE = ["numpy", "torch", pytest.param("cuda", marks=[pytest.mark.gpu, needs_gpu])]
 
 
 def data():
@@ -62,7 +68,7 @@ def problem(operator, library):
     return op, op.targets(Z) if isinstance(op, BorderedOperator) else Z
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", HERE)
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("name", SOLVERS)
 def test_solution_is_the_dense_one(name, operator, library):
@@ -75,7 +81,7 @@ def test_solution_is_the_dense_one(name, operator, library):
     result = solve(op, Z, solver, random_state=0)
     expected = np.linalg.solve(xa.to_numpy(op.dense()), xa.to_numpy(Z))
     assert result.converged
-    assert xa.is_torch(result.W) == (library == "torch")
+    assert xa.device_of(result.W) == xa.device_of(Z)
     np.testing.assert_allclose(xa.to_numpy(result.W), expected, atol=1e-7)
 
 
@@ -112,7 +118,7 @@ def test_every_iterative_solver_is_killed_and_resumed():
     assert set(SOLVERS) - {"cholesky"} <= set(RESUMED)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", HERE)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("killed_at", [5, 13])
 @pytest.mark.parametrize("case", RESUMED)
@@ -141,12 +147,13 @@ def test_killed_and_resumed_is_bit_identical(case, killed_at, dtype, library, tm
     assert [r["residual"] for r in resumed.history] == [r["residual"] for r in whole.history]
 
 
+@pytest.mark.parametrize("library", HERE[1:])
 @pytest.mark.parametrize("name", sorted(set(SOLVERS) - {"cholesky", "cg"}))
-def test_numpy_and_torch_take_the_same_blocks(name):
+def test_numpy_and_torch_take_the_same_blocks(name, library):
     settings = {"block_size": 10, "n_members": 7} if name == "nystrom_committee" else {"block_size": 10, "max_iter": 7}
     solutions = []
-    for library in LIBRARIES:
-        op, Z = problem("bordered streamed", library)
+    for place in ("numpy", library):
+        op, Z = problem("bordered streamed", place)
         solutions.append(xa.to_numpy(solve(op, Z, SOLVERS[name](**settings), random_state=5).W))
     np.testing.assert_allclose(*solutions, rtol=1e-8, atol=1e-9)
 

@@ -12,10 +12,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 import gramless
-from gramless import LSSVC, LSSVR, NystromLSSVC, NystromLSSVR, RiSVOClassifier
+from gramless import LSSVC, LSSVR, BudgetLSSVC, FourierLSSVC, NystromLSSVC, NystromLSSVR, RiSVOClassifier
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("dask.distributed")
@@ -41,7 +42,7 @@ def digits():
     return X[:600] / 16, y[:600]
 
 
-def cut(*arrays, rows=170):
+def cut(*arrays, rows=250):
     """Dask arrays over the same rows, cut unevenly."""
     return [da.from_array(a, chunks=(rows, *a.shape[1:])) for a in arrays]
 
@@ -52,10 +53,9 @@ MACHINES = {
     "nystrom of rows": lambda: NystromLSSVC(landmarks=np.arange(50, 3, -1), gamma=0.1, random_state=0),
     "risvo": lambda: RiSVOClassifier(n_landmarks=60, gamma=0.1, check_inclusion=True, max_iter=6, random_state=0),
     "risvo of rows": lambda: RiSVOClassifier(landmarks=np.arange(5, 90), gamma=0.1, rho=0.1, max_iter=4, random_state=0),
+    "fourier": lambda: FourierLSSVC(n_components=80, gamma=0.1, C=10.0, random_state=0),
     "lssvc": lambda: LSSVC(solver="cg", gamma=0.1, C=10.0, tol=1e-12, n_landmarks=100, random_state=0),
 }
-if hasattr(gramless, "FourierLSSVC"):
-    MACHINES["fourier"] = lambda: gramless.FourierLSSVC(n_components=80, gamma=0.1, C=10.0, random_state=0)
 
 
 def assert_same_model(ours, theirs, tolerance=1e-10):
@@ -93,16 +93,10 @@ def test_two_classes_with_names_weights_and_single_precision(name, digits, clien
     if name == "lssvc":
         machine.set_params(tol=1e-4)
     dX, dlabels, dweights = cut(X, labels, weights, rows=60)
-    ours = gramless_clone(machine).fit(dX, dlabels, sample_weight=dweights)
-    theirs = gramless_clone(machine).fit(X, labels, sample_weight=weights)
+    ours = clone(machine).fit(dX, dlabels, sample_weight=dweights)
+    theirs = clone(machine).fit(X, labels, sample_weight=weights)
     assert ours.predict(dX).dtype == labels.dtype
     np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=2e-3)
-
-
-def gramless_clone(machine):
-    from sklearn.base import clone
-
-    return clone(machine)
 
 
 @pytest.mark.parametrize("machine", [NystromLSSVR(n_landmarks=60, gamma=0.1), LSSVR(solver="cg", gamma=0.1, tol=1e-12)])
@@ -111,7 +105,7 @@ def test_values(machine, digits, client):
     Z = np.column_stack([np.sin(X.sum(axis=1)), X[:, 20]])
     machine.set_params(random_state=0)
     dX, dZ = cut(X, Z)
-    ours, theirs = gramless_clone(machine).fit(dX, dZ), gramless_clone(machine).fit(X, Z)
+    ours, theirs = clone(machine).fit(dX, dZ), clone(machine).fit(X, Z)
     assert_same_model(ours, theirs)
     np.testing.assert_allclose(ours.predict(dX).compute(), theirs.predict(X), atol=1e-8)
 
@@ -134,7 +128,7 @@ def test_risvo_averaged_is_the_mean_of_independent_fits(digits, client):
     X, y = X[order], y[order]
     points = X[::15]
     machine = RiSVOClassifier(landmarks=points, gamma=0.1, merge="average")
-    ours = gramless_clone(machine).fit(*cut(X, y, rows=200))
+    ours = clone(machine).fit(*cut(X, y, rows=200))
     total = 0
     for part in (slice(0, 200), slice(200, 400), slice(400, 600)):
         alone = RiSVOClassifier(landmarks=points, gamma=0.1).fit(X[part], y[part])
@@ -273,6 +267,8 @@ def test_the_library_alone_imports_no_dask():
     ("machine", "message"),
     [
         (NystromLSSVC(forget=0.9), "forget"),
+        (BudgetLSSVC(), "online"),
+        (FourierLSSVC(method="online"), "online"),
         (NystromLSSVC(checkpoint="x"), "checkpoint"),
         (RiSVOClassifier(landmarks="all"), "one machine"),
         (LSSVC(solver="cholesky"), "solver='cg'"),

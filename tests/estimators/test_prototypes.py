@@ -190,3 +190,15 @@ def test_clustering_settings_arrive(digits):
     own = X[y == 0]
     best = SphericalKMeans(5, random_state=0).fit(own).inertia_
     assert best <= model.clusterings_[0]["inertia"] < 2 * best
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("refit", [False, True])
+def test_a_device_gives_the_same_model(digits, refit):
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    X, y, X_test, _ = digits
+    here = PrototypeLSSVC(n_prototypes=8, refit=refit, random_state=0, **POLYNOMIAL).fit(X, y)
+    there = PrototypeLSSVC(n_prototypes=8, refit=refit, random_state=0, device="cuda", **POLYNOMIAL).fit(X, y)
+    assert_allclose(there.decision_function(X_test), here.decision_function(X_test), atol=1e-5)

@@ -11,7 +11,6 @@ from sklearn.metrics import adjusted_rand_score
 
 from gramless import SphericalKMeans
 from gramless import _array as xa
-from gramless.estimators import spherical_kmeans as module
 from gramless.estimators.kmeans_starts import plus_plus
 
 
@@ -108,16 +107,6 @@ def test_zero_rows_have_no_say():
     assert np.isfinite(kmeans.transform(with_zeros)).all()
     with pytest.warns(ConvergenceWarning, match="Only 0"):
         SphericalKMeans(2).fit(np.zeros((4, 3)))
-
-
-def test_tiles_and_blocks_do_not_change_the_result(monkeypatch):
-    X, _ = directions(n=500, d=9, k=9)
-    start = np.random.default_rng(0).standard_normal((30, 9)).astype(np.float32)
-    whole = SphericalKMeans(30, init=start).fit(X)
-    monkeypatch.setattr(module, "CPU_TILE", 7)
-    tiled = SphericalKMeans(30, init=start).fit(X)
-    assert_array_equal(tiled.labels_, whole.labels_)
-    assert_allclose(tiled.cluster_centers_, whole.cluster_centers_, atol=1e-6)
 
 
 @pytest.mark.parametrize("batch_size", [None, 64])

@@ -11,8 +11,10 @@ from sklearn.svm import SVC, SVR
 from gramless.kernels import RBF, Linear, Precomputed
 from gramless.solvers.box_qp import BoxQP
 from gramless.solvers.gram_rows import GramRows
+from gramless.solvers.shrinking import solve_shrinking
 from gramless.solvers.simple_smo import SimpleSMO
 from gramless.solvers.smo import SMO
+from gramless.solvers.smo_loops import solve_working_set
 
 
 def two_classes(load, first=0, size=300):
@@ -189,3 +191,30 @@ def test_a_separable_problem_needs_two_vectors():
     [solution] = SMO(tol=1e-9).maximise([BoxQP.classification(y, np.full(4, 1e6))], GramRows(Linear(), X, [slice(0, 4)]))
     np.testing.assert_allclose(solution.beta, [0, -0.5, 0.5, 0], atol=1e-9)
     assert solution.bias == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("C", [1.0, 100.0])
+def test_shrinking_changes_the_cost_and_not_the_solution(C):
+    X, labels = load_digits(return_X_y=True)
+    X, y = X[:900] / 16, np.where(labels[:900] % 2 == 0, 1.0, -1.0)
+    K = RBF(0.3)(X, X)
+    qp = BoxQP.classification(y, np.full(900, C))
+    ends = []
+    for solve in (solve_working_set, solve_shrinking):
+        beta, slope = np.zeros(900), y.copy()
+        moves = solve(K, slope, beta, qp.lower, qp.upper, 1e-6, 10**6)
+        assert 0 < moves < 10**6
+        np.testing.assert_allclose(slope, y - K @ beta, atol=1e-9)
+        assert violation(K, qp, beta) <= 1e-6 + 1e-9
+        ends.append(objective(K, y, beta))
+    assert ends[1] == pytest.approx(ends[0], rel=1e-9)
+
+
+def test_shrinking_keeps_to_the_cap():
+    X, labels = load_digits(return_X_y=True)
+    y = np.where(labels[:900] % 2 == 0, 1.0, -1.0)
+    K = RBF(0.3)(X[:900] / 16, X[:900] / 16)
+    qp = BoxQP.classification(y, np.full(900, 100.0))
+    for cap in (1, 500, 700):
+        beta, slope = np.zeros(900), y.copy()
+        assert solve_shrinking(K, slope, beta, qp.lower, qp.upper, 1e-6, cap) == cap

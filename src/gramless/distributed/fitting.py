@@ -10,7 +10,7 @@ from gramless.distributed.collections import describe
 from gramless.distributed.lssvm import fit_least_squares
 from gramless.distributed.one_pass import fit_one_pass
 from gramless.distributed.risvo import fit_risvo
-from gramless.estimators.lssvm import LeastSquaresMachine
+from gramless.estimators.least_squares import LeastSquaresMachine
 from gramless.estimators.one_pass import OnePassRidge
 from gramless.estimators.risvo import RiSVOClassifier
 

@@ -22,7 +22,7 @@ from gramless._memory import human
 from gramless.distributed.cluster import cluster_memory, n_threads
 from gramless.distributed.collections import Piece, Rows, class_factors, draw, join
 from gramless.distributed.operator import DistributedOperator, DistributedPreconditioner
-from gramless.estimators.lssvm import LeastSquaresMachine
+from gramless.estimators.least_squares import LeastSquaresMachine
 from gramless.solvers import CG, solve
 from gramless.targets import class_targets, split_bias
 

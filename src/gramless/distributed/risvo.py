@@ -77,7 +77,7 @@ def fit_risvo(client: Client, estimator: RiSVOClassifier, rows: Rows) -> RiSVOCl
     rows.keep()
     estimator.classes_ = rows.classes
     rng = check_random_state(estimator.random_state)
-    blank = clone(estimator).set_params(callback=None)  # a callback stays with the client
+    blank = clone(estimator).set_params(callback=None, verbose=0)  # a callback stays with the client
     candidates = _candidates(estimator, rows, rng)
     basis = client.submit(_choose, blank, rows.take(candidates), candidates, rng.get_state(), pure=False)
     estimator.kernel_, estimator.points_, estimator.support_, estimator.jitter_ = client.submit(_describe, basis).result()
@@ -287,7 +287,7 @@ def _shrink(state: State) -> State:
 
 def _average(client: Client, estimator: RiSVOClassifier, rows: Rows, basis: Any) -> None:
     """One fit for each piece on the common basis; the mean of their coefficients."""
-    blank = clone(estimator).set_params(callback=None)
+    blank = clone(estimator).set_params(callback=None, verbose=0)
     fits = rows.map(_fit_alone, basis, blank, rows.classes, class_factors(estimator.class_weight, rows))
     total = reduce_in_tree(client, fits, _add_models)
     show_progress(estimator.verbose, total)

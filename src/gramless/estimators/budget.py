@@ -158,8 +158,8 @@ class BudgetMachine(OnlinePass, NystromMachine):
         return self._operator @ A
 
     def _penalty_every(self) -> int:
-        # A product with K_BB costs beta / batch times a step on a batch: leave it a quarter of the work.
-        return max(1, min(50, int(self.points_.shape[0]) // (4 * self.batch_size)))
+        # A product with K_BB costs beta / batch times the two products of a step: leave it about half of the work.
+        return max(1, min(50, int(self.points_.shape[0]) // (2 * self.batch_size)))
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

@@ -25,6 +25,9 @@ from gramless.estimators.streamed_targets import Targets
 from gramless.solvers.online import OPTIMIZERS, SUBSAMPLE, OnlineLeastSquares
 from gramless.streaming import Stream
 
+Block = tuple[Array, np.ndarray, np.ndarray | None]
+"""Features, targets and weights of some rows."""
+
 _BLOCK_ROWS = 4096
 _LAST_STEP = 0.02
 
@@ -77,7 +80,7 @@ class OnlinePass(OnePassRidge):
                 started, losses, done = time.perf_counter(), [], 0
                 for features, compact, weights in blocks():
                     total = None if n is None else epochs * n
-                    losses += self._steps(features, compact, weights, n or max(len(compact), self._rows_seen), rng, total)
+                    losses += self._steps(features, compact, weights, n or max(len(compact), self._rows_seen), total)
                     done += len(compact)
                 n = done
                 if n == 0:
@@ -135,7 +138,7 @@ class OnlinePass(OnePassRidge):
         if stream.repeatable and held:
             return self._held_blocks(stream, rng)
 
-        def read() -> Iterator[tuple[Array, np.ndarray, np.ndarray | None]]:
+        def read() -> Iterator[Block]:
             if stream.indexable:
                 shuffled = rng.permutation(int(n or 0))
                 for start in range(0, len(shuffled), _BLOCK_ROWS):
@@ -143,9 +146,14 @@ class OnlinePass(OnePassRidge):
                     yield self._features(self._prepare(X)), self._targets.read(y), weights
                 return
             for batch in stream.batches(_BLOCK_ROWS, prepare=self._prepare):
-                yield self._features(batch.X), self._targets.read(batch.y), batch.weights
+                yield self._shuffled(batch.X, self._targets.read(batch.y), batch.weights, rng)
 
         return read
+
+    def _shuffled(self, X: Array, compact: np.ndarray, weights: np.ndarray | None, rng: np.random.RandomState) -> Block:
+        order = rng.permutation(len(compact))
+        features = self._features(xa.take_rows(X, order))
+        return features, compact[order], None if weights is None else weights[order]
 
     def _held_blocks(self, stream: Stream, rng: np.random.RandomState) -> Any:
         features: Array = None
@@ -160,7 +168,7 @@ class OnlinePass(OnePassRidge):
             at += len(batch)
         compact, weight = np.concatenate(pieces), np.concatenate(weights)
 
-        def deal() -> Iterator[tuple[Array, np.ndarray, np.ndarray | None]]:
+        def deal() -> Iterator[Block]:
             shuffled = rng.permutation(len(compact))
             for start in range(0, len(shuffled), _BLOCK_ROWS):
                 rows = shuffled[start : start + _BLOCK_ROWS]
@@ -174,10 +182,9 @@ class OnlinePass(OnePassRidge):
         compact: np.ndarray,
         weights: np.ndarray | None,
         n: float,
-        rng: np.random.RandomState,
         total: float | None,
     ) -> list[float]:
-        """Mini-batches of one block, in random order; returns their losses."""
+        """Mini-batches of one block of rows in random order; returns their losses."""
         learner = self._learner
         assert learner is not None
         if self._targets.n_columns > learner.A.shape[1]:
@@ -187,19 +194,17 @@ class OnlinePass(OnePassRidge):
             weights = factors if weights is None else weights * factors
         Z = xa.like(self._targets.matrix(compact), features)
         w = None if weights is None or (weights == 1).all() else xa.like(weights, features)
-        order, losses = rng.permutation(len(compact)), []
-        size = self._step_rows()
-        for start in range(0, len(order), size):
-            rows = order[start : start + size]
+        losses = []
+        size, ridge = self._step_rows(), 1.0 / (float(self.C) * n)
+        for start in range(0, len(compact), size):
+            rows = slice(start, min(start + size, len(compact)))
             progress = 0.0 if total is None else self._rows_seen / total
             # A constant step hovers around the solution at the height of the gradient's noise: let it die down.
             decay = 1.0 if learner.optimizer == "averaged_sgd" else max(_LAST_STEP, min(1.0, 2 * (1 - progress)))
-            F, T = xa.take_rows(features, rows), xa.take_rows(Z, rows)
-            ridge = 1.0 / (float(self.C) * n)
-            losses.append(learner.update(F, T, None if w is None else xa.take_rows(w, rows), ridge, decay))
+            losses.append(learner.update(features[rows], Z[rows], None if w is None else w[rows], ridge, decay))
             if progress >= 0.5 or total is None:
                 learner.average()
-            self._rows_seen += len(rows)
+            self._rows_seen += rows.stop - rows.start
         self._stale = True
         return losses
 
@@ -215,7 +220,8 @@ class OnlinePass(OnePassRidge):
             self._make_learner(xa.take_rows(X, sample), self._rows_seen + int(X.shape[0]))
         rng = np.random.RandomState([self._seed, self._rows_seen])
         n = self._rows_seen + int(X.shape[0])
-        self._steps(self._features(X), compact, weights, n, rng, None)
+        features, codes, shuffled_weights = self._shuffled(X, compact, weights, rng)
+        self._steps(features, codes, shuffled_weights, n, None)
 
     def _solve_online(self) -> None:
         learner = self._learner

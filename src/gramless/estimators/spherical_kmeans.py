@@ -3,8 +3,9 @@
     label_i = argmax_q <x_i, m_q>,    m_q <- sum_{label_i = q} x_i / ||x_i||, scaled to unit norm,
 
 until the centroids stop turning: 1 - mean_q <m_q new, m_q old> < tol. An iteration is one matrix product, cut into
-tiles whose largest entries are found while they are in cache, O(n k d) time and O(n + k d) memory beside the data; the
-sums are carried from iteration to iteration and only the points that changed their cluster are moved between them.
+tiles whose largest entries are found while they are in cache, O(n k d) time and O(n + k d) memory beside the data, less what
+bounds on the angles show to be unchanged (`kmeans_bounds`); the sums are carried from iteration to iteration and only the
+points that changed their cluster are moved between them.
 References: Dhillon and Modha, "Concept decompositions for large sparse text data using clustering", 2001; Sculley,
 "Web-scale k-means clustering", 2010, for the mini-batch form.
 """
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,55 +24,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless import _array as xa
 from gramless._array import Array
-from gramless._parallel import CPU_TILE, CUDA_TILE, blas_threads, run, slices
+from gramless._parallel import slices
 from gramless._validation import all_or_nothing, check_choice, check_positive, check_weights, check_X, working_dtype
+from gramless.estimators.kmeans_bounds import Bounds
 from gramless.estimators.kmeans_starts import plus_plus, random_points
-
-# A point whose cosine with its centroid is this close to 1 is served as well as rounding allows.
-SERVED = 1 - 1e-6
-
-
-# (worker, rows of X, those rows, their labels): called for each tile while it is in cache.
-Visit = Callable[[int, slice, Array, Array], None]
-
-
-def workers_for(X: Array, k: int) -> int:
-    """Threads to share tiles among, not so many that one array of k sums for each outgrows the data."""
-    return 1 if xa.is_torch(X) else max(1, min(blas_threads(), X.shape[0] // k))
-
-
-def nearest(
-    X: Array, centres: Array, labels: Array = None, cosines: Array = None, visit: Visit | None = None
-) -> tuple[Array, Array]:
-    """For every row of X the centre with the largest inner product, and that product.
-
-    One tile of the product exists per thread. The rows of X need not have unit norm: the label does not depend on it.
-    """
-    n, k = X.shape[0], centres.shape[0]
-    labels = xa.zeros((n,), X, np.int64) if labels is None else labels
-    cosines = xa.empty((n,), X) if cosines is None else cosines
-    edge = CUDA_TILE if xa.device_of(X).startswith("cuda") else CPU_TILE
-    workers = workers_for(X, k)
-    tiles = slices(n, max(1, min(edge, -(-n // workers))))
-
-    def work(worker: int) -> None:
-        buffer = xa.empty((tiles[0].stop, min(edge, k)), X)
-        for rows in tiles[worker::workers]:
-            part = X[rows]
-            for columns in slices(k, edge):
-                out = buffer[: part.shape[0], : columns.stop - columns.start]
-                found, value = xa.row_argmax(xa.matmul(part, centres[columns].T, out=out))
-                if columns.start == 0:
-                    labels[rows], cosines[rows] = found, value
-                else:
-                    better = value > cosines[rows]
-                    labels[rows][better] = found[better] + columns.start
-                    cosines[rows][better] = value[better]
-            if visit is not None:
-                visit(worker, rows, part, labels[rows])
-
-    run(work, workers)
-    return labels, cosines
+from gramless.estimators.kmeans_steps import deviation_of, inertia_of, mass_of, nearest, reseed, turn, workers_for
 
 
 class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -166,15 +122,15 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         scale = self._scales(X)
         # The sums add w x / ||x||, so neither weights nor norms ever touch a copy of the data.
         scale_and_weight = scale if weights is None else scale * xa.like(weights, scale)
-        mass = _mass(scale, weights)
+        mass = mass_of(scale, weights)
         centres = self._start(X, scale, mass, rng)
         self.history_: list[dict[str, float]] = []
         passes = self._passes if self.batch_size is None else self._batches
-        labels, cosines = passes(X, centres, scale, scale_and_weight, mass, rng)
+        labels, inertia = passes(X, centres, scale, scale_and_weight, mass, rng)
         self.cluster_centers_ = centres
         self._n_features_out = centres.shape[0]
         self.labels_ = xa.to_numpy(labels).astype(np.int32)
-        self.inertia_ = _inertia(cosines, scale, mass)
+        self.inertia_ = inertia
         self.n_iter_ = len(self.history_)
         distinct = len(np.unique(self.labels_[mass > 0]))
         if distinct < self.n_clusters:
@@ -237,43 +193,57 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         _, cosines = nearest(X, self._centres_for(X))
         weights = check_weights(sample_weight, X)
         scale = self._scales(X)
-        return -_inertia(cosines, scale, _mass(scale, weights))
+        return -inertia_of(cosines, scale, mass_of(scale, weights))
 
     def _passes(
         self, X: Array, centres: Array, scale: Array, weight: Array, mass: np.ndarray, rng: np.random.Generator
-    ) -> tuple[Array, Array]:
-        """Lloyd's iteration, in place on `centres`; labels and cosines with respect to the final ones."""
+    ) -> tuple[Array, float]:
+        """Lloyd's iteration, in place on `centres`; labels and inertia with respect to the final ones."""
         n, k = X.shape[0], centres.shape[0]
         sums = [xa.zeros((k, X.shape[1]), X, np.float64) for _ in range(workers_for(X, k))]
         old = xa.zeros((n,), X, np.int64) - 1
-        labels, cosines = xa.zeros((n,), X, np.int64), xa.empty((n,), X)
+        # On a device a product costs less than to find out which part of it could be left out.
+        bounds = Bounds(X, scale) if xa.device_of(X) == "cpu" else None
+        labels = xa.zeros((n,), X, np.int64) if bounds is None else bounds.labels
+        drift = None
 
         def move(worker: int, rows: slice, part: Array, found: Array) -> None:
             xa.move_rows_(sums[worker], part, old[rows], found, weight[rows])
 
         start = time.perf_counter()
         for iteration in range(1, self.max_iter + 1):
-            nearest(X, centres, labels, cosines, move)
-            inertia = _inertia(cosines, scale, mass)
-            empty, worst = _reseed(xa.to_numpy(labels), cosines, scale, mass, k)
-            if len(empty):
+            if bounds is None:
+                nearest(X, centres, labels, visit=move)
+            else:
+                bounds.assign(centres, drift, move)
+            # The sums hold every cosine: those of a cluster add up to <sum, centre>.
+            inertia = max(0.0, float(mass.sum()) - float((sum(sums[1:], sums[0]) * centres).sum()))
+            counts = np.bincount(xa.to_numpy(labels), mass > 0, minlength=k)
+            reseeded = 0
+            if not counts.all():
+                empty, worst = reseed(nearest(X, centres)[1], scale, mass, counts)
                 idx, to = xa.indices(worst, X), xa.indices(empty, X)
                 xa.move_rows_(sums[0], X[idx], labels[idx], to, weight[idx])
                 labels[idx] = to
+                counts = np.bincount(xa.to_numpy(labels), mass > 0, minlength=k)
+                reseeded = len(empty)
+                if bounds is not None:
+                    bounds.forget(worst)
             moved = int((labels != old).sum())
-            counts = np.bincount(xa.to_numpy(labels), mass > 0, minlength=k)
-            deviation = _turn(centres, sum(sums[1:], sums[0]), counts)
-            self._record(iteration, inertia, deviation, moved, len(empty), start)
-            if moved == 0 or deviation < self.tol:
+            chords = turn(centres, sum(sums[1:], sums[0]), counts)
+            drift = 2 * np.arcsin(np.minimum(chords / 2, 1))
+            self._record(iteration, inertia, deviation_of(chords), moved, reseeded, start)
+            if moved == 0 or deviation_of(chords) < self.tol:
                 break
             old[:] = labels
-        if moved:
-            nearest(X, centres, labels, cosines)
-        return labels, cosines
+        if moved == 0:
+            return labels, inertia
+        labels, cosines = nearest(X, centres)
+        return labels, inertia_of(cosines, scale, mass)
 
     def _batches(
         self, X: Array, centres: Array, scale: Array, weight: Array, mass: np.ndarray, rng: np.random.Generator
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Array, float]:
         """The mini-batch form, in place on `centres`."""
         n, k = X.shape[0], centres.shape[0]
         batch_size = min(int(self.batch_size or n), n)
@@ -291,22 +261,24 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
                 rows = xa.indices(chosen, X)
                 batch = xa.take_rows(X, chosen)
                 found, cosines = nearest(batch, centres)
-                inertia += _inertia(cosines, scale[rows], mass[chosen])
+                inertia += inertia_of(cosines, scale[rows], mass[chosen])
                 if part.stop == n:
                     # Whoever has not got a point in the whole pass takes one of this last batch.
-                    empty, worst = _reseed(xa.to_numpy(found), cosines, scale[rows], mass[chosen], k, counts)
+                    found_counts = counts + np.bincount(xa.to_numpy(found), mass[chosen] > 0, minlength=k)
+                    empty, worst = reseed(cosines, scale[rows], mass[chosen], found_counts)
                     found[xa.indices(worst, X)] = xa.indices(empty, X)
                     reseeded = len(empty)
                 moved += int((found != labels[rows]).sum())
                 labels[rows] = found
                 counts += np.bincount(xa.to_numpy(found), mass[chosen] > 0, minlength=k)
                 xa.move_rows_(sums, batch, found * 0 - 1, found, weight[rows])
-                _turn(centres, sums, counts)
+                turn(centres, sums, counts)
             deviation = 1 - float((before * centres).sum()) / k
             self._record(iteration, inertia, deviation, moved, reseeded, start)
             if deviation < self.tol:
                 break
-        return nearest(X, centres)
+        labels, cosines = nearest(X, centres)
+        return labels, inertia_of(cosines, scale, mass)
 
     def _record(self, iteration: int, inertia: float, deviation: float, moved: int, reseeded: int, start: float) -> None:
         seconds = time.perf_counter() - start
@@ -366,41 +338,3 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _mass(scale: Array, weights: np.ndarray | None) -> np.ndarray:
-    """Weight of each row; none where there is no direction."""
-    return np.where(xa.to_numpy(scale) > 0, 1.0 if weights is None else weights, 0.0)
-
-
-def _inertia(cosines: Array, scale: Array, mass: np.ndarray) -> float:
-    gaps = 1 - xa.to_numpy(cosines * scale).astype(np.float64)
-    return float(np.clip(gaps, 0, None) @ mass)
-
-
-def _turn(centres: Array, sums: Array, counts: np.ndarray) -> float:
-    """Point the centres along the sums, in place; how much they turned, 1 - mean <new, old>.
-
-    A cluster without points keeps its centre, as does one whose points cancel.
-    """
-    xp = xa.namespace(sums)
-    norms = xa.sqrt_(xa.square_norms(sums))
-    alive = xa.indices(counts > 0, sums) & (norms > 0)
-    new = sums / xp.where(alive, norms, norms * 0 + 1)[:, None]
-    new = xp.where(alive[:, None], new, xa.astype(centres, np.float64))
-    deviation = 1 - float((new * centres).sum()) / centres.shape[0]
-    centres[...] = xa.astype(new, xa.numpy_dtype(centres))
-    return deviation
-
-
-def _reseed(
-    labels: np.ndarray, cosines: Array, scale: Array, mass: np.ndarray, k: int, counts: Any = 0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Empty clusters (of which `counts` knows no other points either), and the worst-served point for each."""
-    empty = np.flatnonzero(counts + np.bincount(labels, mass > 0, minlength=k) == 0)
-    if len(empty) == 0:
-        return empty, empty
-    served = np.where(mass > 0, xa.to_numpy(cosines * scale), 1.0)
-    worst = np.argsort(served, kind="stable")[: len(empty)]
-    worst = worst[served[worst] < SERVED]
-    return empty[: len(worst)], worst

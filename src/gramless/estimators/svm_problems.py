@@ -24,19 +24,17 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gramless import _array as xa
 from gramless._memory import human, parse_budget
-from gramless._parallel import CPU_TILE, share
+from gramless._parallel import CPU_TILE, run
 from gramless.kernels.base import Kernel
 from gramless.operators import expand
 from gramless.operators.blocks import workers_for
 from gramless.solvers.box_qp import BoxQP, DualSolution
 from gramless.solvers.gram_rows import GramRows, Part, own_blocks
 from gramless.solvers.simple_smo import SimpleSMO
-from gramless.solvers.smo import SMO
+from gramless.solvers.smo import SMO, SOLVED_WHOLE
 
 DUAL_SOLVERS: dict[str, type] = {"smo": SMO, "simple_smo": SimpleSMO}
 """The names that support vector machines accept as `solver=`."""
-
-_LARGEST_WORKING_SET = 1024
 
 
 class DualSolver(Protocol):
@@ -200,7 +198,19 @@ def _one_vs_one(
         beta[j - 1, first] = solutions[number].beta[:size]
         beta[i, second] = solutions[number].beta[size:]
 
-    share(list(enumerate(pairs)), solve, at_once)
+    # Pairs differ in difficulty: whoever is free takes the next. Each has its own rows and random numbers, so the
+    # outcome does not depend on who took it.
+    waiting = list(enumerate(pairs))[::-1]
+
+    def work(_: int) -> None:
+        while True:
+            try:
+                task = waiting.pop()
+            except IndexError:
+                return
+            solve(task)
+
+    run(work, at_once)
     return beta, solutions
 
 
@@ -223,7 +233,7 @@ def row_resources(memory_budget: Any, kernel: Kernel, X: Any, seed: int) -> Reso
     budget, workers = parse_budget(memory_budget), workers_for(kernel, X)
     itemsize = X.dtype.itemsize
     copy = X.data.nbytes + X.indices.nbytes if xa.is_sparse(X) else X.nbytes
-    tile, working_set = min(CPU_TILE, X.shape[0]), min(_LARGEST_WORKING_SET, X.shape[0])
+    tile, working_set = min(CPU_TILE, X.shape[0]), min(SOLVED_WHOLE, X.shape[0])
     scratch = workers * itemsize * (tile**2 * (1 + kernel.temporaries) + 2 * working_set**2)
     fixed = (copy if kernel.separable else 0) + scratch
     if budget < fixed:

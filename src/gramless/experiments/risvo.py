@@ -68,10 +68,16 @@ def on_usps(params: Params, seed: int) -> RiSVOClassifier:
     return _machine(params, seed, n_landmarks=3035, landmarks="uniform", **kernel)
 
 
+LETTER = {
+    "printed": {"landmarks": BasisConstruction(epsilon=0.3), "gamma_l": -1.2, "gamma_u": 1.2, "rho": 1e-3},
+    "validated": {"landmarks": "uniform", "gamma_l": -1.0, "gamma_u": 1.0, "rho": 1e-2},
+}
+"""The document's settings, and those with the least error on the last 3,000 training rows, fitted to the rest."""
+
+
 def on_letter(params: Params, seed: int) -> RiSVOClassifier:
-    bounds = {"gamma_l": -1.2, "gamma_u": 1.2, "zeta_l": -0.7, "zeta_u": 0.7}
-    basis = BasisConstruction(epsilon=0.3)
-    return _machine(params, seed, n_landmarks=4000, landmarks=basis, gamma=1 / 5**2, dtype="float64", **bounds)
+    settings = {"n_landmarks": 4000, "gamma": 1 / (2 * 5**2), "dtype": "float64", "zeta_l": -0.7, "zeta_u": 0.7}
+    return _machine({"max_iter": params["max_iter"]}, seed, **settings, **LETTER[params["settings"]])
 
 
 def on_pendigits(params: Params, seed: int) -> RiSVOClassifier:
@@ -89,7 +95,7 @@ def basis_of_mnist(params: Params, seed: int) -> RiSVOClassifier:
 
 
 def rule_on_letter(params: Params, seed: int) -> RiSVOClassifier:
-    return _machine(params, seed, max_iter=1, check_inclusion=False, gamma=1 / 5**2, dtype="float64")
+    return _machine(params, seed, max_iter=1, check_inclusion=False, gamma=1 / (2 * 5**2), dtype="float64")
 
 
 def what_was_left(model: RiSVOClassifier, data: Dataset) -> dict[str, float]:
@@ -120,19 +126,20 @@ QUICK = {"data": digits, "estimator": on_digits, "grid": product(max_iter=[1, 2,
 TABLE_1 = "max_iter = 1 uses every pattern and no active set; 2 discards once; 30 goes on until the set is stable."
 
 
-def _table_1(name: str, title: str, data: Any, estimator: Any, says: float | None, note: str) -> Spec:
-    references = () if says is None else (Reference(says, "Table 1", {"max_iter": 30}),)
+def _table_1(
+    name: str, title: str, data: Any, estimator: Any, says: float, note: str, grid: tuple[dict[str, Any], ...] = STEPS
+) -> Spec:
     return Spec(
         "risvo",
         name,
         title,
         data,
         estimator,
-        STEPS,
+        grid,
         evaluate_every=1,
         extras=what_was_left,
         views=FIGURE_1,
-        document_says=references,
+        document_says=(Reference(says, "Table 1", {"max_iter": 30}),),
         about=f"{note} {TABLE_1}",
         # On the digits all five would be the same experiment.
         quick=QUICK if name == "mnist" else None,
@@ -155,7 +162,8 @@ SPECS: tuple[Spec, ...] = (
         letter,
         on_letter,
         2.56,
-        "The kernel is exp(-||x - y||^2 / sigma^2) with sigma = 5; with 2 sigma^2 the errors are 0.3 points higher.",
+        "As printed in the document, and with the band and the ridge chosen on held-out training rows.",
+        (*product(settings=["printed"], max_iter=[1, 30]), *product(settings=["validated"], max_iter=[1, 2, 30])),
     ),
     _table_1(
         "pendigits",
@@ -205,7 +213,7 @@ SPECS: tuple[Spec, ...] = (
         "What each landmark rule buys, and what it costs",
         letter,
         rule_on_letter,
-        product(landmarks=sorted(LANDMARKS), n_landmarks=[250, 500, 1000, 2000]),
+        product(landmarks=sorted(LANDMARKS), n_landmarks=[250, 500, 1000]),
         seeds=(0, 1, 2),
         extras=kernel_error,
         views=(

@@ -72,7 +72,28 @@ class GramRows:
         self._used_at = np.zeros(self.capacity, dtype=np.int64)
         self._clock = 0
         self._filled = 0
+        self._whole: np.ndarray | None = None
         self.n_computed = 0
+
+    def whole(self) -> np.ndarray:
+        """All of the matrix, computed at the first call; not to be written to."""
+        if self._whole is None:
+            out = np.empty((self.size, self.size), dtype=self.rows.dtype)
+            places = [slice(int(a), int(b)) for a, b in pairwise(self.starts)]
+
+            def fill(task: tuple[int, int]) -> None:
+                r, c = task
+                block = self.blocks[r]
+                if r == c and block is not None:
+                    out[places[r], places[r]] = block
+                    return
+                self.kernel.block(self.X, self.parts[r], self.parts[c], out=out[places[r], places[c]])
+                if r != c:
+                    out[places[c], places[r]] = out[places[r], places[c]].T
+
+            share([(r, c) for r in range(len(places)) for c in range(r + 1)], fill, self.workers)
+            self._whole = out
+        return self._whole
 
     def gram(self, idx: np.ndarray) -> np.ndarray:
         """`K[idx][:, idx]` for ascending `idx`; of rows not in the store, only what is asked for is computed."""

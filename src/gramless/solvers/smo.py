@@ -6,8 +6,8 @@ and then brings the slope of all variables up to date with the kernel rows of th
 rows come many at a time from one matrix product, so almost all time is spent at the rate of BLAS; the row of a
 multiplier that never moves is never computed.
 
-Variables at a bound that cannot move are left out of the working set, which is what shrinking does in a pairwise
-solver: once all variables that are free or violate fit into it, a round solves the whole remaining problem.
+Variables at a bound that cannot move stay out of the working set, and within it those that settle are set aside
+(shrinking). Small problems are one working set.
 
 A round costs O(q^2 + r n) beside r new kernel rows at O(n d) each, with q the working set and r the multipliers that
 changed. Several problems on the same points advance together and share their rows.
@@ -26,10 +26,13 @@ from sklearn.base import BaseEstimator
 from gramless._parallel import share
 from gramless.solvers.box_qp import BoxQP, DualSolution
 from gramless.solvers.gram_rows import GramRows, Update
+from gramless.solvers.shrinking import solve_shrinking
 
 _SUBPROBLEM_ACCURACY = 0.1
 _PAIRS_PER_VARIABLE = 200
 _LARGEST = 1024
+SOLVED_WHOLE = 2048
+"""Problems up to this size are one working set: below it, rounds cost more than the kernel values they save."""
 
 
 class SMO(BaseEstimator):
@@ -40,8 +43,8 @@ class SMO(BaseEstimator):
     tol : float, default=1e-3
         Largest violation of the optimality conditions, in units of the decision function.
     working_set : int or None, default=None
-        Variables optimised together; by default a quarter of the problem, at least 256 and at most 1024, and the whole
-        of a problem with no more than that.
+        Variables optimised together; by default a quarter of the problem, at least 256 and at most 1024, and all of a
+        problem on no more than 2048 samples.
     max_iter : int, default=10_000_000
         Cap on the number of pairs moved.
 
@@ -73,6 +76,8 @@ class SMO(BaseEstimator):
         warm = [ascent.initial() for ascent in ascents if ascent.beta.any()]
         if warm:
             rows.add(warm)
+        if any(ascent.whole for ascent in ascents):
+            rows.whole()  # before threads ask for it
         while active := [ascent for ascent in ascents if ascent.select()]:
             share(active, lambda ascent: ascent.improve(rows), rows.workers)
             rows.add([ascent.update for ascent in active])
@@ -89,7 +94,7 @@ class Ascent:
         self.tol = settings.tol
         self.max_iter = settings.max_iter
         self.size = settings.working_set or int(np.clip(qp.size // 4, 256, _LARGEST))
-        self.whole = settings.working_set is None and qp.size <= _LARGEST
+        self.whole = settings.working_set is None and n_samples <= SOLVED_WHOLE
         self.rng = rng
         self.n_iter = 0
         self.n_rounds = 0
@@ -138,8 +143,6 @@ class Ascent:
 
     def improve(self, rows: GramRows) -> None:
         """Solve over the working set and record which multipliers moved."""
-        from gramless.solvers.smo_loops import solve_working_set
-
         qp, chosen = self.qp, self.set
         K = self._gram(rows)
         before = self.beta[chosen]
@@ -147,23 +150,26 @@ class Ascent:
         solve_well = self.n_rounds == 0 or self.whole
         tol = max(0.5 * self.tol, 0.0 if solve_well else _SUBPROBLEM_ACCURACY * self.violation)
         cap = min(self.max_iter - self.n_iter, _PAIRS_PER_VARIABLE * chosen.size)
-        moves = solve_working_set(K, slope, after, qp.lower[chosen], qp.upper[chosen], tol, cap)
+        moves = solve_shrinking(K, slope, after, qp.lower[chosen], qp.upper[chosen], tol, cap)
         self.n_iter += moves
         self.n_rounds += 1
         self.beta[chosen] = after
         moved = np.flatnonzero(after != before)
         # A chosen set always holds a violating pair: if nothing moved, the step is below the rounding of the multipliers.
         self.stalled = moved.size == 0 and self.n_rounds > 1
-        if self.whole and qp.sample is None:
+        if self.whole:
             # All of the matrix is here: no kernel row needs to be stored.
-            self.K_beta += K[moved].T @ (after - before)[moved]
+            self.K_beta += (after - before)[moved] @ rows.whole()[qp.rows_of(moved)]
             moved = moved[:0]
         self.update = (qp.rows_of(chosen[moved]), (after - before)[moved], self.K_beta)
 
     def _gram(self, rows: GramRows) -> np.ndarray:
-        if self.qp.sample is None:
+        sample = self.qp.sample
+        if self.whole:
+            return rows.whole() if sample is None else rows.whole()[np.ix_(sample, sample)]
+        if sample is None:
             return rows.gram(self.set)
-        samples, position = np.unique(self.qp.sample[self.set], return_inverse=True)
+        samples, position = np.unique(sample[self.set], return_inverse=True)
         return rows.gram(samples)[np.ix_(position, position)]
 
 
