@@ -38,6 +38,7 @@ CASES = {
 }
 
 BUDGETS = {"gramless": "4GB", "gramless-small-budget": "1GB"}
+METHODS = ["scikit-learn", "scikit-learn-intelex", *BUDGETS]
 
 
 def data(case: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -167,6 +168,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--child", nargs=3, metavar=("METHOD", "CASE", "OUT"))
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=[case for case in CASES if case != "mnist-2000"])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -177,7 +179,7 @@ def main() -> None:
         return
     for case in arguments.cases:
         timed = case.startswith("mnist")
-        methods = ["scikit-learn", "scikit-learn-intelex", *BUDGETS] if timed else ["scikit-learn", "gramless"]
+        methods = [m for m in arguments.methods if timed or m in ("scikit-learn", "gramless")]
         keep(arguments.out, case, compare(case, methods, 3 if case == "mnist-10000" else 1))
 
 

@@ -44,7 +44,7 @@ class SMO(BaseEstimator):
         Largest violation of the optimality conditions, in units of the decision function.
     working_set : int or None, default=None
         Variables optimised together; by default a quarter of the problem, at least 256 and at most 1024, and all of a
-        problem on no more than 2048 samples.
+        problem with no more than 2048.
     max_iter : int, default=10_000_000
         Cap on the number of pairs moved.
 
@@ -73,11 +73,9 @@ class SMO(BaseEstimator):
         """Solve problems that live on the same points."""
         rng = np.random.default_rng(0) if rng is None else rng
         ascents = [Ascent(qp, rows.size, self, rng) for qp in problems]
-        warm = [ascent.initial() for ascent in ascents if ascent.beta.any()]
-        if warm:
-            rows.add(warm)
         if any(ascent.whole for ascent in ascents):
             rows.whole()  # before threads ask for it
+        rows.add([ascent.initial(rows) for ascent in ascents])
         while active := [ascent for ascent in ascents if ascent.select()]:
             share(active, lambda ascent: ascent.improve(rows), rows.workers)
             rows.add([ascent.update for ascent in active])
@@ -94,7 +92,7 @@ class Ascent:
         self.tol = settings.tol
         self.max_iter = settings.max_iter
         self.size = settings.working_set or int(np.clip(qp.size // 4, 256, _LARGEST))
-        self.whole = settings.working_set is None and n_samples <= SOLVED_WHOLE
+        self.whole = settings.working_set is None and qp.size <= SOLVED_WHOLE
         self.rng = rng
         self.n_iter = 0
         self.n_rounds = 0
@@ -103,10 +101,9 @@ class Ascent:
         self.set = np.empty(0, dtype=np.intp)
         self.update: Update
 
-    def initial(self) -> Update:
+    def initial(self, rows: GramRows) -> Update:
         """The rows that turn a starting point into its slopes."""
-        moved = np.flatnonzero(self.beta)
-        return self.qp.rows_of(moved), self.beta[moved], self.K_beta
+        return self._after(np.flatnonzero(self.beta), self.beta, rows)
 
     def solution(self) -> DualSolution:
         return DualSolution.at(self.qp, self.beta, self.K_beta, self.n_iter, self.tol)
@@ -157,11 +154,17 @@ class Ascent:
         moved = np.flatnonzero(after != before)
         # A chosen set always holds a violating pair: if nothing moved, the step is below the rounding of the multipliers.
         self.stalled = moved.size == 0 and self.n_rounds > 1
+        change = np.zeros(qp.size)
+        change[chosen] = after - before
+        self.update = self._after(chosen[moved], change, rows)
+
+    def _after(self, moved: np.ndarray, change: np.ndarray, rows: GramRows) -> Update:
+        """What brings `K_beta` up to date; nothing where all of the matrix is here and it is done at once."""
+        samples, weights = self.qp.rows_of(moved), change[moved]
         if self.whole:
-            # All of the matrix is here: no kernel row needs to be stored.
-            self.K_beta += (after - before)[moved] @ rows.whole()[qp.rows_of(moved)]
-            moved = moved[:0]
-        self.update = (qp.rows_of(chosen[moved]), (after - before)[moved], self.K_beta)
+            self.K_beta += weights @ rows.whole()[samples]
+            samples, weights = samples[:0], weights[:0]
+        return samples, weights, self.K_beta
 
     def _gram(self, rows: GramRows) -> np.ndarray:
         sample = self.qp.sample
