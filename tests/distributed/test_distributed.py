@@ -281,6 +281,7 @@ def test_the_library_alone_imports_no_dask():
 def test_settings_that_cannot_be_distributed(machine, message, digits, client):
     with pytest.raises(ValueError, match=message):
         machine.fit(*cut(*digits))
+    assert not hasattr(machine, "n_features_in_")  # a fit that fails leaves nothing behind
 
 
 def test_bad_collections(digits, client):
