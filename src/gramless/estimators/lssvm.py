@@ -175,8 +175,8 @@ class LSSVC(ClassifierMixin, ExpansionClassifier, LeastSquaresMachine):
         self.class_weight = class_weight
         self.probability = probability
 
-    @fits_collections
     @all_or_nothing
+    @fits_collections
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVC:
         """Fit to labels; rows of weight zero are as if they were not there."""
         if self.probability is not False:
@@ -246,8 +246,8 @@ class LSSVR(MultiOutputMixin, RegressorMixin, ExpansionRegressor, LeastSquaresMa
     True
     """
 
-    @fits_collections
     @all_or_nothing
+    @fits_collections
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVR:
         """Fit to values, of shape (n,) or (n, n_outputs)."""
         X = self._check_X(X)
