@@ -105,11 +105,8 @@ def make_plan(s: Sizes, solver: str, budget: int, *, n_landmarks: Any = "auto", 
     m, store = (0, False) if name != "cg" else _landmarks(s, n_landmarks, budget - base.nbytes)
     base.parts["preconditioner"] = _preconditioner_bytes(s, m, store)
     gram = nbytes_cached(s.n, s.cached_itemsize, s.edge)
-    # One bfloat16 product recomputes the matrix in the time that reading it from memory takes, at any size.
-    cached = base.nbytes + gram <= budget and s.fused != 1
-    if s.fused == 1:
-        reason = "products of medium precision run fused, which is as fast as reading a cached kernel matrix: streamed"
-    elif cached:
+    cached = base.nbytes + gram <= budget
+    if cached:
         base.parts["kernel matrix"] = gram
         reason = f"one triangle of the kernel matrix ({human(gram)}) fits the budget of {human(budget)}: cached"
     else:

@@ -92,7 +92,8 @@ class CG(Solver):
                 if residual <= self.tol:
                     yield Step(W, residual, converged=True)
                     return
-                restarted = True
+                # From here on the recurrence is measured against the truth, not against what it had believed before.
+                restarted, best, best_residual = True, W, residual
                 stalled = stalled + 1 if residual > 0.5 * best_true else 0
                 best_true = min(best_true, residual)
                 if stalled >= _STALLED_RESTARTS:
