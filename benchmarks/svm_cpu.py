@@ -169,6 +169,7 @@ def main() -> None:
     parser.add_argument("--child", nargs=3, metavar=("METHOD", "CASE", "OUT"))
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=[case for case in CASES if case != "mnist-2000"])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--repeats", type=int, default=3, help="of the fits at 10,000, the median is kept")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -180,7 +181,7 @@ def main() -> None:
     for case in arguments.cases:
         timed = case.startswith("mnist")
         methods = [m for m in arguments.methods if timed or m in ("scikit-learn", "gramless")]
-        keep(arguments.out, case, compare(case, methods, 3 if case == "mnist-10000" else 1))
+        keep(arguments.out, case, compare(case, methods, arguments.repeats if case == "mnist-10000" else 1))
 
 
 def keep(path: Path, case: str, records: list[dict]) -> None:

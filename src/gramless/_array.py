@@ -124,6 +124,30 @@ def astype(x: Array, dtype: Any) -> Array:
     return x.astype(dtype, copy=False)
 
 
+def half(x: Array, name: str) -> Array:
+    """A tensor in `"float16"` or `"bfloat16"`."""
+    if not is_torch(x) or name not in ("float16", "bfloat16"):
+        raise ValueError(f"half-precision storage is 'float16' or 'bfloat16', of tensors (device='cuda'); got {name!r}")
+    return x.to(getattr(sys.modules["torch"], name))
+
+
+def device_out_of_memory() -> type[BaseException]:
+    """The exception that says that a CUDA device has no memory left; one that nothing raises where torch is not loaded."""
+    torch = sys.modules.get("torch")
+    return torch.cuda.OutOfMemoryError if torch is not None else _NeverRaised
+
+
+class _NeverRaised(Exception):
+    pass
+
+
+def release_device_memory() -> None:
+    """Give back what torch's allocator keeps for itself."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
 def empty(shape: tuple[int, ...], reference: Array, dtype: Any = None) -> Array:
     """Uninitialised array of `reference`'s library, device and (unless given) dtype."""
     if is_torch(reference):
@@ -273,6 +297,21 @@ def invert_lower_(L: Array) -> Array:
     return lower_triangle(inverse.T)
 
 
+def add_gram_(S: Array, B: Array) -> Array:
+    """`S + B^T B` in place, in float64; of a NumPy `S` only the lower triangle is kept up."""
+    if is_torch(S):
+        return S.addmm_(B.T, B)
+    # Row-major B and S are column-major B^T and S^T: the upper triangle there is the lower one here, and nothing is copied.
+    return scipy.linalg.blas.dsyrk(1.0, B.T, beta=1.0, c=S.T, overwrite_c=1).T
+
+
+def symmetrised_from_lower(S: Array) -> Array:
+    """The symmetric matrix whose lower triangle is that of `S`."""
+    xp = namespace(S)
+    lower = xp.tril(S)
+    return lower + xp.tril(S, k=-1).T
+
+
 def cholesky_solve(L: Array, B: Array) -> Array:
     """Solve `A X = B` from the lower factor `L` of `A` (only its lower triangle is read)."""
     if is_torch(L):
@@ -311,8 +350,10 @@ def norm(x: Array) -> float:
 def free_memory(device: str = "cpu") -> int:
     """Bytes that an allocation could still get on the device, container limits included."""
     if device.startswith("cuda"):
-        free, _ = import_torch().cuda.mem_get_info(device)
-        return int(free)
+        torch = import_torch()
+        free, _ = torch.cuda.mem_get_info(device)
+        # What torch's allocator holds but no tensor uses is as good as free.
+        return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     free = _system_available()
     for limit, used in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),

@@ -21,6 +21,7 @@ ACCURATE = {
     "kaczmarz": {"block_size": 16, "tol": 1e-10, "max_iter": 2000},
     "matching_pursuit": {"block_size": 16, "tol": 1e-10, "max_iter": 2000},
     "kaczmarz_mp": {"block_size": 16, "tol": 1e-10, "max_iter": 2000},
+    "sketch_project": {"block_size": 16, "tol": 1e-10, "max_iter": 5000},
     "nystrom_committee": {"block_size": N + 1, "n_members": 2},  # a member that sees every column is exact
 }
 LIBRARIES = {
@@ -110,6 +111,7 @@ RESUMED = {
     "matching_pursuit reusing": SOLVERS["matching_pursuit"](block_size=10, reuse_blocks=True, max_iter=23),
     "kaczmarz_mp": SOLVERS["kaczmarz_mp"](block_size=10, max_iter=23),
     "nystrom_committee": SOLVERS["nystrom_committee"](block_size=10, n_members=23),
+    "sketch_project": SOLVERS["sketch_project"](block_size=10, max_iter=23),
     "averaged": Averaged([SOLVERS["matching_pursuit"](block_size=b, momentum=1, max_iter=12) for b in (8, 12)]),
 }
 
@@ -153,7 +155,7 @@ def test_numpy_and_torch_take_the_same_blocks(name, library):
     settings = {"block_size": 10, "n_members": 7} if name == "nystrom_committee" else {"block_size": 10, "max_iter": 7}
     solutions = []
     for place in ("numpy", library):
-        op, Z = problem("bordered streamed", place)
+        op, Z = problem("streamed" if SOLVERS[name].needs_spd else "bordered streamed", place)
         solutions.append(xa.to_numpy(solve(op, Z, SOLVERS[name](**settings), random_state=5).W))
     np.testing.assert_allclose(*solutions, rtol=1e-8, atol=1e-9)
 

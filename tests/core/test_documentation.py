@@ -19,8 +19,13 @@ README = Path(__file__).parents[2] / "README.md"
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = doctest.testmod(importlib.import_module(name), verbose=False)
-    assert result.failed == 0
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != "triton":  # comes with torch's builds for GPUs only
+            raise
+        pytest.skip("triton is not there: no GPU build of torch")
+    assert doctest.testmod(module, verbose=False).failed == 0
 
 
 def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):

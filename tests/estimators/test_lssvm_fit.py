@@ -182,7 +182,7 @@ def test_history_and_callback(digits):
     def callback(estimator, record):
         record["error"] = 1 - estimator.score(X_test, y_test)
         seen.append(estimator.predict_proba(X_test[:3]).shape)
-        time.sleep(0.05)
+        time.sleep(0.3)
         return len(seen) == 4
 
     model = LSSVC(solver="cg", tol=1e-8, dtype="float64", callback=callback).fit(X, y)
@@ -191,8 +191,8 @@ def test_history_and_callback(digits):
     assert [r["n_iter"] for r in model.history_] == [1, 2, 3, 4]
     assert all({"seconds", "residual", "error"} <= set(r) for r in model.history_)
     assert model.history_[-1]["error"] == 1 - model.score(X_test, y_test)
-    gaps = np.diff([r["seconds"] for r in model.history_])
-    assert gaps.max() < 0.05, "the clock runs while callbacks do"
+    asleep = 3 * 0.3  # between the first record and the last
+    assert model.history_[-1]["seconds"] - model.history_[0]["seconds"] < asleep, "the clock ran during callbacks"
 
 
 def test_sigmoids_of_an_earlier_fit_are_not_used_in_a_callback(digits):
@@ -295,6 +295,21 @@ def test_sigmoids_equal_those_of_brute_force_leave_one_out():
     rest = [np.delete(np.arange(40), i) for i in range(40)]
     left_out = [LSSVC(kernel=kernel).fit(X[r], y[r]).decision_function(X[i : i + 1])[0] for i, r in enumerate(rest)]
     np.testing.assert_allclose(model.sigmoids_, fit_sigmoids(np.array(left_out), y, 2), rtol=1e-5)
+
+
+@pytest.mark.parametrize("precomputed", [False, True])
+def test_sigmoids_from_an_estimated_diagonal(digits, monkeypatch, precomputed):
+    """What more than 12,000 rows get: probabilities within a few thousandths of the exact ones in the mean."""
+    X, X_test, y, _ = digits
+    kernel = RBF(gamma=0.2)
+    fit_on, predict_on = (kernel(X, X), kernel(X_test, X)) if precomputed else (X, X_test)
+    settings = {"kernel": "precomputed" if precomputed else kernel, "C": 10.0, "probability": "sigmoid", "random_state": 0}
+    exact = LSSVC(**settings).fit(fit_on, y)
+    monkeypatch.setattr("gramless.estimators.lssvm.EXACT_UP_TO", 100)
+    estimated = LSSVC(**settings).fit(fit_on, y)
+    difference = estimated.predict_proba(predict_on) - exact.predict_proba(predict_on)
+    assert 0 < np.abs(difference).mean() < 5e-3
+    np.testing.assert_array_equal(estimated.predict(predict_on), exact.predict(predict_on))
 
 
 # -- words -------------------------------------------------------------------------------------------------------------

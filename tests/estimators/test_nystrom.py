@@ -72,6 +72,20 @@ def test_partial_fit_before_there_are_enough_rows_for_the_landmarks(digits):
     np.testing.assert_allclose(model.decision_function(X[600:]), whole.decision_function(X[600:]), atol=1e-8)
 
 
+def test_partial_fit_goes_on_from_fit(digits):
+    X, y = digits
+    whole = NystromLSSVC(landmarks=X[:80], gamma=0.1).fit(X, y)
+    for begun in (
+        NystromLSSVC(landmarks=X[:80], gamma=0.1).fit(X[:900], y[:900]),
+        NystromLSSVC(landmarks=X[:80], gamma=0.1).fit([(X[:500], y[:500]), (X[500:900], y[500:900])]),
+    ):
+        begun.partial_fit(X[900:], y[900:])
+        np.testing.assert_allclose(begun.decision_function(X), whole.decision_function(X), atol=1e-8)
+        with pytest.raises(ValueError, match="not among the classes"):
+            begun.partial_fit(X[:2], [3, 77])
+        np.testing.assert_allclose(begun.decision_function(X), whole.decision_function(X), atol=1e-8)
+
+
 def test_partial_fit_wants_classes_first_and_refuses_others(digits):
     X, y = digits
     with pytest.raises(ValueError, match="classes must be passed on the first call"):

@@ -49,6 +49,14 @@ def test_the_kept_block_gives_the_error_of_predict(classes, outputs):
     assert machine.blocks == 1
 
 
+def test_the_kept_block_does_not_count_as_memory_of_the_fit():
+    watch = Watch(ignore, None, np.array([]), every=1)
+    assert watch.without_block(500) == 500
+    watch.block_mb, watch.peak_before_mb = 200.0, 250.0
+    assert watch.without_block(500) == 300
+    assert watch.without_block(400) == 250
+
+
 def test_other_points_need_another_block():
     machine = Expansion(["a", "b"], 1)
     X, y = np.zeros((5, 4)), np.array(["a"] * 5)

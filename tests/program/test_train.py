@@ -93,6 +93,8 @@ def test_the_same_seed_gives_the_same_model(run, plants, tmp_path):
         (["{plants}/plants.csv", "--target", "kind", "--test-size", "2"], "between 0 and 1"),
         (["{plants}/plants.csv", "--target", "kind", "--out", "no/such/m.skops"], "no folder"),
         (["{plants}/plants.csv", "--target", "kind", "--task", "regression"], "not a number everywhere"),
+        (["{plants}/plants.csv", "--target", "kind", "--tune", "none", "--device", "abacus"], "abacus"),
+        (["{plants}/plants.csv", "--target", "kind", "--tune", "none", "--memory-budget", "much"], "memory_budget"),
         (["{plants}/plants.csv", "--target", "planet"], "one value only"),
         (["{plants}/plants.csv", "--target", "label"], "too many to be classes"),
         (["{plants}/model.skops", "--target", "kind"], "cannot tell what this file is"),

@@ -121,6 +121,9 @@ class BudgetMachine(OnlinePass, NystromMachine):
     def _needs_sample(self) -> bool:
         return False
 
+    def _fixed_parts(self, p: int, itemsize: int) -> dict[str, int]:
+        return self._steps_parts(p, itemsize)
+
     def _rows_asked_for(self) -> None:
         return None  # batch_size is that of the steps, not of what is read at once
 

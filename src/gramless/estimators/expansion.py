@@ -69,7 +69,8 @@ class KernelExpansion(BaseEstimator):
         if not self.kernel_.separable and len(self.support_) != checked.shape[1]:
             checked = checked[:, xa.indices(self.support_, checked)]
         points, coef = self._model_on(device)
-        scores = expand(self.kernel_, xa.to_device(checked, device), points, coef)
+        precision = getattr(self, "precision", "highest")
+        scores = expand(self.kernel_, xa.to_device(checked, device), points, coef, precision)
         scores += xa.like(self.intercept_, scores)
         return scores if xa.is_torch(X) else xa.to_numpy(scores)
 

@@ -55,6 +55,8 @@ class LeastSquaresMachine(KernelExpansion):
         n_iter_no_change: int = 5,
         dtype: Any = None,
         device: str | None = None,
+        precision: str = "highest",
+        storage: str | None = None,
         memory_budget: str | float | None = None,
         warm_start: bool = False,
         checkpoint: Any = None,
@@ -80,6 +82,8 @@ class LeastSquaresMachine(KernelExpansion):
         self.n_iter_no_change = n_iter_no_change
         self.dtype = dtype
         self.device = device
+        self.precision = precision
+        self.storage = storage
         self.memory_budget = memory_budget
         self.warm_start = warm_start
         self.checkpoint = checkpoint
@@ -91,7 +95,7 @@ class LeastSquaresMachine(KernelExpansion):
     def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
         """How a fit of this size would be solved, or a `MemoryError` that says why it cannot be."""
         budget = parse_budget(self.memory_budget, device)
-        size = sizes(n, d, n_outputs, dtype, device, self._kernel())
+        size = sizes(n, d, n_outputs, dtype, device, self._kernel(), self.storage, self.precision)
         blocks = blocks_of(self.solver, self.block_size, self.n_estimators)
         return make_plan(size, self._solver_name(), budget, n_landmarks=self.n_landmarks, blocks=blocks)
 
@@ -146,7 +150,9 @@ class LeastSquaresMachine(KernelExpansion):
         on_device = xa.to_device(points, self.device_, dtype)
         self._set_training_points(points, on_device, train)
         ridge = 1.0 / (self.C * (np.ones(len(train)) if weights is None else weights[train]))
-        op = KernelOperator(on_device, self.kernel_, ridge, cache=plan.cached)
+        op = KernelOperator(
+            on_device, self.kernel_, ridge, cache=plan.cached, precision=self.precision, storage=self.storage
+        )
         self._check_diagonal(op)
         solver = make_solver(self, plan, op, rng)
         system = LinearSystem(op, Z[train], bordered=not solver.needs_spd)

@@ -23,7 +23,8 @@ def blocks_of(solver: str | Solver, block_size: int | Sequence[int] | None, n_ru
     if solver not in SOLVERS or "block_size" not in SOLVERS[solver]._get_param_names():
         return None
     if block_size is None:
-        return Blocks(SOLVERS[solver]().block_size, adjustable=True)
+        own = SOLVERS[solver]().block_size
+        return None if own is None else Blocks(own, adjustable=True)
     return Blocks(max(_block_sizes(block_size, n_runs)))
 
 
@@ -66,7 +67,7 @@ def _runs(machine: Any, plan: Plan, op: KernelOperator, rng: np.random.RandomSta
         )
     known = cls._get_param_names()
     settings = {name: value for name, value in settings.items() if name in known}
-    if "block_size" not in known:
+    if "block_size" not in known or (machine.block_size is None and not plan.block_size):
         return [cls(**settings)] * n_runs
     sizes = [plan.block_size] if machine.block_size is None else _block_sizes(machine.block_size, n_runs)
     return [cls(**settings, block_size=size) for size in sizes * (n_runs // len(sizes))]

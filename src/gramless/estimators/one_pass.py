@@ -120,8 +120,7 @@ class OnePassRidge(BaseEstimator):
     def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
         """Rows in a batch and the peak memory, or a `MemoryError` where the features' own matrices do not fit."""
         p, itemsize = self._n_components(n), np.dtype(dtype).itemsize
-        parts = {"normal equations": _SOLVE_MATRICES * 8 * p * p, "landmarks": p * d * (itemsize + 8)}
-        memory = MemoryEstimate(parts, device, "normal equations")
+        memory = MemoryEstimate({**self._fixed_parts(p, itemsize), "landmarks": p * d * (itemsize + 8)}, device)
         per_row = (2 * p + 4 * d + 4 * n_outputs) * itemsize + 3 * d * 8
         budget = parse_budget(self.memory_budget, device)
         left = (budget - memory.nbytes) // per_row
@@ -129,6 +128,10 @@ class OnePassRidge(BaseEstimator):
         memory.parts["batches"] = rows * per_row
         memory.check(budget, "use fewer landmarks or components, a smaller batch_size, or raise memory_budget")
         return PassPlan(rows, memory)
+
+    def _fixed_parts(self, p: int, itemsize: int) -> dict[str, int]:
+        """Bytes that do not depend on the batches."""
+        return {"normal equations": _SOLVE_MATRICES * 8 * p * p}
 
     def _rows_asked_for(self) -> int | None:
         return None if self.batch_size is None else int(check_positive("batch_size", self.batch_size, integer=True))

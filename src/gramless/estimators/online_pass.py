@@ -214,6 +214,10 @@ class OnlinePass(OnePassRidge):
         super()._discard()
         self._learner = None
 
+    def _steps_parts(self, p: int, itemsize: int) -> dict[str, int]:
+        """What learning in steps holds instead of sums: the subsample's features and the eigenvectors made of them."""
+        return {"curvature": SUBSAMPLE * p * itemsize}
+
     def _absorb_online(self, X: Array, compact: np.ndarray, weights: np.ndarray | None) -> None:
         if self._learner is None:
             sample = np.random.RandomState(self._seed).permutation(int(X.shape[0]))[:SUBSAMPLE]

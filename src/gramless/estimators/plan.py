@@ -9,12 +9,15 @@ import numpy as np
 
 from gramless._memory import MemoryEstimate, human
 from gramless._parallel import CPU_TILE, CUDA_TILE, blas_threads
+from gramless._validation import check_choice
 from gramless.kernels.base import Kernel
 from gramless.operators import nbytes_cached
+from gramless.operators.fused import PRECISIONS, fused_form, has_triton
 
 # Below these sizes one factorisation is faster than building a preconditioner and iterating.
 _CHOLESKY_UP_TO = {"cpu": 4096, "cuda": 16384}
-_LANDMARKS_PER_ROOT_N = 12
+# Landmarks cost float64 products: as fast as float32 on a GPU; on a CPU half the landmarks are the better bargain.
+_LANDMARKS_PER_ROOT_N = {"cpu": 6, "cuda": 12}
 # Columns of the size of the right-hand side that block CG, the preconditioner and the threads' sums hold at the peak.
 _WORKING_COLUMNS = 12
 
@@ -43,6 +46,9 @@ class Sizes:
     itemsize: int
     device: str
     temporaries: int
+    cached_itemsize: int
+    fused: int
+    """Copies of the data, in half precision, of products that run fused; 0 where they do not."""
 
     @property
     def on_gpu(self) -> bool:
@@ -53,8 +59,21 @@ class Sizes:
         return min(self.n, CUDA_TILE if self.on_gpu else CPU_TILE)
 
 
-def sizes(n: int, d: int, k: int, dtype: Any, device: str, kernel: Kernel) -> Sizes:
-    return Sizes(n, d, k, np.dtype(dtype).itemsize, device, kernel.temporaries)
+def sizes(
+    n: int,
+    d: int,
+    k: int,
+    dtype: Any,
+    device: str,
+    kernel: Kernel,
+    storage: str | None = None,
+    precision: str = "highest",
+) -> Sizes:
+    """Collect the sizes of a fit."""
+    itemsize = np.dtype(dtype).itemsize
+    fuses = device.startswith("cuda") and itemsize == 4 and has_triton() and fused_form(kernel) is not None
+    copies = {"highest": 0, "high": 6, "medium": 1}[check_choice("precision", precision, PRECISIONS)] if fuses else 0
+    return Sizes(n, d, k, itemsize, device, kernel.temporaries, itemsize if storage is None else 2, copies)
 
 
 @dataclass
@@ -85,7 +104,7 @@ def make_plan(s: Sizes, solver: str, budget: int, *, n_landmarks: Any = "auto", 
     size = 0 if blocks is None else _add_block(base, s, blocks, budget)
     m, store = (0, False) if name != "cg" else _landmarks(s, n_landmarks, budget - base.nbytes)
     base.parts["preconditioner"] = _preconditioner_bytes(s, m, store)
-    gram = nbytes_cached(s.n, s.itemsize, s.edge)
+    gram = nbytes_cached(s.n, s.cached_itemsize, s.edge)
     cached = base.nbytes + gram <= budget
     if cached:
         base.parts["kernel matrix"] = gram
@@ -110,7 +129,8 @@ def _iterative_memory(s: Sizes) -> MemoryEstimate:
     workers = 1 if s.on_gpu else blas_threads()
     tiles = (workers + 1) * s.edge * s.edge * s.itemsize * (1 + s.temporaries)
     columns = (_WORKING_COLUMNS + workers) * s.n * (s.k + 1) * s.itemsize
-    return MemoryEstimate({"data": s.n * s.d * s.itemsize, "tiles": tiles, "solution": columns}, s.device)
+    data = s.n * s.d * (s.itemsize + 2 * s.fused)
+    return MemoryEstimate({"data": data, "tiles": tiles, "solution": columns}, s.device)
 
 
 def _block_bytes(s: Sizes, blocks: Blocks, size: int) -> int:
@@ -143,7 +163,7 @@ def _landmarks(s: Sizes, asked: Any, left: int) -> tuple[int, bool]:
     if asked != "auto":
         m = min(int(asked), s.n)
         return m, _preconditioner_bytes(s, m, True) <= left
-    m = min(int(_LANDMARKS_PER_ROOT_N * np.sqrt(s.n)), s.n // 2)
+    m = min(int(_LANDMARKS_PER_ROOT_N["cuda" if s.on_gpu else "cpu"] * np.sqrt(s.n)), s.n // 2)
     if _preconditioner_bytes(s, m, True) <= left // 2:
         return m, True
     while m > 0 and _preconditioner_bytes(s, m, False) > left // 2:

@@ -171,8 +171,8 @@ class RiSVOClassifier(ClassifierMixin, ExpansionClassifier):
         self.verbose = verbose
         self.random_state = random_state
 
-    @fits_collections
     @all_or_nothing
+    @fits_collections
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RiSVOClassifier:
         """Fit to labels, of arrays or dask collections; rows of weight zero are as if they were not there."""
         self._check_settings()

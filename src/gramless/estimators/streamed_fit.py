@@ -27,8 +27,8 @@ class ClassesFromStream(OnePassRidge):
         if self.probability is not False:
             check_choice("probability", self.probability, {"softmax", "sigmoid"})
 
-    @fits_collections
     @all_or_nothing
+    @fits_collections
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit in one pass.
 
@@ -54,6 +54,7 @@ class ClassesFromStream(OnePassRidge):
                 )
             stream, targets = Stream(X, classes[codes], weights), LabelTargets(classes)
         self._fit_stream(stream, targets)
+        targets.open = False  # the classes of the model are known now: partial_fit refuses others
         return self
 
     @all_or_nothing
@@ -104,8 +105,8 @@ class ValuesFromStream(OnePassRidge):
     _single_output: bool
     _targets: ValueTargets
 
-    @fits_collections
     @all_or_nothing
+    @fits_collections
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit in one pass.
 

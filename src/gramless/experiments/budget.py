@@ -245,8 +245,7 @@ SPECS: tuple[Spec, ...] = (
             "The same 800 features on 3 against 8, solved exactly or learnt in 1 and 30 epochs, with plain and orthogonal "
             "frequencies, for kernels from wide to narrow. Random frequencies do not know the data: for a narrow kernel in "
             "784 dimensions their noise, of the size of one over the root of their number, is larger than the kernel "
-            "values between most points, whatever the solver. One epoch of steps costs less than that, and more than the "
-            "way the frequencies are drawn."
+            "values between most points. Look whether the width of the kernel matters more than solver, epochs and draw."
         ),
         data=three_eight,
         features=unit_pixels,

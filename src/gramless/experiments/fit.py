@@ -76,7 +76,7 @@ def _measure(spec: Spec, params: Params, seed: int, device: str | None, notify: 
     started = time.perf_counter()
     predicted = estimator.predict(dataset.x_test)
     predict_seconds = time.perf_counter() - started
-    peak = peak_mb()
+    peak = watch.without_block(peak_mb())
 
     history = watch.merged(_history(estimator))
     record: dict[str, Any] = {

@@ -16,6 +16,7 @@ from gramless.operators import evaluate
 
 # Without an active set, one step of it, and until it is stable.
 STEPS = product(max_iter=[1, 2, 30])
+TWO_SETTINGS = (*product(settings=["printed"], max_iter=[1, 30]), *product(settings=["validated"], max_iter=[1, 2, 30]))
 KERNEL_SAMPLE = 2000
 
 
@@ -25,15 +26,19 @@ def _scaled(name: str, divisor: float) -> Dataset:
     return replace(data, x_train=x_train, x_test=x_test)
 
 
-def mnist(seed: int) -> Dataset:
-    """Images of unit length: the document does not say, and reaches its figure with these, not with raw pixels."""
-    data = _scaled("mnist", 255)
+def _of_unit_length(data: Dataset) -> Dataset:
+    """Images of unit length: the document does not say, and on MNIST reaches its figure with these, not with raw pixels."""
     halves = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (data.x_train, data.x_test))
     return replace(data, **dict(zip(("x_train", "x_test"), halves, strict=True)))
 
 
+def mnist(seed: int) -> Dataset:
+    return _of_unit_length(_scaled("mnist", 255))
+
+
 def usps(seed: int) -> Dataset:
-    return _scaled("usps", 1000)
+    data = _scaled("usps", 1)  # pixels from -1 to 1
+    return _of_unit_length(replace(data, x_train=(data.x_train + 1) / 2, x_test=(data.x_test + 1) / 2))
 
 
 def pendigits(seed: int) -> Dataset:
@@ -63,9 +68,14 @@ def on_mnist(params: Params, seed: int) -> RiSVOClassifier:
     return _machine(params, seed, n_landmarks=3500, landmarks=basis, **kernel)
 
 
+USPS = {"printed": {"rho": 1e-3}, "validated": {"rho": 1e-1}}
+"""The document's ridge, and the one with the least error on 1,491 training images held out at random."""
+
+
 def on_usps(params: Params, seed: int) -> RiSVOClassifier:
-    kernel = {"kernel": "poly", "degree": 2, "gamma": 1 / 256}
-    return _machine(params, seed, n_landmarks=3035, landmarks="uniform", **kernel)
+    kernel = {"kernel": "poly", "degree": 2, "gamma": 1.0, "coef0": 1.0}
+    settings = {"n_landmarks": 3035, "landmarks": "uniform", **USPS[params["settings"]]}
+    return _machine({"max_iter": params["max_iter"]}, seed, **settings, **kernel)
 
 
 LETTER = {
@@ -154,7 +164,9 @@ SPECS: tuple[Spec, ...] = (
         usps,
         on_usps,
         4.81,
-        "All 7,291 training images; the document counts 3,035 training patterns and as many landmarks.",
+        "All 7,291 training images, of unit length; the document counts 3,035 training patterns and as many landmarks. With "
+        "its ridge, and with one chosen on held-out training images.",
+        TWO_SETTINGS,
     ),
     _table_1(
         "letter",
@@ -162,8 +174,9 @@ SPECS: tuple[Spec, ...] = (
         letter,
         on_letter,
         2.56,
-        "As printed in the document, and with the band and the ridge chosen on held-out training rows.",
-        (*product(settings=["printed"], max_iter=[1, 30]), *product(settings=["validated"], max_iter=[1, 2, 30])),
+        "As printed in the document, and with the band, the ridge and the number of steps (5) chosen on held-out training "
+        "rows.",
+        (*product(settings=["printed"], max_iter=[1, 30]), *product(settings=["validated"], max_iter=[1, 2, 5, 30])),
     ),
     _table_1(
         "pendigits",

@@ -10,6 +10,7 @@ from gramless import _array as xa
 from gramless._array import Array
 from gramless._parallel import CPU_TILE, CUDA_TILE, blas_threads, share, slices
 from gramless.kernels.base import Kernel
+from gramless.operators.fused import FusedProduct, can_fuse
 
 
 def tile_edge(X: Array) -> int:
@@ -42,8 +43,10 @@ def evaluate(kernel: Kernel, X: Array, Y: Array, out: Array = None) -> Array:
     return out
 
 
-def expand(kernel: Kernel, X: Array, points: Array, coef: Array) -> Array:
-    """`K(X, points) @ coef`: O(n m d) time, a few tiles of memory."""
+def expand(kernel: Kernel, X: Array, points: Array, coef: Array, precision: str = "highest") -> Array:
+    """`K(X, points) @ coef`: O(n m d) time, a few tiles of memory; fused on a CUDA device below the highest precision."""
+    if can_fuse(kernel, X, precision):
+        return FusedProduct(kernel, points, precision)(X, coef)
     edge = tile_edge(X)
     scores = xa.zeros((X.shape[0], coef.shape[1]), coef)
     if not kernel.separable:

@@ -16,9 +16,13 @@ import numpy as np
 
 from gramless import _array as xa
 from gramless._array import Array
+from gramless._memory import human
 from gramless._parallel import lower_tiles, run, share, slices
 from gramless.kernels.base import Kernel
-from gramless.operators.blocks import evaluate, tile_edge, workers_for
+from gramless.operators.blocks import evaluate, expand, tile_edge, workers_for
+from gramless.operators.fused import prepare as prepare_fused
+
+_SMALLEST_TILE = 256
 
 
 class KernelOperator:
@@ -33,6 +37,10 @@ class KernelOperator:
     ridge : float or array of shape (n,), default=0.0
     cache : bool, default=False
         Keep each tile once computed: `nbytes_cached(n, itemsize)` bytes, products at memory speed.
+    precision : {"highest", "high", "medium"}, default="highest"
+        Of streamed products on a CUDA device; below the highest they run fused (see `gramless.operators.fused`).
+    storage : {None, "float16", "bfloat16"}, default=None
+        Half-precision tiles for a cache of tensors: half the memory, entries rounded to 5e-4 or 4e-3 relative.
 
     Examples
     --------
@@ -48,7 +56,16 @@ class KernelOperator:
 
     spd = True
 
-    def __init__(self, X: Array, kernel: Kernel, ridge: Any = 0.0, *, cache: bool = False):
+    def __init__(
+        self,
+        X: Array,
+        kernel: Kernel,
+        ridge: Any = 0.0,
+        *,
+        cache: bool = False,
+        precision: str = "highest",
+        storage: str | None = None,
+    ):
         n = X.shape[0]
         self.X = X
         self.kernel = kernel
@@ -57,8 +74,11 @@ class KernelOperator:
         self.dtype = xa.numpy_dtype(self.reference)
         self.ridge = self._as_vector(ridge)
         self.cache = cache
-        self._tiles = lower_tiles(slices(n, tile_edge(X)))
+        self.storage = storage
+        self.edge = min(tile_edge(X), n)
+        self._tiles = lower_tiles(slices(n, self.edge))
         self._stored: dict[tuple[int, int], Array] = {}
+        self._fused = prepare_fused(kernel, X, precision) if not cache else None
 
     def _as_vector(self, ridge: Any) -> Array:
         vector = xa.zeros((self.shape[0],), self.reference)
@@ -74,18 +94,41 @@ class KernelOperator:
             buffer = xa.empty(shape, self.reference)
         tile = self.kernel.block(self.X, rows, columns, out=buffer[: shape[0], : shape[1]])
         if self.cache:
-            self._stored[key] = tile
+            tile = self._stored[key] = tile if self.storage is None else xa.half(tile, self.storage)
         return tile
 
     def __matmul__(self, V: Array) -> Array:
+        if self._fused is not None:
+            return self._fused(self.X, V) + self.ridge[:, None] * V
+        while True:
+            try:
+                return self._tiled_product(V)
+            except xa.device_out_of_memory() as error:
+                self._shrink(error)
+
+    def _shrink(self, error: BaseException) -> None:
+        """Halve the tiles, and keep none, after the device ran out of memory; say what was needed when that is no help."""
+        self._stored.clear()
+        self.cache = False
+        xa.release_device_memory()
+        needed = (1 + self.kernel.temporaries) * self.edge**2 * self.dtype.itemsize
+        if self.edge <= _SMALLEST_TILE:
+            raise MemoryError(
+                f"a tile of the kernel matrix needs {human(needed)} of the memory of {xa.device_of(self.X)}, which has "
+                f"{human(xa.free_memory(xa.device_of(self.X)))} free; free some, or use device='cpu'"
+            ) from error
+        self.edge //= 2
+        self._tiles = lower_tiles(slices(self.shape[0], self.edge))
+
+    def _tiled_product(self, V: Array) -> Array:
         workers = max(1, min(workers_for(self.kernel, self.X), len(self._tiles)))
-        edge = min(tile_edge(self.X), self.shape[0])
 
         def work(k: int) -> Array:
             out = xa.zeros(tuple(V.shape), V)
-            buffer = None if self.cache else xa.empty((edge, edge), self.reference)
+            buffer = None if self.cache else xa.empty((self.edge, self.edge), self.reference)
             for rows, columns in self._tiles[k::workers]:
                 tile = self._tile(rows, columns, buffer)
+                tile = tile if self.storage is None else xa.astype(tile, self.dtype)
                 out[rows] += tile @ V[columns]
                 if rows != columns:
                     out[columns] += tile.T @ V[rows]
@@ -96,6 +139,18 @@ class KernelOperator:
             total += other
         total += self.ridge[:, None] * V
         return total
+
+    def rows_times(self, idx: np.ndarray, V: Array) -> Array:
+        """`rows(idx) @ V` without holding the rows."""
+        if self.cache or not self.kernel.separable:
+            return self.rows(idx) @ V
+        X = xa.take_rows(self.X, idx)
+        product = self._fused(X, V) if self._fused is not None else expand(self.kernel, X, self.X, V)
+        return product + xa.take_rows(self.ridge, idx)[:, None] * xa.take_rows(V, idx)
+
+    def diagonal_block(self, idx: np.ndarray) -> Array:
+        """`A[idx, idx]`, ridge included."""
+        return xa.add_diagonal_(self.kernel.block(self.X, idx, idx), xa.take_rows(self.ridge, idx))
 
     def rows(self, idx: np.ndarray, out: Array = None) -> Array:
         """The rows `idx`, ridge included: a `(b, n)` block, into `out` where given, from the cache if there is one."""

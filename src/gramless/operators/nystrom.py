@@ -24,6 +24,7 @@ from gramless.operators.jitter import jittered_cholesky
 
 _DAMPING_SAMPLE = 512
 _ROWS_AT_A_TIME = 4096
+_ROUNDINGS = 8.0
 
 
 class NystromPreconditioner:
@@ -65,7 +66,7 @@ class NystromPreconditioner:
         self.jitter = 0.0
         self.damping = float(damping) if damping != "auto" else self._left_out(K_ss, reference, rng)
         self._inverse_diagonal = 1.0 / (ridge + self.damping)
-        self._factor = self._factorise(K_ss, xa.numpy_dtype(reference))
+        self._factor = self._factorise(K_ss)
 
     def _cross(self, rows: Any) -> Array:
         if not self.kernel.separable:
@@ -88,28 +89,33 @@ class NystromPreconditioner:
         half = xa.solve_triangular(L, C.T)
         unexplained = float(xa.namespace(half).sum(diagonal)) - xa.norm(half) ** 2
         mean = unexplained / len(sample) * n / max(1, n - len(self.landmarks))
-        return max(mean, float(np.finfo(xa.numpy_dtype(reference)).eps) * n)
+        # A vector stored in the data's precision carries its rounding into the largest eigenvalue's direction, which the
+        # matrix then amplifies: damping below that has no effect but noise.
+        largest = float(xa.namespace(K_ss).sum(K_ss)) / len(self.landmarks) ** 2 * n
+        return max(mean, _ROUNDINGS * float(np.finfo(xa.numpy_dtype(reference)).eps) * max(largest, 1.0))
 
-    def _factorise(self, K_ss: Array, dtype: np.dtype) -> Array:
+    def _factorise(self, K_ss: Array) -> Array:
         m = len(self.landmarks)
         S = xa.zeros((m, m), K_ss)
+        root = xa.astype(xa.namespace(self._inverse_diagonal).sqrt(self._inverse_diagonal), np.float64)
         for rows in self._parts:
-            C = self._cross(rows) if self._stored is None else self._stored[rows]
-            S += xa.astype((C * self._inverse_diagonal[rows][:, None]).T @ C, np.float64)
-        trace = float(xa.namespace(S).sum(xa.namespace(S).linalg.diagonal(S)))
+            # The product has the square of K's condition: rounded to float32 it would drown K_ss from a million rows on.
+            S = xa.add_gram_(S, self._double_cross(rows) * root[rows][:, None])
+        S = xa.symmetrised_from_lower(S)
         S += K_ss
-        # The product above was rounded in the data's precision; S must not fall below it, or P^-1 loses its sign.
-        L, self.jitter = jittered_cholesky(S, max(self.jitter, float(np.finfo(dtype).eps) * trace / np.sqrt(m)))
+        L, self.jitter = jittered_cholesky(S)
         return L
 
     def __matmul__(self, V: Array) -> Array:
-        scaled = self._inverse_diagonal[:, None] * V
+        # In float64: the two terms cancel to one part in (lambda + damping) / damping along the leading eigenvectors.
+        scaled = xa.astype(self._inverse_diagonal[:, None] * V, np.float64)
         projected = xa.zeros((len(self.landmarks), V.shape[1]), self._factor)
         for rows in self._parts:
-            C = self._cross(rows) if self._stored is None else self._stored[rows]
-            projected += xa.astype(C.T @ scaled[rows], np.float64)
-        inner = xa.astype(xa.cholesky_solve(self._factor, projected), xa.numpy_dtype(V))
+            projected += self._double_cross(rows).T @ scaled[rows]
+        inner = xa.cholesky_solve(self._factor, projected)
         for rows in self._parts:
-            C = self._cross(rows) if self._stored is None else self._stored[rows]
-            scaled[rows] -= self._inverse_diagonal[rows][:, None] * (C @ inner)
-        return scaled
+            scaled[rows] -= xa.astype(self._inverse_diagonal[rows], np.float64)[:, None] * (self._double_cross(rows) @ inner)
+        return xa.astype(scaled, xa.numpy_dtype(V))
+
+    def _double_cross(self, rows: slice) -> Array:
+        return xa.astype(self._cross(rows) if self._stored is None else self._stored[rows], np.float64)

@@ -105,7 +105,10 @@ def train(
         if "callback" in machine.get_params():
             machine.set_params(callback=_iterations(now, what))
         started = time.perf_counter()
-        machine.fit(ready, y_train)
+        try:
+            machine.fit(ready, y_train)
+        except ValueError as reason:  # a setting that the estimator refuses, in its own words
+            raise InputError(str(reason)) from reason
         seconds = time.perf_counter() - started
         if "callback" in machine.get_params():
             machine.set_params(callback=None)
@@ -205,7 +208,8 @@ def _hold_out(
 
 def _iterations(now: Callable[[str], None], what: str) -> Callable[[Any, Any], bool]:
     def tell(estimator: Any, record: Any) -> bool:
-        now(f"{what}: iteration {record['n_iter']}, residual {record['residual']:.1e}")
+        residual = record.get("residual")
+        now(f"{what}: iteration {record['n_iter']}" + ("" if residual is None else f", residual {residual:.1e}"))
         return False
 
     return tell

@@ -10,6 +10,7 @@ from gramless.solvers.kaczmarz_mp import KaczmarzMP
 from gramless.solvers.matching_pursuit import MatchingPursuit
 from gramless.solvers.normal_equations import NormalEquations
 from gramless.solvers.nystrom_committee import NystromCommittee
+from gramless.solvers.sketch_project import SketchProject
 from gramless.solvers.whitened import WhitenedRidge
 
 SOLVERS: dict[str, type[Solver]] = {
@@ -19,6 +20,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "matching_pursuit": MatchingPursuit,
     "kaczmarz_mp": KaczmarzMP,
     "nystrom_committee": NystromCommittee,
+    "sketch_project": SketchProject,
 }
 """The names that least-squares estimators accept as `solver=`."""
 
@@ -33,6 +35,7 @@ __all__ = [
     "MatchingPursuit",
     "NormalEquations",
     "NystromCommittee",
+    "SketchProject",
     "SolveResult",
     "Solver",
     "Step",

@@ -26,6 +26,9 @@ from gramless.solvers.base import Solver, Step
 
 # After this many restarts from a true residual without halving it, the arithmetic has no more digits to give.
 _STALLED_RESTARTS = 2
+# The residual of conjugate gradients may rise on its way, by the root of the condition number; by this much over its best
+# it is no longer that of W: rounding has broken the recurrence.
+_LOST = 1e3
 
 
 class CG(Solver):
@@ -60,6 +63,7 @@ class CG(Solver):
         z_norm = xa.norm(Z) or 1.0
         if state:
             R, P, best_true, stalled = state["R"], state["P"], state["best_true"], state["stalled"]
+            best, best_residual = state["best"], state["best_residual"]
         else:
             R = Z - op @ W if xa.norm(W) else Z + 0
             residual = xa.norm(R) / z_norm
@@ -68,6 +72,7 @@ class CG(Solver):
                 return
             P = _orthonormal(self._precondition(R))
             best_true, stalled = np.inf, 0
+            best, best_residual = W, residual
         while True:
             Q = op @ P
             inverse = _pseudo_inverse(P.T @ Q)
@@ -76,13 +81,19 @@ class CG(Solver):
             R = R - Q @ xa.like(step, P)
             residual = xa.norm(R) / z_norm
             restarted = False
-            if residual <= self.tol:
+            if residual < best_residual:
+                best, best_residual = W, residual
+            lost = not residual < _LOST * best_residual
+            if lost:
+                W = best
+            if residual <= self.tol or lost:
                 R = Z - op @ W
                 residual = xa.norm(R) / z_norm
                 if residual <= self.tol:
                     yield Step(W, residual, converged=True)
                     return
-                restarted = True
+                # From here on the recurrence is measured against the truth, not against what it had believed before.
+                restarted, best, best_residual = True, W, residual
                 stalled = stalled + 1 if residual > 0.5 * best_true else 0
                 best_true = min(best_true, residual)
                 if stalled >= _STALLED_RESTARTS:
@@ -94,6 +105,7 @@ class CG(Solver):
                 M_R = M_R - P @ xa.like(inverse @ _double(Q.T @ M_R), P)
             P = _orthonormal(M_R)
             state = {"R": R, "P": P, "best_true": float(best_true), "stalled": stalled}
+            state |= {"best": best, "best_residual": float(best_residual)}
             yield Step(W, residual, state=state)
 
     def _precondition(self, R: Array) -> Array:

@@ -20,6 +20,7 @@ from gramless._array import Array
 from gramless.solvers.base import Solver, Step
 
 _REFINEMENTS = 5
+_SAMPLE = 512
 # A factorisation whose correction does not shrink the residual at least this much has no correct digits.
 _LEAST_PROGRESS = 0.5
 # What float64 leaves after refinement: a solution with fewer digits than this is returned with a warning only.
@@ -53,7 +54,7 @@ class Cholesky(Solver):
         self, op: Any, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         dtype = xa.numpy_dtype(Z)
-        precisions = [np.float32, np.float64] if dtype == np.float32 else [np.float64]
+        precisions = [np.float32, np.float64] if dtype == np.float32 and not _hopeless(op, rng) else [np.float64]
         for precision in precisions:
             last = precision is precisions[-1]
             try:
@@ -99,3 +100,16 @@ def _product_from_upper(A: np.ndarray, diagonal: np.ndarray, W: np.ndarray) -> n
     product = symm(1.0, A.T, W, lower=1)
     product += (diagonal - np.diagonal(A))[:, None] * W
     return product
+
+
+def _hopeless(op: Any, rng: np.random.RandomState) -> bool:
+    """Whether float32 is sure to break down: the ridge is below the rounding of the largest eigenvalue.
+
+    The mean entry of a sampled block, times n, bounds the largest eigenvalue from below.
+    """
+    if not (hasattr(op, "diagonal_block") and hasattr(op, "ridge")):
+        return False
+    sample = rng.permutation(op.shape[0])[:_SAMPLE]
+    block = op.diagonal_block(sample)
+    largest = float(block.sum()) / len(sample) ** 2 * op.shape[0]
+    return float(op.ridge.min()) < float(np.finfo(np.float32).eps) * largest

@@ -1,0 +1,292 @@
+"""What one GPU does: exact-quality MNIST in a fraction of a second, a million points in minutes.
+
+    python benchmarks/gpu.py --data FOLDER --out benchmarks/results/gpu.json [--only fit,fused,...]
+
+Every time is wall clock around a call with NumPy input and output (transfers included), after one warm-up call, device
+synchronised, median of the repetitions. The two ceilings (matrix rate, memory bandwidth) are measured in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn
+import torch
+from sklearn.exceptions import ConvergenceWarning
+
+from gramless import LSSVC
+from gramless.kernels import RBF, Polynomial
+from gramless.operators import KernelOperator
+from gramless.operators.fused import FusedProduct
+
+warnings.simplefilter("ignore", ConvergenceWarning)
+ROWS: list[dict[str, Any]] = []
+POLY4 = {"kernel": "poly", "degree": 4, "gamma": 1.0, "C": 1e4, "device": "cuda", "random_state": 0}
+
+
+def clock(work: Callable[[], Any], repeat: int = 3, warm: int = 1) -> tuple[float, Any]:
+    """Median seconds of `work` after `warm` calls, and its last result."""
+    seconds = []
+    for i in range(warm + repeat):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        result = work()
+        torch.cuda.synchronize()
+        if i >= warm:
+            seconds.append(time.perf_counter() - start)
+    return float(np.median(seconds)), result
+
+
+def report(name: str, **figures: Any) -> None:
+    row = {"name": name, **{k: float(f"{v:.5g}") if isinstance(v, float) else v for k, v in figures.items()}}
+    ROWS.append(row)
+    print(f"{name:38s} " + "  ".join(f"{k} {v}" for k, v in row.items() if k != "name"), flush=True)
+
+
+def unit(images: np.ndarray) -> np.ndarray:
+    X = images.reshape(len(images), -1).astype(np.float32)
+    X -= X.mean(axis=1, keepdims=True)
+    return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
+
+
+def ceilings() -> dict[str, float]:
+    """Measured matrix rates (TFLOP/s) and copy bandwidth (TB/s) of this card."""
+    n, d = 32768, 784
+    A = torch.randn(n, d, device="cuda")
+    rates = {}
+    for name, dtype, tf32 in (
+        ("float32", torch.float32, False),
+        ("tf32", torch.float32, True),
+        ("bfloat16", torch.bfloat16, True),
+    ):
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        B = A.to(dtype)
+        out = torch.empty(n, n, device="cuda", dtype=dtype)
+        seconds, _ = clock(lambda B=B, out=out: torch.matmul(B, B.T, out=out), repeat=5)
+        rates[name] = 2 * n * n * d / seconds / 1e12
+    torch.backends.cuda.matmul.allow_tf32 = False
+    source, target = torch.randn(2**30, device="cuda"), torch.empty(2**30, device="cuda")
+    seconds, _ = clock(lambda: target.copy_(source), repeat=5)
+    rates["copy"] = 2 * source.numel() * 4 / seconds / 1e12
+    report("ceilings", **{f"{k}_T": v for k, v in rates.items()})
+    return rates
+
+
+def mnist(data: Any) -> None:
+    X, y, T, t = data
+    for tol in (1e-1, 5e-2, 1e-2):
+        seconds, model = clock(lambda tol=tol: LSSVC(solver="cg", tol=tol, **POLY4).fit(X, y))
+        error = float(np.mean(model.predict(T) != t))
+        report(f"MNIST 60k cg tol={tol:g}", seconds=seconds, iterations=model.n_iter_, error_percent=100 * error)
+    for precision in ("highest", "high", "medium"):
+        model.precision = precision
+        seconds, labels = clock(lambda: model.predict(T), repeat=5)
+        report(f"predict 10,000 ({precision})", seconds=seconds, error_percent=100 * float(np.mean(labels != t)))
+    seconds, model = clock(lambda: LSSVC(solver="cholesky", **POLY4).fit(X, y), repeat=1)
+    error = float(np.mean(model.predict(T) != t))
+    report(
+        "MNIST 60k cholesky",
+        seconds=seconds,
+        precision=model.history_[-1]["precision"],
+        residual=float(model.residual_),
+        error_percent=100 * error,
+    )
+
+
+def fused(rates: dict[str, float]) -> None:
+    n, d, k = 262_144, 784, 10
+    generator = torch.Generator("cuda").manual_seed(0)
+    X = torch.randn(n, d, device="cuda", generator=generator)
+    X /= X.norm(dim=1, keepdim=True)
+    V = torch.randn(n, k, device="cuda", generator=generator)
+    flops = 2.0 * n * n * d
+    for name, kernel in (("poly-4", Polynomial(4, 1.0)), ("rbf", RBF(1.0))):
+        truth = kernel(X[:2048].double(), X.double()) @ V.double()
+        for precision, accurate in (("medium", False), ("medium", True), ("high", True)):
+            product = FusedProduct(kernel, X, precision, accurate=accurate)
+            seconds, out = clock(lambda product=product: product(X, V))
+            error = float((out[:2048].double() - truth).norm() / truth.norm())
+            share = flops * (1 if precision == "medium" else 3) / seconds / 1e12 / rates["bfloat16"]
+            dtypes = ("bfloat16 sums in float32",) if accurate else ("bfloat16", "bfloat16 sums in float32")
+            dtypes = ("float32",) if precision == "high" else dtypes
+            for how in dtypes:
+                blocked, _ = clock(lambda how=how, kernel=kernel: blocked_product(kernel, X, V, how), repeat=1)
+                report(
+                    f"fused {name} {precision}{' accurate' if accurate else ''} vs {how}",
+                    seconds=seconds,
+                    tflops=flops / seconds / 1e12,
+                    share_of_bf16_rate=share,
+                    blocked_torch_seconds=blocked,
+                    times_faster=blocked / seconds,
+                    relative_error=error,
+                )
+
+
+def blocked_product(kernel: Any, X: torch.Tensor, V: torch.Tensor, how: str) -> torch.Tensor:
+    """What a careful user of torch writes: blocks of the kernel matrix, in-place functions, a second product."""
+    dtype = torch.float32 if how == "float32" else torch.bfloat16
+    B, W = X.to(dtype), V.to(dtype)
+    out = torch.empty_like(V)
+    norms = (X * X).sum(1)
+    for i in range(0, len(X), 8192):
+        K = B[i : i + 8192] @ B.T
+        if how.endswith("float32") and dtype == torch.bfloat16:
+            K, W = K.float(), V
+        if isinstance(kernel, Polynomial):
+            K *= K
+            K *= K
+        else:
+            K *= 2
+            K -= norms[i : i + 8192, None].to(K.dtype)
+            K -= norms[None, :].to(K.dtype)
+            K.clamp_(max=0.0).exp_()
+        out[i : i + 8192] = K @ W
+    return out
+
+
+def deformed(images: torch.Tensor, copies: int, seed: int) -> torch.Tensor:
+    """Seeded elastic deformations: smooth random displacements of about two pixels, bilinear, on the device."""
+    generator = torch.Generator(images.device).manual_seed(seed)
+    n, size = images.shape[0], images.shape[-1]
+    axis = torch.linspace(-1, 1, size, device=images.device)
+    grid = torch.stack(torch.meshgrid(axis, axis, indexing="xy"), dim=-1)
+    made = [images.reshape(n, -1)]
+    for _ in range(copies - 1):
+        coarse = torch.randn(n, 2, 5, 5, device=images.device, generator=generator) * (1.6 / size)
+        shift = torch.nn.functional.interpolate(coarse, size=(size, size), mode="bicubic", align_corners=True)
+        where = grid + shift.permute(0, 2, 3, 1)
+        warped = torch.nn.functional.grid_sample(images[:, None], where, align_corners=True)
+        made.append(warped.reshape(n, -1))
+    return torch.cat(made)
+
+
+def million(data: Any, raw: np.ndarray) -> None:
+    _, y, T, t = data
+    images = torch.as_tensor(raw, device="cuda").float()
+    pieces = [deformed(images[i : i + 10_000], 17, seed=i) for i in range(0, 60_000, 10_000)]
+    labels = np.concatenate([np.tile(y[i : i + 10_000], 17) for i in range(0, 60_000, 10_000)])
+    X = torch.cat(pieces)[:1_000_000]
+    y1 = labels[:1_000_000]
+    del pieces, images
+    X -= X.mean(1, keepdim=True)
+    X /= X.norm(dim=1, keepdim=True).clamp_min(1e-12)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    test = torch.as_tensor(T, device="cuda")
+
+    def progress(model: LSSVC, record: dict[str, Any]) -> bool:
+        if record["n_iter"] % 5 == 0:
+            record["error_percent"] = 100 * float(np.mean(model.predict(test) != t))
+            print(f"   {record}", flush=True)
+        return record["seconds"] > 150
+
+    model = LSSVC(solver="cg", tol=3e-2, precision="medium", memory_budget="18GB", callback=progress, **POLY4)
+    model.set_params(verbose=1)
+    seconds, _ = clock(lambda: model.fit(X, y1), repeat=1, warm=0)
+    report(
+        "N = 1,000,000 cg medium tol=3e-2",
+        seconds=seconds,
+        iterations=model.n_iter_,
+        residual=float(model.residual_),
+        peak_device_GB=torch.cuda.max_memory_allocated() / 1e9,
+        error_percent=100 * float(np.mean(model.predict(test) != t)),
+    )
+
+
+def curve(data: Any) -> None:
+    """Seconds for ten products against N: cached, streamed in float32, fused."""
+    X, _, _, _ = data
+    base = torch.as_tensor(X, device="cuda")
+    generator = torch.Generator("cuda").manual_seed(0)
+    for n in (10_000, 30_000, 100_000, 300_000):
+        rows = torch.randint(len(base), (n,), device="cuda", generator=generator)
+        points = base[rows] + 0.02 * torch.randn(n, base.shape[1], device="cuda", generator=generator)
+        V = torch.randn(n, 11, device="cuda", generator=generator)
+        figures = {}
+        for name, settings in (
+            ("cached", {"cache": True}),
+            ("streamed", {}),
+            ("fused_medium", {"precision": "medium"}),
+            ("fused_high", {"precision": "high"}),
+        ):
+            if (name == "cached" and n > 150_000) or (name in ("streamed", "fused_high") and n > 100_000):
+                continue
+            op = KernelOperator(points, Polynomial(4, 1.0), 1e-4, **settings)
+            first, _ = clock(lambda op=op, V=V: op @ V, repeat=1, warm=0)
+            again, _ = clock(lambda op=op, V=V: op @ V, repeat=1, warm=0)
+            figures[name] = first + 9 * again
+            del op
+            torch.cuda.empty_cache()
+        report(f"ten products, N = {n:,}", **figures)
+
+
+def prototypes(raw: Any) -> None:
+    from gramless import PatchClassifier, PrototypeLSSVC
+
+    images, y, test, t = raw
+    machine = PrototypeLSSVC(n_prototypes=4000, kernel="poly", degree=4, gamma=1.0, C=1e6, device="cuda", random_state=0)
+    model = PatchClassifier(machine, patch_size=25)
+    seconds, _ = clock(lambda: model.fit(images, y), repeat=1, warm=0)
+    predict, labels = clock(lambda: model.predict(test), repeat=1, warm=0)
+    report(
+        "prototypes Q = 4000, 25 x 25 patches",
+        seconds=seconds + predict,
+        fit_seconds=seconds,
+        predict_seconds=predict,
+        error_percent=100 * float(np.mean(labels != t)),
+    )
+
+
+def write(path: Path) -> None:
+    facts = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "scikit-learn": sklearn.__version__,
+        "python": platform.python_version(),
+    }
+    path.write_text(json.dumps({"environment": facts, "rows": ROWS}, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--only", default="mnist,prototypes,fused,curve,million")
+    options = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("no CUDA device: this benchmark measures one")
+    z = np.load(options.data / "mnist.npz")
+    raw = (z["x_train"], z["y_train"], z["x_test"], z["y_test"])
+    data = (unit(raw[0]), raw[1], unit(raw[2]), raw[3])
+    rates = ceilings()
+    for name in options.only.split(","):
+        start = time.perf_counter()
+        work = {
+            "mnist": lambda: mnist(data),
+            "fused": lambda: fused(rates),
+            "curve": lambda: curve(data),
+            "million": lambda: million(data, raw[0]),
+            "prototypes": lambda: prototypes(raw),
+        }[name]
+        try:
+            work()
+        except Exception as error:  # one figure that fails must not cost the others their measured minutes
+            report(f"{name} FAILED", error=f"{type(error).__name__}: {error}"[:600])
+        torch.cuda.empty_cache()
+        print(f"   ({name}: {time.perf_counter() - start:.0f} s)", flush=True)
+        if options.out:
+            write(options.out)
+
+
+if __name__ == "__main__":
+    main()

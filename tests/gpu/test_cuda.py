@@ -1,0 +1,74 @@
+"""The same fits on a CUDA device and on the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from gramless import LSSVC, LSSVR
+from gramless.kernels import RBF
+from gramless.operators import KernelOperator
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def torch():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device here")
+    return torch
+
+
+@pytest.fixture
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return (X / 16).astype(np.float32), y
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "cg", "sketch_project", "matching_pursuit", "kaczmarz"])
+def test_cuda_agrees_with_the_cpu(digits, solver):
+    X, y = digits
+    settings = {"C": 10.0, "gamma": 0.05, "solver": solver, "tol": 1e-3, "random_state": 0}
+    settings |= {} if solver in ("cholesky", "cg", "sketch_project") else {"block_size": 200}
+    cpu = LSSVC(**settings).fit(X[:1200], y[:1200])
+    gpu = LSSVC(device="cuda", **settings).fit(X[:1200], y[:1200])
+    scores, reference = gpu.decision_function(X[1200:]), cpu.decision_function(X[1200:])
+    assert isinstance(scores, np.ndarray)
+    assert np.abs(scores - reference).max() < 0.05
+    assert np.mean(gpu.predict(X[1200:]) == cpu.predict(X[1200:])) > 0.995
+
+
+def test_tensor_in_tensor_out(digits, torch):
+    X, y = digits
+    tensor = torch.as_tensor(X, device="cuda")
+    model = LSSVR(C=10.0).fit(tensor, y.astype(float))
+    values = model.predict(tensor)
+    assert values.is_cuda
+    np.testing.assert_allclose(values.cpu().numpy(), LSSVR(C=10.0).fit(X, y.astype(float)).predict(X), atol=1e-2)
+
+
+@pytest.mark.parametrize(("storage", "bound"), [("float16", 1e-3), ("bfloat16", 1e-2)])
+def test_half_precision_cache(digits, torch, storage, bound):
+    X = torch.as_tensor(digits[0], device="cuda")
+    V = torch.ones(len(X), 2, device="cuda")
+    exact = KernelOperator(X, RBF(0.05), 0.1, cache=True) @ V
+    half = KernelOperator(X, RBF(0.05), 0.1, cache=True, storage=storage) @ V
+    assert float((half - exact).norm() / exact.norm()) < bound
+
+
+def test_out_of_memory_shrinks_the_tiles_and_goes_on(digits, torch):
+    X = torch.randn(40_000, 16, device="cuda")
+    V = torch.ones(len(X), 1, device="cuda")
+    op = KernelOperator(X, RBF(0.05), cache=True)
+    expected = KernelOperator(X, RBF(0.05)) @ V
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 150e6) / total)
+    try:
+        out = op @ V
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert op.edge < 8192
+    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-2)

@@ -1,0 +1,67 @@
+"""The fused product: which kernels it takes, what it answers elsewhere, and on a GPU how close it comes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gramless.kernels import RBF, Laplacian, Linear, Polynomial
+from gramless.operators import KernelOperator, expand
+from gramless.operators.fused import FusedProduct, can_fuse, fused_form
+
+KERNELS = [Linear(), Polynomial(4, 1.0, 0.5), Polynomial(3, 0.7), RBF(0.8), Laplacian(0.8, norm="l2"), 2.5 * RBF(0.8)]
+
+
+def cuda():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device here")
+    return torch
+
+
+def test_knows_dot_and_euclidean_kernels_only():
+    assert all(fused_form(kernel) is not None for kernel in KERNELS)
+    assert fused_form(2.0 * Polynomial(2, 0.5, 1.0)).scale == 2.0
+    assert fused_form(Laplacian(1.0)) is None  # the city-block distance has no product form
+    assert fused_form(RBF(1.0) + Linear()) is None
+
+
+def test_unknown_precision_is_answered_with_the_known_ones():
+    with pytest.raises(ValueError, match="'highest', 'high', 'medium'"):
+        KernelOperator(np.ones((3, 2)), RBF(1.0), precision="low")
+
+
+@pytest.mark.parametrize("precision", ["high", "medium"])
+def test_on_the_cpu_every_precision_is_the_same_blocked_product(precision):
+    rng = np.random.default_rng(0)
+    X, V = rng.normal(size=(50, 4)), rng.normal(size=(50, 3))
+    assert not can_fuse(RBF(1.0), X, precision)
+    np.testing.assert_array_equal(KernelOperator(X, RBF(1.0), precision=precision) @ V, KernelOperator(X, RBF(1.0)) @ V)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("precision", "bound"), [("medium", 1e-2), ("high", 1e-4)])
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+@pytest.mark.parametrize("shape", [(1000, 777, 37, 3), (4096, 4096, 784, 11), (300, 5000, 64, 70)])
+def test_agrees_with_float64(kernel, precision, bound, shape):
+    torch = cuda()
+    n, m, d, k = shape
+    generator = torch.Generator("cuda").manual_seed(n)
+    X, Y = (torch.randn(rows, d, device="cuda", generator=generator) / d**0.5 for rows in (n, m))
+    V = torch.randn(m, k, device="cuda", generator=generator)
+    truth = kernel(X.double(), Y.double()) @ V.double()
+    for out in (FusedProduct(kernel, Y, precision)(X, V), expand(kernel, X, Y, V, precision)):
+        assert out.shape == (n, k)
+        assert float((out.double() - truth).norm() / truth.norm()) < bound
+
+
+@pytest.mark.gpu
+def test_bytes_are_exact_in_medium_precision():
+    torch = cuda()
+    generator = torch.Generator("cuda").manual_seed(0)
+    X = torch.randint(0, 256, (2000, 784), device="cuda", generator=generator).float()
+    V = torch.randn(2000, 10, device="cuda", generator=generator)
+    truth = (X.double() @ X.double().T) @ V.double()
+    out = FusedProduct(Linear(), X, "medium")(X, V)
+    # What is left is the second product's TF32 rounding.
+    assert float((out.double() - truth).norm() / truth.norm()) < 2e-3
