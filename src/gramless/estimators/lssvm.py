@@ -62,7 +62,7 @@ _PARAMETERS = """C : float, default=1.0
         Where to compute; None follows the data.
     precision : {"highest", "high", "medium"}, default="highest"
         Of streamed products and predictions on a CUDA device: float32, or a fused kernel on the tensor cores with a relative
-        error of about 2e-5 or 1e-3.
+        error of about 3e-5 or 2e-3.
     storage : {None, "float16", "bfloat16"}, default=None
         Half-precision cache of the kernel matrix on a CUDA device: half the memory, entries rounded to 5e-4 or 4e-3.
     memory_budget : str, int, float or None, default=None

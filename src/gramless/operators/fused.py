@@ -9,8 +9,8 @@ O(n m d) tensor-core operations; the memory traffic is that of a plain matrix pr
 prints the share of the card's matrix rate that is reached. Precision is named as in torch, with the relative error measured
 there on unit vectors (d = 784, polynomial of degree 4):
 
-    "medium"  the data rounded to bfloat16 (exact for integers up to 256, such as pixels)    about 1e-3
-    "high"    each number as the sum of two bfloat16, three products                         about 2e-5
+    "medium"  the data rounded to bfloat16 (exact for integers up to 256, such as pixels)    about 2e-3
+    "high"    each number as the sum of two bfloat16, three products                         about 3e-5
 """
 
 from __future__ import annotations
