@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("gramless", "numpy", "scipy", "scikit-learn", "numba", "torch", "scikit-image")
+PACKAGES = ("gramless", "numpy", "scipy", "scikit-learn", "numba", "torch")
 
 
 @functools.cache
