@@ -163,6 +163,9 @@ class BudgetMachine(OnlinePass, NystromMachine):
             return None
         return self._dual_coef, self._intercept
 
+    def _whitens_rows(self) -> bool:
+        return False
+
     def _know_targets(self, compact: np.ndarray | None) -> None:
         self._own_targets = compact
         self._operator: KernelOperator | None = None
