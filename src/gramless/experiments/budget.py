@@ -346,7 +346,7 @@ SPECS: tuple[Spec, ...] = (
     _why_budget(
         "why-budget-spambase",
         "Spambase: the loss, and how far online learning gets",
-        "Pairs of equal rows with opposite labels leave the dual loss without a minimum here. A few rows far from all others "
+        "Pairs of equal rows with opposite labels leave the dual loss without a minimum. A few rows far from all others "
         "spread the curvature, so that 30 epochs stop short of the minimum of either loss.",
         data="spambase",
         features=standardised,
