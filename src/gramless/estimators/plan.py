@@ -72,7 +72,7 @@ def sizes(
     """Collect the sizes of a fit."""
     itemsize = np.dtype(dtype).itemsize
     fuses = device.startswith("cuda") and itemsize == 4 and has_triton() and fused_form(kernel) is not None
-    copies = {"highest": 0, "high": 6, "medium": 1}[check_choice("precision", precision, PRECISIONS)] if fuses else 0
+    copies = {"highest": 0, "high": 2, "medium": 1}[check_choice("precision", precision, PRECISIONS)] if fuses else 0
     return Sizes(n, d, k, itemsize, device, kernel.temporaries, itemsize if storage is None else 2, copies)
 
 

@@ -16,7 +16,7 @@ _LARGEST_RELATIVE_JITTER = 1e-2
 
 
 def jittered_cholesky(A: Array, jitter: float | None = None) -> tuple[Array, float]:
-    """Lower factor of `A + jitter I`, and the jitter; `A` is not changed.
+    """Lower factor of `A + jitter I`, and the jitter; of `A` the lower triangle is read, and nothing is changed.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def jittered_cholesky(A: Array, jitter: float | None = None) -> tuple[Array, flo
         jitter = A.shape[0] * float(np.finfo(xa.numpy_dtype(A)).eps) * scale
     while jitter <= _LARGEST_RELATIVE_JITTER * scale:
         try:
-            return xa.lower_triangle(xa.cholesky_(xa.add_diagonal_(A + 0, jitter))), jitter
+            return xa.lower_triangle(xa.jittered_cholesky_copy(A, jitter)), jitter
         except xa.NotPositiveDefiniteError:
             jitter *= 10
     raise np.linalg.LinAlgError(

@@ -78,7 +78,7 @@ class KernelOperator:
         self.edge = min(tile_edge(X), n)
         self._tiles = lower_tiles(slices(n, self.edge))
         self._stored: dict[tuple[int, int], Array] = {}
-        self._fused = prepare_fused(kernel, X, precision) if not cache else None
+        self.fused = prepare_fused(kernel, X, precision) if not cache else None
 
     def _as_vector(self, ridge: Any) -> Array:
         vector = xa.zeros((self.shape[0],), self.reference)
@@ -98,8 +98,8 @@ class KernelOperator:
         return tile
 
     def __matmul__(self, V: Array) -> Array:
-        if self._fused is not None:
-            return self._fused(self.X, V) + self.ridge[:, None] * V
+        if self.fused is not None:
+            return self.fused(self.X, V) + self.ridge[:, None] * V
         while True:
             try:
                 return self._tiled_product(V)
@@ -144,8 +144,10 @@ class KernelOperator:
         """`rows(idx) @ V` without holding the rows."""
         if self.cache or not self.kernel.separable:
             return self.rows(idx) @ V
-        X = xa.take_rows(self.X, idx)
-        product = self._fused(X, V) if self._fused is not None else expand(self.kernel, X, self.X, V)
+        if self.fused is not None:
+            product = self.fused(self.fused.operand.take(idx), V)
+        else:
+            product = expand(self.kernel, xa.take_rows(self.X, idx), self.X, V)
         return product + xa.take_rows(self.ridge, idx)[:, None] * xa.take_rows(V, idx)
 
     def diagonal_block(self, idx: np.ndarray) -> Array:

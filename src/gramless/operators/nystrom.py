@@ -20,6 +20,7 @@ from gramless._array import Array
 from gramless._parallel import slices
 from gramless.kernels.base import Kernel
 from gramless.operators.blocks import evaluate
+from gramless.operators.fused import FusedProduct
 from gramless.operators.jitter import jittered_cholesky
 
 _DAMPING_SAMPLE = 512
@@ -40,6 +41,8 @@ class NystromPreconditioner:
     damping : float or "auto", default="auto"
     store : bool, default=True
         Hold `K(X, landmarks)` (`n m` numbers), or compute it again at each use.
+    product : FusedProduct, optional
+        Of `X`: what is not held is then computed from its rounded points, by the kernel that multiplies with the matrix.
     rng : RandomState
     """
 
@@ -52,12 +55,15 @@ class NystromPreconditioner:
         *,
         damping: float | str = "auto",
         store: bool = True,
+        product: FusedProduct | None = None,
         rng: np.random.RandomState,
     ):
         self.X, self.kernel, self.landmarks = X, kernel, landmarks
         reference = X.data if xa.is_sparse(X) else X
         self._parts = slices(X.shape[0], _ROWS_AT_A_TIME)
-        self._points = xa.take_rows(X, landmarks)
+        self._product = None if store else product
+        self._fused = None if self._product is None else self._product.of(landmarks)
+        self._points = self._rows(landmarks)
         self._stored = self._cross(slice(0, X.shape[0])) if store else None
 
         double = xa.astype(self._points, np.float64)
@@ -68,7 +74,16 @@ class NystromPreconditioner:
         self._inverse_diagonal = 1.0 / (ridge + self.damping)
         self._factor = self._factorise(K_ss)
 
+    def _rows(self, rows: Any) -> Array:
+        """Points as the matrix has them: rounded, where its products are fused."""
+        if self._product is None:
+            return xa.take_rows(self.X, rows)
+        some = self._product.operand.take(rows)
+        return some.points(slice(0, some.n))
+
     def _cross(self, rows: Any) -> Array:
+        if self._fused is not None:
+            return self._fused.block(self._product.operand.take(rows))
         if not self.kernel.separable:
             return self.kernel.block(self.X, rows, self.landmarks)
         return evaluate(self.kernel, xa.take_rows(self.X, rows), self._points)
@@ -82,7 +97,7 @@ class NystromPreconditioner:
             C = self.kernel.block(X, sample, self.landmarks)
             diagonal = xa.take_rows(self.kernel.diag(X), sample)
         else:
-            some = xa.astype(xa.take_rows(self.X, sample), np.float64)
+            some = xa.astype(self._rows(sample), np.float64)
             C = self.kernel(some, xa.astype(self._points, np.float64))
             diagonal = self.kernel.diag(some)
         L, self.jitter = jittered_cholesky(K_ss)
@@ -95,18 +110,18 @@ class NystromPreconditioner:
         return max(mean, _ROUNDINGS * float(np.finfo(xa.numpy_dtype(reference)).eps) * max(largest, 1.0))
 
     def _factorise(self, K_ss: Array) -> Array:
-        m = len(self.landmarks)
-        S = xa.zeros((m, m), K_ss)
+        """The factor of `K_ss + K_sn D^-1 K_ns`; the sum takes the place of `K_ss`."""
+        S = K_ss
         root = xa.astype(xa.namespace(self._inverse_diagonal).sqrt(self._inverse_diagonal), np.float64)
         for rows in self._parts:
             # The product has the square of K's condition: rounded to float32 it would drown K_ss from a million rows on.
             S = xa.add_gram_(S, self._double_cross(rows) * root[rows][:, None])
-        S = xa.symmetrised_from_lower(S)
-        S += K_ss
         L, self.jitter = jittered_cholesky(S)
         return L
 
     def __matmul__(self, V: Array) -> Array:
+        if self._fused is not None:
+            return self._fused_product(V)
         # In float64: the two terms cancel to one part in (lambda + damping) / damping along the leading eigenvectors.
         scaled = xa.astype(self._inverse_diagonal[:, None] * V, np.float64)
         projected = xa.zeros((len(self.landmarks), V.shape[1]), self._factor)
@@ -116,6 +131,19 @@ class NystromPreconditioner:
         for rows in self._parts:
             scaled[rows] -= xa.astype(self._inverse_diagonal[rows], np.float64)[:, None] * (self._double_cross(rows) @ inner)
         return xa.astype(scaled, xa.numpy_dtype(V))
+
+    def _fused_product(self, V: Array) -> Array:
+        """`P^-1 V` without `K_ns`.
+
+        A rounding of one of the n entries of a vector spreads over all eigenvectors and is harmless. One of the m entries of
+        `inner` is multiplied with the leading eigenvalues, undamped: `inner` stays in float64.
+        """
+        product, fused = self._product, self._fused
+        assert product is not None and fused is not None
+        D = self._inverse_diagonal[:, None]
+        projected = xa.astype(product(fused.operand, D * V), np.float64)
+        inner = xa.cholesky_solve(self._factor, projected)
+        return D * (V - fused(product.operand, inner))
 
     def _double_cross(self, rows: slice) -> Array:
         return xa.astype(self._cross(rows) if self._stored is None else self._stored[rows], np.float64)
