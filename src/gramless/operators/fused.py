@@ -9,11 +9,12 @@ O(n m d) tensor-core operations; the memory traffic is that of a plain matrix pr
 prints the share of the card's matrix rate that is reached. Precision is named as in torch, with the relative error measured
 there on unit vectors (d = 784, polynomial of degree 4):
 
-    "medium"  the data rounded to bfloat16 (exact for integers up to 256, such as pixels)    about 2e-3
+    "medium"  the data rounded to bfloat16 (exact for integers up to 256, such as pixels)    about 8e-4
     "high"    each number as the sum of two bfloat16, three products                         about 3e-5
 
-A solver asks for accurate sums: `T` and `V` then enter the second product as sums of bfloat16 numbers, and what the tiles
-contribute is added with compensation. The matrix is a true kernel matrix, of points moved by the rounding above.
+The library asks for accurate sums: `T` and `V` then enter the second product as sums of bfloat16 numbers, and what the tiles
+contribute is added with compensation. The matrix is a true kernel matrix, of points moved by the rounding above: predict in
+the precision of the fit, or coefficients meet points that they were not solved for.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ _COLUMNS_AT_A_TIME = 64
 _PIECES = {"medium": 2, "high": 3}
 _PIECES_OF_FLOAT64 = 5
 _STRIP, _TILE, _STEP = 128, 256, 64
-# Fewer strips than this leave multiprocessors idle: shorter strips then.
-_FEW_STRIPS = 264
+# Compute capabilities with the shared memory that whole steps take (147 kB of a multiprocessor); others make half steps.
+_LARGE_SHARED_MEMORY = {(8, 0), (9, 0), (10, 0), (10, 3)}
+# A strip of half the rows takes this share of the time, since it reads as much of the other operand.
+_HALF_STRIP = 0.7
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,19 @@ class Operand:
         return Operand(data, norms, n, self.width)
 
 
+def _strip(n: int, multiprocessors: int) -> int:
+    """Rows in a strip: each multiprocessor takes one at a time, and the last round should not leave most of them idle."""
+    whole, half = (-(-n // (rows * multiprocessors)) for rows in (_STRIP, _STRIP // 2))
+    return _STRIP if whole <= _HALF_STRIP * half else _STRIP // 2
+
+
+def _step(x: Array) -> int:
+    """Features in a step on the device of `x`."""
+    import torch
+
+    return _STEP if torch.cuda.get_device_capability(x.device) in _LARGE_SHARED_MEMORY else _STEP // 2
+
+
 def _whole_tiles(n: int) -> int:
     return -(-n // _TILE) * _TILE
 
@@ -162,15 +178,17 @@ class FusedProduct:
     points : CUDA tensor of shape (m, d)
     precision : {"high", "medium"}
     accurate : bool, default=False
-        Round the data only, and sum `K V` better than float32 does. A solver needs that: its matrix is then a true kernel
-        matrix, of points moved by a rounding, where rounded sums are not even symmetric. A prediction does not.
+        In medium precision (high is always so): round the data only, and sum `K V` better than float32 does. A solver needs
+        that: its matrix is then a true kernel matrix, of points moved by a rounding, where rounded sums are not even
+        symmetric. So do predictions from many points: coefficients of both signs cancel, and from a million points TF32
+        sums got up to a third of MNIST's labels wrong.
     """
 
     def __init__(self, kernel: Kernel, points: Array, precision: str, *, accurate: bool = False):
         form = fused_form(kernel)
         if form is None:
             raise TypeError(f"no fused product for {kernel!r}")
-        self.form, self.precision, self.accurate = form, precision, accurate
+        self.form, self.precision, self.accurate = form, precision, accurate or precision == "high"
         self._points = points
         # Distances do not change when everything is shifted, and rounding is smallest around zero.
         self._shift = points.mean(0) if form.kind != _POLYNOMIAL else None
@@ -192,7 +210,7 @@ class FusedProduct:
         import torch
 
         left = self._left(X)
-        strip = _STRIP if left.n >= _FEW_STRIPS * _STRIP else _STRIP // 2
+        strip = _strip(left.n, torch.cuda.get_device_properties(left.data.device).multi_processor_count)
         pieces = 1
         if self.accurate:
             pieces = _PIECES_OF_FLOAT64 if V.dtype == torch.float64 else _PIECES[self.precision]
@@ -215,7 +233,7 @@ class FusedProduct:
             padded[:n, i * k : (i + 1) * k] = V
             V = V - padded[:n, i * k : (i + 1) * k].to(V.dtype)
         out = torch.empty((left.data.shape[0], width), dtype=torch.float32, device=V.device)
-        launch_product(left, self.operand, padded, out, self.form, strip, _TILE, _STEP, self.accurate)
+        launch_product(left, self.operand, padded, out, self.form, strip, _TILE, _step(V), self.accurate)
         return out[: left.n, : pieces * k].reshape(left.n, pieces, k).sum(1)
 
     def block(self, X: Array | Operand) -> Array:
@@ -227,7 +245,7 @@ class FusedProduct:
         left = self._left(X)
         shape = (left.data.shape[0], self.operand.data.shape[0])
         out = torch.empty(shape, dtype=torch.float32, device=left.data.device)
-        launch_block(left, self.operand, out, self.form, _STRIP, _TILE, _STEP)
+        launch_block(left, self.operand, out, self.form, _STRIP, _TILE, _step(out))
         return out[: left.n, : self.operand.n]
 
 

@@ -82,11 +82,10 @@ def _product(
     outputs = tl.arange(0, WIDTH)
     total = tl.zeros((STRIP, WIDTH), tl.float32)
     lost = tl.zeros((STRIP, WIDTH), tl.float32)
-    for start in tl.range(0, m, TILE):
+    # Loads are made ahead in the loop over features alone; where a step covers them all, this loop's would not fit the chip.
+    for start in tl.range(0, m, TILE, num_stages=1):
         columns = start + tl.arange(0, TILE).to(tl.int64)
-        values = _values(
-            X, Y, X_NORMS, Y_NORMS, rows, columns, gamma, coef0, PART, PARTS, KIND, DEGREE, STRIP, TILE, STEP
-        )
+        values = _values(X, Y, X_NORMS, Y_NORMS, rows, columns, gamma, coef0, PART, PARTS, KIND, DEGREE, STRIP, TILE, STEP)
         v = tl.load(V + columns[:, None] * WIDTH + outputs[None, :])
         if ACCURATE:
             high = values.to(tl.bfloat16)

@@ -152,6 +152,9 @@ class KernelOperator:
 
     def diagonal_block(self, idx: np.ndarray) -> Array:
         """`A[idx, idx]`, ridge included."""
+        if self.fused is not None:
+            some = self.fused.of(idx)
+            return xa.add_diagonal_(some.block(some.operand), xa.take_rows(self.ridge, idx))
         return xa.add_diagonal_(self.kernel.block(self.X, idx, idx), xa.take_rows(self.ridge, idx))
 
     def rows(self, idx: np.ndarray, out: Array = None) -> Array:

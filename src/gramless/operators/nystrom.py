@@ -61,14 +61,12 @@ class NystromPreconditioner:
         self.X, self.kernel, self.landmarks = X, kernel, landmarks
         reference = X.data if xa.is_sparse(X) else X
         self._parts = slices(X.shape[0], _ROWS_AT_A_TIME)
-        self._product = None if store else product
-        self._fused = None if self._product is None else self._product.of(landmarks)
+        self._fused = None if store or product is None else (product, product.of(landmarks))
         self._points = self._rows(landmarks)
         self._stored = self._cross(slice(0, X.shape[0])) if store else None
 
-        double = xa.astype(self._points, np.float64)
-        K_ss = kernel.block(xa.astype(X, np.float64), landmarks, landmarks) if not kernel.separable else None
-        K_ss = evaluate(kernel, double, double) if K_ss is None else K_ss
+        double = xa.astype(self._points, np.float64) if kernel.separable else None
+        K_ss = evaluate(kernel, double, double) if kernel.separable else self._looked_up(landmarks, landmarks)
         self.jitter = 0.0
         self.damping = float(damping) if damping != "auto" else self._left_out(K_ss, reference, rng)
         self._inverse_diagonal = 1.0 / (ridge + self.damping)
@@ -76,26 +74,31 @@ class NystromPreconditioner:
 
     def _rows(self, rows: Any) -> Array:
         """Points as the matrix has them: rounded, where its products are fused."""
-        if self._product is None:
+        if self._fused is None:
             return xa.take_rows(self.X, rows)
-        some = self._product.operand.take(rows)
+        some = self._fused[0].operand.take(rows)
         return some.points(slice(0, some.n))
 
     def _cross(self, rows: Any) -> Array:
         if self._fused is not None:
-            return self._fused.block(self._product.operand.take(rows))
+            everything, landmarks = self._fused
+            return landmarks.block(everything.operand.take(rows))
         if not self.kernel.separable:
             return self.kernel.block(self.X, rows, self.landmarks)
         return evaluate(self.kernel, xa.take_rows(self.X, rows), self._points)
+
+    def _looked_up(self, rows: np.ndarray, columns: np.ndarray) -> Array:
+        """A block of a kernel matrix that is given, in float64: only the block is converted, not the matrix."""
+        block = xa.astype(xa.submatrix(self.X, rows, columns), np.float64)
+        return self.kernel.block(block, slice(None), slice(None))
 
     def _left_out(self, K_ss: Array, reference: Array, rng: np.random.RandomState) -> float:
         """The mean eigenvalue of what the landmarks do not explain: its trace, from a sample of points, over its rank."""
         n = self.X.shape[0]
         sample = rng.permutation(n)[: min(n, _DAMPING_SAMPLE)]
-        X = xa.astype(self.X, np.float64) if not self.kernel.separable else None
-        if X is not None:
-            C = self.kernel.block(X, sample, self.landmarks)
-            diagonal = xa.take_rows(self.kernel.diag(X), sample)
+        if not self.kernel.separable:
+            C = self._looked_up(sample, self.landmarks)
+            diagonal = xa.astype(xa.take_rows(self.kernel.diag(self.X), sample), np.float64)
         else:
             some = xa.astype(self._rows(sample), np.float64)
             C = self.kernel(some, xa.astype(self._points, np.float64))
@@ -121,7 +124,7 @@ class NystromPreconditioner:
 
     def __matmul__(self, V: Array) -> Array:
         if self._fused is not None:
-            return self._fused_product(V)
+            return self._fused_product(*self._fused, V)
         # In float64: the two terms cancel to one part in (lambda + damping) / damping along the leading eigenvectors.
         scaled = xa.astype(self._inverse_diagonal[:, None] * V, np.float64)
         projected = xa.zeros((len(self.landmarks), V.shape[1]), self._factor)
@@ -132,18 +135,16 @@ class NystromPreconditioner:
             scaled[rows] -= xa.astype(self._inverse_diagonal[rows], np.float64)[:, None] * (self._double_cross(rows) @ inner)
         return xa.astype(scaled, xa.numpy_dtype(V))
 
-    def _fused_product(self, V: Array) -> Array:
+    def _fused_product(self, everything: FusedProduct, landmarks: FusedProduct, V: Array) -> Array:
         """`P^-1 V` without `K_ns`.
 
         A rounding of one of the n entries of a vector spreads over all eigenvectors and is harmless. One of the m entries of
         `inner` is multiplied with the leading eigenvalues, undamped: `inner` stays in float64.
         """
-        product, fused = self._product, self._fused
-        assert product is not None and fused is not None
         D = self._inverse_diagonal[:, None]
-        projected = xa.astype(product(fused.operand, D * V), np.float64)
+        projected = xa.astype(everything(landmarks.operand, D * V), np.float64)
         inner = xa.cholesky_solve(self._factor, projected)
-        return D * (V - fused(product.operand, inner))
+        return D * (V - landmarks(everything.operand, inner))
 
     def _double_cross(self, rows: slice) -> Array:
         return xa.astype(self._cross(rows) if self._stored is None else self._stored[rows], np.float64)
