@@ -16,8 +16,8 @@ from gramless.operators.fused import PRECISIONS, fused_form, has_triton
 
 # Below these sizes one factorisation is faster than building a preconditioner and iterating.
 _CHOLESKY_UP_TO = {"cpu": 4096, "cuda": 16384}
-# Landmarks cost float64 products: as fast as float32 on a GPU; on a CPU half the landmarks are the better bargain.
-_LANDMARKS_PER_ROOT_N = {"cpu": 6, "cuda": 12}
+# Landmarks cost float64 products: as fast as float32 on a GPU; on a CPU fewer landmarks are the better bargain.
+_LANDMARKS_PER_ROOT_N = {"cpu": 7, "cuda": 12}
 # Whole vectors, for the compiled products.
 _VECTOR = 32
 # Columns of the size of the right-hand side that block CG, the preconditioner and the threads' sums hold at the peak.
