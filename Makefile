@@ -23,7 +23,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed-run: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e '.[cli,images]'
+	$(BIN)/python -m pip install --quiet -e '.[cli]'
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt

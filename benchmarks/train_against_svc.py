@@ -38,7 +38,7 @@ def table(name: str) -> pd.DataFrame:
     """The dataset as a user has it: category codes are words."""
     data = load(name)
     x, y = data.pooled()
-    frame = pd.DataFrame(x, columns=list(data.feature_names or []))
+    frame = pd.DataFrame(x, columns=list(data.feature_names or [f"x{k}" for k in range(x.shape[1])]))
     for column in data.categorical:
         frame[frame.columns[column]] = [f"level {int(code)}" for code in x[:, column]]
     return frame.assign(target=[f"class {label}" for label in y])

@@ -16,6 +16,8 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
+from gramless import _grid
+
 try:
     from array_api_compat import array_namespace
 except ImportError:  # a machine with scikit-learn alone: its vendored copy is the same code
@@ -43,6 +45,11 @@ def is_torch(x: Array) -> bool:
 
 def is_sparse(x: Array) -> bool:
     return sp.issparse(x)
+
+
+def is_grid(x: Array) -> bool:
+    """Whether `x` is rows kept as bytes, see `gramless._grid`."""
+    return isinstance(x, _grid.GridRows)
 
 
 def import_torch() -> Any:
@@ -186,7 +193,10 @@ def indices(idx: np.ndarray, reference: Array) -> Array:
 
 
 def dot(X: Array, Y: Array, out: Array = None) -> Array:
-    """`X @ Y.T` as a dense block, into `out` where given; either side may be CSR."""
+    """`X @ Y.T` as a dense block, into `out` where given; either side may be CSR, or rows kept as bytes."""
+    if is_grid(X) and is_grid(Y):
+        return _grid.dot(X, Y, out)
+    X, Y = (side.astype(side.dtype) if is_grid(side) else side for side in (X, Y))
     if sp.issparse(X) or sp.issparse(Y):
         from gramless import _sparse
 
@@ -203,6 +213,8 @@ def matmul(A: Array, B: Array, out: Array = None) -> Array:
 
 def square_norms(X: Array) -> Array:
     """Squared Euclidean norm of each row."""
+    if is_grid(X):
+        return X.square_norms()
     if sp.issparse(X):
         return np.asarray(X.multiply(X).sum(axis=1)).ravel()
     if is_torch(X):

@@ -34,11 +34,19 @@ def blas_threads() -> int:
     return max(counts, default=1)
 
 
+def one_blas_thread() -> Any:
+    """A context in which BLAS uses the calling thread alone.
+
+    For products too small to share: BLAS's other threads stay awake for some 20 ms after each call, in the way of ours.
+    """
+    return _controller().limit(limits=1, user_api="blas")
+
+
 def run(work: Callable[[int], T], workers: int) -> list[T]:
     """`[work(0), ..., work(workers - 1)]`, each in its own thread with one BLAS thread."""
     if workers == 1:
         return [work(0)]
-    with _controller().limit(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
         return list(pool.map(work, range(workers)))
 
 

@@ -64,3 +64,12 @@ class Progress:
     def __exit__(self, *exception: Any) -> None:
         if self._bar is not None:
             self._bar.__exit__(*exception)
+
+
+def speed(rows: int, start: int, total: int | None, seconds: float) -> dict[str, Any]:
+    """Rows a second since `start`, and what is left at that rate, as a record for `Progress.update`."""
+    rate = (rows - start) / max(seconds, 1e-9)
+    record: dict[str, Any] = {"n_iter": rows, "rows/s": rate}
+    if total is not None:
+        record["seconds left"] = (total - rows) / rate
+    return record

@@ -103,6 +103,15 @@ def train(
             autocompletion=_choices(["auto", "classification", "regression"]),
         ),
     ] = "auto",
+    proba: Annotated[
+        bool | None,
+        typer.Option(
+            "--proba/--no-proba",
+            help="Fit calibrated probabilities for `predict --proba`; done unless told otherwise, except for svm, which "
+            "takes five more fits.",
+            show_default=False,
+        ),
+    ] = None,
     test_size: Annotated[float, typer.Option(help="Share of rows held out for the score.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Draws the held-out rows and everything else that is random.")] = 0,
     device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, auto.")] = None,
@@ -122,6 +131,7 @@ def train(
         gamma=gamma,
         tune=tune,
         task=task,
+        proba=proba,
         test_size=test_size,
         seed=seed,
         device=device,

@@ -130,3 +130,10 @@ def test_a_failed_save_leaves_the_old_file(tmp_path):
         gramless.save(LSSVC(kernel=lambda A, B: A @ B.T).fit(X, Y), tmp_path / "m.skops")
     assert (tmp_path / "m.skops").read_bytes() == before
     assert os.listdir(tmp_path) == ["m.skops"]
+
+
+def test_files_are_compressed(tmp_path):
+    X = np.repeat(np.eye(40), 20, axis=0)
+    model = gramless.LSSVC().fit(X, np.arange(800) % 2)
+    gramless.save(model, tmp_path / "model.skops")
+    assert (tmp_path / "model.skops").stat().st_size < 0.2 * model.points_.nbytes

@@ -242,6 +242,31 @@ def test_saved_and_loaded_it_goes_on_learning(digits, tmp_path):
     np.testing.assert_allclose(loaded.decision_function(X), model.decision_function(X), atol=1e-12)
 
 
+def test_finished_it_predicts_and_learns_no_more(digits, tmp_path):
+    X, y = digits
+    model = NystromLSSVC(n_landmarks=300, gamma=0.1, C="loo", random_state=0).fit(X, y)
+    scores = model.decision_function(X)
+    gramless.save(model, tmp_path / "whole.skops")
+    gramless.save(model.finish(), tmp_path / "finished.skops")
+    np.testing.assert_array_equal(model.decision_function(X), scores)
+    loaded = gramless.load(tmp_path / "finished.skops")
+    np.testing.assert_array_equal(loaded.decision_function(X), scores)
+    # 300 x 300 sums and the rows sampled for leave-one-out are gone.
+    assert (tmp_path / "finished.skops").stat().st_size < 0.3 * (tmp_path / "whole.skops").stat().st_size
+    for finished in (model, loaded):
+        with pytest.raises(ValueError, match="finished and takes no more rows"):
+            finished.partial_fit(X, y)
+    np.testing.assert_array_equal(model.fit(X, y).decision_function(X), scores)
+    model.partial_fit(X, y)
+
+
+def test_rows_held_back_are_solved_before_they_go(digits):
+    X, y = digits
+    model = NystromLSSVC(n_landmarks=60, gamma=0.1).partial_fit(X[:40], y[:40], classes=np.arange(10))
+    expected = clone(model).partial_fit(X[:40], y[:40], classes=np.arange(10)).decision_function(X)
+    np.testing.assert_array_equal(model.finish().decision_function(X), expected)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -106,7 +106,7 @@ def test_the_preconditioner_on_the_fused_product_is_the_inverse_it_says():
     V = torch.randn(3000, 4, device="cuda", generator=generator)
     kernel, ridge, landmarks = Polynomial(4, 1.0), torch.full((3000,), 1e-3, device="cuda"), np.arange(0, 3000, 8)
     product = FusedProduct(kernel, X, "medium", accurate=True)
-    P = NystromPreconditioner(X, kernel, ridge, landmarks, store=False, product=product, rng=np.random.RandomState(0))
+    P = NystromPreconditioner(X, kernel, ridge, landmarks, store=False, fused=product, rng=np.random.RandomState(0))
     rounded = product.operand.points(slice(0, 3000)).double()
     K_ns = kernel(rounded, rounded[landmarks])
     dense = K_ns @ torch.linalg.solve(K_ns[landmarks], K_ns.T) + torch.diag(ridge.double() + P.damping)

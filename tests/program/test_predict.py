@@ -81,6 +81,19 @@ def test_evaluate(run, plants, model):
     assert wrong.code == 3
 
 
+def test_rows_without_an_answer_are_not_scored(run, plants, model, tmp_path):
+    frame = pd.read_csv(plants / "more.csv")
+    frame.loc[:9, "kind"] = None
+    frame.to_csv(tmp_path / "gaps.csv", index=False)
+    done = run("evaluate", model, tmp_path / "gaps.csv", "--json")
+    assert done.json["rows"] == 50
+    assert "10 rows without an answer" in done.err
+    frame.assign(kind=None).to_csv(tmp_path / "none.csv", index=False)
+    refused = run("evaluate", model, tmp_path / "none.csv")
+    assert refused.code == 3
+    assert "no answer in any row" in refused.err
+
+
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
 def test_what_is_no_model_is_refused(run, plants, tmp_path, command):
     (tmp_path / "text.skops").write_text("hello")

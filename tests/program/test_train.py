@@ -8,7 +8,7 @@ import gramless
 from gramless.program import tuning
 from gramless.program.columns import find_columns
 from gramless.program.machines import choose_machine, settle
-from gramless.program.scores import score
+from gramless.program.scores import log_loss, score
 from gramless.program.train import find_task
 from gramless.targets import class_targets
 
@@ -68,6 +68,63 @@ def test_what_is_given_is_not_tuned(run, plants, tmp_path):
     machine = gramless.load(tmp_path / "m.skops").pipeline.named_steps["machine"]
     assert machine.C == 3
     assert machine.kernel_.gamma == 0.2
+
+
+def log_losses(done):
+    """Of the model and of a guess, from the held-out rows."""
+    by_name = {one["metric"]: one for one in done.json["scores"]}
+    return by_name["log loss"]["value"], by_name["log loss"]["baseline"]
+
+
+@pytest.mark.parametrize("estimator", ["lssvm", "nystrom"])
+def test_probabilities_are_calibrated_without_asking(run, plants, tmp_path, estimator):
+    out = tmp_path / "m.skops"
+    done = run(
+        *("train", plants / "plants.csv", "--target", "kind", "--out", out, "--json"),
+        *("--estimator", estimator, "--C", 10, "--gamma", 0.1),
+    )
+    ours, guess = log_losses(done)
+    assert ours < 0.35 < 1.0 < guess  # the softmax of least-squares scores has 0.7 here
+    machine = gramless.load(out).pipeline.named_steps["machine"]
+    assert machine.probability == "sigmoid"
+    again = run("evaluate", out, plants / "more.csv", "--json")
+    assert log_losses(again)[0] < 0.5
+
+
+def test_probabilities_only_where_they_are_wanted(run, plants, tmp_path):
+    start = ("train", plants / "plants.csv", "--target", "kind", "--json", "--C", 10, "--gamma", 0.1)
+    for name, options in [("without", ["--no-proba"]), ("svm", ["--estimator", "svm"])]:
+        done = run(*start, "--out", tmp_path / name, *options)
+        assert [one["metric"] for one in done.json["scores"]] == ["accuracy", "balanced accuracy"]
+        refused = run("predict", tmp_path / name, plants / "more.csv", "--proba")
+        assert refused.code == 3
+        assert "train it again with --proba" in refused.err
+    ours, guess = log_losses(run(*start, "--out", tmp_path / "five", "--estimator", "svm", "--proba"))
+    assert ours < 0.5 * guess
+    refused = run("train", plants / "weights.tsv", "--target", "weight", "--out", tmp_path / "no", "--proba")
+    assert refused.code == 3
+    assert "a quantity has no probabilities" in refused.err
+
+
+def test_svm_goes_without_probabilities_where_a_class_has_one_row(run, tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["a,b"] + [f"{rng.normal() + 3 * (k % 2):.3f},{'xy'[k % 2]}" for k in range(60)] + ["9.0,z"]
+    (tmp_path / "rare.csv").write_text("\n".join(lines) + "\n")
+    done = run(
+        *("train", tmp_path / "rare.csv", "--target", "b", "--out", tmp_path / "m", "--json", "--seed", 1),
+        *("--estimator", "svm", "--proba", "--C", 1, "--gamma", 1),
+    )
+    assert done.code == 0
+    assert "no probabilities" in done.err
+
+
+def test_a_model_on_landmarks_is_a_small_file(run, plants, tmp_path):
+    x, y = load_digits(return_X_y=True)
+    np.savez(tmp_path / "digits.npz", x=x[:600], y=y[:600])
+    out = tmp_path / "m.skops"
+    run("train", tmp_path / "digits.npz", "--out", out, "--estimator", "nystrom", "--C", 10, "--gamma", 0.01)
+    machine = gramless.load(out).pipeline.named_steps["machine"]
+    assert out.stat().st_size < machine.points_.nbytes + machine.dual_coef_.nbytes + 50_000
 
 
 def test_the_same_seed_gives_the_same_model(run, plants, tmp_path):
@@ -217,6 +274,13 @@ def test_the_metrics_are_scikit_learns():
     assert found["accuracy"].value == pytest.approx(metrics.accuracy_score(y, predicted))
     assert found["balanced accuracy"].value == pytest.approx(metrics.balanced_accuracy_score(y, predicted))
     assert found["balanced accuracy"].baseline == pytest.approx(0.25)
+    classes, chances = np.arange(4), rng.dirichlet(np.ones(4), size=200)
+    losses = log_loss(y, classes, chances, np.full(4, 0.25))
+    assert losses.value == pytest.approx(metrics.log_loss(y, chances))
+    assert losses.baseline == pytest.approx(np.log(4))
+    assert losses.low < losses.value < losses.high
+    strange = log_loss(np.append(y, 7), classes, np.vstack([chances, np.full(4, 0.25)]), np.full(4, 0.25))
+    assert strange.value == pytest.approx((200 * losses.value - np.log(np.finfo(float).eps)) / 201)
     y, predicted = rng.normal(size=200), rng.normal(size=200)
     found = {one.metric: one for one in score(y, predicted, task="regression", guess=y.mean())}
     assert found["R²"].value == pytest.approx(metrics.r2_score(y, predicted))

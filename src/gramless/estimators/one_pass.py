@@ -22,16 +22,17 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from gramless import _array as xa
 from gramless._array import Array
 from gramless._memory import MemoryEstimate, parse_budget
-from gramless._progress import Progress, say
+from gramless._progress import Progress, say, speed
 from gramless._validation import check_positive, check_weights, check_X, working_dtype
 from gramless.estimators.streamed_targets import Targets
-from gramless.solvers import NormalEquations, WhitenedRidge, fingerprint
+from gramless.solvers import NormalEquations, WhitenedRidge
 from gramless.streaming import Stream, is_stream_like
-from gramless.streaming.pass_checkpoint import PassCheckpoint
+from gramless.streaming.pass_checkpoint import PassCheckpoint, described
 from gramless.streaming.reservoir import Reservoir
 from gramless.streaming.sources import concatenate
 
@@ -179,14 +180,14 @@ class OnePassRidge(BaseEstimator):
 
     def _settings(self) -> list[str]:
         ignored = {"checkpoint", "checkpoint_every", "verbose", "callback", "memory_budget"}
-        return [f"{k}={_described(v)}" for k, v in sorted(self.get_params(deep=False).items()) if k not in ignored]
+        return [f"{k}={described(v)}" for k, v in sorted(self.get_params(deep=False).items()) if k not in ignored]
 
     def _forget_all(self, targets: Targets) -> None:
         self._targets = targets
         self._discard()
         self._held: list[tuple[Array, np.ndarray, np.ndarray | None]] = []
         self._sample = Reservoir(LEAVE_ONE_OUT_ROWS) if self._needs_sample() else None
-        self._stale = False
+        self._stale = self._finished = False
         self._dtype_name = ""
         self._rows_seen = 0
 
@@ -222,7 +223,7 @@ class OnePassRidge(BaseEstimator):
                 self._absorb(batch.X, self._targets.read(batch.y), batch.weights)
                 done += len(batch)
                 seconds = time.perf_counter() - clock
-                progress.update(_speed(done, skip, stream.n_rows, seconds))
+                progress.update(speed(done, skip, stream.n_rows, seconds))
                 if file is not None and number % file.every == 0:
                     file.save(self._state(), seconds)
         if self._rows_seen == before == 0:
@@ -261,6 +262,8 @@ class OnePassRidge(BaseEstimator):
 
     def _add(self, X: Any, y: Any, sample_weight: Any, targets: Targets, first: bool) -> None:
         """Add rows; the features are chosen once enough rows are held to choose them from."""
+        if not first and self._finished:
+            raise ValueError(f"this {type(self).__name__} is finished and takes no more rows: fit it anew, on all of them")
         if is_stream_like(X) and not isinstance(X, np.memmap):
             stream = self._stream(X, y, sample_weight)
         else:
@@ -350,6 +353,18 @@ class OnePassRidge(BaseEstimator):
     def _keep_scores(self, scores: np.ndarray, compact: np.ndarray, weights: np.ndarray) -> None:
         """Leave-one-out scores of the sampled rows, for whoever calibrates with them."""
 
+    def finish(self) -> Any:
+        """Keep the model and let go of what only `partial_fit` needs: the sums, and rows held back or sampled.
+
+        In memory and in a saved file, `m` points are left instead of `m^2` sums; `partial_fit` is refused from then on.
+        """
+        check_is_fitted(self, "_targets")
+        if self._stale:
+            self._solve()
+        self._discard()
+        self._held, self._sample, self._finished = [], None, True
+        return self
+
     # Where a pass stands.
 
     def _state(self) -> dict[str, Any]:
@@ -377,20 +392,3 @@ class OnePassRidge(BaseEstimator):
             self._sample.keys = state["sample_keys"]
             self._sample.rows = (state["sample_X"], state["sample_y"], state["sample_w"])
         self._rows_seen, self._seed = int(state["seen"]), int(state["seed"])
-
-
-def _described(value: Any) -> str:
-    """A setting in words that are the same in the next process."""
-    if hasattr(value, "shape"):
-        return fingerprint(value)
-    if isinstance(value, np.random.RandomState) or (callable(value) and hasattr(value, "__qualname__")):
-        return getattr(value, "__qualname__", type(value).__name__)
-    return repr(value)
-
-
-def _speed(rows: int, start: int, total: int | None, seconds: float) -> dict[str, Any]:
-    rate = (rows - start) / max(seconds, 1e-9)
-    record: dict[str, Any] = {"n_iter": rows, "rows/s": rate}
-    if total is not None:
-        record["seconds left"] = (total - rows) / rate
-    return record

@@ -17,15 +17,17 @@ from gramless.solvers.sketch_project import default_block_size
 
 # Below these sizes one factorisation is faster than building a preconditioner and iterating.
 _CHOLESKY_UP_TO = {"cpu": 4096, "cuda": 16384}
-# Landmarks cost float64 products: as fast as float32 on a GPU; on a CPU half the landmarks are the better bargain.
-_LANDMARKS_PER_ROOT_N = {"cpu": 6, "cuda": 12}
+# Landmarks cost float64 products: as fast as float32 on a GPU; on a CPU fewer landmarks are the better bargain.
+_LANDMARKS_PER_ROOT_N = {"cpu": 7, "cuda": 12}
 # Where the matrix is streamed through the fused product, steps on blocks reach a loose residual before conjugate gradients:
 # 0.1 from 400,000 rows on, 0.05 from about twice as many, and a tight one later, if at all (`benchmarks/gpu.py`, crossover).
 _SKETCH_FROM = 400_000
 _SKETCH_DOWN_TO = 0.05
 _SKETCH_FROM_N_TOL = 40_000
+# Whole vectors, for the compiled products.
+_VECTOR = 32
 # Columns of the size of the right-hand side that block CG, the preconditioner and the threads' sums hold at the peak.
-_WORKING_COLUMNS = 12
+_WORKING_COLUMNS = 20
 
 
 @dataclass
@@ -156,8 +158,9 @@ def _cholesky_memory(s: Sizes) -> MemoryEstimate:
 def _iterative_memory(s: Sizes) -> MemoryEstimate:
     workers = 1 if s.on_gpu else blas_threads()
     tiles = (workers + 1) * s.edge * s.edge * s.itemsize * (1 + s.temporaries)
-    columns = (_WORKING_COLUMNS + workers) * s.n * (s.k + 1) * s.itemsize
-    data = s.n * s.d * (s.itemsize + 2 * s.fused)
+    columns = (_WORKING_COLUMNS + 2 * workers) * s.n * (s.k + 1) * s.itemsize
+    as_bytes = 1 if s.device == "cpu" and s.itemsize == 4 else 0  # pixels are kept as bytes too, see gramless._grid
+    data = s.n * s.d * (s.itemsize + 2 * s.fused + as_bytes)
     return MemoryEstimate({"data": data, "tiles": tiles, "solution": columns}, s.device)
 
 
@@ -202,7 +205,8 @@ def _landmarks(s: Sizes, asked: Any, left: int) -> tuple[int, bool]:
     if asked != "auto":
         m = min(int(asked), s.n)
         return m, _preconditioner_bytes(s, m, True) <= left
-    m = min(int(_LANDMARKS_PER_ROOT_N["cuda" if s.on_gpu else "cpu"] * np.sqrt(s.n)), s.n // 2)
+    m = int(_LANDMARKS_PER_ROOT_N["cuda" if s.on_gpu else "cpu"] * np.sqrt(s.n))
+    m = min(-(-m // _VECTOR) * _VECTOR, s.n // 2)
     if _preconditioner_bytes(s, m, True) <= left // 2:
         return m, True
     while m > 0 and _preconditioner_bytes(s, m, False) > left // 2:

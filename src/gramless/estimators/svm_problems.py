@@ -26,7 +26,7 @@ from gramless import _array as xa
 from gramless._memory import human, parse_budget
 from gramless._parallel import CPU_TILE, run
 from gramless.kernels.base import Kernel
-from gramless.operators import expand
+from gramless.operators import compact, expand
 from gramless.operators.blocks import workers_for
 from gramless.solvers.box_qp import BoxQP, DualSolution
 from gramless.solvers.gram_rows import GramRows, Part, own_blocks
@@ -116,7 +116,7 @@ def solve_machine(
     bounds = np.searchsorted(codes[order], np.arange(n_classes + 1))
     parts: list[Part]
     if kernel.separable:
-        X = X[order]
+        X = compact(kernel, X[order], len(order) // 2)
         parts = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
     else:
         parts = [order[a:b] for a, b in pairwise(bounds)]

@@ -32,7 +32,7 @@ from gramless._validation import (
 from gramless.estimators.expansion import KernelExpansion
 from gramless.estimators.svm_problems import DUAL_SOLVERS, make_solver, row_resources, warn_unless_converged
 from gramless.kernels import Kernel
-from gramless.operators import expand
+from gramless.operators import compact, expand
 from gramless.solvers.box_qp import BoxQP
 from gramless.solvers.gram_rows import GramRows
 
@@ -135,7 +135,9 @@ class KernelSVR(RegressorMixin, KernelExpansion):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         resources = row_resources(self.memory_budget, self.kernel_, X, seed)
 
-        rows = GramRows(self.kernel_, X, [slice(0, n)], budget=resources.budget, workers=resources.workers)
+        rows = GramRows(
+            self.kernel_, compact(self.kernel_, X, n // 2), [slice(0, n)], budget=resources.budget, workers=resources.workers
+        )
         solver = make_solver(self.solver, self.tol, self.max_iter)
         [solution] = solver.maximise([BoxQP.regression(y, C, self.epsilon)], rows, np.random.default_rng(seed))
         warn_unless_converged([solution], self.tol)

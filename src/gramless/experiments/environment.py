@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("gramless", "numpy", "scipy", "scikit-learn", "numba", "torch", "scikit-image")
+PACKAGES = ("gramless", "numpy", "scipy", "scikit-learn", "numba", "torch")
 
 
 @functools.cache

@@ -20,6 +20,7 @@ from sklearn.base import BaseEstimator
 
 from gramless import _array as xa
 from gramless._array import Array
+from gramless._grid import GridRows
 
 
 class Kernel(BaseEstimator):
@@ -36,6 +37,10 @@ class Kernel(BaseEstimator):
 
     separable = True
     """Whether a block can be computed from any rows of `X` and any rows of `Y` alone."""
+
+    def accepts_grid(self, rows: GridRows) -> bool:
+        """Whether points may come as these rows of bytes: inner products and norms of rows are all it takes."""
+        return False
 
     def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
         """The `(n, m)` block of kernel values, written into `out` where given."""
@@ -100,6 +105,9 @@ class Pair(Kernel):
     @property
     def separable(self) -> bool:  # type: ignore[override]
         return self.left.separable and self.right.separable
+
+    def accepts_grid(self, rows: GridRows) -> bool:
+        return self.left.accepts_grid(rows) and self.right.accepts_grid(rows)
 
     @property
     def _heavier_first(self) -> tuple[Kernel, Kernel]:
@@ -177,6 +185,9 @@ class Wrapped(Kernel):
     def temporaries(self) -> int:
         return self.kernel.temporaries
 
+    def accepts_grid(self, rows: GridRows) -> bool:
+        return self.kernel.accepts_grid(rows)
+
 
 class Scaled(Wrapped):
     """`scale * k(x, y)` with `scale >= 0`."""
@@ -242,6 +253,9 @@ class Columns(Wrapped):
     def __init__(self, kernel: Kernel, columns: Any):
         self.kernel = kernel
         self.columns = columns
+
+    def accepts_grid(self, rows: GridRows) -> bool:
+        return False  # bytes come in whole rows
 
     def _select(self, X: Array) -> Array:
         if isinstance(self.columns, slice):

@@ -13,6 +13,7 @@ import numpy as np
 
 from gramless import _array as xa
 from gramless._array import Array
+from gramless._grid import GridRows
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
 
@@ -30,6 +31,9 @@ class Linear(Kernel):
     """
 
     accepts_sparse = True
+
+    def accepts_grid(self, rows: GridRows) -> bool:
+        return True
 
     def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
         return xa.dot(X, Y, out=out)
@@ -64,6 +68,9 @@ class Polynomial(Kernel):
         self.degree = degree
         self.gamma = gamma
         self.coef0 = coef0
+
+    def accepts_grid(self, rows: GridRows) -> bool:
+        return True
 
     @property
     def temporaries(self) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 
 from gramless import _array as xa
 from gramless._array import Array
+from gramless._grid import GridRows
 from gramless._parallel import slices
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
@@ -29,15 +30,19 @@ _DIFFERENCES = 1 << 18
 
 
 def _without_offset(X: Array, Y: Array) -> tuple[Array, Array]:
-    if xa.is_sparse(X) or xa.is_sparse(Y) or 0 in (*X.shape, *Y.shape):
+    if xa.is_sparse(X) or xa.is_sparse(Y) or xa.is_grid(X) or xa.is_grid(Y) or 0 in (*X.shape, *Y.shape):
         return X, Y
-    xp = xa.namespace(X, Y)
+    centre, far = _offset(Y)
+    return (X - centre, Y - centre) if far else (X, Y)
+
+
+def _offset(Y: Array) -> tuple[Array, bool]:
+    """The centre of some rows, and whether it is far from the origin for their spread."""
+    xp = xa.namespace(Y)
     sample = Y[:_OFFSET_SAMPLE]
     centre = xp.mean(sample, axis=0)
     spread = float(xp.mean(xa.square_norms(sample - centre)))
-    if float(xp.sum(centre * centre)) <= _OFFSET_RATIO * spread:
-        return X, Y
-    return X - centre, Y - centre
+    return centre, float(xp.sum(centre * centre)) > _OFFSET_RATIO * spread
 
 
 def negative_square_distances(X: Array, Y: Array, gamma: float, out: Array = None) -> Array:
@@ -97,6 +102,9 @@ class RBF(Kernel):
     def __init__(self, gamma: float | str = "scale"):
         self.gamma = gamma
 
+    def accepts_grid(self, rows: GridRows) -> bool:
+        return not _offset(rows[:_OFFSET_SAMPLE].astype(rows.dtype))[1]
+
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> RBF:
         return RBF(resolve_gamma(self.gamma, X, weights))
 
@@ -149,7 +157,7 @@ class Laplacian(Kernel):
 
 
 def _ones(X: Array) -> Array:
-    if xa.is_sparse(X):
+    if xa.is_sparse(X) or xa.is_grid(X):
         return np.ones(X.shape[0], dtype=X.dtype)
     out = xa.empty((X.shape[0],), X)
     out[...] = 1

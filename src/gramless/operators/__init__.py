@@ -1,7 +1,7 @@
 """Matrices that are multiplied with, not held."""
 
 from gramless.operators.base import DenseOperator, Operator
-from gramless.operators.blocks import evaluate, expand
+from gramless.operators.blocks import compact, evaluate, expand
 from gramless.operators.bordered import BorderedOperator
 from gramless.operators.kernel import KernelOperator, nbytes_cached
 from gramless.operators.low_rank import LowRankPreconditioner
@@ -15,6 +15,7 @@ __all__ = [
     "LowRankPreconditioner",
     "Operator",
     "RidgeSums",
+    "compact",
     "evaluate",
     "expand",
     "nbytes_cached",

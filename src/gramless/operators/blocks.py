@@ -6,11 +6,17 @@ expand(k, X, points, coef)  K(X, points) @ coef, never holding more than a few t
 
 from __future__ import annotations
 
+import numpy as np
+
 from gramless import _array as xa
 from gramless._array import Array
+from gramless._grid import on_grid
 from gramless._parallel import CPU_TILE, CUDA_TILE, blas_threads, share, slices
 from gramless.kernels.base import Kernel
 from gramless.operators.fused import FusedProduct, can_fuse
+
+# Loading the compiled loops takes a second once: products that take less than a tenth of that do not ask for them.
+_MANY_OPERATIONS = 5e9
 
 
 def tile_edge(X: Array) -> int:
@@ -25,13 +31,31 @@ def workers_for(kernel: Kernel, X: Array) -> int:
     return blas_threads()
 
 
+def compact(kernel: Kernel, X: Array, partners: int) -> Array:
+    """`X`, to be multiplied with so many `partners`, as rows of bytes; as it is where its values or the kernel forbid that.
+
+    Bytes change no kernel value by more than rounding, see `gramless._grid`.
+    """
+    worth_it = X.shape[0] * partners * X.shape[1] >= _MANY_OPERATIONS or xa.is_grid(X)
+    rows = on_grid(X) if worth_it and kernel.separable else None
+    return rows if rows is not None and kernel.accepts_grid(rows) else X
+
+
+def _compact_both(kernel: Kernel, X: Array, Y: Array) -> tuple[Array, Array]:
+    """Both as bytes, or both as they are: products of mixed kinds gain nothing."""
+    left = compact(kernel, X, Y.shape[0])
+    right = compact(kernel, Y, X.shape[0]) if xa.is_grid(left) else Y
+    return (left, right) if xa.is_grid(right) else (X, Y)
+
+
 def evaluate(kernel: Kernel, X: Array, Y: Array, out: Array = None) -> Array:
     """The block `K(X, Y)`, into `out` where given."""
     shape = (X.shape[0], Y.shape[0])
     if xa.is_torch(X) or min(shape) == 0 or not kernel.separable:
         return kernel(X, Y, out=out)
     if out is None:
-        out = xa.empty(shape, X) if not xa.is_sparse(X) else xa.empty(shape, X.data)
+        out = np.empty(shape, X.dtype)
+    X, Y = _compact_both(kernel, X, Y)
     edge = tile_edge(X)
     tasks = [(rows, columns) for rows in slices(shape[0], edge) for columns in slices(shape[1], edge)]
 
@@ -49,6 +73,7 @@ def expand(kernel: Kernel, X: Array, points: Array, coef: Array, precision: str 
         return FusedProduct(kernel, points, precision, accurate=True)(X, coef)
     edge = tile_edge(X)
     scores = xa.zeros((X.shape[0], coef.shape[1]), coef)
+    X, points = _compact_both(kernel, X, points)
     if not kernel.separable:
         for rows in slices(X.shape[0], edge):
             scores[rows] = kernel(X[rows], points) @ coef

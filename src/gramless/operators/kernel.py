@@ -10,6 +10,7 @@ instead of `n^2`. With `cache=True` each tile is computed on the first visit and
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,12 @@ from gramless._array import Array
 from gramless._memory import human
 from gramless._parallel import lower_tiles, run, share, slices
 from gramless.kernels.base import Kernel
-from gramless.operators.blocks import evaluate, expand, tile_edge, workers_for
+from gramless.operators.blocks import compact, evaluate, expand, tile_edge, workers_for
 from gramless.operators.fused import prepare as prepare_fused
+from gramless.operators.tile_product import PANEL, BlasSums, Columns, CompiledSums, can_compile
 
 _SMALLEST_TILE = 256
+_TILES_IN_ARENA = 16
 
 
 class KernelOperator:
@@ -67,7 +70,7 @@ class KernelOperator:
         storage: str | None = None,
     ):
         n = X.shape[0]
-        self.X = X
+        self.X = compact(kernel, X, n // 2)
         self.kernel = kernel
         self.shape = (n, n)
         self.reference = X.data if xa.is_sparse(X) else X
@@ -78,7 +81,10 @@ class KernelOperator:
         self.edge = min(tile_edge(X), n)
         self._tiles = lower_tiles(slices(n, self.edge))
         self._stored: dict[tuple[int, int], Array] = {}
-        self.fused = prepare_fused(kernel, X, precision) if not cache else None
+        self._places = {(rows.start, columns.start): i for i, (rows, columns) in enumerate(self._tiles)}
+        self._arenas: dict[int, Array] = {}
+        self._lock = Lock()
+        self.fused = prepare_fused(kernel, self.X, precision) if not cache else None
 
     def _as_vector(self, ridge: Any) -> Array:
         vector = xa.zeros((self.shape[0],), self.reference)
@@ -91,11 +97,26 @@ class KernelOperator:
             return self._stored[key]
         shape = (rows.stop - rows.start, columns.stop - columns.start)
         if self.cache:
-            buffer = xa.empty(shape, self.reference)
+            buffer = self._slot(key, shape)
         tile = self.kernel.block(self.X, rows, columns, out=buffer[: shape[0], : shape[1]])
         if self.cache:
             tile = self._stored[key] = tile if self.storage is None else xa.half(tile, self.storage)
         return tile
+
+    def _slot(self, key: tuple[int, int], shape: tuple[int, int]) -> Array:
+        """Memory for a tile that stays.
+
+        NumPy's tiles share arenas: in pieces of 4 MB the first touch of the memory takes as long as filling it, in large
+        pieces the system hands out huge pages.
+        """
+        if xa.is_torch(self.reference):
+            return xa.empty(shape, self.reference)
+        arena, place = divmod(self._places[key], _TILES_IN_ARENA)
+        with self._lock:
+            if arena not in self._arenas:
+                tiles = min(_TILES_IN_ARENA, len(self._tiles) - arena * _TILES_IN_ARENA)
+                self._arenas[arena] = xa.empty((tiles, self.edge, self.edge), self.reference)
+        return self._arenas[arena][place]
 
     def __matmul__(self, V: Array) -> Array:
         if self.fused is not None:
@@ -122,23 +143,26 @@ class KernelOperator:
 
     def _tiled_product(self, V: Array) -> Array:
         workers = max(1, min(workers_for(self.kernel, self.X), len(self._tiles)))
+        compiled = Columns(V) if self._compiles(V) else None
 
         def work(k: int) -> Array:
-            out = xa.zeros(tuple(V.shape), V)
+            sums = BlasSums(V) if compiled is None else CompiledSums(compiled)
             buffer = None if self.cache else xa.empty((self.edge, self.edge), self.reference)
             for rows, columns in self._tiles[k::workers]:
                 tile = self._tile(rows, columns, buffer)
-                tile = tile if self.storage is None else xa.astype(tile, self.dtype)
-                out[rows] += tile @ V[columns]
-                if rows != columns:
-                    out[columns] += tile.T @ V[rows]
-            return out
+                sums.add(tile if self.storage is None else xa.astype(tile, self.dtype), rows, columns)
+            return sums.total()
 
         total, *others = run(work, workers)
         for other in others:
             total += other
         total += self.ridge[:, None] * V
         return total
+
+    def _compiles(self, V: Array) -> bool:
+        aligned = len(self._tiles) == 1 or self.edge % PANEL == 0
+        single = self.dtype == np.float32 and xa.numpy_dtype(V) == np.float32
+        return aligned and single and can_compile(V, self.shape[0] ** 2 // 2)
 
     def rows_times(self, idx: np.ndarray, V: Array) -> Array:
         """`rows(idx) @ V` without holding the rows."""
@@ -199,6 +223,7 @@ class KernelOperator:
         """Give the cache's memory back; products compute their tiles from here on."""
         self.cache = False
         self._stored.clear()
+        self._arenas.clear()
 
     def diag(self) -> Array:
         """The diagonal, ridge included."""
@@ -226,4 +251,4 @@ class KernelOperator:
 def nbytes_cached(n: int, itemsize: int, edge: int) -> int:
     """Bytes of one triangle of tiles."""
     parts = -(-n // edge)
-    return int(n * n / 2 + parts * edge * edge / 2) * itemsize if parts > 1 else n * n * itemsize
+    return parts * (parts + 1) // 2 * edge * edge * itemsize if parts > 1 else n * n * itemsize

@@ -17,11 +17,12 @@ import numpy as np
 
 from gramless import _array as xa
 from gramless._array import Array
-from gramless._parallel import slices
+from gramless._parallel import one_blas_thread, slices
 from gramless.kernels.base import Kernel
 from gramless.operators.blocks import evaluate
 from gramless.operators.fused import FusedProduct
 from gramless.operators.jitter import jittered_cholesky
+from gramless.operators.tile_product import product, transposed_product
 
 _DAMPING_SAMPLE = 512
 _ROWS_AT_A_TIME = 4096
@@ -41,7 +42,7 @@ class NystromPreconditioner:
     damping : float or "auto", default="auto"
     store : bool, default=True
         Hold `K(X, landmarks)` (`n m` numbers), or compute it again at each use.
-    product : FusedProduct, optional
+    fused : FusedProduct, optional
         Of `X`: what is not held is then computed from its rounded points, by the kernel that multiplies with the matrix.
     rng : RandomState
     """
@@ -55,13 +56,13 @@ class NystromPreconditioner:
         *,
         damping: float | str = "auto",
         store: bool = True,
-        product: FusedProduct | None = None,
+        fused: FusedProduct | None = None,
         rng: np.random.RandomState,
     ):
         self.X, self.kernel, self.landmarks = X, kernel, landmarks
         reference = X.data if xa.is_sparse(X) else X
         self._parts = slices(X.shape[0], _ROWS_AT_A_TIME)
-        self._fused = None if store or product is None else (product, product.of(landmarks))
+        self._fused = None if store or fused is None else (fused, fused.of(landmarks))
         self._points = self._rows(landmarks)
         self._stored = self._cross(slice(0, X.shape[0])) if store else None
 
@@ -118,7 +119,7 @@ class NystromPreconditioner:
         root = xa.astype(xa.namespace(self._inverse_diagonal).sqrt(self._inverse_diagonal), np.float64)
         for rows in self._parts:
             # The product has the square of K's condition: rounded to float32 it would drown K_ss from a million rows on.
-            S = xa.add_gram_(S, self._double_cross(rows) * root[rows][:, None])
+            S = xa.add_gram_(S, xa.astype(self._cross_of(rows), np.float64) * root[rows][:, None])
         L, self.jitter = jittered_cholesky(S)
         return L
 
@@ -129,10 +130,12 @@ class NystromPreconditioner:
         scaled = xa.astype(self._inverse_diagonal[:, None] * V, np.float64)
         projected = xa.zeros((len(self.landmarks), V.shape[1]), self._factor)
         for rows in self._parts:
-            projected += self._double_cross(rows).T @ scaled[rows]
-        inner = xa.cholesky_solve(self._factor, projected)
+            projected += transposed_product(self._cross_of(rows), scaled[rows])
+        with one_blas_thread():
+            inner = xa.cholesky_solve(self._factor, projected)
         for rows in self._parts:
-            scaled[rows] -= xa.astype(self._inverse_diagonal[rows], np.float64)[:, None] * (self._double_cross(rows) @ inner)
+            explained = product(self._cross_of(rows), inner)
+            scaled[rows] -= xa.astype(self._inverse_diagonal[rows], np.float64)[:, None] * explained
         return xa.astype(scaled, xa.numpy_dtype(V))
 
     def _fused_product(self, everything: FusedProduct, landmarks: FusedProduct, V: Array) -> Array:
@@ -146,5 +149,5 @@ class NystromPreconditioner:
         inner = xa.cholesky_solve(self._factor, projected)
         return D * (V - landmarks(everything.operand, inner))
 
-    def _double_cross(self, rows: slice) -> Array:
-        return xa.astype(self._cross(rows) if self._stored is None else self._stored[rows], np.float64)
+    def _cross_of(self, rows: slice) -> Array:
+        return self._cross(rows) if self._stored is None else self._stored[rows]

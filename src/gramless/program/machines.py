@@ -79,7 +79,25 @@ def settle(
     return Settings(machine, kernel, found.C, found.gamma, reason, how)
 
 
-def make_machine(settings: Settings, *, task: str, n: int, seed: int, device: str | None, memory_budget: str | None) -> Any:
+def with_probabilities(asked: bool | None, machine: str, task: str) -> bool:
+    """Whether to fit probabilities: as asked, else where leave-one-out scores need no refits."""
+    if task != "classification":
+        if asked:
+            raise InputError("a quantity has no probabilities: leave out --proba, or say --task classification")
+        return False
+    return machine != "svm" if asked is None else asked
+
+
+def make_machine(
+    settings: Settings,
+    *,
+    task: str,
+    n: int,
+    proba: bool,
+    seed: int,
+    device: str | None,
+    memory_budget: str | None,
+) -> Any:
     """The estimator, not fitted yet."""
     wanted: dict[str, Any] = {
         "C": settings.C,
@@ -88,6 +106,7 @@ def make_machine(settings: Settings, *, task: str, n: int, seed: int, device: st
         "device": device,
         "memory_budget": memory_budget,
         "random_state": seed,
+        "probability": "sigmoid" if proba else False,
         "n_landmarks": min(LANDMARKS, n),
         # Double precision costs twice the memory and buys nothing at the ridges of scaled tables of this
         # size.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.pipeline import Pipeline
 import gramless
 from gramless.program.columns import Columns, as_known, unseen
 from gramless.program.errors import InputError
+from gramless.program.scores import Score, log_loss, score
 
 
 class TableModel(BaseEstimator):
@@ -58,6 +60,11 @@ class TableModel(BaseEstimator):
         return self.pipeline.named_steps["machine"].classes_
 
     @property
+    def has_probabilities(self) -> bool:
+        """Whether it was trained with probabilities."""
+        return self.task == "classification" and hasattr(self.pipeline, "predict_proba")
+
+    @property
     def n_features(self) -> int | None:
         """Columns of the sparse matrix it was trained on; None for tables."""
         return None if self.numbers or self.words else int(self.pipeline.n_features_in_)
@@ -69,6 +76,26 @@ class TableModel(BaseEstimator):
     def unseen(self, ready: Any) -> dict[str, int]:
         """How many values of each text column were never seen in training."""
         return unseen(self.pipeline.named_steps["prepare"], ready, self.columns)
+
+    def scored(self, batches: Iterable[tuple[Any, np.ndarray]], seed: int = 0) -> tuple[int, list[Score]]:
+        """How many ready rows came with their answers, and the scores on all of them."""
+        truths, guesses, chances = [], [], []
+        for X, y in batches:
+            truths.append(np.array([str(value) for value in y]) if y.dtype.kind == "O" else y)
+            guesses.append(self.pipeline.predict(X))
+            if self.has_probabilities:
+                chances.append(self.pipeline.predict_proba(X))
+        y, predicted, guess = np.concatenate(truths), np.concatenate(guesses), self.about["guess"]
+        if self.task == "regression":
+            return len(y), score(y, predicted, task=self.task, guess=guess, seed=seed)
+        classes = self.classes
+        if y.dtype.kind != classes.dtype.kind or classes.dtype.kind == "U":
+            y, predicted, classes, guess = y.astype(str), predicted.astype(str), classes.astype(str), str(guess)
+        scores = score(y, predicted, task=self.task, guess=guess)
+        if chances:
+            shares = np.array(self.about["class_shares"])
+            scores.append(log_loss(y, classes, np.concatenate(chances), shares))
+        return len(y), scores
 
 
 def save_model(model: TableModel, path: str | os.PathLike) -> None:

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
+import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 
 from gramless.program.errors import InputError
 from gramless.program.model import TableModel, load_model
-from gramless.program.scores import Score, score, score_table
+from gramless.program.scores import Score, score_table
 from gramless.program.tables import batches
 
 
@@ -38,9 +39,9 @@ class Predicted:
 def predict(model_path: Path, data: Path, *, proba: bool, out: Path | None, console: Console) -> Predicted:
     """Write one line per row of `data`: the prediction and, when asked, the probability of each class."""
     model = load_model(model_path)
-    machine = model.pipeline.named_steps["machine"]
-    if proba and (model.task != "classification" or not hasattr(machine, "predict_proba")):
-        raise InputError(f"a {type(machine).__name__} for {model.task} has no probabilities")
+    if proba and not model.has_probabilities:
+        why = "train it again with --proba" if model.task == "classification" else f"it is for {model.task}"
+        raise InputError(f"{model_path} has no probabilities: {why}")
     total, new = 0, Counter[str]()
     heading = ["prediction"] + ([f"p({label})" for label in model.classes] if proba else [])
     with _written(out) as file, _quiet_pipe():
@@ -76,21 +77,35 @@ def evaluate(model_path: Path, data: Path, *, target: str | None, console: Conso
     """Score a saved model on a file that has the answers."""
     model = load_model(model_path)
     target = target if target is not None else model.target
-    truths, guesses, new = [], [], Counter[str]()
-    for X, y in _ready_batches(model, data, target, new):
-        if y is None:
-            raise InputError(f"{data} does not say what is right: give the column with --target")
-        truths.append(np.array([str(v) for v in y]) if y.dtype.kind == "O" else y)
-        guesses.append(model.pipeline.predict(X))
-    y, predicted = np.concatenate(truths), np.concatenate(guesses)
-    if model.task == "classification" and y.dtype.kind != predicted.dtype.kind:
-        y, predicted = y.astype(str), predicted.astype(str)
-    guess = model.about["guess"]
-    guess = str(guess) if predicted.dtype.kind == "U" else guess
-    scores = score(y, predicted, task=model.task, guess=guess)
+    new = Counter[str]()
+    answered = _Answered(data)
+    n, scores = model.scored(answered(_ready_batches(model, data, target, new)))
     _say_unseen(console, new)
-    console.print(score_table(scores, f"{escape(data.name)}, {len(y):,} rows"))
-    return Evaluated(len(y), scores)
+    if answered.left_out:
+        console.print(f"[dim]{answered.left_out:,} rows without an answer are left out[/dim]")
+    console.print(score_table(scores, f"{escape(data.name)}, {n:,} rows"))
+    return Evaluated(n, scores)
+
+
+class _Answered:
+    """Passes on the rows that have an answer and counts the others."""
+
+    def __init__(self, data: Path):
+        self.data = data
+        self.left_out = 0
+
+    def __call__(self, batches: Iterator[tuple[Any, np.ndarray | None]]) -> Iterator[tuple[Any, np.ndarray]]:
+        found = 0
+        for X, y in batches:
+            if y is None:
+                raise InputError(f"{self.data} does not say what is right: give the column with --target")
+            kept = np.flatnonzero(~pd.isna(y))
+            self.left_out += len(y) - len(kept)
+            found += len(kept)
+            if len(kept):
+                yield (X.iloc[kept] if isinstance(X, pd.DataFrame) else X[kept]), y[kept]
+        if not found:
+            raise InputError(f"{self.data} has no answer in any row: nothing can be scored")
 
 
 def _ready_batches(

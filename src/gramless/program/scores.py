@@ -73,6 +73,31 @@ def _class_scores(y: np.ndarray, predicted: np.ndarray, guess: Any) -> list[Scor
     ]
 
 
+def log_loss(y: np.ndarray, classes: np.ndarray, chances: np.ndarray, shares: np.ndarray) -> Score:
+    """Mean of minus the logarithm of the probability that the true class was given; less is better.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+    classes : array of shape (k,)
+        Sorted.
+    chances : array of shape (n, k)
+    shares : array of shape (k,)
+        How common each class is in training: a guess without inputs. A class that training never met has probability zero,
+        and zero counts as the smallest number that can be added to one.
+    """
+    place = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+    met = classes[place] == y
+
+    def losses(given: np.ndarray) -> np.ndarray:
+        return -np.log(np.where(met, given, 0.0).clip(np.finfo(np.float64).eps, 1.0))
+
+    ours = losses(np.take_along_axis(chances, place[:, None], axis=1)[:, 0])
+    half = Z * ours.std() / np.sqrt(len(y))
+    mean = float(ours.mean())
+    return Score("log loss", mean, max(mean - float(half), 0.0), mean + float(half), float(losses(shares[place]).mean()))
+
+
 def _wilson(share: float, n: int) -> tuple[float, float]:
     centre = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
     half = Z / (1 + Z**2 / n) * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))

@@ -19,9 +19,9 @@ from sklearn.pipeline import Pipeline
 from gramless._version import __version__
 from gramless.program.columns import Columns, as_known, find_columns, preparation
 from gramless.program.errors import InputError
-from gramless.program.machines import Settings, make_machine, settle
+from gramless.program.machines import Settings, make_machine, settle, with_probabilities
 from gramless.program.model import TableModel, save_model
-from gramless.program.scores import Score, score, score_table
+from gramless.program.scores import Score, score_table
 from gramless.program.tables import Rows, read
 
 MOST_CLASSES = 100
@@ -52,6 +52,7 @@ def train(
     gamma: float | None = None,
     tune: str = "loo",
     task: str = "auto",
+    proba: bool | None = None,
     test_size: float = 0.2,
     seed: int = 0,
     device: str | None = None,
@@ -99,41 +100,41 @@ def train(
             tune=tune,
             seed=seed,
         )
-        machine = make_machine(settings, task=task, n=len(y_train), seed=seed, device=device, memory_budget=memory_budget)
-        what = f"fitting {type(machine).__name__} on {len(y_train):,} rows"
-        now(what)
-        if "callback" in machine.get_params():
-            machine.set_params(callback=_iterations(now, what))
-        started = time.perf_counter()
-        try:
-            machine.fit(ready, y_train)
-        except ValueError as reason:  # a setting that the estimator refuses, in its own words
-            raise InputError(str(reason)) from reason
-        seconds = time.perf_counter() - started
-        if "callback" in machine.get_params():
-            machine.set_params(callback=None)
+        machine = make_machine(
+            settings,
+            task=task,
+            n=len(y_train),
+            proba=_proba(proba, settings.machine, task, y_train, console),
+            seed=seed,
+            device=device,
+            memory_budget=memory_budget,
+        )
+        seconds = _fit(machine, ready, y_train, now)
 
         now("scoring")
-        pipeline = Pipeline([("prepare", prepare), ("machine", machine)])
-        predicted = pipeline.predict(X_test)
-        guess = _guess(y_train, task)
-        scores = score(y_test, predicted, task=task, guess=guess, seed=seed)
-        about = {
-            "gramless": __version__,
-            "data": path.name,
-            "target": target,
-            "task": task,
-            "rows": {"train": len(y_train), "held_out": len(y_test)},
-            "columns": {"numbers": len(columns.numbers), "words": len(columns.words), "left_out": columns.left_out},
-            "estimator": type(machine).__name__,
-            "why": settings.reason,
-            "settings": {"kernel": settings.kernel, "C": _fitted_C(machine), "gamma": settings.gamma},
-            "tuned": settings.tuned,
-            "fit_seconds": seconds,
-            "guess": guess.item() if hasattr(guess, "item") else guess,
-            "scores": [one.as_json() for one in scores],
-        }
-        model = TableModel(pipeline, columns.numbers, columns.words, target, task, about)
+        model = TableModel(
+            Pipeline([("prepare", prepare), ("machine", machine)]),
+            columns.numbers,
+            columns.words,
+            target,
+            task,
+            {
+                "gramless": __version__,
+                "data": path.name,
+                "target": target,
+                "task": task,
+                "rows": {"train": len(y_train), "held_out": len(y_test)},
+                "columns": {"numbers": len(columns.numbers), "words": len(columns.words), "left_out": columns.left_out},
+                "estimator": type(machine).__name__,
+                "why": settings.reason,
+                "settings": {"kernel": settings.kernel, "C": _fitted_C(machine), "gamma": settings.gamma},
+                "tuned": settings.tuned,
+                "fit_seconds": seconds,
+                **_without_inputs(y_train, task),
+            },
+        )
+        _, scores = model.scored([(X_test, y_test)], seed)
+        model.about["scores"] = [one.as_json() for one in scores]
         now(f"saving {out}")
         save_model(model, out)
     _tell(console, Trained(out, model, scores, settings))
@@ -215,11 +216,40 @@ def _iterations(now: Callable[[str], None], what: str) -> Callable[[Any, Any], b
     return tell
 
 
-def _guess(y: np.ndarray, task: str) -> Any:
+def _proba(asked: bool | None, machine: str, task: str, y: np.ndarray, console: Console) -> bool:
+    wanted = with_probabilities(asked, machine, task)
+    if wanted and machine == "svm" and np.unique(y, return_counts=True)[1].min() < 2:
+        console.print("[dim]no probabilities: a class with a single row cannot be left out and predicted[/dim]")
+        return False
+    return wanted
+
+
+def _fit(machine: Any, X: Any, y: np.ndarray, now: Callable[[str], None]) -> float:
+    """Fit with progress, and keep what predicts only; the seconds of the fit."""
+    what = f"fitting {type(machine).__name__} on {len(y):,} rows"
+    now(what)
+    tells = "callback" in machine.get_params()
+    if tells:
+        machine.set_params(callback=_iterations(now, what))
+    started = time.perf_counter()
+    try:
+        machine.fit(X, y)
+    except ValueError as reason:  # a setting that the estimator refuses, in its own words
+        raise InputError(str(reason)) from reason
+    seconds = time.perf_counter() - started
+    if tells:
+        machine.set_params(callback=None)
+    if hasattr(machine, "finish"):
+        machine.finish()
+    return seconds
+
+
+def _without_inputs(y: np.ndarray, task: str) -> dict[str, Any]:
+    """What one would guess without inputs, in plain JSON."""
     if task == "regression":
-        return float(np.mean(y))
+        return {"guess": float(np.mean(y))}
     values, counts = np.unique(y, return_counts=True)
-    return values[counts.argmax()]
+    return {"guess": values[counts.argmax()].item(), "class_shares": (counts / len(y)).tolist()}
 
 
 def _fitted_C(machine: Any) -> float:

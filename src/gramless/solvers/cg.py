@@ -21,6 +21,7 @@ import numpy as np
 
 from gramless import _array as xa
 from gramless._array import Array
+from gramless._parallel import one_blas_thread
 from gramless.operators.base import Operator
 from gramless.solvers.base import Solver, Step
 
@@ -75,11 +76,12 @@ class CG(Solver):
             best, best_residual = W, residual
         while True:
             Q = op @ P
-            inverse = _pseudo_inverse(P.T @ Q)
-            step = inverse @ _double(P.T @ R)
-            W = W + P @ xa.like(step, P)
-            R = R - Q @ xa.like(step, P)
-            residual = xa.norm(R) / z_norm
+            with one_blas_thread():
+                inverse = _pseudo_inverse(P.T @ Q)
+                step = inverse @ _double(P.T @ R)
+                W = W + P @ xa.like(step, P)
+                R = R - Q @ xa.like(step, P)
+                residual = xa.norm(R) / z_norm
             restarted = False
             if residual < best_residual:
                 best, best_residual = W, residual
@@ -101,9 +103,10 @@ class CG(Solver):
                     yield Step(W, residual, message=reason)
                     return
             M_R = self._precondition(R)
-            if not restarted:
-                M_R = M_R - P @ xa.like(inverse @ _double(Q.T @ M_R), P)
-            P = _orthonormal(M_R)
+            with one_blas_thread():
+                if not restarted:
+                    M_R = M_R - P @ xa.like(inverse @ _double(Q.T @ M_R), P)
+                P = _orthonormal(M_R)
             state = {"R": R, "P": P, "best_true": float(best_true), "stalled": stalled}
             state |= {"best": best, "best_residual": float(best_residual)}
             yield Step(W, residual, state=state)

@@ -49,3 +49,12 @@ class PassCheckpoint:
 
     def remove(self) -> None:
         self._file.remove()
+
+
+def described(value: Any) -> str:
+    """A setting in words that are the same in the next process."""
+    if hasattr(value, "shape"):
+        return fingerprint(value)
+    if isinstance(value, np.random.RandomState) or (callable(value) and hasattr(value, "__qualname__")):
+        return getattr(value, "__qualname__", type(value).__name__)
+    return repr(value)

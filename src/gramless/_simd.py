@@ -1,0 +1,124 @@
+"""Building blocks for compiled loops whose sums stay in vector registers.
+
+A matrix product runs at the rate of the machine only when a small tile of its result lives in registers while the operands
+stream past. Compilers do not find that form in plain loops, so the innermost loops are written as LLVM vectors of 16 lanes
+of 32 bits or 8 of 64 (AVX-512) for numba to compile. `available` says whether this processor has what they need; callers
+have a plain way for one that has not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from llvmlite import binding, ir
+
+LANES = 16
+I32 = ir.IntType(32)
+I64 = ir.IntType(64)
+F32 = ir.FloatType()
+F64 = ir.DoubleType()
+INTEGERS = ir.VectorType(I32, LANES)
+FLOATS = ir.VectorType(F32, LANES)
+HALF_FLOATS = ir.VectorType(F32, LANES // 2)
+DOUBLES = ir.VectorType(F64, LANES // 2)
+
+
+@cache
+def available(*features: str) -> bool:
+    """Whether numba compiles for this very processor and it has these features, such as `"avx512vnni"`."""
+    import numba
+
+    settings: Any = numba.config
+    if settings.CPU_NAME or settings.CPU_FEATURES is not None or settings.DISABLE_JIT:
+        return False
+    host = binding.get_host_cpu_features()
+    return all(host.get(feature, False) for feature in features)
+
+
+def pointer(builder: Any, address: Any, to: Any) -> Any:
+    """An integer address as a typed pointer."""
+    return builder.inttoptr(address, to.as_pointer())
+
+
+def at(builder: Any, base: Any, offset: Any) -> Any:
+    """`base + offset` in elements; `offset` is a number or an LLVM value."""
+    return builder.gep(base, [ir.Constant(I64, offset) if isinstance(offset, int) else offset])
+
+
+def times(builder: Any, value: Any, factor: int) -> Any:
+    return builder.mul(value, ir.Constant(I64, factor))
+
+
+def load(builder: Any, base: Any, kind: Any) -> Any:
+    """A vector from memory that need not be aligned."""
+    value = builder.load(builder.bitcast(base, kind.as_pointer()))
+    value.align = 4
+    return value
+
+
+def store(builder: Any, value: Any, base: Any) -> None:
+    builder.store(value, builder.bitcast(base, value.type.as_pointer())).align = 4
+
+
+def broadcast(builder: Any, scalar: Any) -> Any:
+    """A scalar in every lane."""
+    lanes = LANES // 2 if scalar.type == F64 else LANES
+    nothing = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
+    first = builder.insert_element(nothing, scalar, ir.Constant(I32, 0))
+    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
+
+
+def prefetch(builder: Any, base: Any) -> None:
+    """Ask for the cache line at an address, which may lie beyond the array."""
+    where = builder.bitcast(base, ir.IntType(8).as_pointer())
+    call(builder, "llvm.prefetch", ir.VoidType(), where, *(ir.Constant(I32, number) for number in (0, 3, 1)))
+
+
+def call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+    """Call an LLVM intrinsic."""
+    from numba.core import cgutils
+
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+
+
+def accumulate(
+    builder: Any, steps: Any, n_sums: int, kind: Any, step: Callable[[Any, Sequence[Any]], Sequence[Any]]
+) -> Sequence[Any]:
+    """`n_sums` vectors, zero at first and replaced by `step(k, sums)` for k = 0, ..., steps - 1; steps is at least 1."""
+    before = builder.block
+    loop = builder.append_basic_block("loop")
+    after = builder.append_basic_block("after")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    k = builder.phi(I64)
+    k.add_incoming(ir.Constant(I64, 0), before)
+    zero = ir.Constant(kind, [0 if kind is INTEGERS else 0.0] * kind.count)
+    sums = [builder.phi(kind) for _ in range(n_sums)]
+    for value in sums:
+        value.add_incoming(zero, before)
+    new = step(k, sums)
+    following = builder.add(k, ir.Constant(I64, 1))
+    k.add_incoming(following, builder.block)
+    for value, replacement in zip(sums, new, strict=True):
+        value.add_incoming(replacement, builder.block)
+    builder.cbranch(builder.icmp_signed("<", following, steps), loop, after)
+    builder.position_at_end(after)
+    return new
+
+
+def suffix(kind: Any) -> str:
+    """How LLVM's intrinsics name a vector of floating numbers."""
+    return f"v{kind.count}f{64 if kind.element == F64 else 32}"
+
+
+def add_lanes(builder: Any, vector: Any, start: Any) -> Any:
+    """`start` plus the sum of the lanes, in any order."""
+    from numba.core import cgutils
+
+    kind = ir.FunctionType(start.type, [start.type, vector.type])
+    name = f"llvm.vector.reduce.fadd.{suffix(vector.type)}"
+    function = cgutils.get_or_insert_function(builder.module, kind, name)
+    return builder.call(function, [start, vector], fastmath=("reassoc",))

@@ -1,0 +1,33 @@
+"""The kernel matrix as an operator: the dense matrix, whatever the tiles, the array library and the cache."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from gramless import _array as xa
+from gramless.kernels import Polynomial
+from gramless.operators import KernelOperator
+
+ARRAYS = {"numpy": np.asarray, "torch": torch.as_tensor, "csr": sp.csr_matrix}
+
+
+@pytest.mark.parametrize("cache", [False, True], ids=["streamed", "cached"])
+@pytest.mark.parametrize("array", ARRAYS)
+@pytest.mark.parametrize("n", [1, 90, 2500])
+def test_products_rows_and_diagonal_are_those_of_the_dense_matrix(n, array, cache):
+    """2,500 rows are several tiles."""
+    X = np.random.default_rng(0).normal(size=(n, 4))
+    rng = np.random.default_rng(1)
+    kernel = Polynomial(degree=3, gamma=0.2, coef0=1.0)
+    ridge = rng.random(n)
+    dense = kernel(X, X) + np.diag(ridge)
+    op = KernelOperator(ARRAYS[array](X), kernel, ridge, cache=cache)
+    V = rng.normal(size=(n, 3))
+    given = torch.as_tensor(V) if array == "torch" else V
+    for _ in range(2):  # the second time from the cache
+        np.testing.assert_allclose(xa.to_numpy(op @ given), dense @ V, rtol=1e-9, atol=1e-9)
+    idx = rng.integers(0, n, size=7)
+    np.testing.assert_allclose(xa.to_numpy(op.rows(idx)), dense[idx], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(xa.to_numpy(op.diag()), np.diagonal(dense), rtol=1e-9)
+    np.testing.assert_allclose(xa.to_numpy(op.dense()), dense, rtol=1e-9, atol=1e-9)

@@ -1,0 +1,84 @@
+"""Compiled products of tiles against plain float64 algebra."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gramless import _simd
+from gramless.kernels import RBF
+from gramless.operators import KernelOperator, tile_product
+from gramless.operators import kernel as kernel_module
+from gramless.operators.tile_product import BlasSums, Columns, CompiledSums, can_compile, product, transposed_product
+
+
+@pytest.fixture(autouse=True)
+def small_matrices_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tile_product, "_MANY_ENTRIES", 0)
+
+
+needs_avx512 = pytest.mark.skipif(not _simd.available("avx512f"), reason="this processor has no AVX-512")
+
+
+@needs_avx512
+@pytest.mark.parametrize("k", [3, 11, 12, 13, 40])
+@pytest.mark.parametrize("n", [1, 33, 700, 1025, 2048, 2500])
+def test_symmetric_products_equal_dense_ones(n: int, k: int) -> None:
+    rng = np.random.default_rng(n + k)
+    X, V = rng.normal(size=(n, 5)).astype(np.float32), rng.normal(size=(n, k)).astype(np.float32)
+    for cache in (True, False):
+        op = KernelOperator(X, RBF(gamma=0.1), 0.1, cache=cache)
+        truth = op.dense(np.float64) @ V
+        for _ in range(2):  # the second time from the cache
+            np.testing.assert_allclose(op @ V, truth, rtol=1e-5, atol=1e-5 * np.abs(truth).max())
+
+
+@needs_avx512
+def test_compiled_and_blas_sums_agree() -> None:
+    rng = np.random.default_rng(0)
+    V = rng.normal(size=(130, 7)).astype(np.float32)
+    compiled, blas = CompiledSums(Columns(V)), BlasSums(V)
+    for rows, columns in ((slice(0, 96), slice(0, 96)), (slice(96, 130), slice(0, 96)), (slice(96, 130), slice(96, 130))):
+        tile = rng.normal(size=(rows.stop - rows.start, columns.stop - columns.start)).astype(np.float32)
+        compiled.add(tile, rows, columns)
+        blas.add(tile, rows, columns)
+    np.testing.assert_allclose(compiled.total(), blas.total(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("k", [1, 3, 12, 25])
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (40, 7), (333, 64), (1001, 129)])
+def test_tall_products_have_the_digits_of_float64(n: int, m: int, k: int) -> None:
+    rng = np.random.default_rng(n)
+    C = (1 + 1e-3 * rng.normal(size=(n, m))).astype(np.float32)
+    W, V = rng.normal(size=(m, k)), rng.normal(size=(n, k))
+    np.testing.assert_allclose(product(C, W), C.astype(np.float64) @ W, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(transposed_product(C, V), C.astype(np.float64).T @ V, rtol=1e-12, atol=1e-12)
+
+
+def test_without_the_instructions_blas_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_simd, "available", lambda *features: False)
+    rng = np.random.default_rng(0)
+    X, V = rng.normal(size=(1500, 40)).astype(np.float32), rng.normal(size=(1500, 11)).astype(np.float32)
+    assert not can_compile(V, 10**9)
+    op = KernelOperator(X, RBF(gamma=0.1), 0.1, cache=True)
+    np.testing.assert_allclose(op @ V, op.dense(np.float64) @ V, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(product(X, V[:40].astype(np.float64)), X.astype(np.float64) @ V[:40], rtol=1e-12)
+
+
+def test_small_matrices_do_not_load_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert not can_compile(np.ones((1000, 11), np.float32), 1000**2)
+
+
+def test_cached_tiles_share_arenas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_module, "_TILES_IN_ARENA", 2)
+    rng = np.random.default_rng(0)
+    X, V = rng.normal(size=(2100, 4)).astype(np.float32), rng.normal(size=(2100, 3)).astype(np.float32)
+    op = KernelOperator(X, RBF(gamma=0.1), 0.1, cache=True)
+    truth = op.dense(np.float64) @ V
+    for _ in range(2):
+        np.testing.assert_allclose(op @ V, truth, rtol=1e-4, atol=1e-3)
+    assert len(op._arenas) == 3
+    op.forget()
+    assert not op._arenas
+    np.testing.assert_allclose(op @ V, truth, rtol=1e-4, atol=1e-3)
