@@ -22,7 +22,7 @@ from gramless.kernels.base import Kernel
 from gramless.operators.blocks import evaluate
 from gramless.operators.fused import FusedProduct
 from gramless.operators.jitter import jittered_cholesky
-from gramless.operators.tile_product import product, transposed_product
+from gramless.operators.tile_product import compiles, product, transposed_product
 
 _DAMPING_SAMPLE = 512
 _ROWS_AT_A_TIME = 4096
@@ -129,11 +129,14 @@ class NystromPreconditioner:
         # In float64: the two terms cancel to one part in (lambda + damping) / damping along the leading eigenvectors.
         scaled = xa.astype(self._inverse_diagonal[:, None] * V, np.float64)
         projected = xa.zeros((len(self.landmarks), V.shape[1]), self._factor)
-        for rows in self._parts:
+        # The compiled products take all rows at once; others copy a part at a time to float64.
+        whole = self._stored is not None and compiles(self._stored, scaled)
+        parts = [slice(0, self.X.shape[0])] if whole else self._parts
+        for rows in parts:
             projected += transposed_product(self._cross_of(rows), scaled[rows])
         with one_blas_thread():
             inner = xa.cholesky_solve(self._factor, projected)
-        for rows in self._parts:
+        for rows in parts:
             explained = product(self._cross_of(rows), inner)
             scaled[rows] -= xa.astype(self._inverse_diagonal[rows], np.float64)[:, None] * explained
         return xa.astype(scaled, xa.numpy_dtype(V))
