@@ -245,7 +245,8 @@ class FusedProduct:
         left = self._left(X)
         shape = (left.data.shape[0], self.operand.data.shape[0])
         out = torch.empty(shape, dtype=torch.float32, device=left.data.device)
-        launch_block(left, self.operand, out, self.form, _STRIP, _TILE, _step(out))
+        step = _step(out)  # a whole tile passes through shared memory on its way out: half steps, half tiles
+        launch_block(left, self.operand, out, self.form, _STRIP, _TILE * step // _STEP, step)
         return out[: left.n, : self.operand.n]
 
 
