@@ -65,6 +65,8 @@ def read(path: Path, target: str | None, *, n_features: int | None = None) -> Ro
 
 def batches(path: Path, target: str | None, *, size: int | None = BATCH, n_features: int | None = None) -> Iterator[Rows]:
     """The file in pieces of at most `size` rows; None reads it in one piece."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: give the name of a file in it")
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     kind = kind_of(path)
