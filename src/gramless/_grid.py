@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
-LEVELS = 255
 # The sum of as many products of two bytes fits 32 bits.
 _MOST_FEATURES = 33_000
 # Below these sizes finding the grid is not worth it.
@@ -91,7 +91,7 @@ def on_grid(X: Any) -> GridRows | None:
     missed: list[slice] = []
 
     def fill(part: slice) -> None:
-        if not missed and not encode(X[part], rows.codes[part], rows.scale[part], rows.offset[part]):
+        if not missed and not encode(np.ascontiguousarray(X[part]), rows.codes[part], rows.scale[part], rows.offset[part]):
             missed.append(part)
 
     fill(first)
@@ -106,5 +106,8 @@ def dot(X: GridRows, Y: GridRows, out: np.ndarray | None = None) -> np.ndarray:
 
     if out is None:
         out = np.empty((len(X), len(Y)), X.dtype)
-    integer_products(X.codes, X.scale, X.offset, Y.codes, Y.scale, Y.offset, X.shape[1], out)
+    # Loops over one contiguous array run on the vector units, whatever larger block `out` is a part of.
+    stride = out.strides[0] // out.itemsize
+    flat = as_strided(out, (max(0, len(X) - 1) * stride + len(Y),), (out.itemsize,))
+    integer_products(X.codes, X.scale, X.offset, Y.codes, Y.scale, Y.offset, X.shape[1], flat, stride)
     return out

@@ -91,7 +91,7 @@ def sums_of_codes(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return sums, squares
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit("void(u1[:, ::1], f8[::1], f8[::1], u1[:, ::1], f8[::1], f8[::1], i8, f4[::1], i8)", cache=True, nogil=True)
 def integer_products(
     codes: np.ndarray,
     scale: np.ndarray,
@@ -101,9 +101,10 @@ def integer_products(
     other_offset: np.ndarray,
     n_features: int,
     out: np.ndarray,
+    stride: int,
 ) -> None:
-    """Inner products of two sets of rows on their grids, see `gramless._grid`."""
-    n, m = out.shape
+    """Inner products of two sets of rows on their grids, see `gramless._grid`; rows of `out` are `stride` numbers apart."""
+    n, m = codes.shape[0], other_codes.shape[0]
     sums, _ = sums_of_codes(codes)
     other_sums, _ = sums_of_codes(other_codes)
     other_shift = other_scale * other_sums
@@ -119,7 +120,7 @@ def integer_products(
             _register_tile(strip, panel, steps, tile.ctypes.data)  # type: ignore[call-arg]
             for r in range(min(_TALL, n - s * _TALL)):
                 i = s * _TALL + r
-                exact, target = tile[r], out[i, start:stop]
+                exact, target = tile[r], out[i * stride + start : i * stride + stop]
                 shifted = np.int32(_SHIFT * sums[i])
                 left, total, first = scale[i], totals[i], offset[i]
                 for j in range(stop - start):
@@ -141,7 +142,7 @@ def _encode_row(x: np.ndarray, codes: np.ndarray, low: float, step: float, toler
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit("b1(f4[:, ::1], u1[:, ::1], f8[::1], f8[::1])", cache=True, nogil=True)
 def encode(X: np.ndarray, codes: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> bool:
     """Write each row's codes and grid; False at the first row that is on no grid of at most 256 levels."""
     for i in range(X.shape[0]):

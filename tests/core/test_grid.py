@@ -11,10 +11,15 @@ from gramless import _array as xa
 from gramless._grid import GridRows, on_grid
 from gramless.images import UnitNormalizer
 from gramless.kernels import RBF, Columns, Laplacian, Linear, Polynomial
-from gramless.operators import KernelOperator, evaluate, expand
+from gramless.operators import KernelOperator, blocks, compact, evaluate, expand
 
 _grid_loops = pytest.importorskip("gramless._grid_loops")
 pytestmark = pytest.mark.skipif(not _grid_loops.has_integer_products(), reason="this processor has no AVX-512 VNNI")
+
+
+@pytest.fixture(autouse=True)
+def small_blocks_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_MANY_OPERATIONS", 0)
 
 
 def pixels(n: int, d: int, seed: int = 0) -> np.ndarray:
@@ -149,3 +154,10 @@ def test_bytes_and_numbers_mix() -> None:
     X, Y = pixels(300, 40), np.random.default_rng(0).normal(size=(5, 40)).astype(np.float32)
     np.testing.assert_allclose(xa.dot(on_grid(X), Y), X @ Y.T, rtol=1e-5, atol=1e-2)
     np.testing.assert_allclose(xa.dot(Y, on_grid(X)), Y @ X.T, rtol=1e-5, atol=1e-2)
+
+
+def test_small_blocks_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = pixels(300, 40)
+    assert xa.is_grid(compact(Linear(), X, 300))
+    monkeypatch.undo()
+    assert compact(Linear(), X, 300) is X

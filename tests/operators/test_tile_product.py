@@ -7,9 +7,15 @@ import pytest
 
 from gramless import _simd
 from gramless.kernels import RBF
-from gramless.operators import KernelOperator
+from gramless.operators import KernelOperator, tile_product
 from gramless.operators import kernel as kernel_module
 from gramless.operators.tile_product import BlasSums, Columns, CompiledSums, can_compile, product, transposed_product
+
+
+@pytest.fixture(autouse=True)
+def small_matrices_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tile_product, "_MANY_ENTRIES", 0)
+
 
 needs_avx512 = pytest.mark.skipif(not _simd.available("avx512f"), reason="this processor has no AVX-512")
 
@@ -53,10 +59,15 @@ def test_without_the_instructions_blas_does_it(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(_simd, "available", lambda *features: False)
     rng = np.random.default_rng(0)
     X, V = rng.normal(size=(1500, 40)).astype(np.float32), rng.normal(size=(1500, 11)).astype(np.float32)
-    assert not can_compile(V)
+    assert not can_compile(V, 10**9)
     op = KernelOperator(X, RBF(gamma=0.1), 0.1, cache=True)
     np.testing.assert_allclose(op @ V, op.dense(np.float64) @ V, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(product(X, V[:40].astype(np.float64)), X.astype(np.float64) @ V[:40], rtol=1e-12)
+
+
+def test_small_matrices_do_not_load_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert not can_compile(np.ones((1000, 11), np.float32), 1000**2)
 
 
 def test_cached_tiles_share_arenas(monkeypatch: pytest.MonkeyPatch) -> None:

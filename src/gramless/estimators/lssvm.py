@@ -66,7 +66,8 @@ _PARAMETERS = """C : float, default=1.0
     storage : {None, "float16", "bfloat16"}, default=None
         Half-precision cache of the kernel matrix on a CUDA device: half the memory, entries rounded to 5e-4 or 4e-3.
     memory_budget : str, int, float or None, default=None
-        Bound on the peak of what a fit allocates: `"4GB"`, bytes, a fraction of what is free; None is 70 % of it.
+        Bound on the peak of what a fit allocates, beside loaded libraries: `"4GB"`, bytes, a fraction of what is free; None
+        is 70 % of it.
     warm_start : bool, default=False
         Start from the last solution when the data has the same number of rows.
     checkpoint : path or None, default=None

@@ -116,7 +116,7 @@ def solve_machine(
     bounds = np.searchsorted(codes[order], np.arange(n_classes + 1))
     parts: list[Part]
     if kernel.separable:
-        X = compact(kernel, X[order])
+        X = compact(kernel, X[order], len(order) // 2)
         parts = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
     else:
         parts = [order[a:b] for a, b in pairwise(bounds)]

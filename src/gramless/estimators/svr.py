@@ -124,7 +124,7 @@ class KernelSVR(RegressorMixin, KernelExpansion):
         resources = row_resources(self.memory_budget, self.kernel_, X, seed)
 
         rows = GramRows(
-            self.kernel_, compact(self.kernel_, X), [slice(0, n)], budget=resources.budget, workers=resources.workers
+            self.kernel_, compact(self.kernel_, X, n // 2), [slice(0, n)], budget=resources.budget, workers=resources.workers
         )
         solver = make_solver(self.solver, self.tol, self.max_iter)
         [solution] = solver.maximise([BoxQP.regression(y, C, self.epsilon)], rows, np.random.default_rng(seed))

@@ -15,6 +15,9 @@ from gramless._parallel import CPU_TILE, CUDA_TILE, blas_threads, share, slices
 from gramless.kernels.base import Kernel
 from gramless.operators.fused import FusedProduct, can_fuse
 
+# Loading the compiled loops takes a second once: products that take less than a tenth of that do not ask for them.
+_MANY_OPERATIONS = 5e9
+
 
 def tile_edge(X: Array) -> int:
     """The tile size that suits the device `X` lives on."""
@@ -28,16 +31,20 @@ def workers_for(kernel: Kernel, X: Array) -> int:
     return blas_threads()
 
 
-def compact(kernel: Kernel, X: Array) -> Array:
-    """`X` as rows of bytes where its values allow that and the kernel takes them, else as it is."""
-    rows = on_grid(X) if kernel.separable else None
+def compact(kernel: Kernel, X: Array, partners: int) -> Array:
+    """`X`, to be multiplied with so many `partners`, as rows of bytes; as it is where its values or the kernel forbid that.
+
+    Bytes change no kernel value by more than rounding, see `gramless._grid`.
+    """
+    worth_it = X.shape[0] * partners * X.shape[1] >= _MANY_OPERATIONS or xa.is_grid(X)
+    rows = on_grid(X) if worth_it and kernel.separable else None
     return rows if rows is not None and kernel.accepts_grid(rows) else X
 
 
 def _compact_both(kernel: Kernel, X: Array, Y: Array) -> tuple[Array, Array]:
     """Both as bytes, or both as they are: products of mixed kinds gain nothing."""
-    left = compact(kernel, X)
-    right = compact(kernel, Y) if xa.is_grid(left) else Y
+    left = compact(kernel, X, Y.shape[0])
+    right = compact(kernel, Y, X.shape[0]) if xa.is_grid(left) else Y
     return (left, right) if xa.is_grid(right) else (X, Y)
 
 

@@ -70,7 +70,7 @@ class KernelOperator:
         storage: str | None = None,
     ):
         n = X.shape[0]
-        self.X = compact(kernel, X)
+        self.X = compact(kernel, X, n // 2)
         self.kernel = kernel
         self.shape = (n, n)
         self.reference = X.data if xa.is_sparse(X) else X
@@ -161,7 +161,8 @@ class KernelOperator:
 
     def _compiles(self, V: Array) -> bool:
         aligned = len(self._tiles) == 1 or self.edge % PANEL == 0
-        return aligned and self.dtype == np.float32 and xa.numpy_dtype(V) == np.float32 and can_compile(V)
+        single = self.dtype == np.float32 and xa.numpy_dtype(V) == np.float32
+        return aligned and single and can_compile(V, self.shape[0] ** 2 // 2)
 
     def rows_times(self, idx: np.ndarray, V: Array) -> Array:
         """`rows(idx) @ V` without holding the rows."""

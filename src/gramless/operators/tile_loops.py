@@ -103,7 +103,14 @@ def _two_vectors(context: Any, corner: Any, stride: Any, factors: Any, steps: An
     return signature, generate
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(
+    [
+        "void(f4[:, :], f4[:, ::1], f4[:, :, ::1], f4[:, ::1], f4[:, :, ::1], b1, b1)",
+        "void(f4[:, :], f8[:, ::1], f8[:, :, ::1], f8[:, ::1], f8[:, :, ::1], b1, b1)",
+    ],
+    cache=True,
+    nogil=True,
+)
 def add_products(
     T: np.ndarray,
     rows: np.ndarray,

@@ -23,11 +23,15 @@ PANEL = 16
 
 # Fewer columns leave most of a register tile empty: BLAS is as fast.
 _FEWEST_COLUMNS = 3
+# Loading the compiled loops takes a second once: a matrix with fewer entries is not worth it.
+_MANY_ENTRIES = 1 << 22
 
 
-def can_compile(V: Array) -> bool:
-    """Whether the compiled loops take these columns on this processor: NumPy, AVX-512, more than a few."""
-    if not isinstance(V, np.ndarray) or V.dtype not in (np.float32, np.float64) or V.shape[1] < _FEWEST_COLUMNS:
+def can_compile(V: Array, n_entries: int) -> bool:
+    """Whether the compiled loops take these columns, for a matrix of some size: NumPy, AVX-512, more than a few."""
+    if not isinstance(V, np.ndarray) or V.dtype not in (np.float32, np.float64):
+        return False
+    if V.shape[1] < _FEWEST_COLUMNS or n_entries < _MANY_ENTRIES:
         return False
     from gramless._simd import available
 
@@ -105,7 +109,7 @@ class BlasSums:
 
 
 def _compiles(C: Array, V: Array) -> bool:
-    return isinstance(C, np.ndarray) and C.dtype == np.float32 and C.strides[1] == C.itemsize and can_compile(V)
+    return isinstance(C, np.ndarray) and C.dtype == np.float32 and C.strides[1] == C.itemsize and can_compile(V, C.size)
 
 
 def product(C: Array, W: Array) -> Array:
