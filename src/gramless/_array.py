@@ -288,6 +288,17 @@ def cholesky_(A: Array) -> Array:
     return factor.T
 
 
+def jittered_cholesky_copy(A: Array, jitter: float) -> Array:
+    """Lower Cholesky factor of `A + jitter I` in one new matrix; `A` is as before, whether that succeeds or not."""
+    if not is_torch(A):
+        return cholesky_(add_diagonal_(A + 0, jitter))
+    diagonal = A.diagonal().clone()  # torch factors out of place: a copy to add to would be a third matrix
+    try:
+        return cholesky_(add_diagonal_(A, jitter))
+    finally:
+        A.diagonal().copy_(diagonal)
+
+
 def lower_triangle(A: Array) -> Array:
     """`A` with its strict upper triangle set to zero, in place."""
     if is_torch(A):
@@ -310,18 +321,15 @@ def invert_lower_(L: Array) -> Array:
 
 
 def add_gram_(S: Array, B: Array) -> Array:
-    """`S + B^T B` in place, in float64; of a NumPy `S` only the lower triangle is kept up."""
+    """`S + B^T B` in place, in float64; only the lower triangle is kept up."""
     if is_torch(S):
-        return S.addmm_(B.T, B)
+        m = S.shape[0]
+        width = max(2048, m // 8)
+        for i in range(0, m, width):
+            S[i:, i : i + width].addmm_(B[:, i:].T, B[:, i : i + width])
+        return S
     # Row-major B and S are column-major B^T and S^T: the upper triangle there is the lower one here, and nothing is copied.
     return scipy.linalg.blas.dsyrk(1.0, B.T, beta=1.0, c=S.T, overwrite_c=1).T
-
-
-def symmetrised_from_lower(S: Array) -> Array:
-    """The symmetric matrix whose lower triangle is that of `S`."""
-    xp = namespace(S)
-    lower = xp.tril(S)
-    return lower + xp.tril(S, k=-1).T
 
 
 def cholesky_solve(L: Array, B: Array) -> Array:

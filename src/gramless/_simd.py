@@ -70,6 +70,12 @@ def broadcast(builder: Any, scalar: Any) -> Any:
     return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
 
 
+def prefetch(builder: Any, base: Any) -> None:
+    """Ask for the cache line at an address, which may lie beyond the array."""
+    where = builder.bitcast(base, ir.IntType(8).as_pointer())
+    call(builder, "llvm.prefetch", ir.VoidType(), where, *(ir.Constant(I32, number) for number in (0, 3, 1)))
+
+
 def call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
     """Call an LLVM intrinsic."""
     from numba.core import cgutils

@@ -7,7 +7,8 @@ import pytest
 
 from gramless.kernels import RBF, Laplacian, Linear, Polynomial
 from gramless.operators import KernelOperator, expand
-from gramless.operators.fused import FusedProduct, can_fuse, fused_form
+from gramless.operators.fused import FusedProduct, _strip, can_fuse, fused_form
+from gramless.operators.nystrom import NystromPreconditioner
 
 KERNELS = [Linear(), Polynomial(4, 1.0, 0.5), Polynomial(3, 0.7), RBF(0.8), Laplacian(0.8, norm="l2"), 2.5 * RBF(0.8)]
 
@@ -65,3 +66,49 @@ def test_bytes_are_exact_in_medium_precision():
     out = FusedProduct(Linear(), X, "medium")(X, V)
     # What is left is the second product's TF32 rounding.
     assert float((out.double() - truth).norm() / truth.norm()) < 2e-3
+
+
+def test_strips_fill_the_multiprocessors():
+    assert _strip(132 * 128, 132) == 128  # one round of whole strips
+    assert _strip(132 * 64, 132) == 64  # one round of halves, where whole ones would leave every other idle
+    assert _strip(10**6, 132) == 128
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["medium", "high"])
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_accurate_sums_are_those_of_the_rounded_points(kernel, precision):
+    torch = cuda()
+    generator = torch.Generator("cuda").manual_seed(1)
+    X = torch.randn(20_000, 100, device="cuda", generator=generator) / 10
+    V = torch.randn(20_000, 11, device="cuda", generator=generator)
+    product = FusedProduct(kernel, X, precision, accurate=True)
+    rounded = product.operand.points(slice(0, 20_000)).double()
+    some = np.arange(3, 20_000, 37)
+    truth = kernel(rounded[some], rounded) @ V.double()
+    scale = float(truth.norm())
+    assert float((product(X, V)[some].double() - truth).norm()) < 5e-5 * scale
+    assert float((product(product.operand.take(some), V).double() - truth).norm()) < 5e-5 * scale
+    block = product.of(some).block(product.operand)
+    assert block.shape == (20_000, len(some))
+    assert float((block.T.double() @ V.double() - truth).norm()) < 5e-5 * scale
+    back = product.of(some)(product.operand, V[: len(some)].double())
+    expected = kernel(rounded, rounded[some]) @ V[: len(some)].double()
+    assert float((back.double() - expected).norm()) < 5e-5 * float(expected.norm())
+
+
+@pytest.mark.gpu
+def test_the_preconditioner_on_the_fused_product_is_the_inverse_it_says():
+    torch = cuda()
+    generator = torch.Generator("cuda").manual_seed(2)
+    X = torch.randn(3000, 20, device="cuda", generator=generator)
+    X /= X.norm(dim=1, keepdim=True)
+    V = torch.randn(3000, 4, device="cuda", generator=generator)
+    kernel, ridge, landmarks = Polynomial(4, 1.0), torch.full((3000,), 1e-3, device="cuda"), np.arange(0, 3000, 8)
+    product = FusedProduct(kernel, X, "medium", accurate=True)
+    P = NystromPreconditioner(X, kernel, ridge, landmarks, store=False, fused=product, rng=np.random.RandomState(0))
+    rounded = product.operand.points(slice(0, 3000)).double()
+    K_ns = kernel(rounded, rounded[landmarks])
+    dense = K_ns @ torch.linalg.solve(K_ns[landmarks], K_ns.T) + torch.diag(ridge.double() + P.damping)
+    expected = torch.linalg.solve(dense, V.double())
+    assert float(((P @ V).double() - expected).norm() / expected.norm()) < 1e-4

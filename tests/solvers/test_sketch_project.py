@@ -8,6 +8,7 @@ import pytest
 from gramless.kernels import RBF
 from gramless.operators import KernelOperator
 from gramless.solvers import SketchProject, solve
+from gramless.solvers.sketch_project import _draw
 
 
 @pytest.fixture
@@ -45,3 +46,12 @@ def test_too_much_momentum_is_taken_back(system):
             break
     assert step.converged
     assert step.info["mu"] > 1e-12
+
+
+@pytest.mark.parametrize(("n", "b"), [(1000, 900), (1000, 250), (100_000, 300), (5, 1)])
+def test_blocks_are_drawn_without_replacement_and_evenly(n, b):
+    rng = np.random.RandomState(0)
+    blocks = [_draw(n, b, rng) for _ in range(40)]
+    assert all(len(np.unique(block)) == b and block.min() >= 0 and block.max() < n for block in blocks)
+    # The mean of 40 b even draws, within five standard deviations.
+    assert abs(np.mean(blocks) / (n - 1) - 0.5) < 5 / np.sqrt(12 * 40 * b)

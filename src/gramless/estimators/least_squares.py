@@ -97,7 +97,7 @@ class LeastSquaresMachine(KernelExpansion):
         budget = parse_budget(self.memory_budget, device)
         size = sizes(n, d, n_outputs, dtype, device, self._kernel(), self.storage, self.precision)
         blocks = blocks_of(self.solver, self.block_size, self.n_estimators)
-        return make_plan(size, self._solver_name(), budget, n_landmarks=self.n_landmarks, blocks=blocks)
+        return make_plan(size, self._solver_name(), budget, n_landmarks=self.n_landmarks, blocks=blocks, tol=self.tol)
 
     def _solver_name(self) -> str:
         """The registry's name for the solver, `"auto"`, or `"custom"` for one that is not in the registry."""

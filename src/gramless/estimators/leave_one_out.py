@@ -112,7 +112,9 @@ def _estimated_diagonal(op: KernelOperator, plan: Plan, random_state: Any) -> tu
     preconditioner = None
     if plan.n_landmarks:
         landmarks = np.sort(rng.permutation(n)[: plan.n_landmarks])
-        preconditioner = NystromPreconditioner(op.X, op.kernel, op.ridge, landmarks, store=plan.store_landmarks, rng=rng)
+        preconditioner = NystromPreconditioner(
+            op.X, op.kernel, op.ridge, landmarks, store=plan.store_landmarks, fused=op.fused, rng=rng
+        )
     solution = xa.to_numpy(solve(op, rhs, CG(tol=1e-2, preconditioner=preconditioner), random_state=rng).W)
     diagonal = np.mean(signs * solution[:, :-1], axis=1)
     # No diagonal entry of the inverse lies below the inverse of A's own entry; noise must not cross that bound.

@@ -63,6 +63,7 @@ def _runs(machine: Any, plan: Plan, op: KernelOperator, rng: np.random.RandomSta
             np.sort(rng.permutation(op.shape[0])[: plan.n_landmarks]),
             damping=machine.damping,
             store=plan.store_landmarks,
+            fused=op.fused,
             rng=rng,
         )
     known = cls._get_param_names()

@@ -13,11 +13,17 @@ from gramless._validation import check_choice
 from gramless.kernels.base import Kernel
 from gramless.operators import nbytes_cached
 from gramless.operators.fused import PRECISIONS, fused_form, has_triton
+from gramless.solvers.sketch_project import default_block_size
 
 # Below these sizes one factorisation is faster than building a preconditioner and iterating.
 _CHOLESKY_UP_TO = {"cpu": 4096, "cuda": 16384}
-# Landmarks cost float64 products: as fast as float32 on a GPU; on a CPU half the landmarks are the better bargain.
-_LANDMARKS_PER_ROOT_N = {"cpu": 6, "cuda": 12}
+# Landmarks cost float64 products: as fast as float32 on a GPU; on a CPU fewer landmarks are the better bargain.
+_LANDMARKS_PER_ROOT_N = {"cpu": 7, "cuda": 12}
+# Where the matrix is streamed through the fused product, steps on blocks reach a loose residual before conjugate gradients:
+# 0.1 from 400,000 rows on, 0.05 from about twice as many, and a tight one later, if at all (`benchmarks/gpu.py`, crossover).
+_SKETCH_FROM = 400_000
+_SKETCH_DOWN_TO = 0.05
+_SKETCH_FROM_N_TOL = 40_000
 # Whole vectors, for the compiled products.
 _VECTOR = 32
 # Columns of the size of the right-hand side that block CG, the preconditioner and the threads' sums hold at the peak.
@@ -74,7 +80,7 @@ def sizes(
     """Collect the sizes of a fit."""
     itemsize = np.dtype(dtype).itemsize
     fuses = device.startswith("cuda") and itemsize == 4 and has_triton() and fused_form(kernel) is not None
-    copies = {"highest": 0, "high": 6, "medium": 1}[check_choice("precision", precision, PRECISIONS)] if fuses else 0
+    copies = {"highest": 0, "high": 2, "medium": 1}[check_choice("precision", precision, PRECISIONS)] if fuses else 0
     return Sizes(n, d, k, itemsize, device, kernel.temporaries, itemsize if storage is None else 2, copies)
 
 
@@ -90,7 +96,9 @@ class Blocks:
     """Matrices of the size of the solution that are kept beside the usual ones."""
 
 
-def make_plan(s: Sizes, solver: str, budget: int, *, n_landmarks: Any = "auto", blocks: Blocks | None = None) -> Plan:
+def make_plan(
+    s: Sizes, solver: str, budget: int, *, n_landmarks: Any = "auto", blocks: Blocks | None = None, tol: float = 1e-3
+) -> Plan:
     """Choose what `solver="auto"` leaves open and check it against the budget.
 
     Raises `MemoryError`, with the bytes, the memory and the setting that helps, where nothing fits.
@@ -100,19 +108,39 @@ def make_plan(s: Sizes, solver: str, budget: int, *, n_landmarks: Any = "auto", 
         if solver == "cholesky" or memory.nbytes <= budget:
             memory.check(budget, "use solver='cg', which streams the kernel matrix, or raise memory_budget")
             return Plan("cholesky", False, 0, False, memory, f"n={s.n} is small enough for one factorisation")
-    name = "cg" if solver == "auto" else solver
+    plan = _iterative_plan(s, "cg" if solver == "auto" else solver, budget, n_landmarks, blocks)
+    if solver == "auto" and not plan.cached and _sketch_is_faster(s, tol):
+        plan = _iterative_plan(s, "sketch_project", budget, n_landmarks, blocks)
+        plan.reason += f", and steps on blocks reach tol={tol:g} first"
+    return plan
+
+
+def _sketch_is_faster(s: Sizes, tol: float) -> bool:
+    loose = tol >= _SKETCH_DOWN_TO and s.n * tol >= _SKETCH_FROM_N_TOL
+    return s.fused > 0 and s.n >= _SKETCH_FROM and loose
+
+
+def _iterative_plan(s: Sizes, name: str, budget: int, n_landmarks: Any, blocks: Blocks | None) -> Plan:
     base = _iterative_memory(s)
     base.check(budget, "raise memory_budget or fit on fewer rows")
-    size = 0 if blocks is None else _add_block(base, s, blocks, budget)
-    m, store = (0, False) if name != "cg" else _landmarks(s, n_landmarks, budget - base.nbytes)
-    base.parts["preconditioner"] = _preconditioner_bytes(s, m, store)
     gram = nbytes_cached(s.n, s.cached_itemsize, s.edge)
+    m, store, size = 0, False, 0
+    if name == "sketch_project":
+        size = _add_sketch(base, s, blocks, budget)
+        gram += size * s.n * s.itemsize  # the block's rows, put together from the cached tiles
+    elif blocks is not None:
+        size = _add_block(base, s, blocks, budget)
+    if name == "cg":
+        m, store = _landmarks(s, n_landmarks, budget - base.nbytes)
+    base.parts["preconditioner"] = _preconditioner_bytes(s, m, store)
     cached = base.nbytes + gram <= budget
     if cached:
         base.parts["kernel matrix"] = gram
         reason = f"one triangle of the kernel matrix ({human(gram)}) fits the budget of {human(budget)}: cached"
     else:
         reason = f"the kernel matrix ({human(gram)}) does not fit the budget of {human(budget)}: streamed"
+        if s.fused:  # fused products with the landmarks cost less than to read what would be held
+            store, base.parts["preconditioner"] = False, _preconditioner_bytes(s, m, False)
     base.solver = name
     return Plan(name, cached, m, store, base, reason, size)
 
@@ -157,8 +185,19 @@ def _add_block(memory: MemoryEstimate, s: Sizes, blocks: Blocks, budget: int) ->
     return size
 
 
+def _add_sketch(memory: MemoryEstimate, s: Sizes, blocks: Blocks | None, budget: int) -> int:
+    """Count in what a step on a block holds: three solutions, and the block's own square; return the block's size."""
+    memory.parts["solution"] += 4 * s.n * (s.k + 1) * s.itemsize
+    size = min(s.n, default_block_size(s.n) if blocks is None else blocks.size)
+    memory.parts["block"] = 4 * size * size * s.itemsize
+    fitting = int(np.sqrt(max(0, budget - memory.nbytes + memory.parts["block"]) / (4 * s.itemsize)))
+    memory.check(budget, f"use block_size={max(1, fitting)} or less, or raise memory_budget")
+    return size
+
+
 def _preconditioner_bytes(s: Sizes, m: int, store: bool) -> int:
-    return 4 * m * m * 8 + (s.n * m * s.itemsize if store else 4096 * m * s.itemsize * 2)
+    # Two matrices in float64 while one is factored; some rows of K(X, landmarks), and twice in float64.
+    return 2 * m * m * 8 + 4096 * m * (s.itemsize + 16) + (s.n * m * s.itemsize if store else 0)
 
 
 def _landmarks(s: Sizes, asked: Any, left: int) -> tuple[int, bool]:

@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,15 @@ def versions() -> dict[str, str]:
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, cores this process may use, memory, threads of the linear algebra."""
+    """Processor, cores this process may use, memory, threads of the linear algebra; the GPU, where torch is in use."""
     import scipy.linalg  # noqa: F401  (loads the libraries whose threads are counted)
     from threadpoolctl import threadpool_info
 
     pools = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+    torch = sys.modules.get("torch")
+    gpu = {"gpu": torch.cuda.get_device_name()} if torch is not None and torch.cuda.is_available() else {}
     return {
+        **gpu,
         "cpu": _cpu_name(),
         "cores": _usable_cores(),
         "blas_threads": max(pools, default=None),

@@ -70,7 +70,7 @@ def evaluate(kernel: Kernel, X: Array, Y: Array, out: Array = None) -> Array:
 def expand(kernel: Kernel, X: Array, points: Array, coef: Array, precision: str = "highest") -> Array:
     """`K(X, points) @ coef`: O(n m d) time, a few tiles of memory; fused on a CUDA device below the highest precision."""
     if can_fuse(kernel, X, precision):
-        return FusedProduct(kernel, points, precision)(X, coef)
+        return FusedProduct(kernel, points, precision, accurate=True)(X, coef)
     edge = tile_edge(X)
     scores = xa.zeros((X.shape[0], coef.shape[1]), coef)
     X, points = _compact_both(kernel, X, points)

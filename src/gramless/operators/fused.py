@@ -9,14 +9,20 @@ O(n m d) tensor-core operations; the memory traffic is that of a plain matrix pr
 prints the share of the card's matrix rate that is reached. Precision is named as in torch, with the relative error measured
 there on unit vectors (d = 784, polynomial of degree 4):
 
-    "medium"  the data rounded to bfloat16 (exact for integers up to 256, such as pixels)    about 2e-3
+    "medium"  the data rounded to bfloat16 (exact for integers up to 256, such as pixels)    about 8e-4
     "high"    each number as the sum of two bfloat16, three products                         about 3e-5
+
+The library asks for accurate sums: `T` and `V` then enter the second product as sums of bfloat16 numbers, and what the tiles
+contribute is added with compensation. The matrix is a true kernel matrix, of points moved by the rounding above: predict in
+the precision of the fit, or coefficients meet points that they were not solved for.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 from gramless import _array as xa
 from gramless._array import Array
@@ -27,9 +33,14 @@ from gramless.kernels.stationary import RBF, Laplacian
 PRECISIONS = ("highest", "high", "medium")
 _POLYNOMIAL, _RBF, _EXPONENTIAL = 0, 1, 2
 _COLUMNS_AT_A_TIME = 64
-_STRIP, _TILE, _STEP = 128, 256, 32
-# Fewer strips than this leave multiprocessors idle: shorter strips then.
-_FEW_STRIPS = 264
+# bfloat16 numbers, of eight bits each, that stand for one entry of V in an accurate product.
+_PIECES = {"medium": 2, "high": 3}
+_PIECES_OF_FLOAT64 = 5
+_STRIP, _TILE, _STEP = 128, 256, 64
+# Compute capabilities with the shared memory that whole steps take (147 kB of a multiprocessor); others make half steps.
+_LARGE_SHARED_MEMORY = {(8, 0), (9, 0), (10, 0), (10, 3)}
+# A strip of half the rows takes this share of the time, since it reads as much of the other operand.
+_HALF_STRIP = 0.7
 
 
 @dataclass(frozen=True)
@@ -82,6 +93,81 @@ def can_fuse(kernel: Kernel, X: Array, precision: str) -> bool:
     return has_triton() and fused_form(kernel) is not None
 
 
+class Operand:
+    """Points as the fused product reads them, on either side: rounded to bfloat16, padded to whole tiles.
+
+    Parameters
+    ----------
+    data : bfloat16 tensor of shape (padded n, parts * width)
+        The rounded numbers and, with two parts, what that rounding left over, rounded.
+    norms : float32 tensor of shape (padded n,)
+    n, width : int
+        Points, and padded features.
+    """
+
+    def __init__(self, data: Array, norms: Array, n: int, width: int):
+        self.data, self.norms, self.n, self.width = data, norms, n, width
+
+    @property
+    def parts(self) -> int:
+        return self.data.shape[1] // self.width
+
+    @classmethod
+    def rounded(cls, X: Array, precision: str, shift: Array | None) -> Operand:
+        import torch
+
+        n, d = X.shape
+        width, parts = -(-d // _STEP) * _STEP, 2 if precision == "high" else 1
+        data = torch.zeros((_whole_tiles(n), parts * width), dtype=torch.bfloat16, device=X.device)
+        norms = torch.zeros(data.shape[0], dtype=torch.float32, device=X.device)
+        for i in range(0, n, 65536):
+            part = X[i : i + 65536]
+            part = part if shift is None else part - shift
+            span = slice(i, i + part.shape[0])
+            for j in range(parts):
+                piece = part.to(torch.bfloat16)
+                data[span, j * width : j * width + d] = piece
+                part = part - piece.float()
+        operand = cls(data, norms, n, width)
+        for i in range(0, n, 65536):
+            norms[i : i + 65536] = xa.square_norms(operand.points(slice(i, i + 65536)))
+        return operand
+
+    def points(self, rows: slice) -> Array:
+        """The rows as float32 numbers."""
+        pieces = self.data[rows].float()
+        return pieces if self.parts == 1 else pieces[:, : self.width] + pieces[:, self.width :]
+
+    def take(self, rows: Any) -> Operand:
+        """Some of the points, given by a slice or an index array."""
+        import torch
+
+        data, norms = xa.take_rows(self.data[: self.n], rows), xa.take_rows(self.norms[: self.n], rows)
+        n = data.shape[0]
+        missing = _whole_tiles(n) - n
+        if missing:
+            data = torch.nn.functional.pad(data, (0, 0, 0, missing))
+            norms = torch.nn.functional.pad(norms, (0, missing))
+        return Operand(data, norms, n, self.width)
+
+
+def _strip(n: int, multiprocessors: int) -> int:
+    """Rows in a strip: each multiprocessor takes one at a time, and the last round should not leave most of them idle."""
+    whole, half = (-(-n // (rows * multiprocessors)) for rows in (_STRIP, _STRIP // 2))
+    return _STRIP if whole <= _HALF_STRIP * half else _STRIP // 2
+
+
+def _step(x: Array) -> int:
+    """Features in a step on the device of `x`."""
+    import torch
+
+    return _STEP if torch.cuda.get_device_capability(x.device) in _LARGE_SHARED_MEMORY else _STEP // 2
+
+
+def _whole_tiles(n: int) -> int:
+    return -(-n // _TILE) * _TILE
+
+
 class FusedProduct:
     """Points prepared for products `K(., points) @ V`.
 
@@ -92,75 +178,76 @@ class FusedProduct:
     points : CUDA tensor of shape (m, d)
     precision : {"high", "medium"}
     accurate : bool, default=False
-        Round the data only, and sum `K V` as float32 does. A solver needs that: its matrix is then a true kernel matrix, of
-        points moved by a rounding, where rounded sums are not even symmetric. A prediction does not.
+        In medium precision (high is always so): round the data only, and sum `K V` better than float32 does. A solver needs
+        that: its matrix is then a true kernel matrix, of points moved by a rounding, where rounded sums are not even
+        symmetric. So do predictions from many points: coefficients of both signs cancel, and from a million points TF32
+        sums got up to a third of MNIST's labels wrong.
     """
 
     def __init__(self, kernel: Kernel, points: Array, precision: str, *, accurate: bool = False):
         form = fused_form(kernel)
         if form is None:
             raise TypeError(f"no fused product for {kernel!r}")
-        self.form, self.precision = form, precision
-        self._second = "tf32x3" if accurate or precision == "high" else "tf32"
+        self.form, self.precision, self.accurate = form, precision, accurate or precision == "high"
         self._points = points
-        self._left: tuple[Array, Array, Array] | None = None
         # Distances do not change when everything is shifted, and rounding is smallest around zero.
         self._shift = points.mean(0) if form.kind != _POLYNOMIAL else None
-        self._right, self._right_norms = self._prepare(points, _TILE, right=True)
+        self.operand = Operand.rounded(points, precision, self._shift)
 
-    def _prepare(self, X: Array, multiple: int, *, right: bool) -> tuple[Array, Array]:
-        """Rows and features padded to whole tiles, in bfloat16 (hi or hi/lo parts side by side), and squared norms."""
+    def of(self, rows: Any) -> FusedProduct:
+        """The product with some of the points, from the same rounded numbers."""
+        product = copy(self)
+        product._points, product.operand = None, self.operand.take(rows)
+        return product
+
+    def _left(self, X: Array | Operand) -> Operand:
+        if isinstance(X, Operand):
+            return X
+        return self.operand if X is self._points else Operand.rounded(X, self.precision, self._shift)
+
+    def __call__(self, X: Array | Operand, V: Array) -> Array:
+        """`K(X, points) @ V` in float32; a float64 `V` counts with 40 bits where the sums are accurate."""
         import torch
 
-        n, d = X.shape
-        rows, width = -(-n // multiple) * multiple, -(-d // _STEP) * _STEP
-        parts = 3 if self.precision == "high" else 1
-        out = torch.zeros((rows, parts * width), dtype=torch.bfloat16, device=X.device)
-        norms = torch.zeros(rows, dtype=torch.float32, device=X.device)
-        for i in range(0, n, 65536):
-            part = X[i : i + 65536]
-            part = part if self._shift is None else part - self._shift
-            high = part.to(torch.bfloat16)
-            span = slice(i, i + part.shape[0])
-            if parts == 1:
-                out[span, :d] = high
-                norms[span] = xa.square_norms(high.float())
-            else:
-                low = (part - high.float()).to(torch.bfloat16)
-                order = (high, low, high) if right else (high, high, low)
-                for j, piece in enumerate(order):
-                    out[span, j * width : j * width + d] = piece
-                norms[span] = xa.square_norms(part)
-        return out, norms
-
-    def __call__(self, X: Array, V: Array) -> Array:
-        """`K(X, points) @ V`; the left operand is kept, since iterations come back with the same `X`."""
-        import torch
-
-        strip = _STRIP if X.shape[0] >= _FEW_STRIPS * _STRIP else _STRIP // 2
-        if self._left is None or self._left[0] is not X:
-            # In one piece both sides are the same numbers; whole tiles are whole strips too.
-            shared = X is self._points and self.precision == "medium"
-            self._left = (X, *((self._right, self._right_norms) if shared else self._prepare(X, strip, right=False)))
-        _, left, left_norms = self._left
-        out = torch.empty((X.shape[0], V.shape[1]), dtype=torch.float32, device=X.device)
-        for j in range(0, V.shape[1], _COLUMNS_AT_A_TIME):
-            columns = V[:, j : j + _COLUMNS_AT_A_TIME]
-            product = self._multiply(left, left_norms, columns, strip)
-            out[:, j : j + columns.shape[1]] = product[: X.shape[0], : columns.shape[1]]
+        left = self._left(X)
+        strip = _strip(left.n, torch.cuda.get_device_properties(left.data.device).multi_processor_count)
+        pieces = 1
+        if self.accurate:
+            pieces = _PIECES_OF_FLOAT64 if V.dtype == torch.float64 else _PIECES[self.precision]
+        out = torch.empty((left.n, V.shape[1]), dtype=torch.float32, device=left.data.device)
+        step = _COLUMNS_AT_A_TIME // pieces
+        for j in range(0, V.shape[1], step):
+            out[:, j : j + step] = self._multiply(left, V[:, j : j + step], pieces, strip)
         return out
 
-    def _multiply(self, left: Array, left_norms: Array, V: Array, strip: int) -> Array:
+    def _multiply(self, left: Operand, V: Array, pieces: int, strip: int) -> Array:
         import torch
 
-        from gramless.operators.fused_kernel import launch
+        from gramless.operators.fused_kernel import launch_product
 
-        width = max(16, 1 << (V.shape[1] - 1).bit_length())
-        padded = torch.zeros((self._right.shape[0], width), dtype=torch.float32, device=V.device)
-        padded[: V.shape[0], : V.shape[1]] = V
-        out = torch.empty((left.shape[0], width), dtype=torch.float32, device=V.device)
-        launch(left, self._right, padded, out, left_norms, self._right_norms, self.form, strip, _TILE, _STEP, self._second)
-        return out
+        n, k = V.shape
+        width = max(16, 1 << (pieces * k - 1).bit_length())
+        kind = torch.bfloat16 if self.accurate else torch.float32
+        padded = torch.zeros((self.operand.data.shape[0], width), dtype=kind, device=V.device)
+        for i in range(pieces):
+            padded[:n, i * k : (i + 1) * k] = V
+            V = V - padded[:n, i * k : (i + 1) * k].to(V.dtype)
+        out = torch.empty((left.data.shape[0], width), dtype=torch.float32, device=V.device)
+        launch_product(left, self.operand, padded, out, self.form, strip, _TILE, _step(V), self.accurate)
+        return out[: left.n, : pieces * k].reshape(left.n, pieces, k).sum(1)
+
+    def block(self, X: Array | Operand) -> Array:
+        """`K(X, points)` in float32, entry by entry what the product sums."""
+        import torch
+
+        from gramless.operators.fused_kernel import launch_block
+
+        left = self._left(X)
+        shape = (left.data.shape[0], self.operand.data.shape[0])
+        out = torch.empty(shape, dtype=torch.float32, device=left.data.device)
+        step = _step(out)  # a whole tile passes through shared memory on its way out: half steps, half tiles
+        launch_block(left, self.operand, out, self.form, _STRIP, _TILE * step // _STEP, step)
+        return out[: left.n, : self.operand.n]
 
 
 def prepare(kernel: Kernel, points: Array, precision: str) -> FusedProduct | None:

@@ -7,16 +7,20 @@ through, and is returned so that a result can say what was added.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 
 from gramless import _array as xa
 from gramless._array import Array
+from gramless._parallel import one_blas_thread
 
 _LARGEST_RELATIVE_JITTER = 1e-2
+_SMALL = 1024
 
 
 def jittered_cholesky(A: Array, jitter: float | None = None) -> tuple[Array, float]:
-    """Lower factor of `A + jitter I`, and the jitter; `A` is not changed.
+    """Lower factor of `A + jitter I`, and the jitter; of `A` the lower triangle is read, and nothing is changed.
 
     Examples
     --------
@@ -31,7 +35,9 @@ def jittered_cholesky(A: Array, jitter: float | None = None) -> tuple[Array, flo
         jitter = A.shape[0] * float(np.finfo(xa.numpy_dtype(A)).eps) * scale
     while jitter <= _LARGEST_RELATIVE_JITTER * scale:
         try:
-            return xa.lower_triangle(xa.cholesky_(xa.add_diagonal_(A + 0, jitter))), jitter
+            # Sharing a small factorisation among threads takes longer than factorising.
+            with one_blas_thread() if A.shape[0] <= _SMALL else nullcontext():
+                return xa.lower_triangle(xa.jittered_cholesky_copy(A, jitter)), jitter
         except xa.NotPositiveDefiniteError:
             jitter *= 10
     raise np.linalg.LinAlgError(

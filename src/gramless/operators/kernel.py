@@ -84,7 +84,7 @@ class KernelOperator:
         self._places = {(rows.start, columns.start): i for i, (rows, columns) in enumerate(self._tiles)}
         self._arenas: dict[int, Array] = {}
         self._lock = Lock()
-        self._fused = prepare_fused(kernel, self.X, precision) if not cache else None
+        self.fused = prepare_fused(kernel, self.X, precision) if not cache else None
 
     def _as_vector(self, ridge: Any) -> Array:
         vector = xa.zeros((self.shape[0],), self.reference)
@@ -119,8 +119,8 @@ class KernelOperator:
         return self._arenas[arena][place]
 
     def __matmul__(self, V: Array) -> Array:
-        if self._fused is not None:
-            return self._fused(self.X, V) + self.ridge[:, None] * V
+        if self.fused is not None:
+            return self.fused(self.X, V) + self.ridge[:, None] * V
         while True:
             try:
                 return self._tiled_product(V)
@@ -168,12 +168,17 @@ class KernelOperator:
         """`rows(idx) @ V` without holding the rows."""
         if self.cache or not self.kernel.separable:
             return self.rows(idx) @ V
-        X = xa.take_rows(self.X, idx)
-        product = self._fused(X, V) if self._fused is not None else expand(self.kernel, X, self.X, V)
+        if self.fused is not None:
+            product = self.fused(self.fused.operand.take(idx), V)
+        else:
+            product = expand(self.kernel, xa.take_rows(self.X, idx), self.X, V)
         return product + xa.take_rows(self.ridge, idx)[:, None] * xa.take_rows(V, idx)
 
     def diagonal_block(self, idx: np.ndarray) -> Array:
         """`A[idx, idx]`, ridge included."""
+        if self.fused is not None:
+            some = self.fused.of(idx)
+            return xa.add_diagonal_(some.block(some.operand), xa.take_rows(self.ridge, idx))
         return xa.add_diagonal_(self.kernel.block(self.X, idx, idx), xa.take_rows(self.ridge, idx))
 
     def rows(self, idx: np.ndarray, out: Array = None) -> Array:

@@ -58,11 +58,15 @@ def _two_rows(context: Any, rows: Any, stride: Any, packed: Any, steps: Any, out
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         first = _simd.pointer(builder, arguments[0], _simd.F32)
         second = _simd.at(builder, first, arguments[1])
+        # A row is a page of memory or more, and the processor does not look beyond a page by itself.
+        following = [_simd.at(builder, row, _simd.times(builder, arguments[1], _PAIR)) for row in (first, second)]
         packed, out = (_simd.pointer(builder, arguments[i], summed.element) for i in (2, 4))
 
         def step(k: Any, sums: Any) -> list[Any]:
             along = _simd.times(builder, k, summed.count)
             pair = [_load_entries(builder, _simd.at(builder, row, along), stored, summed) for row in (first, second)]
+            for row in following:
+                _simd.prefetch(builder, _simd.at(builder, row, along))
             here = _simd.at(builder, packed, _simd.times(builder, k, summed.count * COLUMNS))
             return _add_outer(
                 builder, pair, lambda c: _simd.load(builder, _simd.at(builder, here, summed.count * c), summed), sums

@@ -108,13 +108,14 @@ class BlasSums:
         return self.sums
 
 
-def _compiles(C: Array, V: Array) -> bool:
+def compiles(C: Array, V: Array) -> bool:
+    """Whether products of `C` and `V` run in the compiled loops, which make no copy of `C`."""
     return isinstance(C, np.ndarray) and C.dtype == np.float32 and C.strides[1] == C.itemsize and can_compile(V, C.size)
 
 
 def product(C: Array, W: Array) -> Array:
     """`C W` with `W` and the sums in float64."""
-    if not _compiles(C, W):
+    if not compiles(C, W):
         return xa.astype(C, np.float64) @ W
     from gramless.operators.tile_loops import COLUMNS, add_products
 
@@ -133,7 +134,7 @@ def product(C: Array, W: Array) -> Array:
 
 def transposed_product(C: Array, V: Array) -> Array:
     """`C^T V` with `V` and the sums in float64."""
-    if not _compiles(C, V):
+    if not compiles(C, V):
         return xa.astype(C, np.float64).T @ V
     from gramless.operators.tile_loops import COLUMNS, add_products
 

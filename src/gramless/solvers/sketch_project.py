@@ -38,6 +38,11 @@ _RISE = 1.5
 _UNKNOWN_FLOOR = 1e-3
 
 
+def default_block_size(n: int) -> int:
+    """Rows in a block of a system of `n`."""
+    return max(256, n // 60)
+
+
 class SketchProject(Solver):
     """Block coordinate descent for kernel systems, with momentum.
 
@@ -48,9 +53,9 @@ class SketchProject(Solver):
     max_iter : int, default=5000
         Steps; `n / block_size` of them read the matrix once.
     block_size : int or None, default=None
-        Rows in a block; None is `n / 50`, at least 256.
+        Rows in a block; None is `n / 60`, at least 256.
     rank : int or None, default=None
-        Landmarks of each block's preconditioner; None is `sqrt(10 b)`.
+        Landmarks of each block's preconditioner; None is `b / 16`, at least `sqrt(10 b)`.
     momentum : bool, default=True
 
     Examples
@@ -84,14 +89,14 @@ class SketchProject(Solver):
         self, op: Any, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         n = op.shape[0]
-        b = min(n, self.block_size or max(256, n // 50))
+        b = min(n, self.block_size or default_block_size(n))
         scale = np.sqrt(b / n) * (xa.norm(Z) or 1.0)
         state = state or {}
         V, U = state.get("V", W + 0), state.get("U", W + 0)
         mu, smooth, best = state.get("mu", 0.0), state.get("smooth", 0.0), state.get("best", np.inf)
         count = int(state.get("count", 0))
         while True:
-            block = np.sort(rng.permutation(n)[:b])
+            block = _draw(n, b, rng)
             R = _rows_times(op, block, U) - xa.take_rows(Z, block)
             residual = xa.norm(R) / scale
             count += 1
@@ -139,7 +144,7 @@ class SketchProject(Solver):
         b = len(block)
         A = _diagonal_block(op, block)
         # Half of the block at most: what is left out, ridge included, is what the damping is measured on.
-        rank = min(max(1, b // 2), self.rank or int(np.sqrt(10 * b)) + 1)
+        rank = min(max(1, b // 2), self.rank or max(b // 16, int(np.sqrt(10 * b)) + 1))
         nothing = xa.zeros((b,), A)
         P = NystromPreconditioner(A, Precomputed(), nothing, np.sort(rng.permutation(b)[:rank]), rng=rng)
         v = xa.like(rng.standard_normal((b, 1)), R)
@@ -150,6 +155,16 @@ class SketchProject(Solver):
             largest = xa.norm(v)
         floor = float(op.ridge.min()) if hasattr(op, "ridge") else _UNKNOWN_FLOOR * P.damping
         return (P @ R) / (_SAFETY * largest), floor / (floor + P.damping) / (_SAFETY * largest)
+
+
+def _draw(n: int, b: int, rng: np.random.RandomState) -> np.ndarray:
+    """`b` of `n` rows without replacement, sorted; to permute all of a million takes 30 ms, a third of a step on a GPU."""
+    if 4 * b <= n:
+        drawn = rng.randint(n, size=2 * b)
+        _, first = np.unique(drawn, return_index=True)
+        if len(first) >= b:
+            return np.sort(drawn[np.sort(first)[:b]])
+    return np.sort(rng.permutation(n)[:b])
 
 
 def _rows_times(op: Any, idx: np.ndarray, V: Array) -> Array:
