@@ -6,6 +6,7 @@ from sklearn.datasets import load_digits
 
 import gramless
 from gramless import BudgetLSSVC, BudgetLSSVR, NystromLSSVC
+from gramless.experiments.exact_budget import ExactBudgetLSSVC
 from gramless.kernels import RBF
 from gramless.solvers.online import OnlineLeastSquares
 
@@ -54,6 +55,57 @@ def test_the_linear_term_of_the_dual_is_there():
     model = BudgetLSSVC(landmarks=budget, gamma=4.0, C=0.02, epochs=400, random_state=0).fit(X, y)
     found, with_term = model.decision_function(X), kernel(X, X) @ v + b
     assert np.abs(found - with_term).mean() < 0.2 * np.abs(found - kernel(X, X) @ without - b0).mean()
+
+
+@pytest.mark.parametrize("C", [0.1, 10.0])
+def test_on_all_rows_the_documents_loss_is_least_at_the_interpolant(C):
+    """Whatever C is: the linear term undoes the regulariser. What the documentation warns of."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(80, 2))
+    y = rng.choice([-1.0, 1.0], size=80)  # nothing to learn but noise
+    kernel = RBF(gamma=4.0)
+    v, b = minimiser(X, y, np.arange(80), kernel, C)
+    np.testing.assert_allclose(kernel(X, X) @ v + b, y, atol=1e-6)
+    exact = ExactBudgetLSSVC(landmarks=np.arange(80), C=C, gamma=4.0).fit(X, y)
+    np.testing.assert_allclose(exact.decision_function(X), y, atol=1e-6)
+    regular = ExactBudgetLSSVC(landmarks=np.arange(80), loss="primal", C=C, gamma=4.0).fit(X, y)
+    assert np.mean((regular.decision_function(X) - y) ** 2) > 0.01
+
+
+def test_without_the_linear_term_the_minimum_is_the_nystrom_machine():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(500, 2))
+    y = np.where(X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=500) > 0, 1, -1)
+    rows = np.arange(40)
+    settings = {"landmarks": rows, "gamma": 4.0, "C": 0.5}
+    exact = NystromLSSVC(**settings).fit(X, y).decision_function(X)
+    primal = BudgetLSSVC(loss="primal", epochs=200, random_state=0, **settings).fit(X, y).decision_function(X)
+    dual = BudgetLSSVC(loss="dual", epochs=200, random_state=0, **settings).fit(X, y).decision_function(X)
+    dense = ExactBudgetLSSVC(landmarks=rows, loss="primal", gamma=4.0, C=0.5).fit(X, y).decision_function(X)
+    np.testing.assert_allclose(dense, exact, atol=1e-6)
+    assert np.sqrt(np.mean((primal - exact) ** 2)) < 0.02 * exact.std()
+    assert np.sqrt(np.mean((dual - exact) ** 2)) > 0.1 * exact.std()
+
+
+def test_a_few_loud_rows_do_not_slow_down_the_others(monkeypatch):
+    """Twenty rows of other scale in a thousand: the step is that of the thousand, the minimum that of all of them."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(1000, 3))
+    X[:20] += 8 * rng.normal(size=(20, 3))
+    y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
+    settings = {"landmarks": np.arange(200), "gamma": 0.3, "C": 10.0}
+    exact = NystromLSSVC(**settings).fit(X, y).decision_function(X)
+
+    def distance(**more):
+        model = BudgetLSSVC(loss="primal", random_state=0, **settings, **more).fit(X, y)
+        return model.history_[0]["step"], np.sqrt(np.mean((model.decision_function(X) - exact) ** 2))
+
+    step, far = distance(epochs=30)
+    monkeypatch.setattr(OnlineLeastSquares, "softened", lambda self, weights, loudness, decay: weights)
+    monkeypatch.setattr("gramless.solvers.online._LOUD", np.inf)
+    plain_step, farther = distance(epochs=30)
+    assert step > 2 * plain_step
+    assert far < 0.8 * farther
 
 
 @pytest.mark.parametrize("batch_size", [1, 16, 256])
@@ -184,6 +236,7 @@ def test_goes_on_after_a_file(digits, tmp_path):
     [
         ({"budget": 0}, "budget must be"),
         ({"optimizer": "newton"}, "unknown optimizer"),
+        ({"loss": "hinge"}, "unknown loss"),
         ({"epochs": 0}, "epochs must be"),
         ({"batch_size": -1}, "batch_size must be"),
         ({"C": "loo"}, "needs the exact sums"),

@@ -48,6 +48,24 @@ def test_partial_fit_in_shuffled_pieces_is_one_fit(digits, pieces):
     np.testing.assert_allclose(model.intercept_, whole.intercept_, atol=1e-8)
 
 
+@pytest.mark.parametrize("pieces", [1, 7, 100])
+def test_pieces_add_up_where_the_landmarks_are_dependent_to_rounding(pieces):
+    """A wide kernel, outliers, duplicates: eigenvalues of K_mm down to rounding, coefficients of a million."""
+    rng = np.random.default_rng(0)
+    X = np.exp(2 * rng.normal(size=(1500, 5)))
+    X[1:40:2] = X[0:40:2]
+    y = np.where(np.log(X[:, 0] * X[:, 1]) + 0.5 * rng.normal(size=1500) > 0, 1, -1)
+    settings = {"landmarks": X[:300], "gamma": 1e-3, "C": 10.0}
+    whole = NystromLSSVC(**settings).fit(X, y)
+    scale = np.abs(whole.dual_coef_).max()
+    assert scale > 1e4
+    model = NystromLSSVC(**settings)
+    for part in np.array_split(rng.permutation(len(X)), pieces):
+        model.partial_fit(X[part], y[part], classes=[-1, 1])
+    np.testing.assert_allclose(model.dual_coef_, whole.dual_coef_, atol=1e-8 * scale, rtol=0)
+    np.testing.assert_allclose(model.decision_function(X), whole.decision_function(X), atol=1e-8)
+
+
 def test_batch_size_changes_nothing(digits):
     X, y = digits
     models = [NystromLSSVC(landmarks=X[:100], gamma=0.1, batch_size=b).fit(X, y) for b in (64, 333, None)]

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from gramless.experiments import Confusion, Curve, Gallery, History, Reference, Spec, Table, product
+from gramless.experiments import Claim, Claims, Confusion, Curve, Gallery, History, Reference, Spec, Table, product
 from gramless.report import write_report
 
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>"\'&'
@@ -36,7 +36,12 @@ SPECS = (
         machine,
         product(method=["budget", HOSTILE], budget=[0.2, 0.6, 1.0]),
         seeds=(0, 1, 2),
-        views=(Curve("budget", "accuracy"), Curve("budget", "seconds", facet="method", log_y=True), Table()),
+        views=(
+            Claims((Claim(HOSTILE, {"method": "budget"}, {"method": HOSTILE}, along="budget", why=HOSTILE),)),
+            Curve("budget", "accuracy"),
+            Curve("budget", "seconds", facet="method", log_y=True),
+            Table(),
+        ),
         document_says=(Reference(98.0, "Fig. 1", {"budget": 0.6}, metric="accuracy"),),
     ),
     Spec("risvo", "not-run", "Nothing yet", "digits", machine, product(m=[1])),

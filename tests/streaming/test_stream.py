@@ -245,6 +245,28 @@ def test_a_text_file_without_header_by_position(tmp_path, rows):
         list(Stream(path, -1).batches(N))
 
 
+@pytest.mark.parametrize("header", [False, True])
+def test_a_text_label_in_the_first_line_is_no_header(tmp_path, rows, header):
+    X, _ = rows
+    labels = np.where(np.arange(N) % 2, "yes", "no")
+    path = tmp_path / "labels.csv"
+    path.write_text(text(X, labels, header=header))
+    (batch,) = Stream(path, -1).batches(N + 1)
+    np.testing.assert_allclose(batch.X, X)
+    np.testing.assert_array_equal(batch.y, labels)
+    if not header:
+        with pytest.raises(ValueError, match="no header line"):
+            Stream(path)
+
+
+def test_numbered_columns_and_a_named_target_are_a_header(tmp_path):
+    path = tmp_path / "numbered.csv"
+    path.write_text("0,1,label\n0.5,0.25,a\n1.5,1.25,b\n")
+    for target in (None, -1, "label"):
+        (batch,) = Stream(path, target).batches(9)
+        np.testing.assert_array_equal(batch.y, ["a", "b"])
+
+
 def test_pickles_are_not_opened(tmp_path):
     path = tmp_path / "objects.npz"
     np.savez(path, X=np.ones((2, 2)), y=np.array(["a", 1], dtype=object))

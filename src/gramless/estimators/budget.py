@@ -8,6 +8,15 @@ is minimised a mini-batch at a time. The gradient for a sampled row j, from the 
 
     dL/dv = K_BB v - y_B - C n (y_j - f(x_j)) k(B, x_j),     dL/db = -C n (y_j - f(x_j)) .
 
+The term `y_B^T v` works against the regulariser. On a budget of all rows both parts of the loss are least at the same place,
+
+    v = K^-1 y,  b = 0,     whatever C is:
+
+the minimiser passes through every label, noise included, and where two rows of the budget coincide with opposite labels
+there is none (the loss falls without end along their difference). What generalises is the model on the way there: `epochs`
+is the regularisation as much as `C`. `loss="primal"` leaves the term out; its minimiser is the model of `NystromLSSVC` on
+the same points, and more epochs only come closer to it.
+
 All classes share the budget and one kernel block for each batch. The step size, the flattening of the leading curvature and
 the answer to divergence are in `gramless.solvers.online`. Cost: O(beta d) for each row and epoch (once, where the kernel
 values fit half of the memory budget), O(beta^2) for the regulariser once for several batches.
@@ -24,6 +33,7 @@ from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from gramless import _array as xa
 from gramless._array import Array
 from gramless._memory import parse_budget
+from gramless._validation import check_choice
 from gramless.estimators.expansion import ExpansionClassifier, ExpansionRegressor
 from gramless.estimators.nystrom import NystromMachine
 from gramless.estimators.one_pass import PATH
@@ -34,6 +44,8 @@ from gramless.operators import KernelOperator, nbytes_cached
 from gramless.operators.blocks import tile_edge
 from gramless.streaming import Stream
 
+LOSSES = ("dual", "primal")
+
 _PARAMETERS = """budget : int or float, default=500
         Points that carry the model: a number, or a share of the rows above 0 and at most 1 (`partial_fit` needs a number).
     landmarks : str, LandmarkRule or array, default="uniform"
@@ -43,6 +55,10 @@ _PARAMETERS = """budget : int or float, default=500
     kernel : str, Kernel or callable, default="rbf"
     degree, gamma, coef0
         Settings of a kernel given by name.
+    loss : {"dual", "primal"}, default="dual"
+        `"dual"` is the document's: its term `-y_B^T v` pulls the model through the labels of the budget, the closer the more
+        epochs are made, so few are better than many. `"primal"` leaves that term out and tends to the model of
+        `NystromLSSVC`. Points given as an array have no labels: both are the same then.
     optimizer : {"sgd", "averaged_sgd", "adam"}, default="sgd"
         `"averaged_sgd"` returns the mean of the iterates of the second half.
     batch_size : int, default=64
@@ -83,6 +99,7 @@ class BudgetMachine(OnlinePass, NystromMachine):
         degree: int = 3,
         gamma: float | str = "scale",
         coef0: float = 0.0,
+        loss: str = "dual",
         optimizer: str = "sgd",
         batch_size: int = 64,
         epochs: int = 30,
@@ -100,6 +117,7 @@ class BudgetMachine(OnlinePass, NystromMachine):
         self.degree = degree
         self.gamma = gamma
         self.coef0 = coef0
+        self.loss = loss
         self.optimizer = optimizer
         self.batch_size = batch_size
         self.epochs = epochs
@@ -116,6 +134,7 @@ class BudgetMachine(OnlinePass, NystromMachine):
 
     def _check_settings(self) -> None:
         super()._check_settings()
+        check_choice("loss", self.loss, LOSSES)
         self._check_online()
 
     def _needs_sample(self) -> bool:
@@ -144,12 +163,17 @@ class BudgetMachine(OnlinePass, NystromMachine):
             return None
         return self._dual_coef, self._intercept
 
+    def _whitens_rows(self) -> bool:
+        return False
+
     def _know_targets(self, compact: np.ndarray | None) -> None:
         self._own_targets = compact
         self._operator: KernelOperator | None = None
 
     def _linear_term(self, reference: Array) -> Array:
-        return None if self._own_targets is None else xa.like(self._targets.matrix(self._own_targets), reference)
+        if self.loss == "primal" or self._own_targets is None:
+            return None
+        return xa.like(self._targets.matrix(self._own_targets), reference)
 
     def _penalty_product(self, A: Array) -> Array:
         if getattr(self, "_operator", None) is None:
@@ -206,6 +230,7 @@ class BudgetLSSVC(ClassifierMixin, ExpansionClassifier, ClassesFromStream, Budge
         coef0: float = 0.0,
         class_weight: Any = None,
         probability: str | bool = "softmax",
+        loss: str = "dual",
         optimizer: str = "sgd",
         batch_size: int = 64,
         epochs: int = 30,
@@ -224,6 +249,7 @@ class BudgetLSSVC(ClassifierMixin, ExpansionClassifier, ClassesFromStream, Budge
             degree=degree,
             gamma=gamma,
             coef0=coef0,
+            loss=loss,
             optimizer=optimizer,
             batch_size=batch_size,
             epochs=epochs,

@@ -3,8 +3,12 @@
     f(x) = sum_{j <= m} a_j K(x, l_j) + b,   (K_mn K_nm + (1 / C) K_mm) a = K_mn (z - b)
 
 is the least-squares SVM in the primal, on the features that the landmarks `l_j` span (Suykens et al. 2002; De Brabanter et
-al. 2010). The pass adds up `K_mn K_nm` and `K_mn Z`; `K_mm` is factored in float64 with a relative jitter (`jitter_`), the
-sums are whitened with its factor and diagonalised, so the ill-conditioned normal equations are never solved as they stand.
+al. 2010). `K_mm = L L^T` is factored in float64 with a relative jitter (`jitter_`), and everything is solved in the
+coordinates `psi(x) = L^-1 k(x)`, in which the penalty is the identity: the ill-conditioned normal equations are never solved
+as they stand. Of float64 rows the pass adds up `psi psi^T` itself, so the model does not depend on the order and grouping of
+the rows beyond some 1e-12 even where `K_mm` is singular to rounding (summed as they are, kernel values carry a rounding that
+`L^-1` then divides by the smallest eigenvalues). Kernel values in float32 carry a larger rounding of their own, the jitter
+is at its level, and `k k^T` is added up and whitened afterwards: half the work for each row.
 
 Cost: O(m d + m^2) time for each row, O(m^2) memory whatever the number of rows, O(m^3) once; a prediction is m kernel
 values.
@@ -26,6 +30,7 @@ from gramless.estimators.one_pass import PATH, SCALE_ROWS, OnePassRidge, Read
 from gramless.estimators.streamed_fit import ClassesFromStream, ValuesFromStream
 from gramless.landmarks import LandmarkRule, as_points, select
 from gramless.operators import evaluate
+from gramless.operators.jitter import jittered_cholesky
 from gramless.streaming import Stream
 
 _HEAD_PER_LANDMARK = 4
@@ -175,6 +180,7 @@ class NystromMachine(KernelExpansion, OnePassRidge):
             chosen = select(self.landmarks if given is None else given, X, self.kernel_, m, rng)
             points, labels = as_points(chosen, X), (y[chosen] if chosen.ndim == 1 else None)
         self._set_points(points)
+        self._factor_points()
         self._know_targets(None if labels is None else (read or self._targets.read)(labels))
         self._chosen = True
 
@@ -190,8 +196,36 @@ class NystromMachine(KernelExpansion, OnePassRidge):
     def _set_points(self, points: Array) -> None:
         self.points_ = points if xa.is_sparse(points) else xa.to_numpy(points)
         self._block: Array = None
+        self._factor: np.ndarray | None = None
+
+    def _discard(self) -> None:
+        super()._discard()
+        self._factor = None
+
+    def _whitens_rows(self) -> bool:
+        """Whether rows are whitened before they are added up, rather than the sums afterwards."""
+        return self._dtype_name == "float64"
+
+    def _factor_points(self) -> None:
+        """The factor that whitens rows. It is kept with the sums, which have no meaning without this very one."""
+        if not self._whitens_rows():
+            return
+        K = self._landmark_kernel()
+        scale = float(xa.namespace(K).max(xa.namespace(K).linalg.diagonal(K)))
+        if not scale > 0:
+            raise ValueError("every landmark has kernel value zero with itself: choose another kernel or other landmarks")
+        rounding = float(np.finfo(np.float64).eps) * int(K.shape[0]) ** 0.5
+        L, self.jitter_ = jittered_cholesky(K, rounding * scale)
+        self._factor = xa.to_numpy(L)
 
     def _features(self, X: Array) -> Array:
+        values = self._kernel_values(X)
+        if self._factor is None:
+            return values
+        L = self._copy_beside("factor", self._factor, values)
+        return xa.solve_triangular(L, values.T).T
+
+    def _kernel_values(self, X: Array) -> Array:
         points = self._points_on(X)
         shape = (int(X.shape[0]), int(points.shape[0]))
         if xa.is_torch(X) or xa.is_sparse(X):
@@ -204,31 +238,44 @@ class NystromMachine(KernelExpansion, OnePassRidge):
     def _points_on(self, X: Array) -> Array:
         if xa.is_sparse(X) or not xa.is_torch(X):
             return self.points_
-        kept = getattr(self, "_moved_points", None)
-        if kept is None or kept[0] is not self.points_ or xa.device_of(kept[1]) != xa.device_of(X):
-            moved = xa.to_device(self.points_, xa.device_of(X), xa.numpy_dtype(X))
-            self._moved_points = kept = (self.points_, moved)
+        return self._copy_beside("points", self.points_, X)
+
+    def _copy_beside(self, name: str, array: np.ndarray, X: Array) -> Array:
+        """`array` where `X` is, moved once."""
+        if not xa.is_torch(X):
+            return array
+        kept = self.__dict__.setdefault("_copies", {}).get(name)
+        if kept is None or kept[0] is not array or xa.device_of(kept[1]) != xa.device_of(X):
+            kept = self._copies[name] = (array, xa.to_device(array, xa.device_of(X), xa.numpy_dtype(X)))
         return kept[1]
 
-    def _penalty(self) -> Array:
+    def _landmark_kernel(self) -> Array:
         double = xa.to_device(self.points_, self.device_, np.float64)
         return evaluate(self.kernel_, double, double)
 
+    def _penalty(self) -> Array:
+        return self._landmark_kernel() if self._factor is None else None
+
     def _set_model(self, A: np.ndarray, intercept: np.ndarray) -> None:
         dtype = np.dtype(self._dtype_name)
+        if self._factor is not None:
+            A = xa.solve_triangular(self._factor, A, transposed=True)
         self._dual_coef, self._intercept = A.astype(dtype), intercept.astype(dtype)
         self._block = None
 
     def _feature_state(self) -> dict[str, Any]:
         numbers = {k: v for k, v in self.kernel_.get_params().items() if isinstance(v, (Real, str))}
-        return {"points": self.points_, "kernel": numbers}
+        factor = {} if self._factor is None else {"factor": self._factor, "jitter": self.jitter_}
+        return {"points": self.points_, "kernel": numbers, **factor}
 
     def _restore_features(self, state: dict[str, Any]) -> None:
         self._set_points(state["points"])
+        if "factor" in state:
+            self._factor, self.jitter_ = state["factor"], float(state["jitter"])
         self.kernel_ = self._kernel().resolve(self.points_).set_params(**state["kernel"])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in super().__getstate__().items() if k not in ("_block", "_moved_points")} | (
+        return {k: v for k, v in super().__getstate__().items() if k not in ("_block", "_copies")} | (
             {"_block": None} if "_block" in self.__dict__ else {}
         )
 

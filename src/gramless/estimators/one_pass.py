@@ -317,7 +317,8 @@ class OnePassRidge(BaseEstimator):
         assert self._equations is not None
         penalty = self._penalty()
         whitened = self._equations.whiten(penalty)
-        self.jitter_ = whitened.jitter
+        if penalty is not None:
+            self.jitter_ = whitened.jitter
         if self._sample is not None:
             self._leave_one_out(whitened)
         self.C_ = float(self.Cs[int(np.argmin(self.loo_errors_))]) if self.C == "loo" else float(self.C)

@@ -25,8 +25,8 @@ from gramless.estimators.streamed_targets import Targets
 from gramless.solvers.online import OPTIMIZERS, SUBSAMPLE, OnlineLeastSquares
 from gramless.streaming import Stream
 
-Block = tuple[Array, np.ndarray, np.ndarray | None]
-"""Features, targets and weights of some rows."""
+Block = tuple[Array, np.ndarray, np.ndarray | None, Array]
+"""Features, targets, weights and, where rows are softened, loudness of some rows."""
 
 _BLOCK_ROWS = 4096
 _LAST_STEP = 0.02
@@ -39,6 +39,7 @@ class OnlinePass(OnePassRidge):
     epochs: int
     callback: Any
     _learner: OnlineLeastSquares | None
+    _soften = False
 
     def _penalty_product(self, A: Array) -> Array:
         """`P A`."""
@@ -72,16 +73,16 @@ class OnlinePass(OnePassRidge):
         self.history_: list[dict[str, Any]] = []
         epochs = self.epochs if stream.repeatable else 1
         n = stream.n_rows
-        self._prepare_learner(stream, rng)
+        self._prepare_learner(stream, rng, epochs)
         blocks = self._blocks(stream, rng)
         seconds = 0.0
         with Progress(self.verbose, epochs, type(self).__name__) as progress:
             for epoch in range(epochs):
                 started, losses, done = time.perf_counter(), [], 0
-                for features, compact, weights in blocks():
+                for block in blocks():
                     total = None if n is None else epochs * n
-                    losses += self._steps(features, compact, weights, n or max(len(compact), self._rows_seen), total)
-                    done += len(compact)
+                    losses += self._steps(block, n or max(len(block[1]), self._rows_seen), total)
+                    done += len(block[1])
                 n = done
                 if n == 0:
                     raise ValueError(f"{stream.name} has no rows")
@@ -101,12 +102,14 @@ class OnlinePass(OnePassRidge):
                         break
         self._solve()
 
-    def _prepare_learner(self, stream: Stream, rng: np.random.RandomState) -> None:
+    def _prepare_learner(self, stream: Stream, rng: np.random.RandomState, epochs: int) -> None:
         X, _, weights = stream.sample(SUBSAMPLE, rng)
         if weights is not None and (weights > 0).any():
             X = xa.take_rows(X, np.flatnonzero(weights > 0))
         # The two halves of the sample are compared: they must not be two ends of sorted data.
         X = xa.take_rows(X, rng.permutation(int(X.shape[0])))
+        # The weights of loud rows come back as the step dies down, which it does where the end is known.
+        self._soften = self.optimizer == "sgd" and stream.n_rows is not None and epochs > 1
         self._make_learner(self._prepare(X), stream.n_rows or int(X.shape[0]))
 
     def _make_learner(self, X: Array, n: float) -> None:
@@ -118,6 +121,7 @@ class OnlinePass(OnePassRidge):
             penalty=self._penalty_product,
             linear=self._linear_term(features),
             penalty_every=self._penalty_every(),
+            soften=self._soften,
             reference=features,
         )
         self._learner.prepare(features, 1.0 / (float(self.C) * n), self._step_rows())
@@ -143,7 +147,8 @@ class OnlinePass(OnePassRidge):
                 shuffled = rng.permutation(int(n or 0))
                 for start in range(0, len(shuffled), _BLOCK_ROWS):
                     X, y, weights = stream.take(shuffled[start : start + _BLOCK_ROWS])
-                    yield self._features(self._prepare(X)), self._targets.read(y), weights
+                    features = self._features(self._prepare(X))
+                    yield features, self._targets.read(y), weights, self._loudness(features)
                 return
             for batch in stream.batches(_BLOCK_ROWS, prepare=self._prepare):
                 yield self._shuffled(batch.X, self._targets.read(batch.y), batch.weights, rng)
@@ -153,16 +158,24 @@ class OnlinePass(OnePassRidge):
     def _shuffled(self, X: Array, compact: np.ndarray, weights: np.ndarray | None, rng: np.random.RandomState) -> Block:
         order = rng.permutation(len(compact))
         features = self._features(xa.take_rows(X, order))
-        return features, compact[order], None if weights is None else weights[order]
+        return features, compact[order], None if weights is None else weights[order], self._loudness(features)
+
+    def _loudness(self, features: Array) -> Array:
+        assert self._learner is not None
+        return self._learner.loudness(features) if self._soften else None
 
     def _held_blocks(self, stream: Stream, rng: np.random.RandomState) -> Any:
         features: Array = None
+        loudness: Array = None
         pieces, weights, at = [], [], 0
         for batch in stream.batches(_BLOCK_ROWS, prepare=self._prepare):
             block = self._features(batch.X)
             if features is None:
                 features = xa.empty((int(stream.n_rows or 0), int(block.shape[1])), block)
+                loudness = xa.empty((int(stream.n_rows or 0),), block) if self._soften else None
             features[at : at + len(batch)] = block
+            if self._soften:
+                loudness[at : at + len(batch)] = self._loudness(block)
             pieces.append(self._targets.read(batch.y))
             weights.append(np.ones(len(batch)) if batch.weights is None else batch.weights)
             at += len(batch)
@@ -172,19 +185,14 @@ class OnlinePass(OnePassRidge):
             shuffled = rng.permutation(len(compact))
             for start in range(0, len(shuffled), _BLOCK_ROWS):
                 rows = shuffled[start : start + _BLOCK_ROWS]
-                yield xa.take_rows(features, rows), compact[rows], weight[rows]
+                heard = None if loudness is None else xa.take_rows(loudness, rows)
+                yield xa.take_rows(features, rows), compact[rows], weight[rows], heard
 
         return deal
 
-    def _steps(
-        self,
-        features: Array,
-        compact: np.ndarray,
-        weights: np.ndarray | None,
-        n: float,
-        total: float | None,
-    ) -> list[float]:
+    def _steps(self, block: Block, n: float, total: float | None) -> list[float]:
         """Mini-batches of one block of rows in random order; returns their losses."""
+        features, compact, weights, loudness = block
         learner = self._learner
         assert learner is not None
         if self._targets.n_columns > learner.A.shape[1]:
@@ -201,7 +209,10 @@ class OnlinePass(OnePassRidge):
             progress = 0.0 if total is None else self._rows_seen / total
             # A constant step hovers around the solution at the height of the gradient's noise: let it die down.
             decay = 1.0 if learner.optimizer == "averaged_sgd" else max(_LAST_STEP, min(1.0, 2 * (1 - progress)))
-            losses.append(learner.update(features[rows], Z[rows], None if w is None else w[rows], ridge, decay))
+            counted = None if w is None else w[rows]
+            if loudness is not None:
+                counted = learner.softened(counted, loudness[rows], decay)
+            losses.append(learner.update(features[rows], Z[rows], counted, ridge, decay))
             if progress >= 0.5 or total is None:
                 learner.average()
             self._rows_seen += rows.stop - rows.start
@@ -213,6 +224,7 @@ class OnlinePass(OnePassRidge):
     def _discard(self) -> None:
         super()._discard()
         self._learner = None
+        self._soften = False
 
     def _steps_parts(self, p: int, itemsize: int) -> dict[str, int]:
         """What learning in steps holds instead of sums: the subsample's features and the eigenvectors made of them."""
@@ -224,8 +236,7 @@ class OnlinePass(OnePassRidge):
             self._make_learner(xa.take_rows(X, sample), self._rows_seen + int(X.shape[0]))
         rng = np.random.RandomState([self._seed, self._rows_seen])
         n = self._rows_seen + int(X.shape[0])
-        features, codes, shuffled_weights = self._shuffled(X, compact, weights, rng)
-        self._steps(features, codes, shuffled_weights, n, None)
+        self._steps(self._shuffled(X, compact, weights, rng), n, None)
 
     def _solve_online(self) -> None:
         learner = self._learner

@@ -71,10 +71,12 @@ from gramless.experiments.registry import DOCUMENTS, Document, specs
 from gramless.experiments.results import Results, ResultsError
 from gramless.experiments.runner import Event, run
 from gramless.experiments.spec import Reference, Spec, product
-from gramless.experiments.views import Confusion, Curve, Gallery, History, Table, View
+from gramless.experiments.views import Claim, Claims, Confusion, Curve, Gallery, History, Table, View
 
 __all__ = [
     "DOCUMENTS",
+    "Claim",
+    "Claims",
     "Confusion",
     "Curve",
     "Document",

@@ -68,4 +68,39 @@ class Gallery:
     title: str = ""
 
 
-View = History | Curve | Table | Confusion | Gallery
+@dataclass(frozen=True)
+class Claim:
+    """The mean of `metric` over the seeds, for the fits of `one`, is not more than `margin` under that of `other`.
+
+    Parameters
+    ----------
+    says : str
+        The claim as a sentence without its full stop.
+    one, other : mapping
+        Grid parameters that pick out the two sides.
+    along : str, optional
+        A parameter at each of whose values the two are compared.
+    margin : float, optional
+        In units of the metric; None is one standard deviation of `other` over the seeds.
+    why : str
+        What the report adds where the claim does not hold.
+    """
+
+    says: str
+    one: Mapping[str, Any]
+    other: Mapping[str, Any]
+    metric: str = "accuracy"
+    along: str | None = None
+    margin: float | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Claims, each with whether the finished fits bear it out and by how much."""
+
+    claims: tuple[Claim, ...]
+    title: str = "What was claimed"
+
+
+View = History | Curve | Table | Confusion | Gallery | Claims

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from gramless._version import __version__
-from gramless.experiments import DOCUMENTS, Confusion, Curve, Gallery, History, Spec, Table, View
+from gramless.experiments import DOCUMENTS, Claims, Confusion, Curve, Gallery, History, Spec, Table, View
+from gramless.report.claims import claims_list
 from gramless.report.figures import curve_figure, history_figure
 from gramless.report.groups import Record, best, group_by, said
 from gramless.report.html import Markup, element, join
@@ -284,6 +285,8 @@ def _view(view: View, spec: Spec, done: Sequence[Record], *, alone: bool = True)
             return confusion_matrix(view, done)
         case Gallery():
             return gallery(view, done)
+        case Claims():
+            return claims_list(view, done)
 
 
 def _footer(records: Sequence[Record]) -> Markup:

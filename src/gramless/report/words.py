@@ -10,6 +10,7 @@ LABELS = {
     "accuracy": "test accuracy, %",
     "balanced_error": "balanced error, %",
     "balanced_accuracy": "balanced accuracy, %",
+    "train_accuracy": "training accuracy, %",
     "cv_error": "cross-validated error, %",
     "cv_accuracy": "cross-validated accuracy, %",
     "seconds": "seconds to fit",

@@ -13,6 +13,11 @@ eigenvectors `V` of `H` on a subsample are flattened to the first one that is le
 that the eigenvectors have not seen. No step size needs to be given. A loss that grows beyond that of the zero model, or is
 not a number, sends the iterate back to the last good one and halves the step.
 
+A few rows far from all others can be a hundred times as loud (`||phi||^2` after flattening) as most, and would make the step
+small for all. With `soften` the step is that of a mean row, times four, and a louder row counts for `loudest / (decay
+loudness)` of its weight: it moves the model as far as it may, no further. As the step dies down all weights return to one,
+so the minimum that is approached stays that of the loss; about a third of the epochs get as close to it.
+
 Cost: O(p (k + q)) for each row, O(s^2 p + s^3) once for a subsample of s rows.
 """
 
@@ -33,6 +38,7 @@ _STEPS_BETWEEN_SNAPSHOTS = 20
 _WORSE_THAN_NOTHING = 4.0
 _MOST_HALVINGS = 40
 _ADAM_SHARE = 0.3
+_LOUD = 4.0
 
 
 class OnlineLeastSquares:
@@ -47,6 +53,8 @@ class OnlineLeastSquares:
         `Q`.
     penalty_every : int
         Batches for each of which the regulariser's gradient is applied once, so many times as strong.
+    soften : bool
+        Whether rows far louder than most count for less as long as the step is large. Only for a step that dies down.
     """
 
     def __init__(
@@ -58,12 +66,14 @@ class OnlineLeastSquares:
         penalty: Callable[[Array], Array],
         linear: Array = None,
         penalty_every: int = 1,
+        soften: bool = False,
         reference: Array,
     ):
         self.optimizer = optimizer
         self.penalty = penalty
         self.linear = linear
         self.penalty_every = penalty_every
+        self.soften = soften
         self.A = xa.zeros((n_features, n_targets), reference)
         self.b = xa.zeros((1, n_targets), reference)
         self.step = 0.0
@@ -71,6 +81,7 @@ class OnlineLeastSquares:
         self.halvings = 0
         self._V: Array = None
         self._D: Array = None
+        self._loudest = np.inf
         self._mean: tuple[Array, Array, int] | None = None
         self._moments: Any = None
         self._good: tuple[Array, Array] = (self.A + 0, self.b + 0)
@@ -107,12 +118,24 @@ class OnlineLeastSquares:
             curvatures = top[: q + 1][::-1] + ridge * np.maximum(pulls, 0.0)
             shares = np.maximum(0.0, 1.0 - curvatures[0] / curvatures[1:])
             self._V, self._D = V[:, 1:] + 0, xa.like(shares, features)[:, None]
-        projected = self._flattened(second.T).T
-        norms = xa.to_numpy(xp.sum(projected * second, axis=1)).astype(np.float64)
+        norms = xa.to_numpy(self.loudness(second[:, :-1])).astype(np.float64)
         largest = _largest_eigenvalue(lambda v: self._flattened(second.T @ (second @ v) / int(second.shape[0])), second)
-        curvature = (float(norms.max()) + (batch - 1) * largest) / batch
+        together = (batch - 1) * largest
+        loudest = float(norms.max())
+        if self.soften:
+            loudest = self._loudest = min(loudest, max(together, _LOUD * float(norms.mean())))
+        curvature = (loudest + together) / batch
         regular = _largest_eigenvalue(lambda v: self._flattened(self._penalised(v)), second)
         self.step = 1.0 / (curvature + ridge * self.penalty_every * regular)
+
+    def loudness(self, F: Array) -> Array:
+        """Squared norm of each row of `F` after flattening: how far a step on it alone overshoots."""
+        xp = xa.namespace(F)
+        norms = xp.sum(F * F, axis=1) + 1
+        if self._V is None:
+            return norms
+        along = F @ self._V[:-1] + self._V[-1:]
+        return norms - (along * along @ self._D)[:, 0]
 
     def _penalised(self, v: Array) -> Array:
         xp = xa.namespace(v)
@@ -140,6 +163,16 @@ class OnlineLeastSquares:
         if self._mean is not None:
             self._mean = (wider(self._mean[0]), wider(self._mean[1]), self._mean[2])
         self._moments = None
+
+    def softened(self, weights: Array, loudness: Array, decay: float) -> Array:
+        """Row weights under which no row is louder than a step of this `decay` allows; `weights` itself where none is."""
+        if weights is not None:
+            loudness = loudness * weights
+        if decay * float(loudness.max()) <= self._loudest:
+            return weights
+        xp = xa.namespace(loudness)
+        factors = self._loudest / xp.clip(decay * loudness, min=self._loudest)
+        return factors if weights is None else weights * factors
 
     def update(self, F: Array, Z: Array, weights: Array, ridge: float, decay: float = 1.0) -> float:
         """One step on a mini-batch; returns the batch's loss before it. `decay` scales the step."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gramless.streaming.columns import import_pyarrow, matrix, target_column
-from gramless.streaming.sources import Rows, file_identity, is_number, rebatch
+from gramless.streaming.sources import TARGET_NAMES, Rows, file_identity, is_number, rebatch
 
 _DELIMITERS = (",", ";", "\t", " ")
 _BLOCK_BYTES = 4 << 20
@@ -38,7 +38,7 @@ class CsvSource:
             raise ValueError(f"{path} is empty, or begins with an empty line")
         self.delimiter = max(_DELIMITERS, key=first.count)
         fields = next(csv.reader([first], delimiter=self.delimiter))
-        self.has_header = not all(is_number(field) or field in _MISSING for field in fields)
+        self.has_header = _is_header(fields, target)
         self.names = fields if self.has_header else [f"column {i}" for i in range(len(fields))]
         if len(set(self.names)) < len(self.names):
             raise ValueError(f"{path} has two columns of the same name in its first line")
@@ -112,3 +112,15 @@ class CsvSource:
 
     def peek(self, n: int) -> Rows:
         return next(self.read(n, 0), (np.empty((0, len(self.names) - 1)), np.empty(0), None))
+
+
+def _is_header(fields: list[str], target: str | int | None) -> bool:
+    """Whether a first line names the columns; a row has numbers in all of them but perhaps the target's."""
+    words = {i for i, field in enumerate(fields) if not is_number(field) and field not in _MISSING}
+    if isinstance(target, str):
+        return bool(words)
+    if target is not None:
+        labels = {target % len(fields)}
+    else:  # nobody says which column it is: a single word among numbers is a label
+        labels = words if len(words) == 1 < len(fields) else set()
+    return bool(words - labels) or any(fields[i] in TARGET_NAMES for i in words)

@@ -35,7 +35,7 @@ class NpzSource:
             raise ValueError(f"{path} is not a complete npz file: {error}") from error
         pairs = [pair for pair in _PAIRS if set(pair) <= members and target in (None, pair[1])]
         if not pairs:
-            wanted = "a pair such as X and y" if target is None else f"features that go with {target!r}"
+            wanted = "pair such as X and y" if target is None else f"features that go with {target!r}"
             raise ValueError(f"{path} holds no {wanted}; its arrays are {', '.join(map(repr, sorted(members)))}")
         self._X, self._y = pairs[0]
         (shape, column_major, dtype), (target_shape, _, _) = self._header(self._X), self._header(self._y)

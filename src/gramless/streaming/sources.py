@@ -112,7 +112,7 @@ class IterableSource:
         return rebatch(self._pieces(), size, start)
 
     def _pieces(self) -> Iterator[Rows]:
-        seen = 0
+        seen, width = 0, None
         for number, batch in enumerate(self._batches):
             if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
                 raise TypeError(f"batch {number} is not (X, y) or (X, y, sample_weight) but {type(batch).__name__}")
@@ -121,6 +121,9 @@ class IterableSource:
             y = y if xa.is_torch(y) else np.asarray(y)
             if X.ndim != 2:
                 raise ValueError(f"X of batch {number} has {X.ndim} dimensions; batches are (n_samples, n_features)")
+            width = width or int(X.shape[1])
+            if X.shape[1] != width:
+                raise ValueError(f"batch {number} has {X.shape[1]} columns, those before it {width}")
             if not xa.is_torch(X) and X.dtype.kind not in "biuf":
                 X = _as_numbers(X, f"batch {number}")
             weights = None if weights is None else np.asarray(weights, dtype=np.float64)
