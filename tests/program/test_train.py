@@ -165,6 +165,8 @@ def test_the_same_seed_gives_the_same_model(run, plants, tmp_path):
         (["{bad}/cut.csv.gz", "--target", "b"], "cannot be read as a table"),
         (["{bad}/text.parquet", "--target", "b"], "cannot be read as Parquet"),
         (["{bad}/pickle.npz"], "without pickles"),
+        (["{bad}/inputs.npz"], "no array named y or y_train: say with --target"),
+        (["{bad}/wide.csv"], "'c19' and 20 more"),
         (["{bad}/tiny.csv", "--target", "b"], "at least 10 are needed"),
         (["{bad}/words.svm"], "cannot be read as svmlight"),
     ],
@@ -176,6 +178,8 @@ def test_trouble_is_told_in_one_sentence(run, plants, model, tmp_path, arguments
     (tmp_path / "cut.csv.gz").write_bytes((plants / "semicolon.csv.gz").read_bytes()[:300])
     (tmp_path / "text.parquet").write_text("not parquet")
     np.savez(tmp_path / "pickle.npz", x=np.array([{}], dtype=object))
+    np.savez(tmp_path / "inputs.npz", x=np.eye(20))
+    (tmp_path / "wide.csv").write_text(",".join(f"c{k}" for k in range(40)) + "\n" + ",".join("1" * 40) + "\n")
     (tmp_path / "tiny.csv").write_text("a,b\n1,2\n2,1\n")
     (tmp_path / "words.svm").write_text("one two three\n")
     made = [argument.format(plants=plants, bad=tmp_path) for argument in arguments]

@@ -22,7 +22,7 @@ from gramless.program.errors import InputError, check_writable
 from gramless.program.machines import Settings, make_machine, settle, with_probabilities
 from gramless.program.model import TableModel, save_model
 from gramless.program.scores import Score, score_table
-from gramless.program.tables import Rows, read
+from gramless.program.tables import Rows, kind_of, listed, read
 
 MOST_CLASSES = 100
 
@@ -169,8 +169,9 @@ def find_task(y: np.ndarray, asked: str) -> str:
 
 def _with_target(rows: Rows, task: str, target: str | None, path: Path, console: Console) -> tuple[Rows, str]:
     if rows.y is None:
-        names = ", ".join(map(str, rows.X.columns)) if isinstance(rows.X, pd.DataFrame) else ""
-        raise InputError(f"say which column to predict with --target; {path} has {names}")
+        if kind_of(path) == "npz":
+            raise InputError(f"{path} has no array named y or y_train: say with --target which array is to be predicted")
+        raise InputError(f"say which column to predict with --target; {path} has {listed(rows.X.columns)}")
     known = ~pd.isna(rows.y)
     if not known.all():
         console.print(f"[dim]{int((~known).sum()):,} rows without {target!r} are left out[/dim]")
