@@ -6,6 +6,7 @@ Every public name is imported when it is first used, so `import gramless` stays 
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 from gramless._version import __version__
@@ -40,7 +41,8 @@ __all__ = ["__version__", *_EXPORTS]
 
 def __getattr__(name: str) -> Any:
     if name not in _EXPORTS:
-        raise AttributeError(f"module 'gramless' has no attribute {name!r}")
+        # With both, Python asks whether another name was meant.
+        raise AttributeError(f"module 'gramless' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     return getattr(importlib.import_module(_EXPORTS[name]), name)
 
 

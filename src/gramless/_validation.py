@@ -55,9 +55,16 @@ def check_X(estimator: Any, X: Any, *, dtype: np.dtype, accept_sparse: bool = Tr
     if xa.is_torch(X):
         _check_tensor(estimator, X, reset)
         return xa.astype(X, dtype)
-    return validate_data(
-        estimator, X, dtype=dtype, accept_sparse="csr" if accept_sparse else False, reset=reset, order="C", **options
-    )
+    sparse = "csr" if accept_sparse else False
+    try:
+        return validate_data(estimator, X, dtype=dtype, accept_sparse=sparse, reset=reset, order="C", **options)
+    except ValueError as reason:
+        if "could not convert string" not in str(reason):
+            raise
+        raise ValueError(
+            f"X has text where {type(estimator).__name__} needs numbers ({reason}); encode it first, for instance with "
+            "sklearn.preprocessing.OneHotEncoder, or let `gramless train` do it"
+        ) from reason
 
 
 def _check_tensor(estimator: Any, X: Array, reset: bool) -> None:
@@ -105,7 +112,12 @@ def check_outputs(y: Any, n: int) -> np.ndarray:
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     y = xa.to_numpy(y) if xa.is_torch(y) else y
-    y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    try:
+        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    except ValueError as reason:
+        if "could not convert string" not in str(reason):
+            raise
+        raise ValueError(f"y has text where a regressor needs numbers ({reason}); a classifier takes labels") from reason
     if len(y) != n:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {[n, len(y)]}")
     return y

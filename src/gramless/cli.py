@@ -91,8 +91,8 @@ def train(
             help="rbf, laplacian, poly or linear.", autocompletion=_choices(["rbf", "laplacian", "poly", "linear"])
         ),
     ] = "rbf",
-    C: Annotated[float | None, typer.Option("--C", help="Regularisation; tuned when not given.", min=1e-12)] = None,
-    gamma: Annotated[float | None, typer.Option(help="Of the kernel; tuned when not given.", min=1e-12)] = None,
+    C: Annotated[float | None, typer.Option("--C", help="Regularisation; tuned when not given.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="Of the kernel; tuned when not given.")] = None,
     tune: Annotated[
         str, typer.Option(help="loo (closed-form leave-one-out) or none.", autocompletion=_choices(["loo", "none"]))
     ] = "loo",
@@ -113,7 +113,9 @@ def train(
         ),
     ] = None,
     test_size: Annotated[float, typer.Option(help="Share of rows held out for the score.")] = 0.2,
-    seed: Annotated[int, typer.Option(help="Draws the held-out rows and everything else that is random.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Draws the held-out rows and everything else that is random.", min=0, max=2**32 - 1)
+    ] = 0,
     device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, auto.")] = None,
     memory_budget: Annotated[str | None, typer.Option(help="Bound on the memory of the fit, such as 4GB.")] = None,
     as_json: AsJson = False,

@@ -8,6 +8,7 @@ and any function, is refused by name.
 from __future__ import annotations
 
 import copy
+import errno
 import importlib
 import os
 import zipfile
@@ -45,6 +46,10 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
 
     payload = {"format_version": FORMAT_VERSION, "gramless": __version__, "estimator": _without_callbacks(estimator)}
     target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "this is a folder, and a model is a file", str(target))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder to save a model in", str(target.parent))
     partial = target.with_name(target.name + ".partial")
     try:
         skops.io.dump(payload, partial, compression=zipfile.ZIP_DEFLATED, compresslevel=_LEVEL)
@@ -55,6 +60,9 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
                 "given as a function can be written as a gramless.kernels expression instead"
             )
         os.replace(partial, target)
+    except OSError as reason:
+        reason.filename = str(target)  # a full disk does not say where
+        raise
     finally:
         partial.unlink(missing_ok=True)
 
@@ -101,6 +109,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     source = Path(path)
     if not source.exists():
         raise FileNotFoundError(f"no such model file: {source}")
+    if source.is_dir():
+        raise IsADirectoryError(f"{source} is a folder, not a model file")
     try:
         unknown = skops.io.get_untrusted_types(file=source)
     except (zipfile.BadZipFile, KeyError, EOFError, OSError, ValueError, TypeError, AttributeError) as error:

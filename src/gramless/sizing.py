@@ -40,6 +40,8 @@ def estimate(estimator: Any, n: int, d: int, n_classes: int = 2, *, dtype: Any =
     >>> estimate(LSSVC(solver="cg", memory_budget="12GB"), n=60_000, d=784, n_classes=10).nbytes < 12e9
     True
     """
+    if isinstance(estimator, type):
+        raise TypeError(f"estimate() takes an estimator with its settings: {estimator.__name__}(...), not the class itself")
     if not hasattr(estimator, "plan"):
         raise TypeError(
             f"{type(estimator).__name__} does not plan its memory; estimate() takes those that do, such as LSSVC"

@@ -66,3 +66,8 @@ def test_names():
     assert set(gramless.__all__) >= {"LSSVC", "LSSVR", "LSSVCCV", "LSSVRCV", "estimate", "save", "load", "__version__"}
     with pytest.raises(AttributeError, match="module 'gramless' has no attribute 'Nonsense'"):
         gramless.Nonsense
+
+
+def test_a_name_that_is_nearly_right_is_answered_with_the_right_one():
+    done = subprocess.run([sys.executable, "-c", "import gramless; gramless.LSVC"], capture_output=True, text=True)
+    assert "Did you mean: 'LSSVC'" in done.stderr

@@ -79,6 +79,8 @@ def test_every_estimator_that_plans_answers(name):
         with pytest.raises(TypeError, match="does not plan its memory"):
             estimate(estimator, n=1000, d=10)
         return
+    with pytest.raises(TypeError, match="not the class itself"):
+        estimate(type(estimator), n=1000, d=10)
     small, large = (estimate(estimator, n=n, d=10, n_classes=3) for n in (500, 1000))
     assert 0 < small.nbytes <= large.nbytes
     assert "of host memory (" in str(large)

@@ -1,5 +1,6 @@
 """Model files: what was saved comes back; what a stranger wrote does not run."""
 
+import errno
 import os
 import zipfile
 
@@ -137,3 +138,24 @@ def test_files_are_compressed(tmp_path):
     model = gramless.LSSVC().fit(X, np.arange(800) % 2)
     gramless.save(model, tmp_path / "model.skops")
     assert (tmp_path / "model.skops").stat().st_size < 0.2 * model.points_.nbytes
+
+
+def test_places_that_are_no_files_are_named(tmp_path):
+    model = LSSVC().fit(X, Y)
+    with pytest.raises(IsADirectoryError, match="a model is a file"):
+        gramless.save(model, tmp_path)
+    with pytest.raises(FileNotFoundError, match="no such folder to save a model in"):
+        gramless.save(model, tmp_path / "none" / "model.skops")
+    with pytest.raises(IsADirectoryError, match="not a model file"):
+        gramless.load(tmp_path)
+
+
+def test_a_full_disk_says_which_file(tmp_path, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(skops.io, "dump", full)
+    with pytest.raises(OSError, match="No space left") as reason:
+        gramless.save(LSSVC().fit(X, Y), tmp_path / "model.skops")
+    assert reason.value.filename == str(tmp_path / "model.skops")
+    assert not list(tmp_path.iterdir())

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
 from gramless import LSSVC, LSSVCCV, LSSVR, LSSVRCV
-from gramless.estimators.leave_one_out import leave_one_out_scores, path_scores, probes_plan
+from gramless.estimators.leave_one_out import dense_scores, leave_one_out_scores, path_scores, probes_plan
 from gramless.kernels import RBF, Columns, Laplacian, Linear, Polynomial
 from gramless.operators import KernelOperator
 from gramless.targets import split_bias
@@ -20,6 +20,10 @@ regularisation = st.sampled_from([1e-2, 1.0, 1e2, 1e4])
 def problem(seed, n=18, d=3, k=2):
     rng = np.random.default_rng(seed)
     return rng.normal(size=(n, d)), rng.normal(size=(n, k)), rng
+
+
+def test_a_matrix_that_cannot_be_factored_has_no_scores():
+    assert dense_scores(-np.eye(5), np.ones((5, 1)), 10.0) is None
 
 
 def brute_force_scores(K, Z, ridge):
@@ -57,7 +61,10 @@ def test_the_path_equals_refitting_for_every_C(seed, weighted):
     scores, coefs, biases = path_scores(K.copy(), Z, Cs, weights)
     for j, C in enumerate(Cs):
         ridge = 1 / (C * (np.ones(len(X)) if weights is None else weights))
-        np.testing.assert_allclose(scores[j], brute_force_scores(K, Z, ridge), rtol=1e-8, atol=1e-8)
+        expected = brute_force_scores(K, Z, ridge)
+        np.testing.assert_allclose(scores[j], expected, rtol=1e-8, atol=1e-8)
+        if weights is None:
+            np.testing.assert_allclose(dense_scores(K.copy(), Z, C), expected, rtol=1e-8, atol=1e-8)
         direct, bias = split_bias(np.linalg.solve(K + np.diag(ridge), np.column_stack([Z, np.ones(len(X))])))
         np.testing.assert_allclose(coefs[j], direct, rtol=1e-7, atol=1e-7)
         np.testing.assert_allclose(biases[j], bias, rtol=1e-7, atol=1e-7)

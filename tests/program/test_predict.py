@@ -104,6 +104,17 @@ def test_what_is_no_model_is_refused(run, plants, tmp_path, command):
         assert words in done.err
 
 
+def test_nothing_is_written_before_the_input_is_known_to_be_good(run, plants, model, tmp_path):
+    done = run("predict", model, tmp_path / "none.csv")
+    assert (done.code, done.out) == (3, "")
+    done = run("predict", model, plants / "more.csv", "--out", tmp_path / "no" / "p.csv")
+    assert done.code == 3
+    assert "there is no folder" in done.err
+    done = run("predict", model, plants / "more.csv", "--out", tmp_path)
+    assert done.code == 3
+    assert "is a folder" in done.err
+
+
 def test_json_needs_a_file_for_the_predictions(run, plants, model):
     done = run("predict", model, plants / "more.csv", "--json")
     assert done.code == 3

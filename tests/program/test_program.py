@@ -89,7 +89,12 @@ def test_errors_that_are_no_defects_have_a_sentence_and_a_code():
         (KeyboardInterrupt(), 130, "interrupted"),
         (InputError("no column"), 3, "no column"),
         (MemoryError("the fit needs 9 GB"), 4, "out of memory: the fit needs 9 GB"),
-        (OSError(errno.ENOSPC, "No space left", "m.skops"), 5, "the disk is full: m.skops"),
+        (
+            OSError(errno.ENOSPC, "No space left", "m.skops"),
+            5,
+            "the disk is full for m.skops: make room, or write to another one with --out",
+        ),
+        (NotADirectoryError(errno.ENOTDIR, "Not a directory", "a/b"), 5, "a/b: Not a directory"),
         (PermissionError(errno.EACCES, "Permission denied", "m.skops"), 5, "not permitted: m.skops"),
     ]
     for reason, code, words in cases:

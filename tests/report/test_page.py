@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gramless.report import page, write_report
+from gramless.report.charts import Chart, Line, draw
 from gramless.report.groups import points, said, varying
 from gramless.report.html import Markup, element, join
 from gramless.report.png import png
 from gramless.report.scales import fit_scale
-from gramless.report.words import duration, memory, plain_number
+from gramless.report.words import duration, label, memory, plain_number
 
 
 class Outline(HTMLParser):
@@ -69,6 +70,25 @@ def test_what_failed_and_what_is_missing_is_said(report_specs, report_records):
     assert "1 fit failed" in text
     assert "ValueError: &lt;img" in text
     assert "Not run yet." in text
+
+
+def test_the_quick_form_says_what_it_is(report_specs, report_records):
+    assert "The quick form" in page(report_specs, report_records, quick=True)
+    assert "The quick form" not in page(report_specs, report_records)
+
+
+def test_no_two_settings_share_a_name():
+    assert label("landmarks") != label("n_landmarks")
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.001, 123_456.0])
+def test_numbers_of_the_axis_stay_clear_of_its_name(scale):
+    """Twelve units of text: a digit is about seven wide, the name ends at 18."""
+    tags = outline(str(draw(Chart("", "x", "y", [Line("", [0, 1], [0.1 * scale, 1.1 * scale])]))))
+    ends = [(float(attrs["x"]), attrs) for tag, attrs in tags if tag == "text" and "end" in attrs["class"]]
+    longest = max(len(plain_number(tick)) for tick in fit_scale([0.1 * scale, 1.1 * scale], 234, 14).ticks())
+    assert ends
+    assert all(at - 7 * longest >= 18 for at, _ in ends)
 
 
 def test_an_empty_run_has_a_page_too(report_specs):

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.linalg import lapack
 from sklearn.utils import check_random_state
 
 from gramless import _array as xa
@@ -25,6 +26,7 @@ from gramless.kernels import Kernel
 from gramless.operators import KernelOperator
 from gramless.operators.nystrom import NystromPreconditioner
 from gramless.solvers import CG, solve
+from gramless.targets import split_bias
 
 EXACT_UP_TO = 12_000
 # Of the diagonal, 24 probes leave an error of about 7 %; of the two numbers of a sigmoid fitted to all rows, far less:
@@ -52,8 +54,38 @@ def leave_one_out_scores(
         None computes the diagonal of the inverse; a plan for the probes estimates it.
     """
     diagonal, u = _exact_diagonal(op) if plan is None else _estimated_diagonal(op, plan, random_state)
-    bordered = diagonal - u**2 / u.sum()
-    return Z - coef / bordered[:, None]
+    return _without_each(Z, coef, diagonal, u)
+
+
+def _without_each(Z: np.ndarray, coef: np.ndarray, diagonal: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """`f_-i(x_i)` from the coefficients, the diagonal of `A^-1` and `u = A^-1 1`."""
+    return Z - coef / (diagonal - u**2 / u.sum())[:, None]
+
+
+def dense_scores(K: np.ndarray, Z: np.ndarray, C: float) -> np.ndarray | None:
+    """Leave-one-out scores for one `C` from the inverse of `K + I/C`, O(n^3); None where that cannot be factored.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        In float64; overwritten.
+    Z : ndarray of shape (n, k)
+    C : float
+    """
+    n = len(K)
+    K.flat[:: n + 1] += 1.0 / C
+    # LAPACK reads by columns: the transpose is the same symmetric matrix, and no copy.
+    factor, failed = lapack.dpotrf(K.T, lower=1, overwrite_a=1)
+    if failed:
+        return None
+    inverse, failed = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    if failed:
+        return None
+    upper = np.triu_indices(n, 1)
+    inverse[upper] = inverse.T[upper]
+    solution = inverse @ np.column_stack([Z, np.ones(n)])
+    coef, _ = split_bias(solution)
+    return _without_each(Z, coef, inverse.diagonal(), solution[:, -1])
 
 
 def probes_plan(n: int, d: int, dtype: Any, device: str, kernel: Kernel, budget: int) -> Plan:
@@ -118,11 +150,8 @@ def path_scores(
     scores, coefs, biases = [], [], []
     for inverse, diagonal in zip(inverses, diagonals.T, strict=True):
         solution = (Q @ (inverse[:, None] * projected)) * root[:, None]
-        V, u = solution[:, :-1], solution[:, -1]
-        bias = V.sum(0) / u.sum()
-        coef = V - u[:, None] * bias
-        bordered = diagonal * root**2 - u**2 / u.sum()
-        scores.append(Z - coef / bordered[:, None])
+        coef, bias = split_bias(solution)
+        scores.append(_without_each(Z, coef, diagonal * root**2, solution[:, -1]))
         coefs.append(coef)
         biases.append(bias)
     return np.array(scores), np.array(coefs), np.array(biases)

@@ -42,8 +42,8 @@ from gramless._validation import (
 )
 from gramless.estimators.expansion import scores_to_labels
 from gramless.estimators.kernel_stack import HeldKernels, StreamedKernels, weighted_sum
+from gramless.estimators.svm_input import check_class_bounds, check_dual_settings, support_vectors
 from gramless.estimators.svm_problems import (
-    DUAL_SOLVERS,
     Machine,
     Resources,
     machine_scores,
@@ -159,11 +159,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, codes = check_labels(y, n)
         weights = check_weights(sample_weight, np.empty((n, 1)), codes, self.classes_, self.class_weight)
         C = self.C * (np.ones(n) if weights is None else weights)
-        missing = np.bincount(codes, C) == 0
-        if missing.any():
-            raise ValueError(f"all samples of class {self.classes_[missing][0]!r} have zero weight")
-        if self.positive_weight != 1 and self._is_one_vs_one:
-            raise ValueError("positive_weight needs a positive class: use multi_class='ovr', or class_weight")
+        check_class_bounds(self.classes_, codes, C, self.positive_weight, self._is_one_vs_one)
 
         kernels = [Precomputed() for _ in X] if held else [k.resolve(X, weights) for k in self._kernel_list(X, weights)]
         if self.normalise:
@@ -181,10 +177,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         self.n_support_ = machine.n_support
         self.dual_coef_ = machine.dual_coef
         self.intercept_ = machine.intercept
-        if self.kernel_.separable:
-            self.support_vectors_ = X[machine.support]
-        else:
-            self.support_vectors_ = np.empty((machine.support.size, 0), dtype=xa.numpy_dtype(X[0] if held else X))
+        self.support_vectors_ = support_vectors(X[0] if held else X, machine.support, self.kernel_)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -209,12 +202,11 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         return self.multi_class == "ovo" and len(self.classes_) > 2
 
     def _check_settings(self) -> None:
-        for name in ("C", "tol", "weight_tol", "positive_weight"):
+        check_dual_settings(self)
+        for name in ("weight_tol", "positive_weight"):
             check_positive(name, getattr(self, name))
-        for name in ("weight_penalty", "max_iter"):
-            if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name), integer=name == "max_iter")
-        check_choice("solver", self.solver, DUAL_SOLVERS)
+        if self.weight_penalty is not None:
+            check_positive("weight_penalty", self.weight_penalty)
         check_choice("multi_class", self.multi_class, ("ovo", "ovr"))
         if not isinstance(self.p, Real) or not 1 <= self.p < np.inf:
             raise ValueError(f"p must be a finite number of at least 1, got {self.p!r}")

@@ -18,24 +18,19 @@ from sklearn.base import ClassifierMixin
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
-from gramless import _array as xa
-from gramless._validation import (
-    all_or_nothing,
-    check_choice,
-    check_labels,
-    check_positive,
-    check_square,
-    check_weights,
-    check_X,
-    working_dtype,
-)
+from gramless._validation import all_or_nothing, check_choice, check_labels, check_positive, check_weights
 from gramless.estimators.coupling import couple
 from gramless.estimators.expansion import KernelExpansion, _has_probabilities, scores_to_labels
 from gramless.estimators.platt import fit_sigmoid, fit_sigmoids, sigmoid_probabilities
+from gramless.estimators.svm_input import (
+    check_class_bounds,
+    check_dual_settings,
+    points_to_score,
+    support_vectors,
+    training_points,
+)
 from gramless.estimators.svm_problems import (
-    DUAL_SOLVERS,
     Machine,
     Resources,
     machine_scores,
@@ -147,14 +142,11 @@ class KernelSVC(ClassifierMixin, KernelExpansion):
         """Fit to points `X` with labels `y`; weights multiply `C` sample by sample."""
         self._check_settings()
         kernel = self._kernel()
-        X = check_X(self, X, dtype=working_dtype(X, self.dtype), accept_sparse=kernel.accepts_sparse, reset=True)
-        X = X if xa.is_sparse(X) else xa.to_numpy(X)
-        if not kernel.separable:
-            check_square(X)
+        X = training_points(self, X, kernel)
         self.classes_, codes = check_labels(y, X.shape[0])
         weights = check_weights(sample_weight, X, codes, self.classes_, self.class_weight)
         C = self.C * (np.ones(X.shape[0]) if weights is None else weights)
-        self._check_classes_weighted(codes, C)
+        check_class_bounds(self.classes_, codes, C, self.positive_weight, self._is_one_vs_one)
         self.kernel_ = kernel.resolve(X, weights)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         resources = row_resources(self.memory_budget, self.kernel_, X, seed)
@@ -165,7 +157,7 @@ class KernelSVC(ClassifierMixin, KernelExpansion):
         self.n_support_ = machine.n_support
         self.dual_coef_ = machine.dual_coef
         self.intercept_ = machine.intercept
-        self.support_vectors_ = self._vectors(X, machine)
+        self.support_vectors_ = support_vectors(X, machine.support, self.kernel_)
         self.dual_objective_ = np.array([solution.objective for solution in machine.solutions])
         self.kkt_violation_ = np.array([solution.violation for solution in machine.solutions])
         self.n_iter_ = np.array([solution.n_iter for solution in machine.solutions])
@@ -205,25 +197,12 @@ class KernelSVC(ClassifierMixin, KernelExpansion):
         return self.multi_class == "ovo" and len(self.classes_) > 2
 
     def _check_settings(self) -> None:
-        check_positive("C", self.C)
-        check_positive("tol", self.tol)
-        if self.max_iter is not None:
-            check_positive("max_iter", self.max_iter, integer=True)
+        check_dual_settings(self)
         check_positive("positive_weight", self.positive_weight)
-        check_choice("solver", self.solver, DUAL_SOLVERS)
         check_choice("multi_class", self.multi_class, ("ovo", "ovr"))
         check_choice("decision_function_shape", self.decision_function_shape, ("ovo", "ovr"))
         if self.probability not in (False, "sigmoid"):
             raise ValueError(f"probability must be False or 'sigmoid', got {self.probability!r}")
-
-    def _check_classes_weighted(self, codes: np.ndarray, C: np.ndarray) -> None:
-        missing = np.bincount(codes, C, len(self.classes_)) == 0
-        if missing.any():
-            raise ValueError(f"all samples of class {self.classes_[missing][0]!r} have zero weight")
-        if self.positive_weight != 1 and self._is_one_vs_one:
-            raise ValueError(
-                "positive_weight needs a positive class: use multi_class='ovr', or class_weight with multi_class='ovo'"
-            )
 
     def _solve(self, X: Any, codes: np.ndarray, C: np.ndarray, resources: Resources) -> Machine:
         return solve_machine(
@@ -238,17 +217,10 @@ class KernelSVC(ClassifierMixin, KernelExpansion):
             positive_weight=self.positive_weight,
         )
 
-    def _vectors(self, X: Any, machine: Machine) -> Any:
-        return X[machine.support] if self.kernel_.separable else np.empty((machine.support.size, 0), dtype=X.dtype)
-
     def _scores(self, X: Any) -> np.ndarray:
         """Decision values of the two-class problems."""
-        check_is_fitted(self, "dual_coef_")
-        dtype = self.support_vectors_.dtype
-        X = check_X(self, X, dtype=dtype, accept_sparse=self.kernel_.accepts_sparse, reset=False)
-        X = X if xa.is_sparse(X) else xa.to_numpy(X)
+        columns = points_to_score(self, X)
         machine = Machine(self.support_, self.n_support_, self.dual_coef_, self.intercept_, [])
-        columns = X if self.kernel_.separable else X[:, self.support_]
         return machine_scores(self.kernel_, columns, self.support_vectors_, machine)
 
     def _fit_sigmoids(self, X: Any, codes: np.ndarray, C: np.ndarray, resources: Resources) -> np.ndarray:
@@ -266,7 +238,8 @@ class KernelSVC(ClassifierMixin, KernelExpansion):
                 part, held_out = X[np.ix_(train, train)], X[np.ix_(test, train)]
             machine = self._solve(part, codes[train], C[train], resources)
             columns = held_out if self.kernel_.separable else held_out[:, machine.support]
-            scores[test] = machine_scores(self.kernel_, columns, self._vectors(part, machine), machine)
+            vectors = support_vectors(part, machine.support, self.kernel_)
+            scores[test] = machine_scores(self.kernel_, columns, vectors, machine)
         if not self._is_one_vs_one:
             return fit_sigmoids(scores, codes, k)
         members = [(np.isin(codes, pair), pair[0]) for pair in combinations(range(k), 2)]

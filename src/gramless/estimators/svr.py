@@ -16,21 +16,16 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
-from gramless import _array as xa
 from gramless._validation import (
     all_or_nothing,
-    check_choice,
     check_outputs,
-    check_positive,
-    check_square,
     check_weights,
-    check_X,
-    working_dtype,
 )
 from gramless.estimators.expansion import KernelExpansion
-from gramless.estimators.svm_problems import DUAL_SOLVERS, make_solver, row_resources, warn_unless_converged
+from gramless.estimators.svm_input import check_dual_settings, points_to_score, support_vectors, training_points
+from gramless.estimators.svm_problems import make_solver, row_resources, warn_unless_converged
 from gramless.kernels import Kernel
 from gramless.operators import compact, expand
 from gramless.solvers.box_qp import BoxQP
@@ -115,18 +110,11 @@ class KernelSVR(RegressorMixin, KernelExpansion):
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KernelSVR:
         """Fit to points `X` with values `y`; weights multiply `C` sample by sample."""
-        for name in ("C", "tol"):
-            check_positive(name, getattr(self, name))
-        if self.max_iter is not None:
-            check_positive("max_iter", self.max_iter, integer=True)
-        check_choice("solver", self.solver, DUAL_SOLVERS)
+        check_dual_settings(self)
         if not isinstance(self.epsilon, Real) or not 0 <= self.epsilon < np.inf:
             raise ValueError(f"epsilon must be a finite number of at least 0, got {self.epsilon!r}")
         kernel = self._kernel()
-        X = check_X(self, X, dtype=working_dtype(X, self.dtype), accept_sparse=kernel.accepts_sparse, reset=True)
-        X = X if xa.is_sparse(X) else xa.to_numpy(X)
-        if not kernel.separable:
-            check_square(X)
+        X = training_points(self, X, kernel)
         n = X.shape[0]
         y = column_or_1d(check_outputs(y, n), warn=True)
         weights = check_weights(sample_weight, X)
@@ -144,7 +132,7 @@ class KernelSVR(RegressorMixin, KernelExpansion):
         beta = solution.beta[:n] + solution.beta[n:]
         self.support_ = np.flatnonzero(beta)
         self.n_support_ = np.array([self.support_.size])
-        self.support_vectors_ = X[self.support_] if self.kernel_.separable else np.empty((self.support_.size, 0), X.dtype)
+        self.support_vectors_ = support_vectors(X, self.support_, self.kernel_)
         self.dual_coef_ = beta[None, self.support_]
         self.intercept_ = np.array([solution.bias])
         self.dual_objective_ = solution.objective
@@ -154,10 +142,7 @@ class KernelSVR(RegressorMixin, KernelExpansion):
 
     def predict(self, X: Any) -> np.ndarray:
         """Predicted values."""
-        check_is_fitted(self, "dual_coef_")
-        dtype = self.support_vectors_.dtype
-        X = check_X(self, X, dtype=dtype, accept_sparse=self.kernel_.accepts_sparse, reset=False)
-        X = X if xa.is_sparse(X) else xa.to_numpy(X)
-        columns = X if self.kernel_.separable else X[:, self.support_]
-        scores = expand(self.kernel_, columns, self.support_vectors_, self.dual_coef_.T.astype(dtype))
+        columns = points_to_score(self, X)
+        coef = self.dual_coef_.T.astype(self.support_vectors_.dtype)
+        scores = expand(self.kernel_, columns, self.support_vectors_, coef)
         return scores[:, 0] + self.intercept_[0]

@@ -52,23 +52,6 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
         self.shape = shape
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any = None) -> FourierFeatures:
-        """Check the settings against the images; nothing is learned.
-
-        Parameters
-        ----------
-        X : array of shape (n, height, width), (n, height, width, channels) or (n, n_features)
-            The images.
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
-        super().fit(X, y)
-        self._n_features_out = self.n_features_in_ + (self.n_features_in_ + 1) // 2
-        return self
-
     def _plan(self, shape: ImageShape, dtype: np.dtype) -> Plan:
         d = prod(shape)
         half = (d + 1) // 2

@@ -96,24 +96,6 @@ class HOG(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
         self.shape = shape
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any = None) -> HOG:
-        """Check the settings against the images; nothing is learned.
-
-        Parameters
-        ----------
-        X : array of shape (n, height, width), (n, height, width, channels) or (n, n_features)
-            The images.
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
-        super().fit(X, y)
-        images, _ = self._read(X, reset=False)
-        self._n_features_out = prod(self._plan(images.shape[1:], np.dtype(np.float32)).row_shape or ())
-        return self
-
     def _plan(self, shape: ImageShape, dtype: np.dtype) -> Plan:
         for name in ("cell", "bins", "blocks"):
             value = getattr(self, name)

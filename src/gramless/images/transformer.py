@@ -87,7 +87,8 @@ class ImageTransformer(TransformerMixin, BaseEstimator):
         self
         """
         images, _ = self._read(X, reset=True)
-        self._plan(images.shape[1:], np.result_type(images.dtype, np.float32))
+        plan = self._plan(images.shape[1:], np.result_type(images.dtype, np.float32))
+        self._n_features_out = self.n_features_in_ if plan.row_shape is None else plan.row_shape[-1]
         return self
 
     def transform(self, X: Any) -> np.ndarray:

@@ -7,12 +7,16 @@ be used; 4 out of memory; 5 the disk is full or cannot be written; 130 interrupt
 from __future__ import annotations
 
 import errno
+import tempfile
+from pathlib import Path
 
 EXIT_PARTLY_FAILED = 1
 EXIT_BAD_INPUT = 3
 EXIT_OUT_OF_MEMORY = 4
 EXIT_CANNOT_WRITE = 5
 EXIT_INTERRUPTED = 130
+
+_NO_SUCH_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
 
 
 class InputError(Exception):
@@ -32,7 +36,24 @@ def explain(reason: BaseException) -> tuple[str, int] | None:
         said = str(reason) or "the system has no more memory to give"
         return f"out of memory: {said}", EXIT_OUT_OF_MEMORY
     if isinstance(reason, OSError) and reason.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the disk is full: {reason.filename or reason}", EXIT_CANNOT_WRITE
+        where = f" for {reason.filename}" if reason.filename else ""
+        return f"the disk is full{where}: make room, or write to another one with --out", EXIT_CANNOT_WRITE
     if isinstance(reason, OSError) and reason.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
         return f"not permitted: {reason.filename or reason}", EXIT_CANNOT_WRITE
+    if isinstance(reason, OSError) and reason.filename and reason.errno in _NO_SUCH_PLACE:
+        return f"{reason.filename}: {reason.strerror}", EXIT_CANNOT_WRITE
     return None
+
+
+def check_writable(path: Path) -> None:
+    """Fail before the work and not after it where its result cannot be written."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: give --out the name of a file")
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent} for {path.name}: make it, or give another --out")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent) as trial:
+            trial.write(bytes(4096))
+    except OSError as reason:
+        reason.filename = str(path)
+        raise

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,7 +18,7 @@ import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 
-from gramless.program.errors import InputError
+from gramless.program.errors import InputError, check_writable
 from gramless.program.model import TableModel, load_model
 from gramless.program.scores import Score, score_table
 from gramless.program.tables import batches
@@ -42,12 +43,16 @@ def predict(model_path: Path, data: Path, *, proba: bool, out: Path | None, cons
     if proba and not model.has_probabilities:
         why = "train it again with --proba" if model.task == "classification" else f"it is for {model.task}"
         raise InputError(f"{model_path} has no probabilities: {why}")
+    if out is not None:
+        check_writable(out)
     total, new = 0, Counter[str]()
+    pieces = _ready_batches(model, data, None, new)
+    first = next(pieces)  # a file that cannot be used is told before anything is written
     heading = ["prediction"] + ([f"p({label})" for label in model.classes] if proba else [])
     with _written(out) as file, _quiet_pipe():
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(heading)
-        for X, _ in _ready_batches(model, data, None, new):
+        for X, _ in chain([first], pieces):
             labels = model.pipeline.predict(X)
             if proba:
                 chances = model.pipeline.predict_proba(X)
@@ -132,6 +137,9 @@ def _written(out: Path | None) -> Iterator[TextIO]:
         with open(part, "w", encoding="utf-8", newline="") as file:
             yield file
         os.replace(part, out)
+    except OSError as reason:
+        reason.filename = str(out)
+        raise
     finally:
         part.unlink(missing_ok=True)
 

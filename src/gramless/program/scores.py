@@ -93,7 +93,7 @@ def log_loss(y: np.ndarray, classes: np.ndarray, chances: np.ndarray, shares: np
         return -np.log(np.where(met, given, 0.0).clip(np.finfo(np.float64).eps, 1.0))
 
     ours = losses(np.take_along_axis(chances, place[:, None], axis=1)[:, 0])
-    half = Z * ours.std() / np.sqrt(len(y))
+    half = Z * ours.std(ddof=min(1, len(y) - 1)) / np.sqrt(len(y))
     mean = float(ours.mean())
     return Score("log loss", mean, max(mean - float(half), 0.0), mean + float(half), float(losses(shares[place]).mean()))
 

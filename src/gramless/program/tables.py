@@ -65,6 +65,8 @@ def read(path: Path, target: str | None, *, n_features: int | None = None) -> Ro
 
 def batches(path: Path, target: str | None, *, size: int | None = BATCH, n_features: int | None = None) -> Iterator[Rows]:
     """The file in pieces of at most `size` rows; None reads it in one piece."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: give the name of a file in it")
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     kind = kind_of(path)
@@ -82,7 +84,7 @@ def _split_target(frame: pd.DataFrame, target: str | None, path: Path) -> Rows:
     if target is None:
         return Rows(frame, None)
     if target not in frame.columns:
-        raise InputError(f"{path} has no column {target!r}; it has {_listed(frame.columns)}")
+        raise InputError(f"{path} has no column {target!r}; it has {listed(frame.columns)}")
     return Rows(frame.drop(columns=target), frame[target].to_numpy())
 
 
@@ -149,10 +151,10 @@ def _npz(path: Path, target: str | None) -> Rows:
         raise InputError(f"{path} cannot be read as a NumPy archive without pickles: {reason}") from reason
     x_key = next((key for key in ("X", "x", "x_train") if key in arrays), None)
     if x_key is None:
-        raise InputError(f"{path} has no array named X, x or x_train; it has {_listed(arrays)}")
+        raise InputError(f"{path} has no array named X, x or x_train; it has {listed(arrays)}")
     y_key = target if target is not None else next((k for k in ("y", "y_train") if k in arrays), None)
     if y_key is not None and y_key not in arrays:
-        raise InputError(f"{path} has no array {y_key!r}; it has {_listed(arrays)}")
+        raise InputError(f"{path} has no array {y_key!r}; it has {listed(arrays)}")
     x = arrays[x_key].reshape(len(arrays[x_key]), -1)
     frame = pd.DataFrame(x, columns=[f"x{k}" for k in range(x.shape[1])])
     y = arrays[y_key] if y_key is not None else None
@@ -181,6 +183,7 @@ def _pieces(rows: Rows, size: int | None) -> Iterator[Rows]:
         yield Rows(x, None if rows.y is None else rows.y[part])
 
 
-def _listed(names: Any, most: int = 20) -> str:
+def listed(names: Any, most: int = 20) -> str:
+    """Names for a sentence, the first ones of many."""
     every = [repr(str(name)) for name in names]
     return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")

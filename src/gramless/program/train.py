@@ -18,11 +18,11 @@ from sklearn.pipeline import Pipeline
 
 from gramless._version import __version__
 from gramless.program.columns import Columns, as_known, find_columns, preparation
-from gramless.program.errors import InputError
+from gramless.program.errors import InputError, check_writable
 from gramless.program.machines import Settings, make_machine, settle, with_probabilities
 from gramless.program.model import TableModel, save_model
 from gramless.program.scores import Score, score_table
-from gramless.program.tables import Rows, read
+from gramless.program.tables import Rows, kind_of, listed, read
 
 MOST_CLASSES = 100
 
@@ -62,8 +62,10 @@ def train(
     """Read, prepare, tune, fit, score, save; each step is shown while it runs."""
     if not 0 < test_size < 1:
         raise InputError(f"the held-out share must lie between 0 and 1, not {test_size}")
-    if out.parent != Path() and not out.parent.is_dir():
-        raise InputError(f"there is no folder {out.parent} to save the model in")
+    for name, value in (("C", C), ("gamma", gamma)):
+        if value is not None and not 0 < value < np.inf:
+            raise InputError(f"{name} must be a positive number, not {value:g}")
+    check_writable(out)
     with Progress(
         SpinnerColumn(style="cyan"),
         TextColumn("{task.description}"),
@@ -167,8 +169,9 @@ def find_task(y: np.ndarray, asked: str) -> str:
 
 def _with_target(rows: Rows, task: str, target: str | None, path: Path, console: Console) -> tuple[Rows, str]:
     if rows.y is None:
-        names = ", ".join(map(str, rows.X.columns)) if isinstance(rows.X, pd.DataFrame) else ""
-        raise InputError(f"say which column to predict with --target; {path} has {names}")
+        if kind_of(path) == "npz":
+            raise InputError(f"{path} has no array named y or y_train: say with --target which array is to be predicted")
+        raise InputError(f"say which column to predict with --target; {path} has {listed(rows.X.columns)}")
     known = ~pd.isna(rows.y)
     if not known.all():
         console.print(f"[dim]{int((~known).sum()):,} rows without {target!r} are left out[/dim]")
@@ -199,6 +202,8 @@ def _hold_out(
 ) -> tuple[Any, Any, np.ndarray, np.ndarray]:
     X, y = as_known(rows.X, columns, origin), np.asarray(rows.y)
     stratify = None
+    if np.ceil(test_size * len(y)) < 2:
+        raise InputError(f"a share of {test_size:g} of {len(y)} rows is one row to score on: raise --test-size")
     if task == "classification" and np.unique(y, return_counts=True)[1].min() > 1:
         stratify = y
     try:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
 
 import gramless
+from gramless.estimators.leave_one_out import dense_scores
 from gramless.kernels import as_kernel
 from gramless.targets import class_targets
 
@@ -106,7 +106,7 @@ def _rater(X: Any, y: np.ndarray, task: str, kernel: str) -> Callable[[float, fl
     def rate(C: float, gamma: float | None) -> float:
         settings = {} if gamma is None else {"gamma": gamma}
         K = np.asarray(as_kernel(kernel, **settings)(X, X), dtype=np.float64)
-        scores = leave_one_out(K, Z, C)
+        scores = dense_scores(K, Z, C)
         if scores is None:
             return -np.inf
         if task != "classification":
@@ -115,23 +115,3 @@ def _rater(X: Any, y: np.ndarray, task: str, kernel: str) -> Callable[[float, fl
         return float(np.mean(winner == codes))
 
     return rate
-
-
-def leave_one_out(K: np.ndarray, Z: np.ndarray, C: float) -> np.ndarray | None:
-    """Leave-one-out scores from the inverse of K + I/C (`K` is overwritten); None where it cannot be factored."""
-    n = len(K)
-    K.flat[:: n + 1] += 1.0 / C
-    # LAPACK reads by columns: the transpose is the same symmetric matrix, and no copy.
-    factor, failed = lapack.dpotrf(K.T, lower=1, overwrite_a=1)
-    if failed:
-        return None
-    inverse, failed = lapack.dpotri(factor, lower=1, overwrite_c=1)
-    if failed:
-        return None
-    upper = np.triu_indices(n, 1)
-    inverse[upper] = inverse.T[upper]
-    solution = inverse @ np.column_stack([Z, np.ones(n)])
-    V, u = solution[:, :-1], solution[:, -1]
-    coef = V - u[:, None] * (V.sum(axis=0) / u.sum())
-    bordered = inverse.diagonal() - u**2 / u.sum()
-    return Z - coef / bordered[:, None]

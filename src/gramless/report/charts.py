@@ -73,11 +73,12 @@ class Chart:
 
 def draw(chart: Chart, width: int = 420, height: int = 280, class_: str = "", beside: Sequence[Chart] = ()) -> Markup:
     """The chart as an `svg` element, on axes that also hold the charts `beside` it, to be compared by eye."""
-    left, right, top, bottom = 62, 14, 14, 46
+    right, top, bottom = 14, 14, 46
     reached = [one.reach() for one in (chart, *beside)]
     xs, ys = [x for one in reached for x in one[0]], [y for one in reached for y in one[1]]
-    x = fit_scale(xs, left, width - right, log=chart.log_x, pad=0.03)
     y = fit_scale(ys, height - bottom, top, log=chart.log_y)
+    left = max(62, 32 + 7 * max(len(plain_number(tick)) for tick in y.ticks()))  # the axis's name, then its longest number
+    x = fit_scale(xs, left, width - right, log=chart.log_x, pad=0.03)
     about = f"{chart.title}: {chart.y_label} against {chart.x_label}"
     return element(
         "svg",

@@ -23,6 +23,11 @@ from gramless.report.mistakes import confusion_matrix, gallery
 from gramless.report.tables import cost_bars, results_table
 from gramless.report.words import duration, memory, parameters
 
+_QUICK = (
+    "The quick form: every method on small data that comes with scikit-learn. Titles and texts are those of the full "
+    "experiments and speak of their data; the tag beside a title says what was fitted here."
+)
+
 
 def write_report(
     specs: Sequence[Spec],
@@ -68,7 +73,7 @@ def page(specs: Sequence[Spec], records: Sequence[Record], *, quick: bool = Fals
         _navigation(list(by_document)),
         element(
             "main",
-            _overview(specs, found),
+            _overview(specs, found, quick),
             *(_document(name, group, found) for name, group in by_document.items()),
             id="results",
         ),
@@ -144,7 +149,7 @@ def _navigation(documents: Sequence[str]) -> Markup:
     return element("nav", *links, aria_label="Documents")
 
 
-def _overview(specs: Sequence[Spec], found: dict[tuple[str, str], list[Record]]) -> Markup:
+def _overview(specs: Sequence[Spec], found: dict[tuple[str, str], list[Record]], quick: bool) -> Markup:
     # The quick forms have no figures of the documents: then there is nothing to compare, and no empty
     # columns.
     compare = any(reference.metric == "error" for spec in specs for reference in spec.document_says)
@@ -160,6 +165,7 @@ def _overview(specs: Sequence[Spec], found: dict[tuple[str, str], list[Record]])
     return element(
         "section",
         element("h2", "At a glance"),
+        element("p", _QUICK, class_="lead") if quick else None,
         element("div", table, class_="scroll", tabindex="0", role="region", aria_label="At a glance"),
         id="glance",
     )

@@ -19,6 +19,7 @@ LABELS = {
     "peak_mb": "peak memory, MB",
     "n_iter": "iteration",
     "residual": "relative residual",
+    "landmarks": "landmark rule",  # their number, n_landmarks, is "landmarks"
 }
 SHARES = {name for name, label in LABELS.items() if label.endswith("%")}
 # Of these metrics a larger value is the better one; of all others a smaller one.
