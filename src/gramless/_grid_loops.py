@@ -1,8 +1,8 @@
 """Compiled loops for rows kept as bytes; imported only when such rows are met.
 
 `integer_products` cuts both sides into strips that a register tile of 12 x 32 sums reads front to back: per four features
-two loads of 16 columns, twelve broadcasts, and 24 instructions that add four products in each of 16 lanes. With the grids
-put back it takes a quarter of the time of a float32 matrix product (1,024 x 1,024 x 784, one core of a Zen 4 processor).
+two loads of 16 columns, twelve broadcasts, and 24 instructions that add four products in each of 16 lanes.
+`benchmarks/cpu_products.py` compares it with float32 matrix products.
 """
 
 from __future__ import annotations

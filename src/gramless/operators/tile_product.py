@@ -4,8 +4,8 @@
     product, transposed_product C W and C^T V in float64 for a float32 matrix C, which is never copied to float64
 
 The compiled loops are those of `gramless.operators.tile_loops`, for processors with AVX-512; `Columns` holds the right-hand
-side in the two layouts that they read. With eleven columns they take half the time of BLAS for the first and a fifth for the
-second.
+side in the two layouts that they read. With eleven columns they take half the time of BLAS for the first and a quarter for
+the second (`benchmarks/cpu_products.py`).
 """
 
 from __future__ import annotations

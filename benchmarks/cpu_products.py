@@ -1,0 +1,113 @@
+"""The compiled products against BLAS: kernel values from bytes, symmetric tiles times eleven columns, tall float64 sums.
+
+    python benchmarks/cpu_products.py [--rows 60000] [--out benchmarks/results/cpu_products.json]
+
+MNIST, centred unit-norm images. Kernel values: every tile of one triangle of the matrix, written into a buffer in
+cache, so that no memory is touched for the first time. Symmetric products: a cached matrix of a third of the rows. Each
+pair in one process, turn by turn; the fastest of three counts, which was disturbed least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from gramless import _array as xa
+from gramless._parallel import blas_threads, run
+from gramless.datasets import load
+from gramless.experiments.environment import environment
+from gramless.images import UnitNormalizer
+from gramless.kernels import Linear, Polynomial
+from gramless.operators import KernelOperator, compact
+from gramless.operators.tile_product import BlasSums, Columns, CompiledSums, product, transposed_product
+
+COLUMNS, LANDMARKS = 11, 1728
+
+
+def fastest(ways: dict[str, Callable[[], object]], turns: int = 3) -> dict[str, float]:
+    """Seconds of each, taken in turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(turns):
+        for name, way in ways.items():
+            started = time.perf_counter()
+            way()
+            seconds[name].append(time.perf_counter() - started)
+    return {name: min(all_turns) for name, all_turns in seconds.items()}
+
+
+def shared(op: KernelOperator, work: Callable[[list], object]) -> None:
+    """`work` on its thread's share of the tiles."""
+    workers = blas_threads()
+    run(lambda k: work(op._tiles[k::workers]), workers)
+
+
+def values(op: KernelOperator, points: object) -> None:
+    def work(tiles: list) -> None:
+        buffer = np.empty((op.edge, op.edge), np.float32)
+        for rows, columns in tiles:
+            out = buffer[: rows.stop - rows.start, : columns.stop - columns.start]
+            op.kernel.block(points, rows, columns, out=out)
+
+    shared(op, work)
+
+
+def symmetric(op: KernelOperator, make_sums: Callable[[], BlasSums | CompiledSums]) -> None:
+    def work(tiles: list) -> None:
+        sums = make_sums()
+        for rows, columns in tiles:
+            sums.add(op._stored[rows.start, columns.start], rows, columns)
+
+    shared(op, work)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--out", type=Path, help="where to write the figures as JSON")
+    args = parser.parse_args()
+
+    X = UnitNormalizer().fit_transform(load("mnist").sample(args.rows).x_train)
+    as_bytes = compact(Linear(), X, len(X))
+    if not xa.is_grid(as_bytes):
+        raise SystemExit("this processor has no AVX-512 VNNI, or there are too few rows: nothing to compare")
+    some = slice(0, 1024), slice(1024, 2048)
+    truth = X[some[0]].astype(np.float64) @ X[some[1]].astype(np.float64).T
+    errors = {
+        "BLAS": float(np.abs(X[some[0]] @ X[some[1]].T - truth).max()),
+        "compiled": float(np.abs(xa.dot(as_bytes[some[0]], as_bytes[some[1]]) - truth).max()),
+    }
+    op = KernelOperator(X, Polynomial(degree=4, gamma=1.0))
+    found = {"kernel values": fastest({"BLAS": lambda: values(op, X), "compiled": lambda: values(op, as_bytes)})}
+
+    rng = np.random.default_rng(0)
+    third = KernelOperator(X[: len(X) // 3], Polynomial(degree=4, gamma=1.0), cache=True)
+    V = rng.normal(size=(third.shape[0], COLUMNS)).astype(np.float32)
+    third @ V
+    ways = {"BLAS": lambda: symmetric(third, lambda: BlasSums(V))}
+    columns = Columns(V)
+    ways["compiled"] = lambda: symmetric(third, lambda: CompiledSums(columns))
+    found["symmetric product"] = fastest(ways)
+
+    C = rng.normal(size=(len(X), LANDMARKS)).astype(np.float32)
+    W, Z = rng.normal(size=(LANDMARKS, COLUMNS)), rng.normal(size=(len(X), COLUMNS))
+    ways = {"BLAS": lambda: C.astype(np.float64) @ W, "compiled": lambda: product(C, W)}
+    found["float64 product"] = fastest(ways)
+    ways = {"BLAS": lambda: C.astype(np.float64).T @ Z, "compiled": lambda: transposed_product(C, Z)}
+    found["float64 transposed product"] = fastest(ways)
+
+    for name, seconds in found.items():
+        ratio = seconds["BLAS"] / seconds["compiled"]
+        print(f"{name:28s} BLAS {seconds['BLAS']:7.3f} s   compiled {seconds['compiled']:7.3f} s   {ratio:.1f} x")
+    print(f"largest error of an inner product: BLAS {errors['BLAS']:.1e}, compiled {errors['compiled']:.1e}")
+    if args.out:
+        about = {"rows": len(X), "columns": COLUMNS, "landmarks": LANDMARKS}
+        args.out.write_text(json.dumps({**about, "seconds": found, "errors": errors, **environment()}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
