@@ -180,8 +180,7 @@ class FusedProduct:
     accurate : bool, default=False
         In medium precision (high is always so): round the data only, and sum `K V` better than float32 does. A solver needs
         that: its matrix is then a true kernel matrix, of points moved by a rounding, where rounded sums are not even
-        symmetric. So do predictions from many points: coefficients of both signs cancel, and from a million points TF32
-        sums got up to a third of MNIST's labels wrong.
+        symmetric. So do predictions from many points, whose coefficients of both signs nearly cancel.
     """
 
     def __init__(self, kernel: Kernel, points: Array, precision: str, *, accurate: bool = False):
