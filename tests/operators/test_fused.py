@@ -7,7 +7,7 @@ import pytest
 
 from gramless.kernels import RBF, Laplacian, Linear, Polynomial
 from gramless.operators import KernelOperator, expand
-from gramless.operators.fused import FusedProduct, _strip, can_fuse, fused_form
+from gramless.operators.fused import FusedProduct, Operand, _step, _strip, can_fuse, fused_form
 from gramless.operators.nystrom import NystromPreconditioner
 
 KERNELS = [Linear(), Polynomial(4, 1.0, 0.5), Polynomial(3, 0.7), RBF(0.8), Laplacian(0.8, norm="l2"), 2.5 * RBF(0.8)]
@@ -74,13 +74,34 @@ def test_strips_fill_the_multiprocessors():
     assert _strip(10**6, 132) == 128
 
 
+@pytest.mark.parametrize("precision", ["medium", "high"])
+def test_a_point_is_at_distance_zero_from_itself(precision):
+    torch = pytest.importorskip("torch")
+    X = torch.as_tensor(np.random.default_rng(0).normal(size=(40, 30)) / 30**0.5)
+    operand = Operand.rounded(X.float(), precision, None)
+    parts = operand.data.double().reshape(operand.data.shape[0], operand.parts, operand.width)
+    high, low = parts[:40, 0], parts[:40, 1:].sum(1)
+    np.testing.assert_allclose(operand.points(slice(0, 40))[:, :30], X, rtol=1e-2 if precision == "medium" else 1e-4)
+    products = high @ high.T + high @ low.T + low @ high.T  # what the GPU sums
+    np.testing.assert_allclose(2 * operand.norms[:40].double() - 2 * products.diag(), 0, atol=7e-7)
+
+
+@pytest.mark.parametrize(("d", "precision", "expected"), [(37, "medium", 32), (65, "medium", 64), (37, "high", 64)])
+def test_there_are_two_steps_at_least(d, precision, expected):
+    torch = pytest.importorskip("torch")
+    operand = Operand.rounded(torch.ones(3, d), precision, None)
+    assert _step(operand, (9, 0)) == expected
+    assert _step(operand, (8, 9)) == 32  # a card with little shared memory
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["medium", "high"])
+@pytest.mark.parametrize("d", [20, 100])
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
-def test_accurate_sums_are_those_of_the_rounded_points(kernel, precision):
+def test_accurate_sums_are_those_of_the_rounded_points(kernel, d, precision):
     torch = cuda()
     generator = torch.Generator("cuda").manual_seed(1)
-    X = torch.randn(20_000, 100, device="cuda", generator=generator) / 10
+    X = torch.randn(20_000, d, device="cuda", generator=generator) / d**0.5
     V = torch.randn(20_000, 11, device="cuda", generator=generator)
     product = FusedProduct(kernel, X, precision, accurate=True)
     rounded = product.operand.points(slice(0, 20_000)).double()

@@ -130,7 +130,11 @@ class Operand:
                 part = part - piece.float()
         operand = cls(data, norms, n, width)
         for i in range(0, n, 65536):
-            norms[i : i + 65536] = xa.square_norms(operand.points(slice(i, i + 65536)))
+            rows = slice(i, i + 65536)
+            norms[rows] = xa.square_norms(operand.points(rows))
+            if parts == 2:
+                # Products leave out low by low; norms that do too keep the distance from a point to itself at zero.
+                norms[rows] -= xa.square_norms(data[rows, width:].float())
         return operand
 
     def points(self, rows: slice) -> Array:
@@ -157,11 +161,14 @@ def _strip(n: int, multiprocessors: int) -> int:
     return _STRIP if whole <= _HALF_STRIP * half else _STRIP // 2
 
 
-def _step(x: Array) -> int:
-    """Features in a step on the device of `x`."""
-    import torch
+def _step(operand: Operand, capability: tuple[int, int]) -> int:
+    """Features in a step, on a device of this compute capability: there are two steps at least.
 
-    return _STEP if torch.cuda.get_device_capability(x.device) in _LARGE_SHARED_MEMORY else _STEP // 2
+    Where one step covers all features, Triton (3.6) folds the loop over them into the loop over tiles, whose loads then
+    exceed the shared memory or, not made ahead, give wrong numbers.
+    """
+    folded = operand.data.shape[1] == _STEP
+    return _STEP // 2 if folded or capability not in _LARGE_SHARED_MEMORY else _STEP
 
 
 def _whole_tiles(n: int) -> int:
@@ -232,7 +239,8 @@ class FusedProduct:
             padded[:n, i * k : (i + 1) * k] = V
             V = V - padded[:n, i * k : (i + 1) * k].to(V.dtype)
         out = torch.empty((left.data.shape[0], width), dtype=torch.float32, device=V.device)
-        launch_product(left, self.operand, padded, out, self.form, strip, _TILE, _step(V), self.accurate)
+        step = _step(left, torch.cuda.get_device_capability(V.device))
+        launch_product(left, self.operand, padded, out, self.form, strip, _TILE, step, self.accurate)
         return out[: left.n, : pieces * k].reshape(left.n, pieces, k).sum(1)
 
     def block(self, X: Array | Operand) -> Array:
@@ -244,7 +252,8 @@ class FusedProduct:
         left = self._left(X)
         shape = (left.data.shape[0], self.operand.data.shape[0])
         out = torch.empty(shape, dtype=torch.float32, device=left.data.device)
-        step = _step(out)  # a whole tile passes through shared memory on its way out: half steps, half tiles
+        step = _step(left, torch.cuda.get_device_capability(out.device))
+        # A whole tile passes through shared memory on its way out: half steps, half tiles.
         launch_block(left, self.operand, out, self.form, _STRIP, _TILE * step // _STEP, step)
         return out[: left.n, : self.operand.n]
 

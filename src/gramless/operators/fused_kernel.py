@@ -82,8 +82,7 @@ def _product(
     outputs = tl.arange(0, WIDTH)
     total = tl.zeros((STRIP, WIDTH), tl.float32)
     lost = tl.zeros((STRIP, WIDTH), tl.float32)
-    # Loads are made ahead in the loop over features alone; where a step covers them all, this loop's would not fit the chip.
-    for start in tl.range(0, m, TILE, num_stages=1):
+    for start in tl.range(0, m, TILE):
         columns = start + tl.arange(0, TILE).to(tl.int64)
         values = _values(X, Y, X_NORMS, Y_NORMS, rows, columns, gamma, coef0, PART, PARTS, KIND, DEGREE, STRIP, TILE, STEP)
         v = tl.load(V + columns[:, None] * WIDTH + outputs[None, :])
@@ -129,7 +128,7 @@ def _block(
 def launch_product(
     left: Any, right: Any, V: Array, out: Array, form: Any, strip: int, tile: int, step: int, accurate: bool
 ) -> None:
-    """`out = K(left, right) @ V` for operands padded to whole strips, tiles and steps."""
+    """`out = K(left, right) @ V` for operands padded to whole strips, tiles and steps, of two steps at least."""
     _product[(left.data.shape[0] // strip,)](
         left.data,
         right.data,
