@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gramless._dask import fits_collections
-from gramless._validation import all_or_nothing, check_choice, check_labels, check_outputs, check_weights
+from gramless._validation import all_or_nothing, check_choice, check_labels, check_outputs, check_weights, forget_names
 from gramless.estimators.one_pass import OnePassRidge
 from gramless.estimators.platt import fit_sigmoids
 from gramless.estimators.streamed_targets import LabelTargets, ValueTargets
@@ -42,6 +42,8 @@ class ClassesFromStream(OnePassRidge):
             With an array, one weight for each row: weight 2 equals two copies.
         """
         self._check_settings()
+        if is_stream_like(X):
+            forget_names(self)
         if is_stream_like(X) and not isinstance(X, np.memmap):
             stream, targets = self._stream(X, y, sample_weight), LabelTargets(None, self._class_factors())
         else:
@@ -74,7 +76,9 @@ class ClassesFromStream(OnePassRidge):
             raise ValueError("classes must be passed on the first call to partial_fit.")
         if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes={list(classes)!r} is not the same as on the first call: {list(self.classes_)!r}")
-        targets = LabelTargets(np.unique(classes), self._class_factors()) if first else self._targets
+        targets = LabelTargets(np.unique(classes)) if first else self._targets
+        # Also after a fit on arrays, which multiplies the classes' weights into those of its rows.
+        targets.class_weight = self._class_factors()
         self._add(X, y, sample_weight, targets, first)
         if first:
             self.classes_ = np.unique(classes)
@@ -120,6 +124,8 @@ class ValuesFromStream(OnePassRidge):
             With an array, one weight for each row: weight 2 equals two copies.
         """
         self._check_settings()
+        if is_stream_like(X):
+            forget_names(self)
         if is_stream_like(X) and not isinstance(X, np.memmap):
             stream = self._stream(X, y, sample_weight)
         else:
