@@ -375,7 +375,7 @@ def test_own_scores_of_a_search_see_labels_and_values_as_they_were_given():
 
     search = LSSVCCV(Cs=[0.1, 1.0], scoring=recall).fit(X, names)
     np.testing.assert_array_equal(seen[0][0], names)
-    assert search.best_score_ == max(recall(*pair) for pair in seen)
+    assert search.best_score_ == max(recall(*pair) for pair in list(seen))
 
     def error(truth, predicted, sample_weight=None):
         return -np.average((truth - predicted) ** 2, weights=sample_weight)
@@ -388,6 +388,6 @@ def test_own_scores_of_a_search_see_labels_and_values_as_they_were_given():
 def test_a_refit_on_tensors_forgets_column_names():
     frame = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0], "b": [1.0, 0.0, 1.0, 0.0]})
     model = LSSVC().fit(frame, [0, 0, 1, 1])
-    model.fit(torch.as_tensor(frame.to_numpy()), [0, 0, 1, 1])
+    model.fit(torch.as_tensor(frame.to_numpy().copy()), [0, 0, 1, 1])
     assert not hasattr(model, "feature_names_in_")
     model.predict(frame.to_numpy())
