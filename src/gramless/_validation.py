@@ -78,6 +78,7 @@ def _check_tensor(estimator: Any, X: Array, reset: bool) -> None:
         raise ValueError(f"Input X contains NaN or infinity; {type(estimator).__name__} does not accept missing values")
     if reset:
         estimator.n_features_in_ = X.shape[1]
+        estimator.__dict__.pop("feature_names_in_", None)  # of a DataFrame fitted before; a tensor has none
     elif X.shape[1] != estimator.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} features"
@@ -138,11 +139,21 @@ def check_weights(
             mass = np.bincount(codes, weights=weights, minlength=len(classes))
             per_class = weights.sum() / (np.count_nonzero(mass) * np.where(mass > 0, mass, 1.0))
         else:
+            if isinstance(class_weight, dict):
+                check_class_factors(class_weight)
             per_class = compute_class_weight(class_weight, classes=classes, y=classes[codes])
         weights = weights * per_class[codes]
     if not weights.any():
         raise ValueError("all sample weights are zero: there is nothing to fit")
     return weights
+
+
+def check_class_factors(class_weight: dict[Any, float]) -> dict[Any, float]:
+    """A factor for each class, none of them negative."""
+    for label, factor in class_weight.items():
+        if not isinstance(factor, Real) or not 0 <= factor < float("inf"):
+            raise ValueError(f"class_weight must be finite numbers of at least 0, got {factor!r} for class {label!r}")
+    return class_weight
 
 
 def check_positive(name: str, value: Any, *, integer: bool = False) -> Any:

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from gramless import LSSVC, LSSVCCV, LSSVR, LSSVRCV
+from gramless import LSSVC, LSSVCCV, LSSVR, LSSVRCV, KernelSVC, NystromLSSVC
 from gramless.kernels import RBF, Linear, Polynomial, Precomputed
 from gramless.solvers import CG
 
@@ -283,3 +283,17 @@ def test_overflow_is_said_not_returned():
         LSSVC(kernel=Polynomial(degree=9, gamma=1.0)).fit(X * 1e100, Y)
     with pytest.raises(ValueError, match="scale the data"):
         LSSVC().fit(X * 1e200, Y)
+
+
+@pytest.mark.parametrize("machine", [LSSVC, LSSVCCV, KernelSVC, NystromLSSVC])
+@pytest.mark.parametrize("factor", [-1.0, np.nan, "heavy"])
+def test_class_weights_that_cannot_be(machine, factor):
+    X, y = np.arange(8.0)[:, None], np.arange(8) % 2
+    with pytest.raises(ValueError, match=r"class_weight must be finite numbers of at least 0, got .* for class 1"):
+        machine(class_weight={0: 1.0, 1: factor}).fit(X, y)
+
+
+def test_class_weights_of_a_stream_that_cannot_be():
+    X, y = np.arange(8.0)[:, None], np.arange(8) % 2
+    with pytest.raises(ValueError, match="class_weight must be finite numbers of at least 0"):
+        NystromLSSVC(class_weight={0: -1.0}).partial_fit(X, y, classes=[0, 1])

@@ -1,6 +1,7 @@
 """NystromLSSVC and NystromLSSVR: exact in any cut of the rows, equal to LSSVC on all rows, choosing C without refits."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
@@ -312,3 +313,20 @@ def test_a_budget_too_small_is_refused_before_the_pass(digits):
 def test_estimate_tells_the_memory():
     memory = gramless.estimate(NystromLSSVC(n_landmarks=2000, memory_budget="1GB"), n=581_012, d=54, n_classes=7)
     assert 1e8 < memory.nbytes < 1e9
+
+
+def test_a_refit_with_other_settings_leaves_nothing_of_the_last(digits):
+    X, y = digits
+    model = NystromLSSVC(n_landmarks=20, C="loo", probability="sigmoid", random_state=0).fit(X, y)
+    model.set_params(C=1.0, probability="softmax").fit(X, y)
+    assert not hasattr(model, "loo_errors_")
+    assert not hasattr(model, "sigmoids_")
+
+
+def test_column_names_of_an_earlier_fit_are_forgotten(digits):
+    X, y = digits
+    frame = pd.DataFrame(X, columns=[f"p{i}" for i in range(X.shape[1])])
+    model = NystromLSSVC(n_landmarks=20).fit(frame, y)
+    model.fit((X[i : i + 100], y[i : i + 100]) for i in range(0, len(X), 100))
+    assert not hasattr(model, "feature_names_in_")
+    model.predict(X)

@@ -151,13 +151,14 @@ def test_out_of_memory_is_told(plants, tmp_path):
     assert "Traceback" not in err
 
 
-def test_ctrl_c_leaves_a_valid_partial_report(tmp_path):
+@pytest.mark.parametrize(("end", "sign"), [(os.killpg, signal.SIGINT), (os.kill, signal.SIGTERM)], ids=["Ctrl-C", "SIGTERM"])
+def test_a_stopped_run_leaves_a_valid_partial_report(tmp_path, end, sign):
     process = command("reproduce", "randomized", "--quick", "--out", tmp_path, start_new_session=True)
     results = tmp_path / "results.jsonl"
     deadline = time.monotonic() + 60
     while not results.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)
+    end(process.pid, sign)
     _, err = process.communicate(timeout=30)
     assert process.returncode in (0, 130)  # 0 when the run ended before the signal came
     assert "Traceback" not in err

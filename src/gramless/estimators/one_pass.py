@@ -184,6 +184,8 @@ class OnePassRidge(BaseEstimator):
 
     def _forget_all(self, targets: Targets) -> None:
         self._targets = targets
+        for name in ("history_", "jitter_", "loo_errors_", "sigmoids_"):
+            self.__dict__.pop(name, None)  # not every fit has them: those of an earlier one must not stay
         self._discard()
         self._held: list[tuple[Array, np.ndarray, np.ndarray | None]] = []
         self._sample = Reservoir(LEAVE_ONE_OUT_ROWS) if self._needs_sample() else None

@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 
 from gramless._dask import fits_collections
-from gramless._validation import all_or_nothing, check_choice, check_labels, check_outputs, check_weights
+from gramless._validation import (
+    all_or_nothing,
+    check_choice,
+    check_class_factors,
+    check_labels,
+    check_outputs,
+    check_weights,
+)
 from gramless.estimators.one_pass import OnePassRidge
 from gramless.estimators.platt import fit_sigmoids
 from gramless.estimators.streamed_targets import LabelTargets, ValueTargets
@@ -42,6 +49,7 @@ class ClassesFromStream(OnePassRidge):
             With an array, one weight for each row: weight 2 equals two copies.
         """
         self._check_settings()
+        self.__dict__.pop("feature_names_in_", None)  # of a DataFrame fitted before; a stream has none
         if is_stream_like(X) and not isinstance(X, np.memmap):
             stream, targets = self._stream(X, y, sample_weight), LabelTargets(None, self._class_factors())
         else:
@@ -81,8 +89,10 @@ class ClassesFromStream(OnePassRidge):
         return self
 
     def _class_factors(self) -> dict[Any, float] | None:
-        if self.class_weight is None or isinstance(self.class_weight, dict):
-            return self.class_weight
+        if self.class_weight is None:
+            return None
+        if isinstance(self.class_weight, dict):
+            return check_class_factors(self.class_weight)
         raise ValueError(
             f"class_weight={self.class_weight!r} needs all labels beforehand: pass arrays to fit, or a dict of weights"
         )
@@ -120,6 +130,7 @@ class ValuesFromStream(OnePassRidge):
             With an array, one weight for each row: weight 2 equals two copies.
         """
         self._check_settings()
+        self.__dict__.pop("feature_names_in_", None)  # of a DataFrame fitted before; a stream has none
         if is_stream_like(X) and not isinstance(X, np.memmap):
             stream = self._stream(X, y, sample_weight)
         else:

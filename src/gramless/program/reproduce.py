@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,7 +73,7 @@ def reproduce(
     fresh: bool = False,
     console: Console,
 ) -> Outcome:
-    """Run the experiments that are not finished yet, then write the report, also after Ctrl-C."""
+    """Run the experiments that are not finished yet, then write the report, also after Ctrl-C or SIGTERM."""
     chosen = choose(document, quick=quick, only=only)
     results = Results(Path(out) / RESULTS_FILE)
     if fresh:
@@ -80,7 +82,7 @@ def reproduce(
     interrupted = False
     try:
         fetch_data(chosen, data, console)
-        with Display(console) as display:
+        with _termination_interrupts(), Display(console) as display:
             # Matrices of the quick forms are so small that a second thread costs more than it brings.
             run(chosen, results, device=device, data=data, threads=1 if quick else None, on_event=display)
     except KeyboardInterrupt:
@@ -90,6 +92,24 @@ def reproduce(
     console.print(summary(chosen, records))
     failed = sum(record["status"] != "done" for record in records)
     return Outcome(results.path, report, len(records) - failed, failed, interrupted)
+
+
+@contextlib.contextmanager
+def _termination_interrupts() -> Iterator[None]:
+    """SIGTERM, which containers and batch systems send, ends a run as Ctrl-C does."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        previous = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not in the main thread, where signals cannot be set
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def fetch_data(chosen: Sequence[Spec], data: str | os.PathLike | None, console: Console) -> None:
