@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -151,3 +152,17 @@ def test_the_budget_is_read_at_fit(monkeypatch):
         LSSVC().fit(X, y)
     with pytest.raises(MemoryError, match=r"memory_budget allows 700 B"):
         LSSVCCV().fit(X, y)
+
+
+@pytest.mark.parametrize("model", [LSSVC(solver="cholesky", probability="sigmoid"), LSSVCCV(Cs=[1.0, 10.0])])
+def test_the_estimate_counts_the_points_in_double(model):
+    n, d = 800, 3000
+    X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
+    y = (X[:, 0] > 0).astype(int)
+    model.fit(X[:50], y[:50])
+    tracemalloc.start()
+    model.fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    told = estimate(model, n, d).nbytes
+    assert told / 2.5 < peak < told + 8e6

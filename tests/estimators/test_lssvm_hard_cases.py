@@ -264,3 +264,12 @@ def test_outputs_of_every_size_are_solved_alike():
         model = LSSVR(C=100.0, solver=solver, dtype="float32", tol=1e-4).fit(X, Y)
         reference = LSSVR(C=100.0).fit(X, Y).predict(X)
         np.testing.assert_allclose((model.predict(X) - reference) / [1e6, 1e-3], 0.0, atol=5e-2)
+
+
+def test_a_list_of_precomputed_kernels_is_split_by_rows_and_columns():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = (X[:, 0] > 0).astype(int)
+    K = RBF(gamma=0.5)(X, X)
+    expected = cross_val_score(LSSVCCV(kernel="precomputed"), K, y, cv=3)
+    np.testing.assert_array_equal(cross_val_score(LSSVCCV(kernel=["precomputed"]), K, y, cv=3), expected)

@@ -378,3 +378,10 @@ def test_column_names_of_an_earlier_fit_are_forgotten(digits):
     model.fit((X[i : i + 100], y[i : i + 100]) for i in range(0, len(X), 100))
     assert not hasattr(model, "feature_names_in_")
     model.predict(X)
+
+
+def test_values_of_another_shape_are_named():
+    X = np.arange(20.0)[:, None]
+    model = NystromLSSVR(n_landmarks=5).partial_fit(X, X[:, 0])
+    with pytest.raises(ValueError, match=r"y has the shape \(n, 1\); the batches before had \(n,\)"):
+        model.partial_fit(X, X)

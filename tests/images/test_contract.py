@@ -145,3 +145,11 @@ def test_working_memory_is_that_of_a_block():
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < out_bytes + 3 * shared.BLOCK_BYTES, transformer
+
+
+@every
+def test_half_precision_is_computed_in_single(transformer, grey):
+    half = (grey / 255).astype(np.float16)
+    out = clone(transformer).fit_transform(half)
+    assert out.dtype == np.float32
+    assert_array_equal(out, clone(transformer).fit_transform(half.astype(np.float32)))

@@ -21,6 +21,7 @@ from sklearn.utils import check_random_state
 from gramless import _array as xa
 from gramless._array import Array
 from gramless._memory import MemoryEstimate
+from gramless._parallel import CPU_TILE, CUDA_TILE, blas_threads
 from gramless.estimators.plan import Plan, make_plan, sizes
 from gramless.kernels import Kernel
 from gramless.operators import KernelOperator
@@ -34,11 +35,22 @@ EXACT_UP_TO = 12_000
 _PROBES = 24
 
 
-def leave_one_out_memory(n: int, k: int, device: str) -> MemoryEstimate:
-    """What the exact diagonal holds: one matrix in float64, three with torch, which works out of place."""
+def leave_one_out_memory(n: int, d: int, k: int, dtype: Any, device: str) -> MemoryEstimate:
+    """What the exact diagonal holds: one matrix in float64, three with torch, which works out of place; and the points."""
     copies = 3 if device != "cpu" else 1
-    parts = {"inverse factor": copies * n * n * 8, "scores": 4 * n * (k + 1) * 8}
+    parts = {
+        "inverse factor": copies * n * n * 8,
+        "scores": 4 * n * (k + 1) * 8,
+        "points in float64": double_points_bytes(n, d, dtype, device),
+    }
     return MemoryEstimate(parts, device)
+
+
+def double_points_bytes(n: int, d: int, dtype: Any, device: str) -> int:
+    """What a kernel matrix in float64 makes of the points: a copy of float32 ones, and tiles of both sides, centred."""
+    edge, workers = (CUDA_TILE, 1) if device.startswith("cuda") else (CPU_TILE, blas_threads())
+    copy = n * d * 8 if np.dtype(dtype).itemsize < 8 else 0
+    return copy + 2 * min(n, workers * edge) * d * 8
 
 
 def leave_one_out_scores(

@@ -212,7 +212,7 @@ class LSSVC(ClassifierMixin, ExpansionClassifier, LeastSquaresMachine):
     ) -> tuple[Plan | None, MemoryEstimate]:
         """How the leave-one-out scores are estimated (None where they are exact), and what that takes."""
         budget = parse_budget(self.memory_budget, device)
-        exact = leave_one_out_memory(n, n_outputs, device)
+        exact = leave_one_out_memory(n, d, n_outputs, dtype, device)
         if plan.solver != "cholesky":
             exact.parts["what the solver gave back, not always to the system"] = plan.memory.nbytes
         if n <= EXACT_UP_TO and exact.nbytes <= budget:

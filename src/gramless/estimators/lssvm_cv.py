@@ -29,7 +29,7 @@ from gramless._validation import (
     working_dtype,
 )
 from gramless.estimators.expansion import ExpansionClassifier, ExpansionRegressor, KernelExpansion, scores_to_labels
-from gramless.estimators.leave_one_out import path_scores
+from gramless.estimators.leave_one_out import double_points_bytes, path_scores
 from gramless.estimators.plan import Plan
 from gramless.estimators.platt import fit_sigmoids
 from gramless.kernels import Kernel, as_kernel
@@ -76,6 +76,13 @@ class LeaveOneOutSearch(KernelExpansion):
         self.device = device
         self.memory_budget = memory_budget
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if isinstance(self.kernel, (list, tuple)):
+            given = [k == "precomputed" or (isinstance(k, Kernel) and not k.separable) for k in self.kernel]
+            tags.input_tags.pairwise = any(given)
+        return tags
+
     def _candidates(self) -> list[tuple[dict[str, Any], Kernel]]:
         """Every kernel to try, with the settings that made it."""
         kernels = list(self.kernel) if isinstance(self.kernel, (list, tuple)) else [self.kernel]
@@ -117,6 +124,7 @@ class LeaveOneOutSearch(KernelExpansion):
                 "kernel matrix and eigenvectors": 3 * n * n * 8,
                 "path": 3 * n_C * n * (n_outputs + 1) * 8,
                 "data": n * d * np.dtype(dtype).itemsize,
+                "points in float64": double_points_bytes(n, d, dtype, device),
             },
             device,
             "eigenvectors",

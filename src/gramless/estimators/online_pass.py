@@ -20,7 +20,7 @@ from gramless._array import Array
 from gramless._memory import parse_budget
 from gramless._progress import Progress
 from gramless._validation import check_choice, check_positive
-from gramless.estimators.one_pass import OnePassRidge
+from gramless.estimators.one_pass import OnePassRidge, PassPlan
 from gramless.estimators.streamed_targets import Targets
 from gramless.solvers.online import OPTIMIZERS, SUBSAMPLE, OnlineLeastSquares
 from gramless.streaming import Stream
@@ -138,7 +138,7 @@ class OnlinePass(OnePassRidge):
         """A function that deals out `(features, targets, weights)` for one epoch."""
         n, p = stream.n_rows, self._n_components(stream.n_rows)
         itemsize = np.dtype(self._dtype_name).itemsize
-        held = n is not None and n * p * itemsize <= parse_budget(self.memory_budget, self.device_) // 2
+        held = self._features_to_hold(n, p, itemsize, parse_budget(self.memory_budget, self.device_))
         if stream.repeatable and held:
             return self._held_blocks(stream, rng)
 
@@ -154,6 +154,12 @@ class OnlinePass(OnePassRidge):
                 yield self._shuffled(batch.X, self._targets.read(batch.y), batch.weights, rng)
 
         return read
+
+    @staticmethod
+    def _features_to_hold(n: int | None, p: int, itemsize: int, budget: int) -> int:
+        """Bytes of the features of all rows where half of the budget holds them, else 0."""
+        size = 0 if n is None else n * p * itemsize
+        return size if size <= budget // 2 else 0
 
     def _shuffled(self, X: Array, compact: np.ndarray, weights: np.ndarray | None, rng: np.random.RandomState) -> Block:
         order = rng.permutation(len(compact))
@@ -232,8 +238,18 @@ class OnlinePass(OnePassRidge):
             self._learner = self._learner.copy()
 
     def _steps_parts(self, p: int, itemsize: int) -> dict[str, int]:
-        """What learning in steps holds instead of sums: the subsample's features and the eigenvectors made of them."""
-        return {"curvature": SUBSAMPLE * p * itemsize}
+        """What learning in steps holds instead of sums: the subsample's features and the Gram matrix of half of them."""
+        return {"curvature": 2 * SUBSAMPLE * p * itemsize + 3 * (SUBSAMPLE // 2) ** 2 * 8}
+
+    def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
+        plan = super().plan(n, d, n_outputs, dtype, device)
+        itemsize, budget = np.dtype(dtype).itemsize, parse_budget(self.memory_budget, device)
+        plan.memory.parts.update(self._kept_parts(n, self._n_components(n), itemsize, budget))
+        return plan
+
+    def _kept_parts(self, n: int | None, p: int, itemsize: int, budget: int) -> dict[str, int]:
+        """Bytes that a fit holds only because the budget has room for them."""
+        return {"features of all rows": self._features_to_hold(n, p, itemsize, budget)}
 
     def _absorb_online(self, X: Array, compact: np.ndarray, weights: np.ndarray | None) -> None:
         if self._learner is None:

@@ -106,7 +106,9 @@ class ValueTargets:
             raise ValueError(f"y has {values.ndim} dimensions; expected one value, or one row of values, for each sample")
         single, values = values.ndim == 1, values.reshape(len(values), -1)
         if self.n_columns and (values.shape[1] != self.n_columns or single != self.single):
-            raise ValueError(f"y has {values.shape[1]} outputs; the batches before had {self.n_columns}")
+            before = "(n,)" if self.single else f"(n, {self.n_columns})"
+            now = "(n,)" if single else f"(n, {values.shape[1]})"
+            raise ValueError(f"y has the shape {now}; the batches before had {before}")
         self.n_columns, self.single = values.shape[1], single
         return values
 

@@ -130,6 +130,8 @@ class ImageTransformer(TransformerMixin, BaseEstimator):
             layout = X.shape[1:]
             X = X.reshape(len(X), prod(layout))
         X = validate_data(self, X, reset=reset)
+        if X.dtype == np.float16:  # which SciPy's filters do not take
+            X = X.astype(np.float32)
         layout = layout or X.shape[1:]
         shape = image_shape(layout, self.shape, vectors_allowed=self._vectors_allowed)
         return X.reshape(len(X), *shape), layout
