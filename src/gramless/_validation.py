@@ -78,10 +78,16 @@ def _check_tensor(estimator: Any, X: Array, reset: bool) -> None:
         raise ValueError(f"Input X contains NaN or infinity; {type(estimator).__name__} does not accept missing values")
     if reset:
         estimator.n_features_in_ = X.shape[1]
+        estimator.__dict__.pop("feature_names_in_", None)  # of a DataFrame fitted before; a tensor has none
     elif X.shape[1] != estimator.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} features"
         )
+
+
+def forget_names(estimator: Any) -> None:
+    """The columns of an earlier table had names; those of what is fitted now have none."""
+    estimator.__dict__.pop("feature_names_in_", None)
 
 
 def check_square(X: Array) -> None:
@@ -97,12 +103,24 @@ def check_labels(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     y = column_or_1d(xa.to_numpy(y) if xa.is_torch(y) else y, warn=True)
     if len(y) != n:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {[n, len(y)]}")
+    if y.dtype.kind == "O" and missing(y).any():
+        raise ValueError("Input y contains NaN or other missing labels")
     assert_all_finite(y, input_name="y")
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"The number of classes has to be greater than one; got {len(classes)} class ({classes[0]!r})")
     return classes, codes
+
+
+def missing(y: np.ndarray) -> np.ndarray:
+    """Which targets are None, not a number, infinite, or what pandas has for a missing value."""
+    if y.dtype.kind == "f":
+        return ~np.isfinite(y).reshape(len(y), -1).all(axis=1)
+    if y.dtype.kind != "O":
+        return np.zeros(len(y), dtype=bool)
+    # pandas.NA compares as neither equal nor unequal to anything, itself included.
+    return np.array([v is None or type(v).__name__ == "NAType" or v != v for v in y.reshape(len(y), -1)[:, 0]], dtype=bool)
 
 
 def check_outputs(y: Any, n: int) -> np.ndarray:
@@ -138,11 +156,21 @@ def check_weights(
             mass = np.bincount(codes, weights=weights, minlength=len(classes))
             per_class = weights.sum() / (np.count_nonzero(mass) * np.where(mass > 0, mass, 1.0))
         else:
+            if isinstance(class_weight, dict):
+                check_class_factors(class_weight)
             per_class = compute_class_weight(class_weight, classes=classes, y=classes[codes])
         weights = weights * per_class[codes]
     if not weights.any():
         raise ValueError("all sample weights are zero: there is nothing to fit")
     return weights
+
+
+def check_class_factors(class_weight: dict[Any, float]) -> dict[Any, float]:
+    """A factor for each class, none of them negative."""
+    for label, factor in class_weight.items():
+        if not isinstance(factor, Real) or not 0 <= factor < float("inf"):
+            raise ValueError(f"class_weight must be finite numbers of at least 0, got {factor!r} for class {label!r}")
+    return class_weight
 
 
 def check_positive(name: str, value: Any, *, integer: bool = False) -> Any:

@@ -149,14 +149,14 @@ def predict(
     model: Annotated[Path, typer.Argument(help="A model that `gramless train` saved.")],
     data: Annotated[Path, typer.Argument(help="Rows to predict; may have more columns than needed.")],
     proba: Annotated[bool, typer.Option("--proba", help="Also the probability of each class.")] = False,
-    out: Annotated[Path | None, typer.Option(help="A CSV file; standard output when not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A CSV file; standard output when not given, or -.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict the rows of a file, a batch at a time, so that the file may be larger than memory."""
     from gramless.program.errors import InputError
     from gramless.program.predict import predict as work
 
-    if as_json and out is None:
+    if as_json and out in (None, Path("-")):
         raise InputError("--json needs --out: the predictions themselves go to standard output otherwise")
     done = work(model, data, proba=proba, out=out, console=Console(stderr=True))
     if as_json:
@@ -204,7 +204,10 @@ def main() -> None:
         if explained is None:
             raise
         sentence, code = explained
-        Console(stderr=True).print(f"[bold red]gramless:[/bold red] {sentence}", soft_wrap=True, highlight=False)
+        console = Console(stderr=True)
+        # Names of columns and files go out as they are: "[kg]" is no colour.
+        console.print("[bold red]gramless:[/bold red]", end=" ")
+        console.print(sentence, soft_wrap=True, highlight=False, markup=False)
         sys.exit(code)
 
 

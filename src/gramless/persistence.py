@@ -56,8 +56,9 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         refused = _refused(skops.io.get_untrusted_types(file=partial))
         if refused:
             raise ValueError(
-                f"{type(estimator).__name__} holds types that a model file cannot have: {', '.join(refused)}; a kernel "
-                "given as a function can be written as a gramless.kernels expression instead"
+                f"{type(estimator).__name__} holds types that a model file cannot have: {', '.join(refused)}; "
+                "save the fitted estimator itself (of a search, its best_estimator_), and write a kernel given as a "
+                "function as a gramless.kernels expression"
             )
         os.replace(partial, target)
     except OSError as reason:
@@ -67,22 +68,21 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _without_callbacks(estimator: Any) -> Any:
-    """The estimator, copied only as far as a callback has to be left out of it or of a step inside it."""
-    if not isinstance(estimator, BaseEstimator):
-        return estimator
-    changed: dict[str, Any] = {}
-    for name, value in vars(estimator).items():
-        if name == "callback" and value is not None:
-            changed[name] = None
-        elif name == "steps" and isinstance(value, list):
-            changed[name] = [(label, _without_callbacks(step)) for label, step in value]
-        elif isinstance(value, BaseEstimator) and (stripped := _without_callbacks(value)) is not value:
-            changed[name] = stripped
+def _without_callbacks(value: Any) -> Any:
+    """An estimator, or a list or dict of them, copied only as far as a callback has to be left out of what it holds."""
+    if type(value) in (list, tuple):
+        items = [_without_callbacks(item) for item in value]
+        return type(value)(items) if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    if not isinstance(value, BaseEstimator) and type(value) is not dict:
+        return value
+    is_estimator = isinstance(value, BaseEstimator)
+    held = vars(value) if is_estimator else value
+    stripped = {key: None if is_estimator and key == "callback" else _without_callbacks(held[key]) for key in held}
+    changed = {key: part for key, part in stripped.items() if part is not held[key]}
     if not changed:
-        return estimator
-    stored = copy.copy(estimator)
-    vars(stored).update(changed)
+        return value
+    stored = copy.copy(value)
+    (vars(stored) if is_estimator else stored).update(changed)
     return stored
 
 

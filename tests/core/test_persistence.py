@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 import skops.io
 import torch
+from sklearn.ensemble import BaggingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import gramless
-from gramless import LSSVC, LSSVCCV
+from gramless import LSSVC, LSSVCCV, SphericalKMeans
 from gramless.kernels import RBF, Columns, Linear
 
 X = np.random.default_rng(0).normal(size=(30, 4))
@@ -159,3 +162,26 @@ def test_a_full_disk_says_which_file(tmp_path, monkeypatch):
         gramless.save(LSSVC().fit(X, Y), tmp_path / "model.skops")
     assert reason.value.filename == str(tmp_path / "model.skops")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("around", [OneVsRestClassifier, lambda model: BaggingClassifier(model, n_estimators=2)])
+def test_callbacks_stay_behind_wherever_they_are_held(around, tmp_path):
+    model = around(LSSVC(callback=lambda estimator, record: False)).fit(X, Y)
+    gramless.save(model, tmp_path / "model.skops")
+    np.testing.assert_array_equal(gramless.load(tmp_path / "model.skops").predict(X), model.predict(X))
+    assert model.estimators_[0].callback is not None
+
+
+def test_a_search_is_told_what_to_save_instead(tmp_path):
+    search = GridSearchCV(LSSVC(), {"C": [1.0, 10.0]}, cv=2).fit(X, Y)
+    with pytest.raises(ValueError, match="its best_estimator_"):
+        gramless.save(search, tmp_path / "search.skops")
+    gramless.save(search.best_estimator_, tmp_path / "model.skops")
+
+
+def test_clusters_of_tensors_come_back_as_numpy(tmp_path):
+    model = SphericalKMeans(2, random_state=0).fit(torch.as_tensor(X))
+    gramless.save(model, tmp_path / "model.skops")
+    loaded = gramless.load(tmp_path / "model.skops")
+    assert isinstance(loaded.cluster_centers_, np.ndarray)
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))

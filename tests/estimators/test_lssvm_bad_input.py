@@ -1,11 +1,12 @@
 """What a user gets for bad input: an error that says what is wrong and what to do."""
 
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse as sp
 import torch
 
-from gramless import LSSVC, LSSVCCV, LSSVR, LSSVRCV
+from gramless import LSSVC, LSSVCCV, LSSVR, LSSVRCV, KernelSVC, NystromLSSVC
 from gramless.kernels import RBF, Linear, Polynomial, Precomputed
 from gramless.solvers import CG
 
@@ -62,6 +63,13 @@ def test_bad_X(machine, bad, message):
 def test_bad_y(machine, bad, message):
     with pytest.raises(ValueError, match=message):
         machine().fit(X, bad)
+
+
+@pytest.mark.parametrize("machine", CLASSIFIERS)
+@pytest.mark.parametrize("nothing", [None, np.nan, pandas.NA])
+def test_missing_labels(machine, nothing):
+    with pytest.raises(ValueError, match="y contains NaN"):
+        machine().fit(X, np.array([nothing, *["a", "b"] * 9, "a"], dtype=object))
 
 
 @pytest.mark.parametrize("machine", CLASSIFIERS)
@@ -283,3 +291,17 @@ def test_overflow_is_said_not_returned():
         LSSVC(kernel=Polynomial(degree=9, gamma=1.0)).fit(X * 1e100, Y)
     with pytest.raises(ValueError, match="scale the data"):
         LSSVC().fit(X * 1e200, Y)
+
+
+@pytest.mark.parametrize("machine", [LSSVC, LSSVCCV, KernelSVC, NystromLSSVC])
+@pytest.mark.parametrize("factor", [-1.0, np.nan, "heavy"])
+def test_class_weights_that_cannot_be(machine, factor):
+    X, y = np.arange(8.0)[:, None], np.arange(8) % 2
+    with pytest.raises(ValueError, match=r"class_weight must be finite numbers of at least 0, got .* for class 1"):
+        machine(class_weight={0: 1.0, 1: factor}).fit(X, y)
+
+
+def test_class_weights_of_a_stream_that_cannot_be():
+    X, y = np.arange(8.0)[:, None], np.arange(8) % 2
+    with pytest.raises(ValueError, match="class_weight must be finite numbers of at least 0"):
+        NystromLSSVC(class_weight={0: -1.0}).partial_fit(X, y, classes=[0, 1])

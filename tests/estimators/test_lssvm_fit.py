@@ -9,14 +9,17 @@ import sys
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
-from sklearn.datasets import load_digits, make_moons
+import torch
+from sklearn.datasets import load_breast_cancer, load_digits, make_moons
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.metrics import log_loss
+from sklearn.metrics import log_loss, recall_score
 from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import scale
 from threadpoolctl import threadpool_limits
 
-from gramless import LSSVC, LSSVCCV, LSSVR
+from gramless import LSSVC, LSSVCCV, LSSVR, LSSVRCV
 from gramless import _array as xa
 from gramless.kernels import RBF, Polynomial
 from gramless.operators import DenseOperator, KernelOperator
@@ -359,3 +362,32 @@ def test_a_live_bar_on_a_terminal():
     assert "LSSVR cg" in text
     assert "/200" in text
     assert "\x1b[" in text, "a bar is drawn with terminal sequences"
+
+
+def test_own_scores_of_a_search_see_labels_and_values_as_they_were_given():
+    X, y = load_breast_cancer(return_X_y=True)
+    X, names = scale(X)[:150], np.where(y[:150] == 1, "benign", "malignant")
+    seen = []
+
+    def recall(truth, predicted, sample_weight=None):
+        seen.append((truth, predicted))
+        return recall_score(truth, predicted, pos_label="malignant", sample_weight=sample_weight)
+
+    search = LSSVCCV(Cs=[0.1, 1.0], scoring=recall).fit(X, names)
+    np.testing.assert_array_equal(seen[0][0], names)
+    assert search.best_score_ == max(recall(*pair) for pair in list(seen))
+
+    def error(truth, predicted, sample_weight=None):
+        return -np.average((truth - predicted) ** 2, weights=sample_weight)
+
+    weights = np.linspace(0.5, 1.5, len(X))
+    ours = LSSVRCV(Cs=[0.1, 1.0], scoring=error).fit(X, X[:, 0] ** 2, weights)
+    np.testing.assert_allclose(ours.scores_, LSSVRCV(Cs=[0.1, 1.0]).fit(X, X[:, 0] ** 2, weights).scores_, rtol=1e-10)
+
+
+def test_a_refit_on_tensors_forgets_column_names():
+    frame = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0], "b": [1.0, 0.0, 1.0, 0.0]})
+    model = LSSVC().fit(frame, [0, 0, 1, 1])
+    model.fit(torch.as_tensor(frame.to_numpy().copy()), [0, 0, 1, 1])
+    assert not hasattr(model, "feature_names_in_")
+    model.predict(frame.to_numpy())

@@ -202,3 +202,14 @@ def test_a_device_gives_the_same_model(digits, refit):
     here = PrototypeLSSVC(n_prototypes=8, refit=refit, random_state=0, **POLYNOMIAL).fit(X, y)
     there = PrototypeLSSVC(n_prototypes=8, refit=refit, random_state=0, device="cuda", **POLYNOMIAL).fit(X, y)
     assert_allclose(there.decision_function(X_test), here.decision_function(X_test), atol=1e-5)
+
+
+def test_refit_without_the_rows_of_a_class_that_weigh_nothing(digits):
+    X, y, X_test, _ = digits
+    weights = np.where(y == 4, 0.0, 1.0)
+    weighted = PrototypeLSSVC(n_prototypes=5, refit=True, random_state=0).fit(X, y, weights)
+    without = PrototypeLSSVC(n_prototypes=5, refit=True, random_state=0, gamma=weighted.kernel_.gamma)
+    without.fit(X[y != 4], y[y != 4])
+    assert_array_equal(weighted.classes_, np.delete(np.arange(10), 4))
+    assert weighted.decision_function(X_test).shape == (len(X_test), 9)
+    assert_allclose(weighted.decision_function(X_test), without.decision_function(X_test), atol=1e-8)

@@ -11,6 +11,7 @@ from scipy.linalg import LinAlgWarning
 from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import gramless
 from gramless import LSSVC, RiSVOClassifier
 from gramless.estimators import active_set
 from gramless.estimators.risvo import active_rows, signed_targets
@@ -259,3 +260,24 @@ def test_callback_stops(digits):
 def test_settings_that_cannot_be(settings, message, digits):
     with pytest.raises(ValueError, match=message):
         model(**settings).fit(*digits)
+
+
+def test_a_precomputed_basis_of_all_rows_in_an_order_of_its_own(digits):
+    X, y = digits[0][:80], digits[1][:80]
+    points = model(landmarks="basis", n_landmarks=80).fit(X, y)
+    assert len(points.support_) == 80
+    assert not np.array_equal(points.support_, np.arange(80))
+    K = RBF(0.2)(X, X)
+    values = model(landmarks="basis", n_landmarks=80, kernel="precomputed").fit(K, y)
+    np.testing.assert_allclose(values.decision_function(K), points.decision_function(X), atol=1e-8)
+
+
+@pytest.mark.parametrize("landmarks", ["uniform", "all"])
+def test_a_machine_fitted_on_tensors_can_be_saved(landmarks, digits, tmp_path):
+    torch = pytest.importorskip("torch")
+    X, y = digits
+    fitted = model(landmarks=landmarks).fit(torch.as_tensor(X), y)
+    gramless.save(fitted, tmp_path / "model")
+    np.testing.assert_allclose(
+        gramless.load(tmp_path / "model").decision_function(X), fitted.decision_function(X), atol=1e-12
+    )

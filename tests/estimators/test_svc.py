@@ -322,3 +322,33 @@ def test_sparse_input_is_the_dense_machine():
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")
 def test_scikit_learn_contract_of_one_vs_rest():
     check_estimator(KernelSVC(tol=1e-11, multi_class="ovr"), on_skip=None)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "precomputed"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_probabilities_do_not_see_rows_of_weight_zero(n_classes, kernel):
+    X, y = make_classification(120, 5, n_informative=4, n_redundant=0, n_classes=n_classes, flip_y=0.2, random_state=0)
+    weights = np.where(np.arange(120) < 80, 1.0, 0.0)
+
+    def rows(first, second):
+        return X[first] if kernel == "rbf" else RBF(0.2)(X[first], X[second])
+
+    all_rows, used = slice(None), slice(80)
+    model = KernelSVC(kernel, gamma=0.2, probability="sigmoid")
+    weighted = clone(model).fit(rows(all_rows, all_rows), y, weights).predict_proba(rows(all_rows, all_rows))
+    without = clone(model).fit(rows(used, used), y[used]).predict_proba(rows(all_rows, used))
+    np.testing.assert_allclose(weighted, without, atol=1e-6)
+
+
+def test_probabilities_follow_the_weights():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    y = (rng.random(300) < 0.5).astype(int)
+    heavy = KernelSVC(probability="sigmoid").fit(X, y, np.where(y == 1, 3.0, 1.0)).predict_proba(X)[:, 1]
+    assert heavy.mean() > 0.65
+
+
+def test_no_sigmoids_stay_behind():
+    X, y = load_iris(return_X_y=True)
+    model = KernelSVC(probability="sigmoid").fit(X, y).set_params(probability=False).fit(X, y)
+    assert not hasattr(model, "sigmoids_")

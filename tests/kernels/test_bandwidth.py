@@ -1,4 +1,6 @@
-"""What `gamma="scale"` is: scikit-learn's rule, with weights as repetitions, wherever the data lies."""
+"""`gamma="scale"` against the variance of the rows themselves, repeated where they have weights."""
+
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -7,22 +9,37 @@ import torch
 
 from gramless.kernels.bandwidth import resolve_gamma
 
+FORMS = {"numpy": np.asarray, "tensor": torch.as_tensor, "csr": sp.csr_array}
 
-@pytest.mark.parametrize("array", [np.asarray, torch.as_tensor], ids=["numpy", "torch"])
-@pytest.mark.parametrize("offset", [0.0, 1e2, 1e4])
-def test_a_weight_is_a_repetition_far_from_the_origin_too(array, offset):
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("mean", [0.0, 1e4])
+def test_single_precision_rows_far_from_zero(form, mean):
     rng = np.random.default_rng(0)
-    X = (rng.normal(size=(1500, 6)) + offset).astype(np.float32)
-    weights = rng.integers(0, 4, size=1500)
-    expected = 1.0 / (6 * np.repeat(X, weights, axis=0).astype(np.float64).var())
-    assert resolve_gamma("scale", array(X), weights.astype(float)) == pytest.approx(expected, rel=1e-9)
+    X = (rng.normal(size=(600, 20)) + mean).astype(np.float32)
+    copies = rng.integers(0, 4, size=600)
+    made = FORMS[form](X)
+    assert resolve_gamma("scale", made) == pytest.approx(1 / (20 * X.var(dtype=np.float64)), rel=1e-9)
+    expected = 1 / (20 * np.repeat(X, copies, axis=0).var(dtype=np.float64))
+    assert resolve_gamma("scale", made, copies.astype(float)) == pytest.approx(expected, rel=1e-9)
 
 
-def test_weights_of_sparse_rows():
-    X = np.random.default_rng(0).poisson(0.3, size=(300, 8)).astype(float)
-    weights = np.arange(300) % 3
-    expected = 1.0 / (8 * np.repeat(X, weights, axis=0).var())
-    assert resolve_gamma("scale", sp.csr_matrix(X), weights.astype(float)) == pytest.approx(expected)
+def test_sparse_rows_with_zeros_and_with_an_entry_in_two_parts():
+    X = sp.random(200, 30, 0.1, format="csr", random_state=0)
+    assert resolve_gamma("scale", X) == pytest.approx(1 / (30 * X.toarray().var()), rel=1e-9)
+    parts = sp.csr_array((np.array([1.0, 2.0, 5.0]), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(2, 2))
+    assert resolve_gamma("scale", parts) == pytest.approx(1 / (2 * parts.toarray().var()), rel=1e-9)
+    assert parts.nnz == 3
+
+
+@pytest.mark.parametrize("weights", [None, np.ones(4000)], ids=["unweighted", "weighted"])
+def test_no_second_copy_of_the_data(weights):
+    X = np.ones((4000, 3000), dtype=np.float32)
+    tracemalloc.start()
+    resolve_gamma("scale", X, weights)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < X.nbytes
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -304,3 +304,9 @@ def test_entropy_is_above_that_of_a_random_choice(X):
 def test_candidates_are_the_only_ones_chosen(X):
     rows = Renyi(candidates=60).select(X, RBF(gamma=0.3), 30, seeded())
     assert set(rows) <= set(seeded().permutation(300)[:60])
+
+
+@pytest.mark.parametrize("block_size", [0, -3, 1.5, "large"])
+def test_a_block_of_no_proposals_is_refused(block_size, X):
+    with pytest.raises(ValueError, match="block_size"):
+        RPCholesky(block_size=block_size).select(X, RBF(gamma=0.1), 5, np.random.RandomState(0))

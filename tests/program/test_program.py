@@ -94,6 +94,11 @@ def test_errors_that_are_no_defects_have_a_sentence_and_a_code():
             5,
             "the disk is full for m.skops: make room, or write to another one with --out",
         ),
+        (
+            OSError(errno.EFBIG, "File too large", "m.skops"),
+            5,
+            "m.skops is larger than a file may be here: write to another place with --out",
+        ),
         (NotADirectoryError(errno.ENOTDIR, "Not a directory", "a/b"), 5, "a/b: Not a directory"),
         (PermissionError(errno.EACCES, "Permission denied", "m.skops"), 5, "not permitted: m.skops"),
     ]

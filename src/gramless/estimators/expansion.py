@@ -66,7 +66,8 @@ class KernelExpansion(BaseEstimator):
         dtype = xa.numpy_dtype(self.dual_coef_)
         checked = check_X(self, X, dtype=dtype, reset=False, accept_sparse=self.kernel_.accepts_sparse)
         device = xa.device_of(checked) if xa.is_torch(checked) else self.device_
-        if not self.kernel_.separable and len(self.support_) != checked.shape[1]:
+        # A basis of all rows may still be in an order of its own.
+        if not self.kernel_.separable and not np.array_equal(self.support_, np.arange(checked.shape[1])):
             checked = checked[:, xa.indices(self.support_, checked)]
         points, coef = self._model_on(device)
         precision = getattr(self, "precision", "highest")

@@ -177,6 +177,8 @@ class FourierMachine(OnlinePass, KernelExpansion):
         kernel, dtype = self._kernel(), np.dtype(self._dtype_name)
         affordable = parse_budget(self.memory_budget, self.device_) // (8 * self.n_features_in_ * dtype.itemsize)
         X, _, weights = stream.sample(max(1, min(SCALE_ROWS, affordable)) if stream.repeatable else 1024, rng)
+        if weights is not None and not weights.any():
+            raise ValueError("all sample weights are zero: there is nothing to fit")
         self.kernel_ = kernel.resolve(X if xa.is_torch(X) else X.astype(dtype, copy=False), weights)
         self.features_ = draw_fourier_map(
             self.kernel_, self.n_features_in_, self.n_components, np.random.RandomState(self._seed), self.draw

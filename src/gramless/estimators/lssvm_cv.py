@@ -247,10 +247,10 @@ class LSSVCCV(ClassifierMixin, ExpansionClassifier, LeaveOneOutSearch):
             raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
         used = None if weights is None else weights[kept]
         metric = self._metric(_CLASSIFICATION_SCORES, "accuracy")
-        labels = np.arange(len(self.classes_))
+        truth = self.classes_[codes[kept]]
 
         def score(loo: np.ndarray) -> float:
-            return metric(codes[kept], scores_to_labels(labels, loo), sample_weight=used)
+            return metric(truth, scores_to_labels(self.classes_, loo), sample_weight=used)
 
         self._fit_path(X, class_targets(codes, len(self.classes_)), weights, score)
         self.__dict__.pop("sigmoids_", None)
@@ -293,5 +293,6 @@ class LSSVRCV(MultiOutputMixin, RegressorMixin, ExpansionRegressor, LeaveOneOutS
         kept = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
         used = None if weights is None else weights[kept]
         metric = self._metric(_REGRESSION_SCORES, "neg_mean_squared_error")
-        self._fit_path(X, Z, weights, lambda loo: metric(Z[kept], loo, sample_weight=used))
+        truth = targets[kept]
+        self._fit_path(X, Z, weights, lambda loo: metric(truth, loo.reshape(truth.shape), sample_weight=used))
         return self

@@ -226,6 +226,11 @@ class OnlinePass(OnePassRidge):
         self._learner = None
         self._soften = False
 
+    def _keep_apart(self) -> None:
+        super()._keep_apart()
+        if self._learner is not None:
+            self._learner = self._learner.copy()
+
     def _steps_parts(self, p: int, itemsize: int) -> dict[str, int]:
         """What learning in steps holds instead of sums: the subsample's features and the eigenvectors made of them."""
         return {"curvature": SUBSAMPLE * p * itemsize}

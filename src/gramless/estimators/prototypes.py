@@ -185,7 +185,8 @@ class PrototypeLSSVC(ClassifierMixin, ExpansionClassifier):
         }
         if self.refit:
             machine = NystromLSSVC(landmarks=points, **settings)
-            machine.fit(X, y, weights)
+            used = (X, None) if weights is None else (xa.take_rows(X, rows), weights[rows])
+            machine.fit(used[0], self.classes_[codes], used[1])
             self.solver_ = "normal equations"
         else:
             machine = LSSVC(tol=self.tol, solver=self._solver(points, settings), **settings)

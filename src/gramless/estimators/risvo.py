@@ -294,10 +294,10 @@ class RiSVOClassifier(ClassifierMixin, ExpansionClassifier):
         on_basis = isinstance(system, OnBasis)
         landmarks = system.landmarks if on_basis else active
         self.support_: Any = landmarks if landmarks.ndim == 1 else None
-        if landmarks.ndim == 2:
-            self.points_ = landmarks if xa.is_torch(X) or xa.is_sparse(landmarks) else xa.to_numpy(landmarks)
-        elif self.kernel_.separable:
-            self.points_ = as_points(landmarks, X)
+        if self.kernel_.separable:
+            points = as_points(landmarks, X)
+            self.points_ = points if xa.is_sparse(points) else xa.to_numpy(points)
+            self._remember(points)
         else:
             self.points_ = np.empty((len(landmarks), 0), xa.numpy_dtype(coef))
         self.dual_coef_, self.intercept_ = xa.to_numpy(coef), xa.to_numpy(bias)

@@ -334,6 +334,13 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         if not self.tol >= 0:
             raise ValueError(f"tol must be at least 0, got {self.tol!r}")
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A file takes NumPy arrays only, and may be read where there is no such device.
+        state = super().__getstate__()
+        if "cluster_centers_" in state:
+            state = {**state, "cluster_centers_": xa.to_numpy(state["cluster_centers_"])}
+        return state
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]

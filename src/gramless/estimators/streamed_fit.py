@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 
 from gramless._dask import fits_collections
-from gramless._validation import all_or_nothing, check_choice, check_labels, check_outputs, check_weights
+from gramless._validation import (
+    all_or_nothing,
+    check_choice,
+    check_class_factors,
+    check_labels,
+    check_outputs,
+    check_weights,
+    forget_names,
+)
 from gramless.estimators.one_pass import OnePassRidge
 from gramless.estimators.platt import fit_sigmoids
 from gramless.estimators.streamed_targets import LabelTargets, ValueTargets
@@ -42,6 +50,7 @@ class ClassesFromStream(OnePassRidge):
             With an array, one weight for each row: weight 2 equals two copies.
         """
         self._check_settings()
+        forget_names(self)
         if is_stream_like(X) and not isinstance(X, np.memmap):
             stream, targets = self._stream(X, y, sample_weight), LabelTargets(None, self._class_factors())
         else:
@@ -74,15 +83,19 @@ class ClassesFromStream(OnePassRidge):
             raise ValueError("classes must be passed on the first call to partial_fit.")
         if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes={list(classes)!r} is not the same as on the first call: {list(self.classes_)!r}")
-        targets = LabelTargets(np.unique(classes), self._class_factors()) if first else self._targets
+        targets = LabelTargets(np.unique(classes)) if first else self._targets
+        # Also after a fit on arrays, which multiplies the classes' weights into those of its rows.
+        targets.class_weight = self._class_factors()
         self._add(X, y, sample_weight, targets, first)
         if first:
             self.classes_ = np.unique(classes)
         return self
 
     def _class_factors(self) -> dict[Any, float] | None:
-        if self.class_weight is None or isinstance(self.class_weight, dict):
-            return self.class_weight
+        if self.class_weight is None:
+            return None
+        if isinstance(self.class_weight, dict):
+            return check_class_factors(self.class_weight)
         raise ValueError(
             f"class_weight={self.class_weight!r} needs all labels beforehand: pass arrays to fit, or a dict of weights"
         )
@@ -120,6 +133,7 @@ class ValuesFromStream(OnePassRidge):
             With an array, one weight for each row: weight 2 equals two copies.
         """
         self._check_settings()
+        forget_names(self)
         if is_stream_like(X) and not isinstance(X, np.memmap):
             stream = self._stream(X, y, sample_weight)
         else:

@@ -161,8 +161,9 @@ class KernelSVC(ClassifierMixin, KernelExpansion):
         self.dual_objective_ = np.array([solution.objective for solution in machine.solutions])
         self.kkt_violation_ = np.array([solution.violation for solution in machine.solutions])
         self.n_iter_ = np.array([solution.n_iter for solution in machine.solutions])
+        self.__dict__.pop("sigmoids_", None)
         if self.probability:
-            self.sigmoids_ = self._fit_sigmoids(X, codes, C, resources)
+            self.sigmoids_ = self._fit_sigmoids(X, codes, weights, resources)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -223,9 +224,14 @@ class KernelSVC(ClassifierMixin, KernelExpansion):
         machine = Machine(self.support_, self.n_support_, self.dual_coef_, self.intercept_, [])
         return machine_scores(self.kernel_, columns, self.support_vectors_, machine)
 
-    def _fit_sigmoids(self, X: Any, codes: np.ndarray, C: np.ndarray, resources: Resources) -> np.ndarray:
+    def _fit_sigmoids(self, X: Any, codes: np.ndarray, weights: np.ndarray | None, resources: Resources) -> np.ndarray:
         """Sigmoids of decision values that each point gets from machines it took no part in."""
         k = len(self.classes_)
+        if weights is not None:
+            kept = np.flatnonzero(weights)
+            X = X[kept] if self.kernel_.separable else X[np.ix_(kept, kept)]
+            codes, weights = codes[kept], weights[kept]
+        C = self.C * (np.ones(len(codes)) if weights is None else weights)
         folds = min(_FOLDS, int(np.bincount(codes).min()))
         if folds < 2:
             raise ValueError("probability='sigmoid' needs at least two samples of each class for out-of-fold scores")
@@ -241,6 +247,7 @@ class KernelSVC(ClassifierMixin, KernelExpansion):
             vectors = support_vectors(part, machine.support, self.kernel_)
             scores[test] = machine_scores(self.kernel_, columns, vectors, machine)
         if not self._is_one_vs_one:
-            return fit_sigmoids(scores, codes, k)
+            return fit_sigmoids(scores, codes, k, weights)
+        counted = np.ones(len(codes)) if weights is None else weights
         members = [(np.isin(codes, pair), pair[0]) for pair in combinations(range(k), 2)]
-        return np.array([fit_sigmoid(scores[m, p], codes[m] == first) for p, (m, first) in enumerate(members)])
+        return np.array([fit_sigmoid(scores[m, p], codes[m] == first, counted[m]) for p, (m, first) in enumerate(members)])

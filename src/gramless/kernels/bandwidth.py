@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from numbers import Real
 
 import numpy as np
 
 from gramless import _array as xa
 from gramless._array import Array
-from gramless._parallel import slices
 
-_ROWS_AT_A_TIME = 1024
+# Values that are looked at at once: enough to hide the calls, too few to weigh beside the data.
+_VALUES = 2**20
 _ROUNDINGS = 16.0
 
 
@@ -28,7 +27,7 @@ def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = Non
         return 1.0 / X.shape[1]
     if gamma == "scale":
         with np.errstate(over="ignore", invalid="ignore"):
-            variance = _variance(X) if weights is None else _weighted_variance(X, weights)
+            variance = _variance(X, weights)
         if not np.isfinite(variance):
             raise ValueError("the squares of the data overflow: scale the data (StandardScaler) before gamma='scale'")
         # Constant data has no scale; 1 is what scikit-learn answers there too. The mean of equal numbers is off by some
@@ -38,29 +37,32 @@ def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = Non
     raise ValueError(f"gamma must be a number, 'scale' or 'auto', got {gamma!r}")
 
 
-def _variance(X: Array) -> float:
+def _variance(X: Array, weights: np.ndarray | None) -> float:
+    """In float64, a few rows at a time, about the mean: a difference of squares loses it beside a large mean."""
     if xa.is_sparse(X):
-        size = X.shape[0] * X.shape[1]
-        mean = X.sum(dtype="float64") / size
-        return float(X.multiply(X).sum(dtype="float64") / size - mean**2)
-    if xa.is_torch(X):
-        return float(X.double().var(correction=0)) if X.numel() < 1 << 24 else float(X.var(correction=0))
-    return float(X.var(dtype="float64"))
+        return _sparse_variance(X, weights)
+    n, d = int(X.shape[0]), int(X.shape[1])
+    total = d * (n if weights is None else float(weights.sum()))
+
+    def weighted(part: slice, values: Array) -> float:
+        of_rows = xa.to_numpy(xa.namespace(values).sum(values, axis=1))
+        return float(of_rows.sum() if weights is None else weights[part] @ of_rows)
+
+    step = max(1, _VALUES // d)
+    parts = [slice(start, start + step) for start in range(0, n, step)]
+    mean = sum(weighted(part, xa.astype(X[part], np.float64)) for part in parts) / total
+    return sum(weighted(part, (xa.astype(X[part], np.float64) - mean) ** 2) for part in parts) / total
 
 
-def _weighted_variance(X: Array, weights: np.ndarray) -> float:
-    total = float(weights.sum()) * X.shape[1]
-    if xa.is_sparse(X):
-        sums, squares = np.asarray(X.sum(axis=1)).ravel(), xa.square_norms(X)
-        mean = float(weights @ sums.astype(np.float64)) / total
-        return float(weights @ squares.astype(np.float64)) / total - mean**2
-    mean = _weighted_sum(X, weights, lambda part: part) / total
-    # Around the mean: of data far from the origin the difference of two large sums has no digit left.
-    return _weighted_sum(X, weights, lambda part: (part - mean) ** 2) / total
-
-
-def _weighted_sum(X: Array, weights: np.ndarray, function: Callable[[Array], Array]) -> float:
-    """`sum_i w_i sum_j function(X_ij)` in float64, some rows at a time."""
-    xp = xa.namespace(X)
-    sums = [xp.sum(function(xa.astype(X[rows], np.float64)), axis=1) for rows in slices(X.shape[0], _ROWS_AT_A_TIME)]
-    return float(weights @ xa.to_numpy(xp.concat(sums)))
+def _sparse_variance(X: Array, weights: np.ndarray | None) -> float:
+    X = X.tocsr()
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    counted = np.ones(X.shape[0]) if weights is None else weights
+    total = float(counted.sum()) * X.shape[1]
+    of_values = np.repeat(counted, np.diff(X.indptr))
+    values = X.data.astype(np.float64)
+    mean = float(of_values @ values) / total
+    # What is not stored is zero, and as far from the mean.
+    return float(of_values @ (values - mean) ** 2 + (total - of_values.sum()) * mean**2) / total

@@ -21,6 +21,7 @@ import scipy.linalg
 from gramless import _array as xa
 from gramless._array import Array
 from gramless._parallel import slices
+from gramless._validation import check_positive
 from gramless.kernels.base import Kernel
 from gramless.landmarks.elimination import eliminate
 from gramless.landmarks.rule import LandmarkRule, cross, host, reference, rows_at_a_time
@@ -67,8 +68,10 @@ class RPCholesky(LandmarkRule):
         return state.pivots, state.F[:, : len(state.pivots)]
 
     def _run(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState, *, store: bool) -> _PartialCholesky:
+        proposals = int(np.clip(m // 10, 32, 512))
+        if self.block_size != "auto":
+            proposals = int(check_positive("block_size (or 'auto')", self.block_size, integer=True))
         state = _PartialCholesky(X, kernel, m, store=store)
-        proposals = int(np.clip(m // 10, 32, 512)) if self.block_size == "auto" else int(self.block_size)
         floor = _ROUNDING * float(np.finfo(xa.numpy_dtype(reference(X))).eps) * state.diagonal.sum()
         while len(state.pivots) < m and state.left.sum() > floor:
             state.extend(state.propose(proposals, rng), rng)

@@ -2,8 +2,9 @@
 
 Numbers: gaps filled with the median, then mean 0 and standard deviation 1. Words: one column for each
 frequent level; a level that training never saw is none of them. A text column with a different word in
-almost every row (a name, an identifier) says nothing about new rows and is left out. Sparse data keeps its
-zeros and is divided by each column's largest value.
+almost every row (a name, an identifier) says nothing about new rows and is left out, and so are the row numbers
+that programs write under an empty heading. Sparse data keeps its zeros and is divided by each column's largest
+value.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
 from gramless.program.errors import InputError
+from gramless.program.tables import GAPS
 
 MOST_LEVELS = 100
 
@@ -45,8 +47,14 @@ def find_columns(X: Any) -> Columns:
     for name in X.columns:
         column = X[name]
         known = column.dropna()
-        if known.empty or known.nunique() < 2:
+        if known.empty:
+            found.left_out[str(name)] = "no value anywhere"
+        elif isinstance(known.iloc[0], list | dict | np.ndarray):
+            found.left_out[str(name)] = "lists in cells"
+        elif known.nunique() < 2:
             found.left_out[str(name)] = "the same value everywhere"
+        elif _numbers_the_rows(column):
+            found.left_out[str(name)] = "row numbers"
         elif pd.api.types.is_bool_dtype(column) or not pd.api.types.is_numeric_dtype(column):
             levels = known.astype(str).nunique()
             if levels > MOST_LEVELS and levels > 0.5 * len(known):
@@ -55,9 +63,18 @@ def find_columns(X: Any) -> Columns:
                 found.words.append(str(name))
         else:
             found.numbers.append(str(name))
+    if not found.left_out and not found.used:
+        raise InputError("there is no column to predict from beside the target")
     if not found.used:
         raise InputError("no column says anything: " + "; ".join(f"{k}: {v}" for k, v in found.left_out.items()))
     return found
+
+
+def _numbers_the_rows(column: pd.Series) -> bool:
+    """Whether a column has no heading (pandas calls it so) and counts up by one: in sorted data it would give all away."""
+    if not str(column.name).startswith("Unnamed: ") or not pd.api.types.is_integer_dtype(column):
+        return False
+    return bool((column.diff().iloc[1:] == 1).all())
 
 
 def preparation(X: Any, columns: Columns) -> Any:
@@ -80,7 +97,14 @@ def preparation(X: Any, columns: Columns) -> Any:
 
 
 def as_known(X: Any, columns: Columns, origin: str) -> Any:
-    """The columns a model needs, in their order and kind, from a table that may have others too."""
+    """The columns a model needs, in their order and kind, from a table that may have others too.
+
+    Rows are told by the index of `X`, which counts them from 0.
+    """
+    if isinstance(X, pd.DataFrame) != bool(columns.used):
+        kinds = ("a table with named columns", "svmlight data")
+        told, wanted = kinds if isinstance(X, pd.DataFrame) else kinds[::-1]
+        raise InputError(f"{origin} is {told}, and the model was trained on {wanted}")
     if not isinstance(X, pd.DataFrame):
         return X
     missing = [name for name in columns.used if name not in X.columns]
@@ -88,17 +112,28 @@ def as_known(X: Any, columns: Columns, origin: str) -> Any:
         raise InputError(f"{origin} lacks the columns {', '.join(map(repr, missing))}, which the model was trained on")
     known = X[columns.used].copy()
     for name in columns.numbers:
-        numbers = pd.to_numeric(known[name], errors="coerce")
-        broken = numbers.isna() & known[name].notna()
+        given = known[name]
+        numbers = pd.to_numeric(given, errors="coerce").astype(np.float64)
+        broken = (numbers.isna() & given.notna() & ~given.isin(GAPS)) | np.isinf(numbers)
         if broken.any():
             row = int(np.flatnonzero(broken)[0])
-            value = known[name].iloc[row]
-            raise InputError(f"{origin}, row {row + 1}, column {name!r}: {value!r} is not a number")
-        known[name] = numbers.astype(np.float64)
+            value = given.iloc[row : row + 1].tolist()[0]
+            why = "is not a number" if np.isnan(numbers.iloc[row]) else "is not finite: leave the cell empty instead"
+            raise InputError(f"{origin}, row {known.index[row] + 1:,}, column {name!r}: {value!r} {why}")
+        known[name] = numbers
     for name in columns.words:
-        known[name] = known[name].astype(object).where(known[name].notna(), None)
-        known[name] = [None if value is None else str(value) for value in known[name]]
+        known[name] = pd.Series([word(value) for value in known[name]], index=known.index, dtype=object)
     return known
+
+
+def word(value: Any) -> Any:
+    """As text; truth values alike however a file writes them, and nothing known as NaN, which imputers know in every
+    column, also in one that has nothing else.
+    """
+    if pd.isna(value):
+        return np.nan
+    text = str(value)
+    return text.capitalize() if text.lower() in ("true", "false") else text
 
 
 def unseen(transformer: Any, X: Any, columns: Columns) -> dict[str, int]:

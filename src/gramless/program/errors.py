@@ -38,6 +38,9 @@ def explain(reason: BaseException) -> tuple[str, int] | None:
     if isinstance(reason, OSError) and reason.errno in (errno.ENOSPC, errno.EDQUOT):
         where = f" for {reason.filename}" if reason.filename else ""
         return f"the disk is full{where}: make room, or write to another one with --out", EXIT_CANNOT_WRITE
+    if isinstance(reason, OSError) and reason.errno == errno.EFBIG:
+        where = reason.filename or "what is written"
+        return f"{where} is larger than a file may be here: write to another place with --out", EXIT_CANNOT_WRITE
     if isinstance(reason, OSError) and reason.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
         return f"not permitted: {reason.filename or reason}", EXIT_CANNOT_WRITE
     if isinstance(reason, OSError) and reason.filename and reason.errno in _NO_SUCH_PLACE:
@@ -49,6 +52,8 @@ def check_writable(path: Path) -> None:
     """Fail before the work and not after it where its result cannot be written."""
     if path.is_dir():
         raise InputError(f"{path} is a folder: give --out the name of a file")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is a pipe or a device, which would be replaced: give --out the name of a file")
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} for {path.name}: make it, or give another --out")
     try:

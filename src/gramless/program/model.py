@@ -11,9 +11,11 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 import gramless
-from gramless.program.columns import Columns, as_known, unseen
+from gramless.program.columns import Columns, as_known, unseen, word
 from gramless.program.errors import InputError
 from gramless.program.scores import Score, log_loss, score
+
+_NUMBERS = "iuf"
 
 
 class TableModel(BaseEstimator):
@@ -60,6 +62,11 @@ class TableModel(BaseEstimator):
         return self.pipeline.named_steps["machine"].classes_
 
     @property
+    def names_classes(self) -> bool:
+        """Whether its labels are words, which may look like numbers in a file that has only some of them."""
+        return self.task == "classification" and self.classes.dtype.kind in "OU"
+
+    @property
     def has_probabilities(self) -> bool:
         """Whether it was trained with probabilities."""
         return self.task == "classification" and hasattr(self.pipeline, "predict_proba")
@@ -81,7 +88,7 @@ class TableModel(BaseEstimator):
         """How many ready rows came with their answers, and the scores on all of them."""
         truths, guesses, chances = [], [], []
         for X, y in batches:
-            truths.append(np.array([str(value) for value in y]) if y.dtype.kind == "O" else y)
+            truths.append(self._answers(y))
             guesses.append(self.pipeline.predict(X))
             if self.has_probabilities:
                 chances.append(self.pipeline.predict_proba(X))
@@ -89,13 +96,27 @@ class TableModel(BaseEstimator):
         if self.task == "regression":
             return len(y), score(y, predicted, task=self.task, guess=guess, seed=seed)
         classes = self.classes
-        if y.dtype.kind != classes.dtype.kind or classes.dtype.kind == "U":
-            y, predicted, classes, guess = y.astype(str), predicted.astype(str), classes.astype(str), str(guess)
+        if y.dtype.kind not in _NUMBERS or classes.dtype.kind not in _NUMBERS:
+            y, predicted, classes = (np.array([word(label) for label in labels]) for labels in (y, predicted, classes))
+            guess = word(guess)
         scores = score(y, predicted, task=self.task, guess=guess)
         if chances:
-            shares = np.array(self.about["class_shares"])
-            scores.append(log_loss(y, classes, np.concatenate(chances), shares))
+            order = np.argsort(classes)  # numbers as text have another order
+            shares = np.array(self.about["class_shares"])[order]
+            scores.append(log_loss(y, classes[order], np.concatenate(chances)[:, order], shares))
         return len(y), scores
+
+    def _answers(self, y: np.ndarray) -> np.ndarray:
+        """Numbers for a quantity, else labels to be compared: a gap elsewhere in the file turns 1 into 1.0."""
+        if self.task == "regression":
+            try:
+                numbers = y.astype(np.float64)
+            except (TypeError, ValueError) as reason:
+                raise InputError(f"the model predicts a quantity, and an answer is none: {reason}") from reason
+            if not np.isfinite(numbers).all():
+                raise InputError("the model predicts a quantity, and an answer is infinite")
+            return numbers
+        return np.array([str(value) for value in y]) if y.dtype.kind == "O" else y
 
 
 def save_model(model: TableModel, path: str | os.PathLike) -> None:

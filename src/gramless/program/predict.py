@@ -38,12 +38,16 @@ class Predicted:
 
 
 def predict(model_path: Path, data: Path, *, proba: bool, out: Path | None, console: Console) -> Predicted:
-    """Write one line per row of `data`: the prediction and, when asked, the probability of each class."""
+    """Write one line per row of `data`: the prediction and, when asked, the probability of each class.
+
+    To standard output where `out` is None or "-"; straight into a pipe or a device.
+    """
+    out = None if out == Path("-") else out
     model = load_model(model_path)
     if proba and not model.has_probabilities:
         why = "train it again with --proba" if model.task == "classification" else f"it is for {model.task}"
         raise InputError(f"{model_path} has no probabilities: {why}")
-    if out is not None:
+    if out is not None and not _takes_a_stream(out):
         check_writable(out)
     total, new = 0, Counter[str]()
     pieces = _ready_batches(model, data, None, new)
@@ -82,6 +86,8 @@ def evaluate(model_path: Path, data: Path, *, target: str | None, console: Conso
     """Score a saved model on a file that has the answers."""
     model = load_model(model_path)
     target = target if target is not None else model.target
+    if target in model.columns.used:
+        raise InputError(f"{target!r} is one of the columns that {model_path} predicts from: it cannot be the answer too")
     new = Counter[str]()
     answered = _Answered(data)
     n, scores = model.scored(answered(_ready_batches(model, data, target, new)))
@@ -116,10 +122,15 @@ class _Answered:
 def _ready_batches(
     model: TableModel, data: Path, target: str | None, new: Counter[str]
 ) -> Iterator[tuple[Any, np.ndarray | None]]:
+    words = [*model.words, *([target] if target is not None and model.names_classes else [])]
+    counts_from = model.about.get("counts_from")
     first = 0
-    for rows in batches(data, target, n_features=model.n_features):
-        origin = str(data) if first == 0 else f"{data}, after row {first:,}"
-        X = model.ready(rows.X, origin)
+    for rows in batches(data, target, n_features=model.n_features, counts_from=counts_from, words=words):
+        if not len(rows):
+            continue
+        if isinstance(rows.X, pd.DataFrame):
+            rows.X.index = pd.RangeIndex(first, first + len(rows))
+        X = model.ready(rows.X, str(data))
         new.update(model.unseen(X))
         first += len(rows)
         yield X, rows.y
@@ -127,11 +138,20 @@ def _ready_batches(
         raise InputError(f"{data} has no rows")
 
 
+def _takes_a_stream(out: Path) -> bool:
+    return out.exists() and not out.is_file() and not out.is_dir()
+
+
 @contextmanager
 def _written(out: Path | None) -> Iterator[TextIO]:
     if out is None:
         yield sys.stdout
         return
+    if _takes_a_stream(out):
+        with open(out, "w", encoding="utf-8", newline="") as file:
+            yield file
+        return
+    out = out.resolve()  # the file itself, not a link to it, is replaced
     part = out.with_name(out.name + ".part")
     try:
         with open(part, "w", encoding="utf-8", newline="") as file:

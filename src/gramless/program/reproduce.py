@@ -42,7 +42,8 @@ class Outcome:
             lines.append(f"[red]{self.failed} fits failed[/red]; the report says why. Run again to retry.")
         if self.interrupted:
             lines.append("Interrupted. Run the same command again to go on where this stopped.")
-        return [*lines, f"Results  {self.results}", f"Report   [bold]{self.report}[/bold]"]
+        places = [escape(str(place)) for place in (self.results, self.report)]
+        return [*lines, f"Results  {places[0]}", f"Report   [bold]{places[1]}[/bold]"]
 
     def exit_code(self) -> int:
         """0, or why not."""

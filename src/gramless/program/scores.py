@@ -15,7 +15,7 @@ from rich.box import SIMPLE
 from rich.table import Table
 
 RESAMPLINGS = 1000
-BATCH = 100
+MOST_WEIGHTS = 5_000_000  # resamplings at once times rows
 Z = 1.959964
 
 
@@ -30,8 +30,8 @@ class Score:
     baseline: float
 
     def as_json(self) -> dict[str, Any]:
-        """Plain numbers."""
-        return asdict(self)
+        """Plain JSON, in which a figure that does not exist (R² of equal answers) is null."""
+        return {key: None if value != value else value for key, value in asdict(self).items()}
 
 
 def score(y: np.ndarray, predicted: np.ndarray, *, task: str, guess: Any, seed: int = 0) -> list[Score]:
@@ -101,7 +101,7 @@ def log_loss(y: np.ndarray, classes: np.ndarray, chances: np.ndarray, shares: np
 def _wilson(share: float, n: int) -> tuple[float, float]:
     centre = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
     half = Z / (1 + Z**2 / n) * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
-    return float(centre - half), float(min(centre + half, 1.0))
+    return float(max(centre - half, 0.0)), float(min(centre + half, 1.0))
 
 
 def _variance(shares: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -115,13 +115,17 @@ def _quantity_scores(y: np.ndarray, predicted: np.ndarray, guess: float, rng: np
     everything = np.ones((1, len(y)))
     values = _quantity_metrics(y, predicted, everything)
     baselines = _quantity_metrics(y, np.full(len(y), float(guess)), everything)
+    at_once = max(1, min(RESAMPLINGS, MOST_WEIGHTS // len(y)))
     drawn = []
-    for _ in range(RESAMPLINGS // BATCH):
-        weights = rng.multinomial(len(y), np.full(len(y), 1 / len(y)), size=BATCH).astype(float)
+    for start in range(0, RESAMPLINGS, at_once):
+        size = min(at_once, RESAMPLINGS - start)
+        weights = rng.multinomial(len(y), np.full(len(y), 1 / len(y)), size=size).astype(float)
         drawn.append(_quantity_metrics(y, predicted, weights))
     scores = []
     for name, value in values.items():
-        low, high = np.nanquantile(np.concatenate([batch[name] for batch in drawn]), [0.025, 0.975])
+        found = np.concatenate([batch[name] for batch in drawn])
+        found = found[~np.isnan(found)]
+        low, high = np.quantile(found, [0.025, 0.975]) if len(found) else (np.nan, np.nan)
         scores.append(Score(name, float(value[0]), float(low), float(high), float(baselines[name][0])))
     return scores
 
@@ -131,9 +135,12 @@ def _quantity_metrics(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray)
     wrong = predicted - y
     squares = weights @ wrong**2
     around = y - y.mean()
-    total = weights @ around**2 - (weights @ around) ** 2 / len(y)
+    raw = weights @ around**2
+    total = raw - (weights @ around) ** 2 / len(y)
+    # What rounding leaves of a difference of equals is no spread: a resampling of one row over and over has no R².
+    spread = total > 1e-12 * raw
     return {
-        "R²": 1 - np.divide(squares, total, out=np.full_like(squares, np.nan), where=total > 0),
+        "R²": 1 - np.divide(squares, total, out=np.full_like(squares, np.nan), where=spread),
         "root mean squared error": np.sqrt(squares / len(y)),
         "mean absolute error": weights @ np.abs(wrong) / len(y),
     }

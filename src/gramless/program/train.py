@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,8 @@ def train(
     """Read, prepare, tune, fit, score, save; each step is shown while it runs."""
     if not 0 < test_size < 1:
         raise InputError(f"the held-out share must lie between 0 and 1, not {test_size}")
+    if gamma is not None and kernel == "linear":
+        raise InputError("the linear kernel has no gamma: leave out --gamma, or choose another --kernel")
     for name, value in (("C", C), ("gamma", gamma)):
         if value is not None and not 0 < value < np.inf:
             raise InputError(f"{name} must be a positive number, not {value:g}")
@@ -133,6 +135,7 @@ def train(
                 "tuned": settings.tuned,
                 "fit_seconds": seconds,
                 **_without_inputs(y_train, task),
+                **({} if rows.counts_from is None else {"counts_from": rows.counts_from}),
             },
         )
         _, scores = model.scored([(X_test, y_test)], seed)
@@ -174,42 +177,76 @@ def _with_target(rows: Rows, task: str, target: str | None, path: Path, console:
         raise InputError(f"say which column to predict with --target; {path} has {listed(rows.X.columns)}")
     known = ~pd.isna(rows.y)
     if not known.all():
-        console.print(f"[dim]{int((~known).sum()):,} rows without {target!r} are left out[/dim]")
+        told = escape(f"{int((~known).sum()):,} rows without {target!r} are left out")
+        console.print(f"[dim]{told}[/dim]", soft_wrap=True)
         kept = np.flatnonzero(known)
-        x = rows.X.iloc[kept] if isinstance(rows.X, pd.DataFrame) else rows.X[kept]
-        rows = Rows(x, rows.y[kept])
+        rows = Rows(_rows_of(rows.X, kept), rows.y[kept], rows.counts_from)
     y = rows.y
     if y is None or len(y) < 10:
         raise InputError(f"{path} has {0 if y is None else len(y)} usable rows; at least 10 are needed")
     task = find_task(y, task)
+    name = repr(target) if target is not None else "the target"
     if task == "regression":
-        try:
-            return Rows(rows.X, y.astype(np.float64)), task
-        except (TypeError, ValueError) as reason:
-            raise InputError(f"{target!r} is not a number everywhere: {reason}") from reason
-    if y.dtype.kind == "O":
+        return replace(rows, y=_quantities(y, name)), task
+    if y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max() < 2**53:
+        y = y.astype(np.int64)  # whole numbers in a file that has gaps, or that has no other kind
+    if y.dtype.kind == "f":
+        raise InputError(f"{name} has fractions, which are quantities: say --task regression, or write classes as words")
+    if y.dtype.kind not in "iubU":
         y = np.array([str(value) for value in y])
-    classes = np.unique(y)
+    classes, counts = np.unique(y, return_counts=True)
     if len(classes) < 2:
-        raise InputError(f"{target!r} has one value only, {classes[0]!r}: there is nothing to tell apart")
-    if len(classes) > MOST_CLASSES:
-        raise InputError(f"{target!r} has {len(classes):,} different values: too many to be classes")
-    return Rows(rows.X, y), task
+        raise InputError(f"{name} has one value only, {str(classes[0])!r}: there is nothing to tell apart")
+    if len(classes) > MOST_CLASSES or (counts == 1).all():
+        raise InputError(f"{name} has {len(classes):,} different values: too many to be classes{_odd_one(y)}")
+    return replace(rows, y=y), task
+
+
+def _quantities(y: np.ndarray, name: str) -> np.ndarray:
+    try:
+        numbers = y.astype(np.float64)
+    except (TypeError, ValueError) as reason:
+        raise InputError(f"{name} is not a number everywhere: {reason}") from reason
+    if not np.isfinite(numbers).all():
+        raise InputError(f"{name} is infinite in {int((~np.isfinite(numbers)).sum()):,} rows: leave those cells empty")
+    return numbers
+
+
+def _odd_one(y: np.ndarray) -> str:
+    """What keeps a target that is mostly numbers from being a quantity."""
+    if y.dtype.kind != "U":
+        return "; a quantity is predicted with --task regression"
+    texts = y[pd.to_numeric(pd.Series(y), errors="coerce").isna().to_numpy()]
+    return f", and {str(texts[0])!r} keeps it from being a quantity" if 0 < len(texts) < len(y) / 2 else ""
+
+
+def _rows_of(X: Any, rows: np.ndarray) -> Any:
+    return X.iloc[rows] if isinstance(X, pd.DataFrame) else X[rows]
 
 
 def _hold_out(
     rows: Rows, columns: Columns, task: str, test_size: float, seed: int, origin: str
 ) -> tuple[Any, Any, np.ndarray, np.ndarray]:
     X, y = as_known(rows.X, columns, origin), np.asarray(rows.y)
-    stratify = None
     if np.ceil(test_size * len(y)) < 2:
         raise InputError(f"a share of {test_size:g} of {len(y)} rows is one row to score on: raise --test-size")
-    if task == "classification" and np.unique(y, return_counts=True)[1].min() > 1:
-        stratify = y
+    dealt, lone = np.arange(len(y)), np.empty(0, dtype=int)
+    if task == "classification":
+        _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+        # The only row of a class is to be learnt from: a class without one could not be told from the others.
+        dealt, lone = np.flatnonzero(counts[codes] > 1), np.flatnonzero(counts[codes] == 1)
+    left = len(dealt) - int(np.ceil(test_size * len(dealt)))
+    if left < 1 or left + len(lone) < 2:
+        raise InputError(f"a share of {test_size:g} of {len(y)} rows leaves too few to learn from: lower --test-size")
     try:
-        return train_test_split(X, y, test_size=test_size, random_state=seed, stratify=stratify)
-    except ValueError:  # fewer held-out rows than classes
-        return train_test_split(X, y, test_size=test_size, random_state=seed)
+        stratify = y[dealt] if task == "classification" else None
+        train, test = train_test_split(dealt, test_size=test_size, random_state=seed, stratify=stratify)
+    except ValueError:  # fewer rows than classes on one side
+        train, test = train_test_split(dealt, test_size=test_size, random_state=seed)
+    train = np.concatenate([train, lone])
+    if task == "classification" and len(np.unique(y[train])) < 2:
+        raise InputError(f"the {len(train)} rows to learn from are all of one class: lower --test-size")
+    return _rows_of(X, train), _rows_of(X, test), y[train], y[test]
 
 
 def _iterations(now: Callable[[str], None], what: str) -> Callable[[Any, Any], bool]:
