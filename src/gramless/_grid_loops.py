@@ -132,17 +132,22 @@ def integer_products(
 def _encode_row(x: np.ndarray, codes: np.ndarray, low: float, step: float, tolerance: float) -> bool:
     for start in range(0, x.shape[0], _CHUNK):
         part, into = x[start : start + _CHUNK], codes[start : start + _CHUNK]
-        worst = 0.0
+        missed = 0
         for k in range(part.shape[0]):
             level = np.floor((part[k] - low) / step + 0.5)
-            worst = max(worst, abs(part[k] - (low + level * step)))
+            # Counted, and asked the other way round: a NaN is on no grid, and a maximum would pass over it.
+            missed += not abs(part[k] - (low + level * step)) <= tolerance
             into[k] = np.uint8(level)
-        if worst > tolerance:
+        if missed:
             return False
     return True
 
 
-@numba.njit("b1(f4[:, ::1], u1[:, ::1], f8[::1], f8[::1])", cache=True, nogil=True)
+# Data that may not be written to (a memory map, what joblib hands to its workers) is read like any other.
+_READ_ONLY = types.Array(types.float32, 2, "C", readonly=True)
+
+
+@numba.njit(types.boolean(_READ_ONLY, types.uint8[:, ::1], types.float64[::1], types.float64[::1]), cache=True, nogil=True)
 def encode(X: np.ndarray, codes: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> bool:
     """Write each row's codes and grid; False at the first row that is on no grid of at most 256 levels."""
     for i in range(X.shape[0]):

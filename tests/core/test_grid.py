@@ -161,3 +161,20 @@ def test_small_blocks_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert xa.is_grid(compact(Linear(), X, 300))
     monkeypatch.undo()
     assert compact(Linear(), X, 300) is X
+
+
+@pytest.mark.parametrize("place", [(0, 0), (0, 5), (299, 63), (255, 31)])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_is_on_no_grid(place: tuple[int, int], value: float) -> None:
+    X = pixels(300, 64)
+    X[place] = value
+    assert on_grid(X) is None
+
+
+def test_data_that_may_not_be_written_to_is_read() -> None:
+    X = pixels(300, 64)
+    X.flags.writeable = False
+    rows = on_grid(X)
+    assert rows is not None
+    np.testing.assert_array_equal(rows.astype(np.float32), X)
+    np.testing.assert_array_equal(evaluate(Linear(), X, X), X @ X.T)

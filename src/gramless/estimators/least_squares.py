@@ -245,7 +245,7 @@ class LeastSquaresMachine(KernelExpansion):
             points,
             Z,
             ridge,
-            repr(self.kernel_),
+            self.kernel_,
             type(solver).__name__,
             sorted(settings.items()),
             np.empty(0) if landmarks is None else landmarks,
