@@ -1,4 +1,5 @@
-"""Compiled loops for rows kept as bytes; imported only when such rows are met.
+"""Compiled loops for rows kept as bytes; imported only where `gramless._grid.has_integer_products`: LLVM ends the process
+that compiles them for another processor.
 
 `integer_products` cuts both sides into strips that a register tile of 12 x 32 sums reads front to back: per four features
 two loads of 16 columns, twelve broadcasts, and 24 instructions that add four products in each of 16 lanes.
@@ -25,11 +26,6 @@ _LEVELS = 255
 # Entries may be off the grid by as many roundings of the row's largest as centring and scaling an image make.
 _ROUNDINGS = 4.0 * float(np.finfo(np.float32).eps)
 _CHUNK = 64
-
-
-def has_integer_products() -> bool:
-    """Whether this processor has the instruction."""
-    return _simd.available("avx512f", "avx512bw", "avx512vnni")
 
 
 @intrinsic

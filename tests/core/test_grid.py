@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gramless import _array as xa
-from gramless._grid import GridRows, on_grid
+from gramless._grid import GridRows, has_integer_products, on_grid
 from gramless.images import UnitNormalizer
 from gramless.kernels import RBF, Columns, Laplacian, Linear, Polynomial
 from gramless.operators import KernelOperator, blocks, compact, evaluate, expand
 
-_grid_loops = pytest.importorskip("gramless._grid_loops")
-pytestmark = pytest.mark.skipif(not _grid_loops.has_integer_products(), reason="this processor has no AVX-512 VNNI")
+pytestmark = pytest.mark.skipif(not has_integer_products(), reason="this processor has no AVX-512 VNNI")
 
 
 @pytest.fixture(autouse=True)

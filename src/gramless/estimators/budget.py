@@ -33,7 +33,6 @@ from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from gramless import _array as xa
 from gramless._array import Array
 from gramless._memory import parse_budget
-from gramless._parallel import CPU_TILE
 from gramless._validation import check_choice
 from gramless.estimators.expansion import ExpansionClassifier, ExpansionRegressor
 from gramless.estimators.nystrom import NystromMachine
@@ -141,12 +140,8 @@ class BudgetMachine(OnlinePass, NystromMachine):
     def _needs_sample(self) -> bool:
         return False
 
-    def _fixed_parts(self, p: int, itemsize: int) -> dict[str, int]:
-        return self._steps_parts(p, itemsize)
-
-    def _kept_parts(self, n: int | None, p: int, itemsize: int, budget: int) -> dict[str, int]:
-        gram = nbytes_cached(p, itemsize, CPU_TILE)
-        return {**super()._kept_parts(n, p, itemsize, budget), "budget's kernel matrix": gram if gram <= budget // 4 else 0}
+    def _fixed_parts(self, p: int, itemsize: int, n: int | None) -> dict[str, int]:
+        return self._steps_parts(p, itemsize, n)
 
     def _rows_asked_for(self) -> None:
         return None  # batch_size is that of the steps, not of what is read at once

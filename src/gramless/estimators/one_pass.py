@@ -122,7 +122,7 @@ class OnePassRidge(BaseEstimator):
     def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
         """Rows in a batch and the peak memory, or a `MemoryError` where the features' own matrices do not fit."""
         p, itemsize = self._n_components(n), np.dtype(dtype).itemsize
-        memory = MemoryEstimate({**self._fixed_parts(p, itemsize), "landmarks": p * d * (itemsize + 8)}, device)
+        memory = MemoryEstimate({**self._fixed_parts(p, itemsize, n), "landmarks": p * d * (itemsize + 8)}, device)
         per_row = (2 * p + 4 * d + 4 * n_outputs) * itemsize + 3 * d * 8
         budget = parse_budget(self.memory_budget, device)
         left = (budget - memory.nbytes) // per_row
@@ -131,7 +131,7 @@ class OnePassRidge(BaseEstimator):
         memory.check(budget, "use fewer landmarks or components, a smaller batch_size, or raise memory_budget")
         return PassPlan(rows, memory)
 
-    def _fixed_parts(self, p: int, itemsize: int) -> dict[str, int]:
+    def _fixed_parts(self, p: int, itemsize: int, n: int | None) -> dict[str, int]:
         """Bytes that do not depend on the batches."""
         return {"normal equations": _SOLVE_MATRICES * 8 * p * p}
 
@@ -191,8 +191,7 @@ class OnePassRidge(BaseEstimator):
         self._held: list[tuple[Array, np.ndarray, np.ndarray | None]] = []
         self._sample = Reservoir(LEAVE_ONE_OUT_ROWS) if self._needs_sample() else None
         self._stale = self._finished = False
-        self._dtype_name = ""
-        self._rows_seen = 0
+        self._dtype_name, self._rows_seen = "", 0
 
     def _discard(self) -> None:
         """Begin without features and without anything learnt."""
