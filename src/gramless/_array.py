@@ -23,6 +23,8 @@ try:
 except ImportError:  # a machine with scikit-learn alone: its vendored copy is the same code
     from sklearn.externals.array_api_compat import array_namespace
 
+_CGROUP = "/sys/fs/cgroup"
+
 Array = Any
 """A NumPy array or a torch tensor."""
 
@@ -265,7 +267,7 @@ def add_diagonal_(A: Array, values: Any) -> Array:
     if is_torch(A):
         A.diagonal().add_(values)
     else:
-        A.reshape(-1)[:: A.shape[1] + 1] += values
+        np.einsum("ii->i", A)[...] += values  # a view of the diagonal whatever the order of the entries
     return A
 
 
@@ -285,6 +287,9 @@ def cholesky_(A: Array) -> Array:
     factor, info = potrf(A.T, lower=0, overwrite_a=1, clean=0)
     if info != 0:
         raise NotPositiveDefiniteError(f"pivot {info} of {A.shape[0]} is not positive")
+    finite = np.isfinite(np.einsum("ii->i", factor))
+    if not finite.all():  # LAPACK takes a pivot that is not a number for one that is not negative
+        raise NotPositiveDefiniteError(f"pivot {int(finite.argmin()) + 1} of {A.shape[0]} is not finite")
     return factor.T
 
 
@@ -375,16 +380,25 @@ def free_memory(device: str = "cpu") -> int:
         # What torch's allocator holds but no tensor uses is as good as free.
         return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     free = _system_available()
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    for folder, limit, used, cached in (
+        ("", "memory.max", "memory.current", "inactive_file"),
+        ("/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     ):
         try:
-            with open(limit) as a, open(used) as b:
-                free = min(free, max(0, int(a.read()) - int(b.read())))
+            with open(f"{_CGROUP}{folder}/{limit}") as a, open(f"{_CGROUP}{folder}/{used}") as b:
+                left = int(a.read()) - int(b.read()) + _reclaimable(f"{_CGROUP}{folder}/memory.stat", cached)
         except (OSError, ValueError):  # no such cgroup, or "max": no limit there
             continue
+        free = min(free, max(0, left))
     return free
+
+
+def _reclaimable(path: str, name: str) -> int:
+    """What files that were read have left in memory: it counts as used, and makes room when asked to."""
+    if not os.path.exists(path):
+        return 0
+    with open(path) as f:
+        return sum(int(line.split()[1]) for line in f if line.split()[0] == name)
 
 
 def _system_available() -> int:

@@ -70,6 +70,13 @@ class GridRows:
         return (self.scale**2 * squares + cross + self.shape[1] * self.offset**2).astype(self.dtype)
 
 
+def has_integer_products() -> bool:
+    """Whether this processor has the instruction, and numba compiles for it."""
+    from gramless._simd import available
+
+    return available("avx512f", "avx512bw", "avx512vnni")
+
+
 def on_grid(X: Any) -> GridRows | None:
     """`X` as bytes if it is a float32 matrix on such grids, to rounding, and large enough to gain; else None.
 
@@ -82,11 +89,11 @@ def on_grid(X: Any) -> GridRows | None:
     n, d = X.shape
     if n < _FEWEST_ROWS or not _FEWEST_FEATURES <= d <= _MOST_FEATURES:
         return None
-    from gramless._grid_loops import encode, has_integer_products
-    from gramless._parallel import blas_threads, share, slices
-
     if not has_integer_products():
         return None
+    from gramless._grid_loops import encode
+    from gramless._parallel import blas_threads, share, slices
+
     rows = GridRows(np.zeros((n, -(-d // 4) * 4), np.uint8), np.empty(n), np.empty(n), d)
     first, *others = slices(n, _ROWS_AT_A_TIME)
     missed: list[slice] = []

@@ -1,4 +1,5 @@
-"""Compiled loops for rows kept as bytes; imported only when such rows are met.
+"""Compiled loops for rows kept as bytes; imported only where `gramless._grid.has_integer_products`: LLVM ends the process
+that compiles them for another processor.
 
 `integer_products` cuts both sides into strips that a register tile of 12 x 32 sums reads front to back: per four features
 two loads of 16 columns, twelve broadcasts, and 24 instructions that add four products in each of 16 lanes.
@@ -25,11 +26,6 @@ _LEVELS = 255
 # Entries may be off the grid by as many roundings of the row's largest as centring and scaling an image make.
 _ROUNDINGS = 4.0 * float(np.finfo(np.float32).eps)
 _CHUNK = 64
-
-
-def has_integer_products() -> bool:
-    """Whether this processor has the instruction."""
-    return _simd.available("avx512f", "avx512bw", "avx512vnni")
 
 
 @intrinsic
@@ -132,17 +128,22 @@ def integer_products(
 def _encode_row(x: np.ndarray, codes: np.ndarray, low: float, step: float, tolerance: float) -> bool:
     for start in range(0, x.shape[0], _CHUNK):
         part, into = x[start : start + _CHUNK], codes[start : start + _CHUNK]
-        worst = 0.0
+        missed = 0
         for k in range(part.shape[0]):
             level = np.floor((part[k] - low) / step + 0.5)
-            worst = max(worst, abs(part[k] - (low + level * step)))
+            # Counted, and asked the other way round: a NaN is on no grid, and a maximum would pass over it.
+            missed += not abs(part[k] - (low + level * step)) <= tolerance
             into[k] = np.uint8(level)
-        if worst > tolerance:
+        if missed:
             return False
     return True
 
 
-@numba.njit("b1(f4[:, ::1], u1[:, ::1], f8[::1], f8[::1])", cache=True, nogil=True)
+# Data that may not be written to (a memory map, what joblib hands to its workers) is read like any other.
+_READ_ONLY = types.Array(types.float32, 2, "C", readonly=True)
+
+
+@numba.njit(types.boolean(_READ_ONLY, types.uint8[:, ::1], types.float64[::1], types.float64[::1]), cache=True, nogil=True)
 def encode(X: np.ndarray, codes: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> bool:
     """Write each row's codes and grid; False at the first row that is on no grid of at most 256 levels."""
     for i in range(X.shape[0]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from numbers import Integral, Real
+from numbers import Real
 
 from gramless import _array as xa
 
@@ -15,7 +15,7 @@ _DEFAULT_FRACTION = 0.7
 def parse_budget(budget: str | float | None, device: str = "cpu") -> int:
     """Bytes from the user's `memory_budget`.
 
-    `"4GB"` or a whole number is a size, a fraction in (0, 1] is that share of what is free, None is 70 % of what is free.
+    `"4GB"` or a whole number such as 4e9 is a size, a fraction in (0, 1] is that share of what is free, None is 70 % of it.
 
     Examples
     --------
@@ -29,10 +29,11 @@ def parse_budget(budget: str | float | None, device: str = "cpu") -> int:
         match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]*)\s*", budget)
         if match and match[2].upper() in _UNITS:
             return int(float(match[1]) * _UNITS[match[2].upper()])
-    elif isinstance(budget, Integral) and not isinstance(budget, bool) and int(budget) > 1:
-        return int(budget)
-    elif isinstance(budget, Real) and not isinstance(budget, bool) and 0 < float(budget) <= 1:
-        return int(float(budget) * xa.free_memory(device))
+    elif isinstance(budget, Real) and not isinstance(budget, bool):
+        if float(budget).is_integer() and budget > 1:
+            return int(budget)
+        if 0 < float(budget) <= 1:
+            return int(float(budget) * xa.free_memory(device))
     raise ValueError(
         f"memory_budget must be a size such as '4GB', a number of bytes, a fraction in (0, 1] or None, got {budget!r}"
     )

@@ -7,9 +7,11 @@ intermediate goes to memory. Tiles are dealt out in a fixed order, so the same n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -34,12 +36,25 @@ def blas_threads() -> int:
     return max(counts, default=1)
 
 
-def one_blas_thread() -> Any:
+_limiting = Lock()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
     """A context in which BLAS uses the calling thread alone.
 
     For products too small to share: BLAS's other threads stay awake for some 20 ms after each call, in the way of ours.
     """
-    return _controller().limit(limits=1, user_api="blas")
+    # The number of threads belongs to the process. Of two limits that overlap in time, the second would take the first for
+    # the usual state and leave BLAS at one thread for good: one thread sets the limit and takes it back, others go along.
+    if not _limiting.acquire(blocking=False):
+        yield
+        return
+    try:
+        with _controller().limit(limits=1, user_api="blas"):
+            yield
+    finally:
+        _limiting.release()
 
 
 def run(work: Callable[[int], T], workers: int) -> list[T]:

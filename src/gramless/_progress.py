@@ -59,7 +59,8 @@ class Progress:
             self._bar.update(self._task, completed=record["n_iter"], numbers=numbers)
         elif time.monotonic() - self._last > _SECONDS_BETWEEN_LINES:
             self._last = time.monotonic()
-            say(self.verbose, f"{self.label}: {record['n_iter']}/{self.total}  {numbers}")
+            of = "" if self.total is None else f"/{self.total}"
+            say(self.verbose, f"{self.label}: {record['n_iter']}{of}  {numbers}")
 
     def __exit__(self, *exception: Any) -> None:
         if self._bar is not None:

@@ -31,7 +31,7 @@ def available(*features: str) -> bool:
     import numba
 
     settings: Any = numba.config
-    if settings.CPU_NAME or settings.CPU_FEATURES is not None or settings.DISABLE_JIT:
+    if settings.CPU_NAME or settings.CPU_FEATURES is not None or settings.DISABLE_JIT or not settings.ENABLE_AVX:
         return False
     host = binding.get_host_cpu_features()
     return all(host.get(feature, False) for feature in features)

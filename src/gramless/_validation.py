@@ -85,6 +85,11 @@ def _check_tensor(estimator: Any, X: Array, reset: bool) -> None:
         )
 
 
+def forget_names(estimator: Any) -> None:
+    """The columns of an earlier table had names; those of what is fitted now have none."""
+    estimator.__dict__.pop("feature_names_in_", None)
+
+
 def check_square(X: Array) -> None:
     """A precomputed kernel must be square at fit."""
     if X.shape[0] != X.shape[1]:
@@ -98,12 +103,24 @@ def check_labels(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     y = column_or_1d(xa.to_numpy(y) if xa.is_torch(y) else y, warn=True)
     if len(y) != n:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {[n, len(y)]}")
+    if y.dtype.kind == "O" and missing(y).any():
+        raise ValueError("Input y contains NaN or other missing labels")
     assert_all_finite(y, input_name="y")
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"The number of classes has to be greater than one; got {len(classes)} class ({classes[0]!r})")
     return classes, codes
+
+
+def missing(y: np.ndarray) -> np.ndarray:
+    """Which targets are None, not a number, infinite, or what pandas has for a missing value."""
+    if y.dtype.kind == "f":
+        return ~np.isfinite(y).reshape(len(y), -1).all(axis=1)
+    if y.dtype.kind != "O":
+        return np.zeros(len(y), dtype=bool)
+    # pandas.NA compares as neither equal nor unequal to anything, itself included.
+    return np.array([v is None or type(v).__name__ == "NAType" or v != v for v in y.reshape(len(y), -1)[:, 0]], dtype=bool)
 
 
 def check_outputs(y: Any, n: int) -> np.ndarray:

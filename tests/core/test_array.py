@@ -145,3 +145,56 @@ def test_limits_of_threads_are_respected():
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.strip() == "1"
+
+
+_OVERLAPPING = """
+from threading import Event, Thread
+import numpy
+from gramless._parallel import blas_threads, one_blas_thread
+
+before, began, joined = blas_threads(), Event(), Event()
+
+def first():
+    with one_blas_thread():
+        began.set()
+        joined.wait(10)
+
+def second():
+    began.wait(10)
+    with one_blas_thread():
+        joined.set()
+        threads[0].join()
+
+threads = [Thread(target=first), Thread(target=second)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(before, blas_threads())
+with one_blas_thread(), one_blas_thread():
+    print(blas_threads())
+print(blas_threads())
+"""
+
+
+def test_limits_that_overlap_in_time_are_taken_back():
+    """One thread begins its limit within another's and ends after it."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", _OVERLAPPING], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split() == ["2", "2", "1", "2"]
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_diagonal_is_added_whatever_the_order_of_the_entries(order):
+    A = np.ones((3, 3), order=order)
+    np.testing.assert_array_equal(xa.add_diagonal_(A, np.array([1.0, 2.0, 3.0])), 1 + np.diag([1.0, 2.0, 3.0]))
+
+
+@pytest.mark.parametrize("array", [np.asarray, torch.as_tensor], ids=["numpy", "torch"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("place", [(1, 1), (2, 0)])
+def test_a_matrix_with_a_nan_has_no_factor(array, dtype, place):
+    A = np.eye(4, dtype=dtype)
+    A[place] = np.nan
+    with pytest.raises(xa.NotPositiveDefiniteError):
+        xa.cholesky_(array(A))

@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gramless import _array as xa
-from gramless._grid import GridRows, on_grid
+from gramless._grid import GridRows, has_integer_products, on_grid
 from gramless.images import UnitNormalizer
 from gramless.kernels import RBF, Columns, Laplacian, Linear, Polynomial
 from gramless.operators import KernelOperator, blocks, compact, evaluate, expand
 
-_grid_loops = pytest.importorskip("gramless._grid_loops")
-pytestmark = pytest.mark.skipif(not _grid_loops.has_integer_products(), reason="this processor has no AVX-512 VNNI")
+pytestmark = pytest.mark.skipif(not has_integer_products(), reason="this processor has no AVX-512 VNNI")
 
 
 @pytest.fixture(autouse=True)
@@ -161,3 +160,20 @@ def test_small_blocks_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert xa.is_grid(compact(Linear(), X, 300))
     monkeypatch.undo()
     assert compact(Linear(), X, 300) is X
+
+
+@pytest.mark.parametrize("place", [(0, 0), (0, 5), (299, 63), (255, 31)])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_is_on_no_grid(place: tuple[int, int], value: float) -> None:
+    X = pixels(300, 64)
+    X[place] = value
+    assert on_grid(X) is None
+
+
+def test_data_that_may_not_be_written_to_is_read() -> None:
+    X = pixels(300, 64)
+    X.flags.writeable = False
+    rows = on_grid(X)
+    assert rows is not None
+    np.testing.assert_array_equal(rows.astype(np.float32), X)
+    np.testing.assert_array_equal(evaluate(Linear(), X, X), X @ X.T)

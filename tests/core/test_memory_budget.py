@@ -17,7 +17,15 @@ from gramless._memory import MemoryEstimate, human, parse_budget
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [("4GB", 4 * 10**9), ("1.5 GB", 1_500_000_000), ("512MiB", 512 * 2**20), ("100kb", 100_000), ("7", 7), (12345, 12345)],
+    [
+        ("4GB", 4 * 10**9),
+        ("1.5 GB", 1_500_000_000),
+        ("512MiB", 512 * 2**20),
+        ("100kb", 100_000),
+        ("7", 7),
+        (12345, 12345),
+        (4e9, 4 * 10**9),
+    ],
 )
 def test_sizes(given, expected):
     assert parse_budget(given) == expected
@@ -106,7 +114,9 @@ X[:, 0] += 3 * y
 import warnings; warnings.simplefilter("ignore")
 warm = type(model)(**{**model.get_params(deep=False)})
 warm.fit(X[:60], y[:60])  # loads and compiles what will be used
-import gramless.operators.tile_loops, gramless._grid_loops  # and so do these, for a matrix worth it
+from gramless._grid import has_integer_products
+if has_integer_products():
+    import gramless.operators.tile_loops, gramless._grid_loops  # and so do these, for a matrix worth it
 def peak():
     with open("/proc/self/status") as f:
         return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmHWM"))
@@ -151,3 +161,22 @@ def test_the_budget_is_read_at_fit(monkeypatch):
         LSSVC().fit(X, y)
     with pytest.raises(MemoryError, match=r"memory_budget allows 700 B"):
         LSSVCCV().fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("folder", "limit", "used", "cached"),
+    [
+        (".", "memory.max", "memory.current", "inactive_file"),
+        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ],
+)
+def test_a_container_counts_files_it_could_forget_as_free(tmp_path, monkeypatch, folder, limit, used, cached):
+    monkeypatch.setattr(xa, "_CGROUP", str(tmp_path))
+    (tmp_path / folder).mkdir(exist_ok=True)
+    (tmp_path / folder / limit).write_text("5000000\n")
+    (tmp_path / folder / used).write_text("4000000\n")
+    assert xa.free_memory() == 1_000_000
+    (tmp_path / folder / "memory.stat").write_text(f"anon 7\n{cached} 2500000\nactive_file 100\n")
+    assert xa.free_memory() == 3_500_000
+    (tmp_path / folder / limit).write_text("max\n")
+    assert xa.free_memory() > 3_500_000

@@ -147,6 +147,58 @@ def test_dataframes(digits, client):
     assert_same_model(ours, theirs)
     assert list(ours.feature_names_in_) == list(frame.columns)
     np.testing.assert_array_equal(ours.predict(dX).compute(), theirs.predict(frame))
+    by_tiles = MACHINES["lssvc"]().fit(dX, dy)
+    np.testing.assert_array_equal(by_tiles.predict(frame), MACHINES["lssvc"]().fit(frame, y).predict(frame))
+
+
+def test_the_solvers_own_limit_and_kernel_values_without_end(digits, client):
+    X, y = digits[0][:200], digits[1][:200]
+    ours = MACHINES["lssvc"]().set_params(max_iter=-1).fit(*cut(X, y))
+    assert_same_model(ours, MACHINES["lssvc"]().fit(X, y))
+    with pytest.raises(ValueError, match="overflow"):
+        LSSVC(solver="cg", kernel="poly", gamma=1.0).fit(*cut(1e30 * X.astype(np.float32), y))
+
+
+@pytest.mark.parametrize("name", ["nystrom", "lssvc"])
+def test_partitions_that_a_filter_left_empty(name, digits, client):
+    dd = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    X, y = digits
+    frame = pd.DataFrame(X, columns=[f"p{i}" for i in range(64)]).assign(y=y)
+    some = dd.from_pandas(frame, npartitions=4).map_partitions(lambda part: part[part.index >= 320])
+    dX = some.drop(columns="y")
+    ours, theirs = MACHINES[name]().fit(dX, some["y"]), MACHINES[name]().fit(X[320:], y[320:])
+    assert_same_model(ours, theirs)
+    np.testing.assert_array_equal(ours.predict(dX).compute(), theirs.predict(X[320:]))
+    np.testing.assert_allclose(ours.predict_proba(dX).compute(), theirs.predict_proba(X[320:]), atol=1e-8)
+    other = dX[list(dX.columns[::-1])]
+    for wrong in (other, other.compute()):
+        with pytest.raises(ValueError, match="feature names should match"):
+            ours.predict(wrong)
+
+
+@pytest.mark.parametrize("name", ["nystrom", "lssvc"])
+def test_rows_to_predict_are_checked(name, digits, client):
+    X, y = digits[0][:200], digits[1][:200]
+    model = MACHINES[name]().fit(*cut(X, y))
+    bad = X.copy()
+    bad[7, 7] = np.nan
+    with pytest.raises(ValueError, match="contains NaN"):
+        model.predict(bad)
+    with pytest.raises(ValueError, match="contains NaN"):
+        model.predict(cut(bad)[0]).compute()
+    for wrong, message in ((X[:, 1:], "63 features"), (X[0], "Expected 2D array")):
+        with pytest.raises(ValueError, match=message):
+            model.predict(wrong)
+        with pytest.raises(ValueError, match=message):
+            model.predict(da.from_array(wrong))
+
+
+def test_the_sample_for_leave_one_out_is_that_of_one_machine(digits, client):
+    X, y = np.tile(digits[0][:, :8], (20, 1)), np.tile(digits[1], 20)  # 12,000 rows, of which 8,192 are sampled
+    machine = NystromLSSVC(landmarks=X[:30], gamma=0.1, C="loo", random_state=0)
+    ours, theirs = clone(machine).fit(*cut(X, y, rows=2500)), clone(machine).fit(X, y)
+    np.testing.assert_allclose(ours.loo_errors_, theirs.loo_errors_, rtol=1e-8)
 
 
 def test_rows_too_many_to_keep_are_read_again(digits, client, monkeypatch):
@@ -254,6 +306,7 @@ def test_scheduler_by_its_address(digits, cluster):
         (LSSVC(solver="cg", warm_start=True), "warm_start"),
         (LSSVC(solver="cg", probability="sigmoid"), "softmax"),
         (LSSVC(solver="cg", kernel="precomputed"), "precomputed"),
+        (LSSVC(solver="cg", C=-1.0), "C must be a positive"),
         (RiSVOClassifier(class_weight="heavy"), "class_weight"),
     ],
 )
@@ -274,5 +327,7 @@ def test_bad_collections(digits, client):
         NystromLSSVC().fit(dX, da.zeros_like(dy))
     with pytest.raises(ValueError, match="y to be passed"):
         NystromLSSVC().fit(dX)
+    with pytest.raises(ValueError, match="missing values"):
+        NystromLSSVC().fit(dX, cut(np.where(np.arange(600) == 400, None, y.astype(str)))[0])
     with pytest.raises(TypeError, match="RiSVOClassifier and"):
         fit(object(), dX, dy)

@@ -1,11 +1,13 @@
 """BudgetLSSVC and BudgetLSSVR: the document's loss, minimised; no step size to tune, no NaN."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
 import gramless
-from gramless import BudgetLSSVC, BudgetLSSVR, NystromLSSVC
+from gramless import BudgetLSSVC, BudgetLSSVR, FourierLSSVC, NystromLSSVC, Stream
 from gramless.experiments.exact_budget import ExactBudgetLSSVC
 from gramless.kernels import RBF
 from gramless.solvers.online import OnlineLeastSquares
@@ -167,13 +169,30 @@ def test_a_generator_is_one_pass(digits):
     assert model.score(X[1200:], y[1200:]) > 0.9
 
 
-def test_memory_for_no_kernel_values_gives_the_same_kind_of_model(digits):
+def test_memory_for_no_kernel_values_gives_the_same_kind_of_model(digits, monkeypatch):
+    monkeypatch.setattr("gramless.estimators.online_pass.SUBSAMPLE", 200)  # the whole one takes more than the kernel values
     X, y = digits
     settings = {"budget": 100, "gamma": 0.05, "C": 10.0, "random_state": 0, "epochs": 10}
     held = BudgetLSSVC(**settings).fit(X[:1000], y[:1000])
     streamed = BudgetLSSVC(memory_budget="1.2MB", **settings).fit(X[:1000], y[:1000])
     np.testing.assert_array_equal(held.points_.shape, streamed.points_.shape)
     assert abs(held.score(X[1000:], y[1000:]) - streamed.score(X[1000:], y[1000:])) < 0.02
+
+
+@pytest.mark.parametrize("machine", [BudgetLSSVC(budget=50), FourierLSSVC(n_components=50, method="online")])
+def test_a_fit_keeps_within_its_memory_budget_or_is_refused(machine):
+    X = np.random.default_rng(0).normal(size=(40_000, 40)).astype(np.float32)
+    y = (X[:, 0] > 0).astype(int)
+    machine.set_params(gamma=0.01, epochs=1, random_state=0)
+    with pytest.raises(MemoryError, match=r"curvature .* memory_budget allows 20\.0 MB"):
+        machine.set_params(memory_budget="20MB").fit(Stream(X, y))
+    tracemalloc.start()
+    try:
+        machine.set_params(memory_budget="32MB").fit(Stream(X, y))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 32e6
 
 
 def test_callback_sees_a_model_and_may_stop(digits):

@@ -1,6 +1,7 @@
 """What a user gets for bad input: an error that says what is wrong and what to do."""
 
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse as sp
 import torch
@@ -62,6 +63,13 @@ def test_bad_X(machine, bad, message):
 def test_bad_y(machine, bad, message):
     with pytest.raises(ValueError, match=message):
         machine().fit(X, bad)
+
+
+@pytest.mark.parametrize("machine", CLASSIFIERS)
+@pytest.mark.parametrize("nothing", [None, np.nan, pandas.NA])
+def test_missing_labels(machine, nothing):
+    with pytest.raises(ValueError, match="y contains NaN"):
+        machine().fit(X, np.array([nothing, *["a", "b"] * 9, "a"], dtype=object))
 
 
 @pytest.mark.parametrize("machine", CLASSIFIERS)

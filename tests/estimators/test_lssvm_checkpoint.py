@@ -5,13 +5,15 @@ import signal
 import subprocess
 import sys
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import rbf_kernel
 
 from gramless import LSSVC, LSSVR
-from gramless.kernels import RBF
+from gramless.kernels import RBF, Columns, as_kernel
 from gramless.solvers import Checkpoint, fingerprint
 
 # One process: fit with a checkpoint after every second iteration; slow enough, by its callback, to be hit in the middle.
@@ -184,3 +186,29 @@ def test_the_seed_of_a_checkpointed_fit_is_its_data(tmp_path):
     settings = {"solver": "cg", "early_stopping": True, "checkpoint": tmp_path / "state.npz"}
     first, second = (LSSVC(**settings).fit(X, y).support_ for _ in range(2))
     np.testing.assert_array_equal(first, second)
+
+
+def _times(scale):
+    return lambda X, Y: scale * (X @ Y.T)
+
+
+def test_fingerprints_tell_kernels_apart_that_print_alike():
+    some, other = np.arange(2000), np.arange(2000)
+    other[1000] = 5
+    assert repr(Columns(RBF(gamma=0.1), some)) == repr(Columns(RBF(gamma=0.1), other))
+    different = [
+        Columns(RBF(gamma=0.1), some),
+        Columns(RBF(gamma=0.1), other),
+        Columns(RBF(gamma=0.2), some),
+        as_kernel(_times(2.0)),
+        as_kernel(_times(3.0)),
+        as_kernel(partial(rbf_kernel, gamma=0.1)),
+        as_kernel(partial(rbf_kernel, gamma=0.2)),
+    ]
+    assert len({fingerprint(kernel) for kernel in different}) == len(different)
+
+
+def test_a_function_is_the_same_problem_after_a_kill():
+    """Its address is not."""
+    assert fingerprint(as_kernel(_times(2.0))) == fingerprint(as_kernel(_times(2.0)))
+    assert fingerprint(as_kernel(partial(_times, 2.0))) == fingerprint(as_kernel(partial(_times, 2.0)))

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 import gramless
-from gramless import LSSVC, LSSVR, NystromLSSVC, NystromLSSVR
+from gramless import LSSVC, LSSVR, BudgetLSSVC, FourierLSSVC, NystromLSSVC, NystromLSSVR, Stream
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +72,20 @@ def test_batch_size_changes_nothing(digits):
     models = [NystromLSSVC(landmarks=X[:100], gamma=0.1, batch_size=b).fit(X, y) for b in (64, 333, None)]
     for model in models[1:]:
         np.testing.assert_allclose(model.decision_function(X), models[0].decision_function(X), atol=1e-9)
+
+
+def test_batch_size_does_not_change_what_leave_one_out_samples(monkeypatch):
+    monkeypatch.setattr("gramless.estimators.one_pass.LEAVE_ONE_OUT_ROWS", 100)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 3))
+    z = np.sin(X.sum(axis=1)) + rng.normal(size=1000)
+    machine = NystromLSSVR(landmarks=X[:20], gamma=0.1, C="loo", random_state=0)
+    errors = machine.fit(X, z).loo_errors_
+    for batch_size in (7, 333):
+        np.testing.assert_allclose(clone(machine).set_params(batch_size=batch_size).fit(X, z).loo_errors_, errors)
+    pieces = clone(machine).partial_fit(X[:450], z[:450]).partial_fit(X[450:], z[450:])
+    pieces.predict(X[:1])
+    np.testing.assert_allclose(pieces.loo_errors_, errors)
 
 
 def test_partial_fit_before_there_are_enough_rows_for_the_landmarks(digits):
@@ -205,6 +219,40 @@ def test_class_weights(digits):
     np.testing.assert_allclose(streamed.decision_function(X), balanced.decision_function(X), atol=1e-8)
     with pytest.raises(ValueError, match="needs all labels beforehand"):
         NystromLSSVC(class_weight="balanced").fit([(X[few], y[few])])
+
+
+def test_class_weights_hold_for_rows_that_come_after_a_fit(digits):
+    X, y = digits
+    machine = NystromLSSVC(landmarks=X[:40], gamma=0.1, class_weight={0: 5.0, 3: 0.5})
+    together = clone(machine).fit(X[:600], y[:600]).decision_function(X)
+    pieces = clone(machine).fit(X[:300], y[:300]).partial_fit(X[300:600], y[300:600])
+    np.testing.assert_allclose(pieces.decision_function(X), together, atol=1e-8)
+    counted = clone(machine).set_params(class_weight="balanced").fit(X[:300], y[:300])
+    with pytest.raises(ValueError, match="needs all labels beforehand"):
+        counted.partial_fit(X[300:600], y[300:600])
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        NystromLSSVC(n_landmarks=50, gamma=0.1, C="loo", random_state=0),
+        NystromLSSVC(n_landmarks=550, gamma=0.1, random_state=0),  # rows are still held back when the bad one comes
+        FourierLSSVC(n_components=50, gamma=0.1, random_state=0),
+        BudgetLSSVC(budget=50, gamma=0.1, random_state=0),
+    ],
+)
+def test_a_bad_row_in_the_middle_of_partial_fit_leaves_the_model_as_it_was(digits, machine, monkeypatch):
+    monkeypatch.setattr("gramless.estimators.one_pass._MOST_BATCH_ROWS", 64)
+    X, y = digits
+    bad = X[200:600].copy()
+    bad[300, 5] = np.nan
+    tried, spared = (clone(machine).partial_fit(X[:200], y[:200], classes=np.unique(y)) for _ in range(2))
+    for form in ([(bad, y[200:600])], Stream(bad, y[200:600])):
+        with pytest.raises(ValueError, match=r"row 300 of .* holds NaN"):
+            tried.partial_fit(form)
+    for twin in (tried, spared):
+        twin.partial_fit(X[200:600], y[200:600])
+    np.testing.assert_array_equal(tried.decision_function(X), spared.decision_function(X))
 
 
 def test_sigmoid_probabilities_come_from_leave_one_out(digits):

@@ -40,3 +40,16 @@ def test_no_second_copy_of_the_data(weights):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < X.nbytes
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("value", [0.0, 0.1, 1 / 3, -1000.1])
+@pytest.mark.parametrize("n", [10, 100, 1000])
+def test_constant_data_has_no_scale(n, value, weighted):
+    """Though its mean, and the variance with it, is rounded."""
+    assert resolve_gamma("scale", np.full((n, 7), value), np.ones(n) if weighted else None) == 1.0
+
+
+def test_a_small_spread_is_a_scale():
+    X = 1.0 + 1e-12 * np.random.default_rng(0).normal(size=(200, 3))
+    assert resolve_gamma("scale", X) == pytest.approx(1.0 / (3 * X.var()))

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 import torch
 
 from gramless import _array as xa
-from gramless.kernels import Polynomial
+from gramless.kernels import Linear, Polynomial, Precomputed, as_kernel
 from gramless.operators import KernelOperator
 
 ARRAYS = {"numpy": np.asarray, "torch": torch.as_tensor, "csr": sp.csr_matrix}
@@ -31,3 +31,21 @@ def test_products_rows_and_diagonal_are_those_of_the_dense_matrix(n, array, cach
     np.testing.assert_allclose(xa.to_numpy(op.rows(idx)), dense[idx], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(xa.to_numpy(op.diag()), np.diagonal(dense), rtol=1e-9)
     np.testing.assert_allclose(xa.to_numpy(op.dense()), dense, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("form", ["points", "matrix", "function", "transposed function", "remembering function"])
+def test_a_diagonal_block_has_the_ridge(form):
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    K, kept = X @ X.T, {}
+    kernel = {
+        "points": Linear(),
+        "matrix": Precomputed(),
+        "function": as_kernel(lambda X, Y: X @ Y.T),
+        "transposed function": as_kernel(lambda X, Y: (Y @ X.T).T),
+        "remembering function": as_kernel(lambda X, Y: kept.setdefault((X.tobytes(), Y.tobytes()), X @ Y.T)),
+    }[form]
+    op = KernelOperator(K if form == "matrix" else X, kernel, np.arange(1.0, 41.0))
+    idx = np.array([3, 7, 31])
+    for _ in range(2):
+        expected = (K + np.diag(np.arange(1.0, 41.0)))[np.ix_(idx, idx)]
+        np.testing.assert_allclose(op.diagonal_block(idx), expected, rtol=1e-12)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from gramless.solvers.block_gram import BlockGram, BlockGrams
 
@@ -46,3 +47,9 @@ def test_factors_are_kept_only_where_asked():
     assert keeping.of(0, A) is keeping.of(0, A)
     assert keeping.of(1, A) is not keeping.of(0, A)
     assert forgetting.of(0, A) is not forgetting.of(0, A)
+
+
+@pytest.mark.parametrize("array", [np.asarray, torch.as_tensor], ids=["numpy", "torch"])
+def test_squares_that_overflow_are_told_as_such(array):
+    with pytest.raises(FloatingPointError, match="overflow float32"):
+        BlockGram(array(np.full((2, 3), 1e25, np.float32)))

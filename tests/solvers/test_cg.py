@@ -62,3 +62,16 @@ def test_the_automatic_damping_is_the_mean_of_what_is_left_out(digits):
     K_ns, K_ss = kernel(X, X[landmarks]), kernel(X[landmarks], X[landmarks])
     left_out = 300 - np.trace(K_ns @ np.linalg.solve(K_ss, K_ns.T))
     assert P.damping == pytest.approx(left_out / 240, rel=0.05)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_more_columns_than_rows_go_to_the_last_digit(n, dtype):
+    """The first directions span the whole space: nothing is new in what rounding leaves over."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        B = rng.normal(size=(n, n))
+        A = (B @ B.T + np.eye(n)).astype(dtype)
+        Z = rng.normal(size=(n, 13)).astype(dtype)
+        result = solve(DenseOperator(A), Z, CG(tol=1e-30, max_iter=30))
+        np.testing.assert_allclose(A @ result.W, Z, atol=100 * np.finfo(dtype).eps * np.abs(A).max())

@@ -77,3 +77,11 @@ def test_mean_converges_when_every_run_does():
     result = solve(OP, Z, Averaged([Kaczmarz(4, tol=1e-6, max_iter=1000)] * 2), random_state=0)
     assert result.converged
     np.testing.assert_allclose(result.W, np.linalg.solve(A, Z), atol=1e-3)
+
+
+def test_a_run_that_did_not_converge_is_told_though_the_last_one_did():
+    runs = [Kaczmarz(4, tol=1e-8, max_iter=2), Kaczmarz(12, tol=1e-3, max_iter=20)]
+    result = solve(OP, Z, Averaged(runs), random_state=0)
+    assert result.residual < 1e-3
+    assert not result.converged
+    assert result.message == "not all of the 2 runs converged within their iterations"

@@ -55,3 +55,18 @@ def test_blocks_are_drawn_without_replacement_and_evenly(n, b):
     assert all(len(np.unique(block)) == b and block.min() >= 0 and block.max() < n for block in blocks)
     # The mean of 40 b even draws, within five standard deviations.
     assert abs(np.mean(blocks) / (n - 1) - 0.5) < 5 / np.sqrt(12 * 40 * b)
+
+
+def test_a_matrix_without_a_ridge_has_steps_too():
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    op = KernelOperator(X, RBF(gamma=50.0))
+    result = solve(op, np.ones((300, 1)), SketchProject(tol=1e-2, block_size=100), random_state=0)
+    assert result.converged
+    assert np.linalg.norm(op @ result.W - 1) < 0.05 * 300**0.5
+
+
+def test_block_sizes_are_positive():
+    op = KernelOperator(np.eye(3), RBF(gamma=1.0), 1.0)
+    for bad in (0, -5, 2.5):
+        with pytest.raises(ValueError, match="block_size must be an integer of at least 1"):
+            solve(op, np.ones((3, 1)), SketchProject(block_size=bad))

@@ -123,3 +123,11 @@ def test_progress_tells_rows_and_time_left(data, capsys):
     assert "rows/s" in words
     assert "seconds left" in words
     assert "/3000" in words
+
+
+def test_without_a_known_end_progress_tells_the_rows(data, capsys):
+    with np.load(data) as file:
+        batches = [(file["x"], file["y"])]
+    NystromLSSVC(n_landmarks=10, verbose=1, random_state=0).fit(batches)
+    words = capsys.readouterr().err
+    assert "NystromLSSVC: 3000  rows/s" in words

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramless import NystromLSSVC, NystromLSSVR, Stream
+from gramless import FourierLSSVC, NystromLSSVC, NystromLSSVR, Stream
 from gramless.streaming.read_ahead import read_ahead
 
 pa = pytest.importorskip("pyarrow")
@@ -265,6 +265,115 @@ def test_numbered_columns_and_a_named_target_are_a_header(tmp_path):
     for target in (None, -1, "label"):
         (batch,) = Stream(path, target).batches(9)
         np.testing.assert_array_equal(batch.y, ["a", "b"])
+
+
+def test_empty_lines_are_no_rows(tmp_path, rows):
+    lines = text(*rows).splitlines()
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join([*lines[:400], "", "", *lines[400:], ""]) + "\n\n")
+    for start in (0, 398, 399, 400, 700, N):
+        read = [b.X for b in Stream(path).batches(64, start)]
+        np.testing.assert_allclose(np.concatenate([np.empty((0, 3)), *read]), rows[0][start:])
+    for bad, message in (("1.0,nan,2.0,1", "holds NaN"), ("1.0,oops,2.0,1", "has 'oops'")):
+        path.write_text("\n".join([*lines[:400], "", "", *lines[400:600], bad]) + "\n")
+        with pytest.raises(ValueError, match=rf"row 600 \(line 603\) {message}"):
+            list(Stream(path).batches(64))
+
+
+@pytest.mark.parametrize(("content", "target"), [("y,a\n1,2\n0,3\n", None), ("1,2\n0,3\n", 0), ("a, y\n2, 1\n3, 0\n", "y")])
+def test_a_byte_order_mark_and_spaces_are_no_part_of_a_name_or_number(tmp_path, content, target):
+    for encoding in ("utf-8", "utf-8-sig"):
+        path = tmp_path / "rows.csv"
+        path.write_text(content, encoding=encoding)
+        (batch,) = Stream(path, target).batches(9)
+        np.testing.assert_array_equal(batch.X, [[2], [3]])
+        np.testing.assert_array_equal(batch.y, [1, 0])
+
+
+def test_whole_targets_may_be_followed_by_fractions(tmp_path, rows, monkeypatch):
+    monkeypatch.setattr("gramless.streaming.delimited._BLOCK_BYTES", 4096)
+    values = np.where(np.arange(N) < 700, 3.0, 0.5)
+    path = tmp_path / "rows.csv"
+    path.write_text(text(rows[0], ["3" if v == 3 else "0.5" for v in values]))
+    for start in (0, 650, 800):
+        batches = list(Stream(path).batches(64, start))
+        np.testing.assert_allclose(np.concatenate([b.X for b in batches]), rows[0][start:])
+        np.testing.assert_array_equal(np.concatenate([b.y for b in batches]), values[start:])
+
+
+@pytest.mark.parametrize("order", ["CC", "CF", "FC", "FF"])
+def test_features_and_targets_stored_column_by_column(tmp_path, rows, order):
+    X, Z = rows[0], np.column_stack([rows[1], -rows[1]])
+    np.savez(tmp_path / "rows.npz", X=np.asarray(X, order=order[0]), y=np.asarray(Z, order=order[1]))
+    batches = list(Stream(tmp_path / "rows.npz").batches(128))
+    np.testing.assert_array_equal(np.concatenate([b.X for b in batches]), X)
+    np.testing.assert_array_equal(np.concatenate([b.y for b in batches]), Z)
+
+
+def test_the_index_of_a_pandas_table_is_no_feature(tmp_path, rows):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(rows[0], columns=list("abc"))
+    frame["y"] = rows[1]
+    path = tmp_path / "rows.parquet"
+    frame[frame["a"] > 0].to_parquet(path)  # writes the numbers of the rows that are left
+    (batch,) = Stream(path).batches(N)
+    np.testing.assert_array_equal(batch.X, rows[0][rows[0][:, 0] > 0])
+    frame.set_index("y").to_parquet(path)
+    (batch,) = Stream(path, "y").batches(N)
+    np.testing.assert_array_equal(batch.y, rows[1])
+    assert batch.X.shape == (N, 3)
+
+
+def test_tables_and_other_sparse_forms_by_position(rows):
+    pd = pytest.importorskip("pandas")
+    X, y = rows
+    shuffled = np.random.default_rng(0).permutation(N)
+    frame, series = pd.DataFrame(X, index=shuffled), pd.Series(y, index=shuffled)
+    sampled, labels, _ = Stream(frame, series).sample(50, np.random.RandomState(0))
+    for expected, got in zip(Stream(X, y).sample(50, np.random.RandomState(0)), (sampled, labels), strict=False):
+        np.testing.assert_array_equal(got, expected)
+    bad = X.copy()
+    bad[7, 2] = np.nan
+    for form in (sp.coo_matrix, sp.csc_matrix):
+        (batch,) = Stream(form(X), y).batches(N)
+        np.testing.assert_array_equal(batch.X.toarray(), X)
+        with pytest.raises(ValueError, match="row 7 of X holds NaN or infinity in column 2"):
+            list(Stream(form(bad), y).batches(N))
+
+
+def test_what_is_wrong_with_the_head_of_a_generator_is_said(rows):
+    X, y = rows
+    bad = X.copy()
+    bad[250, 1] = np.nan
+    for batches, error, message in (
+        ([1.0], TypeError, "batch 0 is not"),
+        ([(X, None)], ValueError, "batch 0 has no targets"),
+        ([(bad[i : i + 100], y[i : i + 100]) for i in range(0, N, 100)], ValueError, "row 50 of batch 2 holds NaN"),
+        ([], ValueError, "has no rows"),
+        ([(X, y, np.zeros(N))], ValueError, "all sample weights are zero"),
+    ):
+        for machine in (NystromLSSVC(n_landmarks=100), FourierLSSVC(n_components=10)):
+            with pytest.raises(error, match=message):
+                machine.fit(batch for batch in batches)
+
+
+def test_a_file_without_rows_features_or_a_column_for_y(tmp_path, rows):
+    X, y = rows
+    np.savez(tmp_path / "no_rows.npz", X=X[:0], y=y[:0])
+    np.savez(tmp_path / "one_target.npz", X=X, y=np.array(1))
+    np.savez(tmp_path / "rows.npz", X=X, y=y)
+    (tmp_path / "no_features.csv").write_text("y\n0\n1\n")
+    for name, target, error, message in (
+        ("no_rows.npz", None, ValueError, r"no_rows\.npz has no rows"),
+        ("one_target.npz", None, ValueError, "'X' has 1000 rows and 'y' has none"),
+        ("no_features.csv", None, ValueError, "0 feature"),
+        ("rows.npz", y, TypeError, "name or position of a column, not ndarray"),
+        ("no_features.csv", y, TypeError, "name or position of a column, not ndarray"),
+    ):
+        with pytest.raises(error, match=message):
+            NystromLSSVC().fit(tmp_path / name, target)
+    with pytest.raises(ValueError, match="y to be passed"):
+        NystromLSSVC().fit(Stream(X))
 
 
 def test_pickles_are_not_opened(tmp_path):

@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.random import sample_without_replacement
 
 from gramless._dask import is_dask
-from gramless._validation import working_dtype
+from gramless._validation import forget_names, missing, working_dtype
 from gramless.distributed.cluster import cluster_memory
 
 # Up to so many rows a sample is drawn as a permutation, which is what a fit on one machine draws.
@@ -144,8 +144,8 @@ def describe(client: Client, estimator: Any, X: Any, y: Any, sample_weight: Any)
     estimator.n_features_in_ = rows.d
     if hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
         estimator.feature_names_in_ = np.asarray(X.columns, dtype=object)
-    elif hasattr(estimator, "feature_names_in_"):
-        del estimator.feature_names_in_
+    else:
+        forget_names(estimator)
     return rows
 
 
@@ -191,8 +191,8 @@ def load_piece(X: Any, y: Any, weights: Any, dtype: Any) -> Piece:
             raise ValueError(f"a partition of X has {len(X)} rows and that of {name} has {len(values)}")
     if not np.isfinite(X).all():
         raise ValueError("Input X contains NaN or infinity")
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
-        raise ValueError("Input y contains NaN or infinity")
+    if missing(y).any():
+        raise ValueError("Input y contains NaN, infinity or missing values")
     if weights is not None and not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise ValueError("sample_weight must be finite and at least 0")
     return Piece(X, y, weights)

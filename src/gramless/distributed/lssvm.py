@@ -51,10 +51,11 @@ def fit_least_squares(client: Client, estimator: LeastSquaresMachine, rows: Rows
     op = DistributedOperator(
         client, blocks, counts, estimator.kernel_, 1.0 / (estimator.C * weights), rows.dtype, cache=cache
     )
+    estimator._check_diagonal(op)
     m = estimator.n_landmarks
     m = min(int(_LANDMARKS_PER_ROOT_N * np.sqrt(rows.n)), rows.n // 2) if m == "auto" else min(int(m), rows.n)
     settings: dict[str, Any] = {"tol": estimator.tol}
-    if estimator.max_iter is not None:
+    if estimator.max_iter not in (None, -1):
         settings["max_iter"] = estimator.max_iter
     if m > 0:
         landmarks = rows.take(np.sort(rng.permutation(rows.n)[:m]))
@@ -91,6 +92,7 @@ def fit_least_squares(client: Client, estimator: LeastSquaresMachine, rows: Rows
 
 
 def _check(estimator: LeastSquaresMachine) -> None:
+    estimator._check_settings()
     name = type(estimator).__name__
     if estimator.solver not in ("auto", "cg"):
         raise ValueError(f"{name} on dask collections needs solver='cg' (or 'auto'), got {estimator.solver!r}")

@@ -10,8 +10,9 @@ import dask
 import dask.array as da
 import numpy as np
 
-from gramless._array import Array
+from gramless._array import Array, to_numpy
 from gramless._dask import is_dask
+from gramless._validation import check_X
 from gramless.kernels.base import Kernel
 from gramless.operators import expand
 
@@ -20,12 +21,13 @@ _ROWS_AT_ONCE = 8192
 
 def lazily(estimator: Any, method: str, X: Any) -> da.Array:
     """`getattr(estimator, method)(X)` as a dask array, computed partition by partition when it is asked for."""
+    frame = hasattr(X, "columns")
+    example = X._meta_nonempty if frame else np.zeros((1, *X.shape[1:]), X.dtype)
     if is_dask(estimator.__dict__.get("points_")):
+        check_X(estimator, example, dtype=estimator.dual_coef_.dtype, reset=False)
         return _from_scores(estimator, method, _scores_by_workers(estimator, _as_array(X)))
     model = dask.delayed(estimator, traverse=False, pure=False)
     apply = dask.delayed(_apply, pure=False)
-    frame = hasattr(X, "columns")
-    example = X._meta_nonempty if frame else np.zeros((1, X.shape[1]), X.dtype)
     meta = np.asarray(getattr(estimator, method)(example))
     if frame:
         lengths, parts = [np.nan] * X.npartitions, list(X.to_delayed())
@@ -33,7 +35,7 @@ def lazily(estimator: Any, method: str, X: Any) -> da.Array:
         whole = X.rechunk({1: X.shape[1]})
         lengths, parts = list(whole.chunks[0]), whole.to_delayed().ravel().tolist()
     blocks = [
-        da.from_delayed(apply(model, method, part), shape=(length, *meta.shape[1:]), dtype=meta.dtype)
+        da.from_delayed(apply(model, method, part, meta), shape=(length, *meta.shape[1:]), dtype=meta.dtype)
         for part, length in zip(parts, lengths, strict=True)
     ]
     return da.concatenate(blocks, axis=0, allow_unknown_chunksizes=True)
@@ -41,11 +43,14 @@ def lazily(estimator: Any, method: str, X: Any) -> da.Array:
 
 def at_once(estimator: Any, method: str, X: Any) -> np.ndarray:
     """Prediction for rows on the client by a model whose points live on the workers."""
-    X = np.asarray(X)
-    return lazily(estimator, method, da.from_array(X, chunks=(_ROWS_AT_ONCE, -1))).compute()
+    X = check_X(estimator, X, dtype=estimator.dual_coef_.dtype, accept_sparse=False, reset=False)
+    rows = da.from_array(to_numpy(X), chunks=(_ROWS_AT_ONCE, -1))
+    return _from_scores(estimator, method, _scores_by_workers(estimator, rows)).compute()
 
 
-def _apply(estimator: Any, method: str, X: Any) -> np.ndarray:
+def _apply(estimator: Any, method: str, X: Any, meta: np.ndarray) -> np.ndarray:
+    if len(X) == 0:  # a partition that a filter has left empty
+        return meta[:0]
     return np.asarray(getattr(estimator, method)(X))
 
 
@@ -56,25 +61,30 @@ def _as_array(X: Any) -> da.Array:
 def _scores_by_workers(estimator: Any, X: da.Array) -> da.Array:
     """`K(X, points) @ coef + intercept`, points partition by points partition."""
     points = estimator.points_
-    if X.shape[1] != points.shape[1]:
-        raise ValueError(
-            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting {points.shape[1]} features as input"
-        )
     coef, k = estimator.dual_coef_, estimator.dual_coef_.shape[1]
     edges = np.cumsum([0, *points.chunks[0]])
     shares = [dask.delayed(coef[a:b], traverse=False) for a, b in pairwise(edges)]
+    finite = dask.delayed(_finite, pure=False)
     expanded, added = dask.delayed(_expand, pure=False), dask.delayed(_add, pure=False)
     held = points.to_delayed().ravel().tolist()
     blocks = []
     for part, length in zip(X.to_delayed().ravel(), X.chunks[0], strict=True):
-        pieces = [expanded(estimator.kernel_, part, p, a) for p, a in zip(held, shares, strict=True)]
+        checked = finite(part, points.dtype)
+        pieces = [expanded(estimator.kernel_, checked, p, a) for p, a in zip(held, shares, strict=True)]
         scores = added(pieces, estimator.intercept_)
         blocks.append(da.from_delayed(scores, shape=(length, k), dtype=coef.dtype))
     return da.concatenate(blocks, axis=0, allow_unknown_chunksizes=True)
 
 
+def _finite(X: Any, dtype: np.dtype) -> np.ndarray:
+    X = np.ascontiguousarray(X, dtype=dtype)
+    if not np.isfinite(X).all():
+        raise ValueError("Input X contains NaN or infinity")
+    return X
+
+
 def _expand(kernel: Kernel, X: np.ndarray, points: np.ndarray, coef: np.ndarray) -> np.ndarray:
-    return expand(kernel, np.ascontiguousarray(X, dtype=points.dtype), points, coef)
+    return expand(kernel, X, points, coef)
 
 
 def _add(parts: list[np.ndarray], intercept: np.ndarray) -> np.ndarray:

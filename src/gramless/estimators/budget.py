@@ -140,8 +140,8 @@ class BudgetMachine(OnlinePass, NystromMachine):
     def _needs_sample(self) -> bool:
         return False
 
-    def _fixed_parts(self, p: int, itemsize: int) -> dict[str, int]:
-        return self._steps_parts(p, itemsize)
+    def _fixed_parts(self, p: int, itemsize: int, n: int | None) -> dict[str, int]:
+        return self._steps_parts(p, itemsize, n)
 
     def _rows_asked_for(self) -> None:
         return None  # batch_size is that of the steps, not of what is read at once

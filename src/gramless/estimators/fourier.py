@@ -163,8 +163,8 @@ class FourierMachine(OnlinePass, KernelExpansion):
     def _rows_needed(self) -> int:
         return 1
 
-    def _fixed_parts(self, p: int, itemsize: int) -> dict[str, int]:
-        return self._steps_parts(p, itemsize) if self._online else super()._fixed_parts(p, itemsize)
+    def _fixed_parts(self, p: int, itemsize: int, n: int | None) -> dict[str, int]:
+        return self._steps_parts(p, itemsize, n) if self._online else super()._fixed_parts(p, itemsize, n)
 
     def _rows_asked_for(self) -> int | None:
         return None if self._online else super()._rows_asked_for()
@@ -177,6 +177,8 @@ class FourierMachine(OnlinePass, KernelExpansion):
         kernel, dtype = self._kernel(), np.dtype(self._dtype_name)
         affordable = parse_budget(self.memory_budget, self.device_) // (8 * self.n_features_in_ * dtype.itemsize)
         X, _, weights = stream.sample(max(1, min(SCALE_ROWS, affordable)) if stream.repeatable else 1024, rng)
+        if weights is not None and not weights.any():
+            raise ValueError("all sample weights are zero: there is nothing to fit")
         self.kernel_ = kernel.resolve(X if xa.is_torch(X) else X.astype(dtype, copy=False), weights)
         self.features_ = draw_fourier_map(
             self.kernel_, self.n_features_in_, self.n_components, np.random.RandomState(self._seed), self.draw

@@ -184,7 +184,7 @@ class LeastSquaresMachine(KernelExpansion):
             return np.random.RandomState(int(fingerprint(X, Z)[:8], 16))
         return check_random_state(self.random_state)
 
-    def _check_diagonal(self, op: KernelOperator) -> None:
+    def _check_diagonal(self, op: Any) -> None:
         """`|K_ij|` is bounded by the diagonal: where that is finite, everything is."""
         with np.errstate(over="ignore", invalid="ignore"):
             diagonal = xa.to_numpy(op.diag())
@@ -245,7 +245,7 @@ class LeastSquaresMachine(KernelExpansion):
             points,
             Z,
             ridge,
-            repr(self.kernel_),
+            self.kernel_,
             type(solver).__name__,
             sorted(settings.items()),
             np.empty(0) if landmarks is None else landmarks,

@@ -13,6 +13,7 @@ sums of all rows and are evaluated on a uniform sample of them (all, up to `LEAV
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from gramless.solvers import NormalEquations, WhitenedRidge
 from gramless.streaming import Stream, is_stream_like
 from gramless.streaming.pass_checkpoint import PassCheckpoint, described
 from gramless.streaming.reservoir import Reservoir
-from gramless.streaming.sources import concatenate
+from gramless.streaming.sources import Rows, concatenate
 
 Read = Callable[[Any], np.ndarray]
 
@@ -121,7 +122,7 @@ class OnePassRidge(BaseEstimator):
     def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
         """Rows in a batch and the peak memory, or a `MemoryError` where the features' own matrices do not fit."""
         p, itemsize = self._n_components(n), np.dtype(dtype).itemsize
-        memory = MemoryEstimate({**self._fixed_parts(p, itemsize), "landmarks": p * d * (itemsize + 8)}, device)
+        memory = MemoryEstimate({**self._fixed_parts(p, itemsize, n), "landmarks": p * d * (itemsize + 8)}, device)
         per_row = (2 * p + 4 * d + 4 * n_outputs) * itemsize + 3 * d * 8
         budget = parse_budget(self.memory_budget, device)
         left = (budget - memory.nbytes) // per_row
@@ -130,7 +131,7 @@ class OnePassRidge(BaseEstimator):
         memory.check(budget, "use fewer landmarks or components, a smaller batch_size, or raise memory_budget")
         return PassPlan(rows, memory)
 
-    def _fixed_parts(self, p: int, itemsize: int) -> dict[str, int]:
+    def _fixed_parts(self, p: int, itemsize: int, n: int | None) -> dict[str, int]:
         """Bytes that do not depend on the batches."""
         return {"normal equations": _SOLVE_MATRICES * 8 * p * p}
 
@@ -190,8 +191,7 @@ class OnePassRidge(BaseEstimator):
         self._held: list[tuple[Array, np.ndarray, np.ndarray | None]] = []
         self._sample = Reservoir(LEAVE_ONE_OUT_ROWS) if self._needs_sample() else None
         self._stale = self._finished = False
-        self._dtype_name = ""
-        self._rows_seen = 0
+        self._dtype_name, self._rows_seen = "", 0
 
     def _discard(self) -> None:
         """Begin without features and without anything learnt."""
@@ -204,8 +204,7 @@ class OnePassRidge(BaseEstimator):
     def _set_up(self, X: Array) -> None:
         """What the first rows decide: width, dtype and device."""
         if not self._dtype_name:
-            if not hasattr(self, "n_features_in_") or self.n_features_in_ != X.shape[1]:
-                self.n_features_in_ = int(X.shape[1])
+            self.n_features_in_ = int(X.shape[1])
             self._dtype_name = working_dtype(X, self.dtype).name
             self.device_ = xa.resolve_device(self.device, X)
 
@@ -251,10 +250,10 @@ class OnePassRidge(BaseEstimator):
         targets = xa.like(self._targets.matrix(compact), features)
         self._equations.update(features, targets, None if weights is None else xa.like(weights, features))
         if self._sample is not None:
-            if self.forget < 1 and self._sample.rows is not None:
-                rows = self._sample.rows
+            if self.forget < 1 and (rows := self._sample.rows) is not None:
                 self._sample.rows = (rows[0], rows[1], rows[2] * self.forget**n)
-            keys = np.random.RandomState([self._seed, self._rows_seen]).random_sample(n)
+            # The key of a row comes from its number alone, however the rows are cut into batches.
+            keys = np.random.Generator(np.random.PCG64(self._seed).advance(self._rows_seen)).random(n)
             host = X if xa.is_sparse(X) else xa.to_numpy(X)
             self._sample.add((host, compact, np.ones(n) if weights is None else weights), keys)
         self._rows_seen += n
@@ -278,10 +277,17 @@ class OnePassRidge(BaseEstimator):
             self._forget_all(targets)
             self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
             self._set_up(stream.first())
+        elif is_stream_like(X):
+            self._keep_apart()  # its rows are checked as they pass, and a bad one may come after good ones
         if not self._chosen:
             self._hold_back(stream)
         else:
             self._absorb_all(stream)
+
+    def _keep_apart(self) -> None:
+        """Go on with copies of all that is added to in place: a `partial_fit` that fails leaves the originals."""
+        self._held = list(self._held)
+        self._equations, self._sample = copy.deepcopy(self._equations), copy.copy(self._sample)
 
     def _hold_back(self, stream: Stream) -> None:
         for batch in stream.batches(_MOST_BATCH_ROWS, prepare=self._prepare):
@@ -321,8 +327,8 @@ class OnePassRidge(BaseEstimator):
         whitened = self._equations.whiten(penalty)
         if penalty is not None:
             self.jitter_ = whitened.jitter
-        if self._sample is not None:
-            self._leave_one_out(whitened)
+        if self._sample is not None and self._sample.rows is not None:
+            self._leave_one_out(whitened, self._sample.rows)
         self.C_ = float(self.Cs[int(np.argmin(self.loo_errors_))]) if self.C == "loo" else float(self.C)
         A, intercept = (xa.to_numpy(part) for part in whitened.solve(1.0 / self.C_))
         self._stale = False
@@ -339,10 +345,8 @@ class OnePassRidge(BaseEstimator):
             self._discard()
             self._held, self._rows_seen, self._sample = held, seen, sample
 
-    def _leave_one_out(self, whitened: WhitenedRidge) -> None:
-        assert self._sample is not None
-        assert self._sample.rows is not None
-        X, compact, weights = self._sample.rows
+    def _leave_one_out(self, whitened: WhitenedRidge, rows: Rows) -> None:
+        X, compact, weights = rows
         kept = np.flatnonzero(weights > 0)
         X, compact, weights = xa.take_rows(X, kept), compact[kept], weights[kept]
         features = self._features(xa.to_device(X, self.device_, np.dtype(self._dtype_name)))
@@ -376,10 +380,8 @@ class OnePassRidge(BaseEstimator):
         state |= {f"features_{k}": v for k, v in self._feature_state().items()}
         state |= {f"targets_{k}": v for k, v in self._targets.state().items()}
         if self._sample is not None and self._sample.rows is not None:
-            state |= {
-                "sample_keys": self._sample.keys,
-                **dict(zip(("sample_X", "sample_y", "sample_w"), self._sample.rows, strict=True)),
-            }
+            names = ("sample_keys", "sample_X", "sample_y", "sample_w")
+            state |= dict(zip(names, (self._sample.keys, *self._sample.rows), strict=True))
         return state | {"seen": self._rows_seen, "seed": self._seed, "dtype": self._dtype_name, "width": self.n_features_in_}
 
     def _restore(self, state: dict[str, Any]) -> None:

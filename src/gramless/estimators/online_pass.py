@@ -18,9 +18,9 @@ from sklearn.utils import check_random_state
 from gramless import _array as xa
 from gramless._array import Array
 from gramless._memory import parse_budget
-from gramless._progress import Progress
+from gramless._progress import Progress, say
 from gramless._validation import check_choice, check_positive
-from gramless.estimators.one_pass import OnePassRidge
+from gramless.estimators.one_pass import OnePassRidge, PassPlan
 from gramless.estimators.streamed_targets import Targets
 from gramless.solvers.online import OPTIMIZERS, SUBSAMPLE, OnlineLeastSquares
 from gramless.streaming import Stream
@@ -28,7 +28,8 @@ from gramless.streaming import Stream
 Block = tuple[Array, np.ndarray, np.ndarray | None, Array]
 """Features, targets, weights and, where rows are softened, loudness of some rows."""
 
-_BLOCK_ROWS = 4096
+# Matrices of float64 that an eigendecomposition holds at its peak: the matrix, the vectors, work.
+_EIGEN_MATRICES = 3
 _LAST_STEP = 0.02
 
 
@@ -73,8 +74,10 @@ class OnlinePass(OnePassRidge):
         self.history_: list[dict[str, Any]] = []
         epochs = self.epochs if stream.repeatable else 1
         n = stream.n_rows
+        plan = self.plan(n, self.n_features_in_, max(1, targets.n_columns), self._dtype_name, self.device_)
+        say(self.verbose, f"{type(self).__name__}: {plan.batch_rows} rows at a time; peak {plan.memory}")
         self._prepare_learner(stream, rng, epochs)
-        blocks = self._blocks(stream, rng)
+        blocks = self._blocks(stream, rng, plan)
         seconds = 0.0
         with Progress(self.verbose, epochs, type(self).__name__) as progress:
             for epoch in range(epochs):
@@ -134,23 +137,24 @@ class OnlinePass(OnePassRidge):
         """Coefficients and biases learnt before, where no learner holds them."""
         raise NotImplementedError
 
-    def _blocks(self, stream: Stream, rng: np.random.RandomState) -> Any:
+    def _blocks(self, stream: Stream, rng: np.random.RandomState, plan: PassPlan) -> Any:
         """A function that deals out `(features, targets, weights)` for one epoch."""
-        n, p = stream.n_rows, self._n_components(stream.n_rows)
+        n, p, size = stream.n_rows, self._n_components(stream.n_rows), plan.batch_rows
         itemsize = np.dtype(self._dtype_name).itemsize
-        held = n is not None and n * p * itemsize <= parse_budget(self.memory_budget, self.device_) // 2
+        budget = parse_budget(self.memory_budget, self.device_)
+        held = n is not None and n * p * itemsize <= min(budget // 2, budget - plan.memory.nbytes)
         if stream.repeatable and held:
-            return self._held_blocks(stream, rng)
+            return self._held_blocks(stream, rng, size)
 
         def read() -> Iterator[Block]:
             if stream.indexable:
                 shuffled = rng.permutation(int(n or 0))
-                for start in range(0, len(shuffled), _BLOCK_ROWS):
-                    X, y, weights = stream.take(shuffled[start : start + _BLOCK_ROWS])
+                for start in range(0, len(shuffled), size):
+                    X, y, weights = stream.take(shuffled[start : start + size])
                     features = self._features(self._prepare(X))
                     yield features, self._targets.read(y), weights, self._loudness(features)
                 return
-            for batch in stream.batches(_BLOCK_ROWS, prepare=self._prepare):
+            for batch in stream.batches(size, prepare=self._prepare):
                 yield self._shuffled(batch.X, self._targets.read(batch.y), batch.weights, rng)
 
         return read
@@ -164,11 +168,11 @@ class OnlinePass(OnePassRidge):
         assert self._learner is not None
         return self._learner.loudness(features) if self._soften else None
 
-    def _held_blocks(self, stream: Stream, rng: np.random.RandomState) -> Any:
+    def _held_blocks(self, stream: Stream, rng: np.random.RandomState, size: int) -> Any:
         features: Array = None
         loudness: Array = None
         pieces, weights, at = [], [], 0
-        for batch in stream.batches(_BLOCK_ROWS, prepare=self._prepare):
+        for batch in stream.batches(size, prepare=self._prepare):
             block = self._features(batch.X)
             if features is None:
                 features = xa.empty((int(stream.n_rows or 0), int(block.shape[1])), block)
@@ -183,8 +187,8 @@ class OnlinePass(OnePassRidge):
 
         def deal() -> Iterator[Block]:
             shuffled = rng.permutation(len(compact))
-            for start in range(0, len(shuffled), _BLOCK_ROWS):
-                rows = shuffled[start : start + _BLOCK_ROWS]
+            for start in range(0, len(shuffled), size):
+                rows = shuffled[start : start + size]
                 heard = None if loudness is None else xa.take_rows(loudness, rows)
                 yield xa.take_rows(features, rows), compact[rows], weight[rows], heard
 
@@ -226,9 +230,15 @@ class OnlinePass(OnePassRidge):
         self._learner = None
         self._soften = False
 
-    def _steps_parts(self, p: int, itemsize: int) -> dict[str, int]:
-        """What learning in steps holds instead of sums: the subsample's features and the eigenvectors made of them."""
-        return {"curvature": SUBSAMPLE * p * itemsize}
+    def _keep_apart(self) -> None:
+        super()._keep_apart()
+        if self._learner is not None:
+            self._learner = self._learner.copy()
+
+    def _steps_parts(self, p: int, itemsize: int, n: int | None) -> dict[str, int]:
+        """What learning in steps holds instead of sums: features of a subsample (twice), the eigenvectors of half of it."""
+        s = SUBSAMPLE if n is None else min(n, SUBSAMPLE)
+        return {"curvature": 2 * s * p * itemsize + _EIGEN_MATRICES * 8 * (s // 2) ** 2}
 
     def _absorb_online(self, X: Array, compact: np.ndarray, weights: np.ndarray | None) -> None:
         if self._learner is None:

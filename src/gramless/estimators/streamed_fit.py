@@ -14,6 +14,7 @@ from gramless._validation import (
     check_labels,
     check_outputs,
     check_weights,
+    forget_names,
 )
 from gramless.estimators.one_pass import OnePassRidge
 from gramless.estimators.platt import fit_sigmoids
@@ -49,7 +50,7 @@ class ClassesFromStream(OnePassRidge):
             With an array, one weight for each row: weight 2 equals two copies.
         """
         self._check_settings()
-        self.__dict__.pop("feature_names_in_", None)  # of a DataFrame fitted before; a stream has none
+        forget_names(self)
         if is_stream_like(X) and not isinstance(X, np.memmap):
             stream, targets = self._stream(X, y, sample_weight), LabelTargets(None, self._class_factors())
         else:
@@ -82,7 +83,9 @@ class ClassesFromStream(OnePassRidge):
             raise ValueError("classes must be passed on the first call to partial_fit.")
         if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes={list(classes)!r} is not the same as on the first call: {list(self.classes_)!r}")
-        targets = LabelTargets(np.unique(classes), self._class_factors()) if first else self._targets
+        targets = LabelTargets(np.unique(classes)) if first else self._targets
+        # Also after a fit on arrays, which multiplies the classes' weights into those of its rows.
+        targets.class_weight = self._class_factors()
         self._add(X, y, sample_weight, targets, first)
         if first:
             self.classes_ = np.unique(classes)
@@ -130,7 +133,7 @@ class ValuesFromStream(OnePassRidge):
             With an array, one weight for each row: weight 2 equals two copies.
         """
         self._check_settings()
-        self.__dict__.pop("feature_names_in_", None)  # of a DataFrame fitted before; a stream has none
+        forget_names(self)
         if is_stream_like(X) and not isinstance(X, np.memmap):
             stream = self._stream(X, y, sample_weight)
         else:

@@ -11,6 +11,7 @@ from gramless._array import Array
 
 # Values that are looked at at once: enough to hide the calls, too few to weigh beside the data.
 _VALUES = 2**20
+_ROUNDINGS = 16.0
 
 
 def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = None) -> float:
@@ -29,8 +30,10 @@ def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = Non
             variance = _variance(X, weights)
         if not np.isfinite(variance):
             raise ValueError("the squares of the data overflow: scale the data (StandardScaler) before gamma='scale'")
-        # Constant data has no scale; 1 is what scikit-learn answers there too.
-        return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+        # Constant data has no scale; 1 is what scikit-learn answers there too. The mean of equal numbers is off by some
+        # roundings, and the spread around it with it.
+        rounding = _ROUNDINGS * float(np.finfo(np.float64).eps) * abs(float(X[0, 0]))
+        return 1.0 / (X.shape[1] * variance) if variance > rounding**2 else 1.0
     raise ValueError(f"gamma must be a number, 'scale' or 'auto', got {gamma!r}")
 
 

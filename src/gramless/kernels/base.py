@@ -289,7 +289,7 @@ class Callable_(Kernel):
                 f"for {expected[0]} and {expected[1]} points; expected {expected}"
             )
         if out is None:
-            return xa.like(block, X)
+            return xa.like(block, X) + 0  # it may be the function's own, and what comes after works in place
         out[...] = xa.like(block, X)
         return out
 

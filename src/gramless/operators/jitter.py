@@ -31,15 +31,16 @@ def jittered_cholesky(A: Array, jitter: float | None = None) -> tuple[Array, flo
     (True, True)
     """
     scale = float(xa.namespace(A).max(xa.namespace(A).linalg.diagonal(A))) or 1.0
+    rounding = float(np.finfo(xa.numpy_dtype(A)).eps) * scale
     if jitter is None:
-        jitter = A.shape[0] * float(np.finfo(xa.numpy_dtype(A)).eps) * scale
+        jitter = A.shape[0] * rounding
     while jitter <= _LARGEST_RELATIVE_JITTER * scale:
         try:
             # Sharing a small factorisation among threads takes longer than factorising.
             with one_blas_thread() if A.shape[0] <= _SMALL else nullcontext():
                 return xa.lower_triangle(xa.jittered_cholesky_copy(A, jitter)), jitter
         except xa.NotPositiveDefiniteError:
-            jitter *= 10
+            jitter = max(10 * jitter, rounding)  # from none at all, too
     raise np.linalg.LinAlgError(
         f"the matrix stays indefinite with a jitter of {jitter / scale:.0e} of its largest entry: the kernel is not "
         "positive semi-definite"

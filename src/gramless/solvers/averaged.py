@@ -81,12 +81,15 @@ class Averaged(Solver):
                 else:
                     outer |= {_PREFIX + key: value for key, value in step.state.items()}
                     outer |= {_PREFIX + "W": mine, _PREFIX + "n_iter": done}
+                last = finished and run == len(self.solvers) - 1
                 yield Step(
                     (total + mine) / (run + 1),
                     step.residual,
-                    converged=finished and agreed and run == len(self.solvers) - 1,
+                    converged=last and agreed,
                     state=outer,
                     info={**step.info, "run": run},
+                    # The residual is that of the last run, and may look well.
+                    message="" if agreed or not last else f"not all of the {run + 1} runs converged within their iterations",
                 )
                 if finished:
                     break

@@ -45,10 +45,16 @@ class BlockGram:
 
     def __init__(self, A: Array, dtype: Any = np.float64):
         eps = float(np.finfo(xa.numpy_dtype(A)).eps)
-        # NumPy sees that both sides are one matrix and computes one triangle.
-        G = xa.astype(xa.matmul(A, A.T), np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # NumPy sees that both sides are one matrix and computes one triangle.
+            G = xa.astype(xa.matmul(A, A.T), np.float64)
         xp = xa.namespace(G)
         norms = xp.sqrt(xp.linalg.diagonal(G))
+        if not bool(xp.all(xp.isfinite(norms))):  # no entry is larger than the diagonal
+            raise FloatingPointError(
+                f"the squares of the kernel's values overflow {xa.numpy_dtype(A).name}: scale the data, lower the kernel's "
+                "degree or coefficients, or use dtype='float64'"
+            )
         self._scale = 1.0 / xp.where(norms > 0, norms, xp.ones_like(norms))
         G *= self._scale
         G *= self._scale[:, None]

@@ -104,9 +104,9 @@ class CG(Solver):
                     return
             M_R = self._precondition(R)
             with one_blas_thread():
-                if not restarted:
-                    M_R = M_R - P @ xa.like(inverse @ _double(Q.T @ M_R), P)
-                P = _orthonormal(M_R)
+                new = M_R if restarted else M_R - P @ xa.like(inverse @ _double(Q.T @ M_R), P)
+                # Nothing new where the directions span the whole space; what rounding has left over begins again.
+                P = _orthonormal(new if xa.norm(new) else M_R)
             state = {"R": R, "P": P, "best_true": float(best_true), "stalled": stalled}
             state |= {"best": best, "best_residual": float(best_residual)}
             yield Step(W, residual, state=state)

@@ -10,7 +10,9 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -22,19 +24,38 @@ _FORMAT = 1
 
 
 def fingerprint(*parts: Any) -> str:
-    """A short hash of arrays and settings that changes when the problem does."""
+    """A short hash of arrays and settings that changes when the problem does, and not from one process to the next."""
     digest = hashlib.sha256()
     for part in parts:
-        if xa.is_sparse(part):
-            for piece in (part.data, part.indices, part.indptr):
-                digest.update(np.ascontiguousarray(piece).data)
-        elif hasattr(part, "shape"):
-            array = np.ascontiguousarray(xa.to_numpy(part))
-            digest.update(f"{array.dtype}{array.shape}".encode())
-            digest.update(array.data)
-        else:
-            digest.update(repr(part).encode())
+        _absorb(digest, part)
     return digest.hexdigest()[:32]
+
+
+def _absorb(digest: Any, part: Any) -> None:
+    if xa.is_sparse(part):
+        for piece in (part.data, part.indices, part.indptr):
+            digest.update(np.ascontiguousarray(piece).data)
+    elif hasattr(part, "shape"):
+        array = np.ascontiguousarray(xa.to_numpy(part))
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(array.data)
+    elif hasattr(part, "get_params") and not isinstance(part, type):
+        # What a kernel prints is shortened in the middle, and so are its arrays.
+        _absorb(digest, [type(part).__qualname__, *sorted(part.get_params(deep=False).items())])
+    elif isinstance(part, list | tuple):
+        digest.update(f"{len(part)}:".encode())
+        for piece in part:
+            _absorb(digest, piece)
+    elif isinstance(part, FunctionType):
+        # Printed, a function tells its address, which is another one after a kill.
+        closed = [cell.cell_contents for cell in part.__closure__ or ()]
+        _absorb(digest, [part.__qualname__, part.__code__, part.__defaults__, part.__kwdefaults__, closed])
+    elif isinstance(part, CodeType):
+        _absorb(digest, [part.co_code.hex(), part.co_names, part.co_consts])
+    elif isinstance(part, partial):
+        _absorb(digest, [part.func, part.args, *sorted(part.keywords.items())])
+    else:
+        digest.update(repr(part).encode())
 
 
 def _plain(value: Any) -> Any:

@@ -245,6 +245,12 @@ class OnlineLeastSquares:
         """Coefficients and biases: the mean where one is kept, else the iterate."""
         return (self.A, self.b[0]) if self._mean is None else (self._mean[0], self._mean[1][0])
 
+    def copy(self) -> OnlineLeastSquares:
+        """Another one that goes on from here. Steps replace arrays and write into none, so that the two may share them."""
+        other = object.__new__(OnlineLeastSquares)
+        other.__dict__.update(self.__dict__)
+        return other
+
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("an online learner holds functions of its machine and does not travel; save the fitted machine")
 

@@ -28,13 +28,14 @@ from gramless._array import Array
 from gramless.kernels.precomputed import Precomputed
 from gramless.operators.nystrom import NystromPreconditioner
 from gramless.solvers.base import Solver, Step
+from gramless.solvers.block_rows import check_block_size
 
 _POWER_ITERATIONS = 10
 # The power method approaches the largest eigenvalue from below.
 _SAFETY = 1.2
 _SMOOTHING = 0.9
 _RISE = 1.5
-# Where the operator does not tell its ridge, the smallest curvature is taken this far below the damping.
+# Where the operator has no ridge, or does not tell it, the smallest curvature is taken this far below the damping.
 _UNKNOWN_FLOOR = 1e-3
 
 
@@ -89,7 +90,7 @@ class SketchProject(Solver):
         self, op: Any, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         n = op.shape[0]
-        b = min(n, self.block_size or default_block_size(n))
+        b = min(n, default_block_size(n) if self.block_size is None else check_block_size(self.block_size))
         scale = np.sqrt(b / n) * (xa.norm(Z) or 1.0)
         state = state or {}
         V, U = state.get("V", W + 0), state.get("U", W + 0)
@@ -153,7 +154,7 @@ class SketchProject(Solver):
             v = v / xa.norm(v)
             v = P @ (A @ v)
             largest = xa.norm(v)
-        floor = float(op.ridge.min()) if hasattr(op, "ridge") else _UNKNOWN_FLOOR * P.damping
+        floor = (float(op.ridge.min()) if hasattr(op, "ridge") else 0.0) or _UNKNOWN_FLOOR * P.damping
         return (P @ R) / (_SAFETY * largest), floor / (floor + P.damping) / (_SAFETY * largest)
 
 

@@ -23,12 +23,10 @@ def import_pyarrow(what: str) -> Any:
 
 def target_column(names: Sequence[str], target: str | int | None, path: Path) -> int:
     """Position of the column that holds the targets."""
-    if isinstance(target, (int, np.integer)) and not isinstance(target, bool):
+    if isinstance(target, (int, np.integer)):
         if not -len(names) <= target < len(names):
             raise ValueError(f"{path} has {len(names)} columns; there is no column {target} to take as the target")
         return int(target) % len(names)
-    if target is not None and not isinstance(target, str):
-        raise TypeError(f"with a file, y is the name or position of a column, not {type(target).__name__}")
     wanted = (target,) if target is not None else TARGET_NAMES
     found = [i for i, name in enumerate(names) if name in wanted]
     if len(found) == 1:

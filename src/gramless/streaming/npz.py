@@ -41,10 +41,13 @@ class NpzSource:
         (shape, column_major, dtype), (target_shape, _, _) = self._header(self._X), self._header(self._y)
         if len(shape) < 2 or dtype.kind not in "biuf":
             raise ValueError(f"{path}: {self._X!r} has shape {shape} and type {dtype}; expected numbers in rows")
-        if target_shape[0] != shape[0]:
-            raise ValueError(f"{path}: {self._X!r} has {shape[0]} rows and {self._y!r} has {target_shape[0]}")
+        if target_shape[:1] != shape[:1]:
+            raise ValueError(
+                f"{path}: {self._X!r} has {shape[0]} rows and {self._y!r} has {target_shape[0] if target_shape else 'none'}"
+            )
         self.n_rows = int(shape[0])
-        self._held: np.ndarray | None = None
+        self._width = int(np.prod(shape[1:]))
+        self._held: dict[str, np.ndarray] = {}
         if column_major:
             nbytes = int(np.prod(shape)) * dtype.itemsize
             if nbytes > _MOST_HELD_BYTES:
@@ -67,7 +70,7 @@ class NpzSource:
             if dtype.hasobject:
                 raise ValueError(f"{self.path}: {key!r} holds Python objects, which are not read from files")
             if column_major and len(shape) > 1:
-                yield from self._slices_of_held(member, shape, dtype, size, start)
+                yield from self._slices_of_held(key, member, shape, dtype, size, start)
                 return
             row_bytes = dtype.itemsize * int(np.prod(shape[1:]))
             member.seek(start * row_bytes, 1)
@@ -79,12 +82,12 @@ class NpzSource:
                 yield np.frombuffer(data, dtype).reshape(n, *shape[1:])
 
     def _slices_of_held(
-        self, member: Any, shape: tuple[int, ...], dtype: np.dtype, size: int, start: int
+        self, key: str, member: Any, shape: tuple[int, ...], dtype: np.dtype, size: int, start: int
     ) -> Iterator[np.ndarray]:
-        if self._held is None:
-            self._held = np.frombuffer(member.read(), dtype).reshape(shape, order="F")
+        if key not in self._held:
+            self._held[key] = np.frombuffer(member.read(), dtype).reshape(shape, order="F")
         for at in range(start, shape[0], size):
-            yield self._held[at : at + size]
+            yield self._held[key][at : at + size]
 
     def identity(self) -> tuple[Any, ...]:
         return (*file_identity("npz", self.path), self._X, self._y)
@@ -96,7 +99,7 @@ class NpzSource:
         return f" in column {index}"
 
     def peek(self, n: int) -> Rows:
-        return next(self.read(n, 0))
+        return next(self.read(n, 0), (np.empty((0, self._width)), np.empty(0), None))
 
 
 def _read_header(member: Any) -> tuple[tuple[int, ...], bool, np.dtype]:

@@ -28,10 +28,12 @@ class ParquetSource:
                 schema, self.n_rows = file.schema_arrow, int(file.metadata.num_rows)
         except arrow.ArrowInvalid as error:
             raise ValueError(f"{path} is not a complete Parquet file: {error}") from error
-        self.names = list(schema.names)
+        # What pandas kept as the index of its rows is no feature; pandas hides it as well.
+        index = set() if schema.pandas_metadata is None else set(map(str, schema.pandas_metadata["index_columns"]))
+        self.names = [name for name in schema.names if name not in index or name == target]
         self.target = target_column(self.names, target, path)
         types = arrow.types
-        for i, field in enumerate(schema):
+        for i, field in enumerate(map(schema.field, self.names)):
             number = types.is_integer(field.type) or types.is_floating(field.type) or types.is_boolean(field.type)
             if i != self.target and not number:
                 raise ValueError(f"{path}: column {field.name!r} holds {field.type}, not numbers; encode it or leave it out")
@@ -52,7 +54,7 @@ class ParquetSource:
     def _pieces(self, file: Any, groups: list[int]) -> Iterator[Rows]:
         if not groups:
             return
-        for table in file.iter_batches(batch_size=_ROWS_AT_A_TIME, row_groups=groups):
+        for table in file.iter_batches(batch_size=_ROWS_AT_A_TIME, row_groups=groups, columns=self.names):
             X, y = matrix(table, self.target)
             yield X, y, None
 

@@ -60,8 +60,9 @@ class ArraySource:
     repeatable = True
 
     def __init__(self, X: Array, y: Any, weights: Any = None):
-        self.X = X
-        self.y = y if y is None or hasattr(y, "shape") else np.asarray(y)
+        # Rows are taken by position: a table would take them by its own labels, other sparse forms not at all.
+        self.X = X.tocsr() if sp.issparse(X) else np.asarray(X) if hasattr(X, "columns") else X
+        self.y = y if y is None or xa.is_torch(y) else np.asarray(y)
         self.weights = None if weights is None else np.asarray(weights, dtype=np.float64)
         self.length = self.n_rows = int(X.shape[0])
         self.name = f"the array on disk {X.filename}" if getattr(X, "filename", None) else "X"
@@ -108,15 +109,17 @@ class IterableSource:
         self._first_row_of_batch: list[int] = []
 
     def read(self, size: int, start: int) -> Iterator[Rows]:
-        self._first_row_of_batch = []
-        return rebatch(self._pieces(), size, start)
+        return rebatch(self._pieces(self._batches), size, start)
 
-    def _pieces(self) -> Iterator[Rows]:
+    def _pieces(self, batches: Iterable[Any]) -> Iterator[Rows]:
         seen, width = 0, None
-        for number, batch in enumerate(self._batches):
+        self._first_row_of_batch = []
+        for number, batch in enumerate(batches):
             if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
                 raise TypeError(f"batch {number} is not (X, y) or (X, y, sample_weight) but {type(batch).__name__}")
             X, y, weights = batch if len(batch) == 3 else (*batch, None)
+            if y is None:
+                raise ValueError(f"batch {number} has no targets: batches are (X, y) or (X, y, sample_weight)")
             X = X if xa.is_torch(X) else X.tocsr() if sp.issparse(X) else np.asarray(X)
             y = y if xa.is_torch(y) else np.asarray(y)
             if X.ndim != 2:
@@ -135,18 +138,19 @@ class IterableSource:
             yield X, y, weights
 
     def peek(self, n: int) -> Rows:
-        whole, iterator = self._batches, iter(self._batches)
+        iterator = iter(self._batches)
         taken: list[Any] = []
-        rows = 0
-        while rows < n:
-            batch = next(iterator, None)
-            if batch is None:
-                break
-            taken.append(batch)
-            rows += len(batch[1])
-        self._batches = taken
-        first = next(rebatch(self._pieces(), n, 0), None)
-        self._batches = whole if self.repeatable else itertools.chain(taken, iterator)
+
+        def kept() -> Iterator[Any]:
+            for batch in iterator:
+                taken.append(batch)
+                yield batch
+
+        try:
+            first = next(rebatch(self._pieces(kept()), n, 0), None)
+        finally:
+            if not self.repeatable:
+                self._batches = itertools.chain(taken, iterator)
         if first is None:
             raise ValueError(f"{self.name} has no rows")
         return first

@@ -18,6 +18,7 @@ import numpy as np
 
 from gramless import _array as xa
 from gramless._array import Array
+from gramless._validation import missing
 from gramless.streaming.read_ahead import read_ahead
 from gramless.streaming.reservoir import Reservoir
 from gramless.streaming.sources import ArraySource, IterableSource, Rows, Source
@@ -46,8 +47,8 @@ class Stream:
         An array or `np.memmap` of shape (n, d); the path of a `.csv`, `.csv.gz`, `.parquet` or `.npz` file; or an iterable
         of `(X, y)` or `(X, y, sample_weight)`.
     y : array, str or None, default=None
-        With an array, the targets. With a file, the name of the column (or of the array, in an npz file) that holds them;
-        None takes `"y"`, `"target"` or `"label"`, whichever is there.
+        With an array, the targets. With a file, the name or position of the column (the name of the array, in an npz
+        file) that holds them; None takes `"y"`, `"target"` or `"label"`, whichever is there.
     sample_weight : array, optional
         With an array, one weight for each row.
 
@@ -92,9 +93,13 @@ class Stream:
 
     def first(self) -> Array:
         """The features of the first row, which is still read afterwards."""
-        X, _, _ = self._source.peek(1)
+        X, y, _ = self._source.peek(1)
         if X.shape[0] == 0:
             raise ValueError(f"{self.name} has no rows")
+        if X.shape[1] == 0:
+            raise ValueError(f"{self.name} has 0 feature(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
         return X
 
     def take(self, idx: np.ndarray) -> Rows:
@@ -201,6 +206,9 @@ def _open(data: Any, y: Any, sample_weight: Any) -> Source:
 def _open_file(path: Path, target: Any) -> Source:
     if not path.exists():
         raise FileNotFoundError(f"no such file: {path}")
+    names_a_column = isinstance(target, (str, int, np.integer)) and not isinstance(target, bool)
+    if target is not None and not names_a_column:
+        raise TypeError(f"with a file, y is the name or position of a column, not {type(target).__name__}")
     name = path.name.lower()
     if name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")):
         from gramless.streaming.delimited import CsvSource
@@ -239,11 +247,5 @@ def _not_finite(X: Array) -> tuple[int, int] | None:
 def _not_finite_target(y: Any) -> int | None:
     if y is None:
         return None
-    values = xa.to_numpy(y)
-    if values.dtype.kind == "f":
-        bad = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
-    elif values.dtype.kind == "O":
-        bad = np.array([v is None or v != v for v in values.reshape(len(values), -1)[:, 0]], dtype=bool)
-    else:
-        return None
+    bad = missing(xa.to_numpy(y))
     return int(np.argmax(bad)) if bad.any() else None
