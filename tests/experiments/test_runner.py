@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from gramless.datasets import load
 from gramless.experiments import Confusion, Gallery, Results, Spec, product, run
+from gramless.experiments.runner import _interrupts_stay_here
 
 
 class Stepwise(ClassifierMixin, BaseEstimator):
@@ -218,3 +219,17 @@ def test_a_torn_last_line_is_ignored_and_then_cut_off(results):
     assert [record["params"]["alpha"] for record in results.records()] == [1, 10]
     for line in results.path.read_text().splitlines():
         json.loads(line)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals cannot be blocked here")
+def test_an_interrupt_while_a_process_starts_waits_and_is_not_lost():
+    went_on = []
+
+    def start():
+        os.kill(os.getpid(), signal.SIGINT)
+        went_on.append(True)
+
+    with pytest.raises(KeyboardInterrupt), _interrupts_stay_here():
+        start()
+    assert went_on
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, set())

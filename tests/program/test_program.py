@@ -75,6 +75,16 @@ def test_unknown_names_are_answered_with_the_known_ones(run, demo, tmp_path):
     assert (done.code, "there are: demo" in done.err) == (3, True)
 
 
+def test_a_folder_that_is_none_is_told_before_the_first_fit(run, demo, tmp_path, monkeypatch):
+    (tmp_path / "out").write_text("")
+    monkeypatch.setattr(reproduce_module, "run", lambda *a, **k: pytest.fail("a fit was started"))
+    done = run("reproduce", "smo", "--quick", "--out", tmp_path / "out")
+    assert (done.code, "is a file: give --out the name of a folder" in done.err) == (3, True)
+    (tmp_path / "results.jsonl").mkdir()
+    done = run("reproduce", "smo", "--quick", "--out", tmp_path)
+    assert (done.code, "is a folder" in done.err) == (3, True)
+
+
 def test_info_says_what_there_is_and_what_would_be_done(run):
     found = run("info", "--rows", 60_000, "--columns", 784, "--classes", 10, "--json").json
     assert found["devices"][0]["device"] == "cpu"

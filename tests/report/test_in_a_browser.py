@@ -2,6 +2,9 @@
 
 import pytest
 
+from gramless.datasets.layouts import CIFAR10_CLASSES
+from gramless.report import write_report
+
 
 @pytest.fixture(params=[(1280, 900, "light"), (390, 844, "light"), (390, 844, "dark")], ids=str)
 def opened(request, browser, report_path):
@@ -116,3 +119,22 @@ def test_time_and_memory_open_and_close(opened):
     assert bars.is_visible()
     details.locator("summary").click()
     assert not bars.is_visible()
+
+
+def test_a_matrix_of_words_fits_beside_its_gallery(browser, report_specs, report_records, tmp_path):
+    named = [
+        {**record, "confusion": {**record["confusion"], "labels": list(CIFAR10_CLASSES)}}
+        if "confusion" in record
+        else record
+        for record in report_records
+    ]
+    path = write_report(report_specs, named, tmp_path / "report.html")
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.goto(path.as_uri())
+    frames = page.evaluate(
+        "[...document.querySelectorAll('.pair .confusion')].map(t => [t.offsetWidth, t.parentElement.clientWidth])"
+    )
+    context.close()
+    assert frames
+    assert all(table <= frame for table, frame in frames)

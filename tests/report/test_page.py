@@ -1,5 +1,7 @@
 """The page as text, and its parts."""
 
+import errno
+import pathlib
 import struct
 import zlib
 from html.parser import HTMLParser
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gramless.experiments import Table, specs
 from gramless.report import page, write_report
 from gramless.report.charts import Chart, Line, draw
 from gramless.report.groups import points, said, varying
@@ -79,6 +82,26 @@ def test_the_quick_form_says_what_it_is(report_specs, report_records):
 
 def test_no_two_settings_share_a_name():
     assert label("landmarks") != label("n_landmarks")
+    shown = {metric for spec in specs() for view in spec.views if isinstance(view, Table) for metric in view.metrics}
+    assert "landmarks" not in shown  # a number under the heading "landmark rule"
+
+
+def test_one_is_not_many(report_specs, report_records):
+    text = page(report_specs, report_records[:1], missing=1)
+    assert "1 fit<" in text
+    assert "partial: 1 fit not run yet" in text
+    assert "1 fits" not in text
+
+
+def test_a_report_that_cannot_be_written_leaves_nothing(report_specs, tmp_path, monkeypatch):
+    def full(self, text, **options):
+        self.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pathlib.Path, "write_text", full)
+    with pytest.raises(OSError, match=r"report\.html"):
+        write_report(report_specs, [], tmp_path / "report.html")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.001, 123_456.0])

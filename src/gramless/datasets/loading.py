@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tarfile
 import zipfile
@@ -88,7 +89,15 @@ def load(
         path = obtain(name, data=data, progress=progress)
     if path is None:
         raise DatasetError(where_to_put(name, data))
-    return entry.layout(_open(path), seed, test_size)
+    arrays = _open(path)
+    try:
+        return entry.layout(arrays, seed, test_size)
+    except KeyError as reason:
+        held = ", ".join(sorted(arrays)) or "nothing"
+        raise DatasetError(
+            f"{path} is another file of that name: it has no array {reason}, only {held}. Move it away to have the original "
+            "fetched, or point --data at another folder"
+        ) from reason
 
 
 def obtain(name: str, *, data: str | os.PathLike | None = None, progress: Progress | None = None) -> Path | None:
@@ -112,6 +121,10 @@ def obtain(name: str, *, data: str | os.PathLike | None = None, progress: Progre
         ]
     except DatasetError as reason:
         raise DatasetError(f"{reason}. {where_to_put(name, data)}") from reason
+    except OSError as reason:
+        if reason.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise DatasetError(f"nothing can be kept in {raw}: {reason.strerror}. {where_to_put(name, data)}") from reason
     try:
         arrays = entry.original.read(files)
     except (ValueError, KeyError, OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as reason:
@@ -123,9 +136,12 @@ def obtain(name: str, *, data: str | os.PathLike | None = None, progress: Progre
             f"the original of {name!r} holds other values than it should (their checksum differs); nothing was kept"
         )
     part = target.with_name(target.name + f".{os.getpid()}.part")
-    with open(part, "wb") as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-    os.replace(part, target)
+    try:
+        with open(part, "wb") as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        os.replace(part, target)
+    finally:
+        part.unlink(missing_ok=True)
     _remove(files)
     return target
 

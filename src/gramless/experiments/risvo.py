@@ -111,7 +111,7 @@ def rule_on_letter(params: Params, seed: int) -> RiSVOClassifier:
 def what_was_left(model: RiSVOClassifier, data: Dataset) -> dict[str, float]:
     """Size of the basis and of the active set, and how many discarded patterns would have come back."""
     violations = getattr(model, "inclusion_violations_", np.empty(0))
-    return {"landmarks": len(model.points_), "active": len(model.active_set_), "violations": len(violations)}
+    return {"n_landmarks": len(model.points_), "active": len(model.active_set_), "violations": len(violations)}
 
 
 def kernel_error(model: RiSVOClassifier, data: Dataset) -> dict[str, float]:
@@ -123,11 +123,11 @@ def kernel_error(model: RiSVOClassifier, data: Dataset) -> dict[str, float]:
     keep = values > len(K) * np.finfo(np.float64).eps * values[-1]
     half = evaluate(model.kernel_, X, points) @ (vectors[:, keep] / np.sqrt(values[keep]))
     left = 100 * (1 - (half**2).sum() / model.kernel_.diag(X).sum())
-    return {"kernel_error": float(left), "landmarks": len(points)}
+    return {"kernel_error": float(left), "n_landmarks": len(points)}
 
 
 FIGURE_1 = (
-    Table(metrics=("error", "seconds", "active", "violations", "landmarks")),
+    Table(metrics=("error", "seconds", "active", "violations", "n_landmarks")),
     History(y="error", title="Test error against the step"),
     History(y="training_error", title="Training error (share) against the step"),
     History(y="discarded", log_y=True, title="Patterns discarded at the step"),

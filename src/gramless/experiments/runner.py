@@ -116,10 +116,10 @@ def _run_apart(
     here, there = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(there, spec, params, seed, device, data, threads), daemon=False)
     started = time.time()
-    with _interrupts_stay_here():
-        process.start()
-    there.close()
     try:
+        with _interrupts_stay_here():
+            process.start()
+        there.close()
         outcome: dict[str, Any] | None = None
         # EOF without an outcome: the process died, typically of memory.
         with contextlib.suppress(EOFError):
@@ -186,17 +186,20 @@ def _context() -> Any:
 @contextlib.contextmanager
 def _interrupts_stay_here() -> Iterator[None]:
     """Start helpers (the fork server lives on) with Ctrl-C ignored, or a stopped run would lose them with a
-    traceback.
+    traceback. Where the system can block signals, one that comes meanwhile waits and is not lost.
     """
     try:
         previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     except ValueError:  # not in the main thread, where signals cannot be set and do not arrive either
         yield
         return
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if hasattr(signal, "pthread_sigmask") else None
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
+        if blocked is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def _cause_of_death(exitcode: int | None) -> str:

@@ -18,7 +18,7 @@ from rich.table import Table
 from gramless.datasets import DatasetError, obtain
 from gramless.experiments import DOCUMENTS, Results, Spec, run, specs
 from gramless.program.display import Display, DownloadBar
-from gramless.program.errors import EXIT_INTERRUPTED, EXIT_PARTLY_FAILED, InputError
+from gramless.program.errors import EXIT_INTERRUPTED, EXIT_PARTLY_FAILED, InputError, check_writable
 from gramless.report import write_report
 
 RESULTS_FILE = "results.jsonl"
@@ -39,7 +39,8 @@ class Outcome:
         """What to tell a person at the end."""
         lines = []
         if self.failed:
-            lines.append(f"[red]{self.failed} fits failed[/red]; the report says why. Run again to retry.")
+            fits = "1 fit" if self.failed == 1 else f"{self.failed} fits"
+            lines.append(f"[red]{fits} failed[/red]; the report says why. Run again to retry.")
         if self.interrupted:
             lines.append("Interrupted. Run the same command again to go on where this stopped.")
         places = [escape(str(place)) for place in (self.results, self.report)]
@@ -75,6 +76,7 @@ def reproduce(
 ) -> Outcome:
     """Run the experiments that are not finished yet, then write the report, also after Ctrl-C or SIGTERM."""
     chosen = choose(document, quick=quick, only=only)
+    _make_folder(Path(out))
     results = Results(Path(out) / RESULTS_FILE)
     if fresh:
         results.path.unlink(missing_ok=True)
@@ -110,6 +112,14 @@ def _termination_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def _make_folder(out: Path) -> None:
+    """A folder that cannot be written is told before the first fit and not after it."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file: give --out the name of a folder")
+    out.mkdir(parents=True, exist_ok=True)
+    check_writable(out / RESULTS_FILE)
 
 
 def fetch_data(chosen: Sequence[Spec], data: str | os.PathLike | None, console: Console) -> None:

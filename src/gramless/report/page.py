@@ -21,7 +21,7 @@ from gramless.report.groups import Record, best, group_by, said
 from gramless.report.html import Markup, element, join
 from gramless.report.mistakes import confusion_matrix, gallery
 from gramless.report.tables import cost_bars, results_table
-from gramless.report.words import duration, memory, parameters
+from gramless.report.words import counted, duration, memory, parameters
 
 _QUICK = (
     "The quick form: every method on small data that comes with scikit-learn. Titles and texts are those of the full "
@@ -55,8 +55,14 @@ def write_report(
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
-    part.write_text(page(specs, records, quick=quick, missing=missing), encoding="utf-8")
-    os.replace(part, path)
+    try:
+        part.write_text(page(specs, records, quick=quick, missing=missing), encoding="utf-8")
+        os.replace(part, path)
+    except OSError as reason:
+        reason.filename = str(path)  # a full disk does not say where
+        raise
+    finally:
+        part.unlink(missing_ok=True)
     return path
 
 
@@ -103,11 +109,9 @@ def _header(records: Sequence[Record], quick: bool, missing: int) -> Markup:
     if quick:
         notes.append(element("span", "quick form, embedded digits", class_="pill"))
     if missing:
-        notes.append(
-            element("span", f"partial: {missing} {'fit' if missing == 1 else 'fits'} not run yet", class_="pill warn")
-        )
+        notes.append(element("span", f"partial: {counted(missing, 'fit')} not run yet", class_="pill warn"))
     if failed:
-        notes.append(element("span", "1 fit failed" if failed == 1 else f"{failed} fits failed", class_="pill bad"))
+        notes.append(element("span", f"{counted(failed, 'fit')} failed", class_="pill bad"))
     return element(
         "header",
         element(
@@ -176,7 +180,7 @@ def _overview_row(spec: Spec, records: Sequence[Record], compare: bool) -> Marku
     link = element("a", spec.title, href=f"#{_anchor(spec)}")
     cells = [element("th", element("small", DOCUMENTS[spec.document].title), link, scope="row")]
     if record is None:
-        return element("tr", *cells, element("td", "not run", colspan=4, class_="number dim"))
+        return element("tr", *cells, element("td", "not run", colspan=4 if compare else 2, class_="number dim"))
     error = record["metrics"]["error"]
     cells.append(element("td", element("b", f"{error:.2f}"), class_="number"))
     if compare:
@@ -236,7 +240,9 @@ def _warnings(done: Sequence[Record]) -> Markup | None:
     told = group_by([w["message"] for record in done for w in record.get("warnings", [])], lambda message: message)
     if not told:
         return None
-    items = [element("li", f"{message} ", element("small", f"in {len(fits)} fits")) for message, fits in told.items()]
+    items = [
+        element("li", f"{message} ", element("small", f"in {counted(len(fits), 'fit')}")) for message, fits in told.items()
+    ]
     return element("details", element("summary", f"Warnings ({len(items)})"), element("ul", *items), class_="warnings")
 
 
@@ -246,7 +252,7 @@ def _facts(done: Sequence[Record]) -> Markup:
     words = [
         f"{data['n_train']:,} rows to learn from, {data['n_test']:,} to test on",
         f"{data['n_features']:,} features",
-        f"{len(done)} fits" + (f", {seeds} seeds" if seeds > 1 else ""),
+        counted(len(done), "fit") + (f", {seeds} seeds" if seeds > 1 else ""),
     ]
     return element("p", " · ".join(words), class_="meta")
 
@@ -298,7 +304,7 @@ def _footer(records: Sequence[Record]) -> Markup:
         facts = [
             f"{hardware['cpu']}, {hardware['cores']} cores, {hardware['memory_gb']} GB, {hardware['system']}",
             ", ".join(f"{name} {version}" for name, version in versions.items()),
-            f"commit {group[0]['commit'] or 'unknown'}; {len(group)} fits, the last on {_day(group[-1])}",
+            f"commit {group[0]['commit'] or 'unknown'}; {counted(len(group), 'fit')}, the last on {_day(group[-1])}",
         ]
         machines.append(element("li", *(element("p", fact) for fact in facts)))
     return element(

@@ -72,6 +72,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
+def counted(number: int, thing: str) -> str:
+    """So many of a thing that has an s when there is not just one."""
+    return f"{number:,} {thing}{'s' * (number != 1)}"
+
+
 def memory(megabytes: float) -> str:
     """Megabytes, or gigabytes where that reads better."""
     return f"{megabytes:,.0f} MB" if megabytes < 1000 else f"{megabytes / 1000:.2f} GB"
