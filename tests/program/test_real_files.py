@@ -216,6 +216,17 @@ def test_arrays_that_are_no_table(run, tmp_path):
     assert train(run, tmp_path / "t.npz").code == 0
 
 
+def test_a_model_meets_the_half_of_an_archive_that_it_was_not_trained_on(run, tmp_path):
+    file, model = tmp_path / "t.npz", tmp_path / "m"
+    np.savez(file, x_train=A[:, None], y_train=KIND, x_test=A[:20, None], y_test=1 - KIND[:20])
+    assert train(run, file).code == 0
+    scored = run("evaluate", model, file, "--json").json
+    assert scored["rows"] == 20
+    assert scored["scores"][0]["value"] < 0.2  # the test half says the opposite
+    assert len(run("predict", model, file).out.split()) == 1 + 20
+    assert run("evaluate", model, file, "--target", "y_train", "--json").json["scores"][0]["value"] > 0.8
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -125,7 +125,7 @@ def _ready_batches(
     words = [*model.words, *([target] if target is not None and model.names_classes else [])]
     counts_from = model.about.get("counts_from")
     first = 0
-    for rows in batches(data, target, n_features=model.n_features, counts_from=counts_from, words=words):
+    for rows in batches(data, target, n_features=model.n_features, counts_from=counts_from, words=words, held_out=True):
         if not len(rows):
             continue
         if isinstance(rows.X, pd.DataFrame):

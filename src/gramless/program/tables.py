@@ -78,6 +78,7 @@ def batches(
     n_features: int | None = None,
     counts_from: int | None = None,
     words: Collection[str] = (),
+    held_out: bool = False,
 ) -> Iterator[Rows]:
     """The file in pieces of at most `size` rows; None reads it in one piece.
 
@@ -91,6 +92,8 @@ def batches(
         Columns of the sparse matrix, and whether the first one is number 0 or 1; as in the file when None.
     words : collection of str
         Columns of a CSV file that are words whatever is in them: a piece of "01", "02", "2A" may look like numbers.
+    held_out : bool
+        Of an npz file with a training and a test half, read the latter; a target that names a half decides.
     """
     if path.is_dir():
         raise InputError(f"{path} is a folder: give the name of a file in it")
@@ -104,7 +107,7 @@ def batches(
     elif kind == "parquet":
         yield from (_split_target(frame, target, path) for frame in _parquet(path, size))
     elif kind == "npz":
-        yield from _pieces(_npz(path, target), size)
+        yield from _pieces(_npz(path, target, held_out), size)
     else:
         yield from _pieces(_svmlight(path, n_features, counts_from), size)
 
@@ -234,17 +237,20 @@ def _parquet(path: Path, size: int | None) -> Iterator[pd.DataFrame]:
         raise InputError(f"{path} cannot be read as Parquet: {reason}") from reason
 
 
-def _npz(path: Path, target: str | None) -> Rows:
+def _npz(path: Path, target: str | None, held_out: bool) -> Rows:
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, AttributeError) as reason:
         # AttributeError: a bare .npy array under the name of an archive has no `files`
         raise InputError(f"{path} cannot be read as a NumPy archive without pickles: {reason}") from reason
-    x_key = next((key for key in ("X", "x", "X_train", "x_train") if key in arrays), None)
+    halves = ["", "_test", "_train"] if held_out else ["", "_train", "_test"]
+    if target is not None and target.endswith(("_train", "_test")):
+        halves = [target[target.rindex("_") :], ""]
+    x_key = next((x + half for half in halves for x in ("X", "x") if x + half in arrays), None)
     if x_key is None:
-        raise InputError(f"{path} has no array named X, x, X_train or x_train; it has {listed(arrays)}")
-    y_key = target if target is not None else next((k for k in ("y", "y_train") if k in arrays), None)
+        raise InputError(f"{path} has no array named X, x, X_train, x_train, X_test or x_test; it has {listed(arrays)}")
+    y_key = target if target is not None else next((key for key in ["y" + x_key[1:]] if key in arrays), None)
     if y_key is not None and y_key not in arrays:
         raise InputError(f"{path} has no array {y_key!r}; it has {listed(arrays)}")
     x = arrays[x_key]
