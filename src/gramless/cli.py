@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -194,9 +195,10 @@ def info(
 
 
 def main() -> None:
-    """Run the program; errors that are not defects end in one sentence and an exit code."""
+    """Run the program; warnings, and errors that are not defects, are sentences on stderr."""
     from gramless.program.errors import explain
 
+    warnings.showwarning = lambda message, *_, **__: _say("yellow", message)
     try:
         app()
     except (Exception, KeyboardInterrupt) as reason:
@@ -204,11 +206,15 @@ def main() -> None:
         if explained is None:
             raise
         sentence, code = explained
-        console = Console(stderr=True)
-        # Names of columns and files go out as they are: "[kg]" is no colour.
-        console.print("[bold red]gramless:[/bold red]", end=" ")
-        console.print(sentence, soft_wrap=True, highlight=False, markup=False)
+        _say("bold red", sentence)
         sys.exit(code)
+
+
+def _say(style: str, sentence: Any) -> None:
+    console = Console(stderr=True)
+    console.print(f"[{style}]gramless:[/{style}]", end=" ")
+    # Names of columns and files go out as they are: "[kg]" is no colour.
+    console.print(str(sentence), soft_wrap=True, highlight=False, markup=False)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
 from sklearn.linear_model import RidgeClassifier
 
 import gramless.program.reproduce as reproduce_module
+from gramless import cli
 from gramless.cli import documents
 from gramless.experiments import Gallery, Spec, Table, product
 from gramless.program.errors import InputError, explain
@@ -182,6 +184,14 @@ def test_completion_is_offered():
     out, _ = command("--show-completion", "bash", env=environment).communicate()
     assert "complete" in out.lower()
     assert documents("r") == ["randomized", "risvo"]
+
+
+def test_warnings_are_sentences(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "app", lambda: warnings.warn("mind the [gap]", stacklevel=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        cli.main()
+    assert capsys.readouterr().err == "gramless: mind the [gap]\n"
 
 
 def test_version():
