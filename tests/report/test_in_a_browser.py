@@ -138,3 +138,21 @@ def test_a_matrix_of_words_fits_beside_its_gallery(browser, report_specs, report
     context.close()
     assert frames
     assert all(table <= frame for table, frame in frames)
+
+
+@pytest.mark.parametrize(("n_images", "columns"), [(10, 2), (40, 1)])
+def test_a_long_gallery_has_a_row_of_its_own(browser, report_specs, report_records, tmp_path, n_images, columns):
+    records = [
+        {**record, "misclassified": {**record["misclassified"], "images": record["misclassified"]["images"][:1] * n_images}}
+        for record in report_records
+        if record.get("misclassified")
+    ]
+    path = write_report(report_specs, records, tmp_path / "report.html")
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.goto(path.as_uri())
+    columns_of = "p => getComputedStyle(p).gridTemplateColumns.split(' ').length"
+    seen = page.evaluate(f"[...document.querySelectorAll('.pair:has(.gallery)')].map({columns_of})")
+    context.close()
+    assert seen
+    assert set(seen) == {columns}

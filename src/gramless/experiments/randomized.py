@@ -88,7 +88,7 @@ SPECS: tuple[Spec, ...] = (
         estimator=quartic_machine,
         grid=product(solver=["cg"], tol=[1e-3], max_iter=[30]),
         evaluate_every=1,
-        views=(History(), Table(metrics=("error", "seconds", "peak_mb")), Confusion(), Gallery()),
+        views=(History(log_y=True), Table(metrics=("error", "seconds", "peak_mb")), Confusion(), Gallery()),
         document_says=(Reference(1.1, "Fig. 2", spread=0.1),),
         quick={"grid": product(solver=["cholesky", "cg"], tol=[1e-6], max_iter=[60])},
     ),

@@ -58,8 +58,9 @@ def gallery(view: Gallery, records: Sequence[Record]) -> Markup | None:
     if record is None:
         return None
     wrong = record["misclassified"]
+    images = wrong["images"][: view.limit]
     items = []
-    for image in wrong["images"][: view.limit]:
+    for image in images:
         said = f"test image {image['index']}: {image['true']}, taken for {image['predicted']}"
         picture = data_address(base64.b64decode(image["pixels"]), wrong["image_shape"])
         caption = [element("b", image["true"]), " → ", element("i", image["predicted"])]
@@ -67,10 +68,11 @@ def gallery(view: Gallery, records: Sequence[Record]) -> Markup | None:
     title = view.title or "Misclassified by the best fit"
     shown = f"{len(items)} of {wrong['total']}" if wrong["total"] > len(items) else f"all {wrong['total']}"
     note = f" {parameters(dict(record['params']))}; {shown}, true label → predicted"
+    words = any(len(str(image[label])) > 5 for image in images for label in ("true", "predicted"))
     return element(
         "figure",
         element("figcaption", title, element("small", note)),
-        element("ul", *items, class_="gallery"),
+        element("ul", *items, class_="gallery words" if words else "gallery"),
         class_="plot",
     )
 
