@@ -93,6 +93,7 @@ def train(
         prepare = preparation(rows.X, columns)
         ready = prepare.fit_transform(X_train, y_train)
         now("tuning by leave-one-out" if tune == "loo" else "settling on parameters")
+        started = time.perf_counter()
         settings = settle(
             ready,
             y_train,
@@ -104,6 +105,7 @@ def train(
             tune=tune,
             seed=seed,
         )
+        tune_seconds = time.perf_counter() - started
         machine = make_machine(
             settings,
             task=task,
@@ -133,6 +135,7 @@ def train(
                 "why": settings.reason,
                 "settings": {"kernel": settings.kernel, "C": _fitted_C(machine), "gamma": settings.gamma},
                 "tuned": settings.tuned,
+                "tune_seconds": tune_seconds,
                 "fit_seconds": seconds,
                 **_without_inputs(y_train, task),
                 **({} if rows.counts_from is None else {"counts_from": rows.counts_from}),
@@ -313,8 +316,8 @@ def _tell(console: Console, trained: Trained) -> None:
         f" from {_inputs(trained.model)}\n"
         f"  {settings.reason}\n"
         f"  {settings.kernel} kernel, C {about['settings']['C']:.3g}{gamma}; tuned: {settings.tuned}\n"
-        f"  {about['rows']['train']:,} rows to learn from in {about['fit_seconds']:.1f} s, "
-        f"{about['rows']['held_out']:,} held out to score",
+        f"  {about['rows']['train']:,} rows to learn from: tuned in {about['tune_seconds']:.1f} s, fitted in "
+        f"{about['fit_seconds']:.1f} s; {about['rows']['held_out']:,} held out to score",
         highlight=False,
         soft_wrap=True,
     )
