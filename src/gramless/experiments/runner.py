@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -185,21 +186,27 @@ def _context() -> Any:
 
 @contextlib.contextmanager
 def _interrupts_stay_here() -> Iterator[None]:
-    """Start helpers (the fork server lives on) with Ctrl-C ignored, or a stopped run would lose them with a
-    traceback. Where the system can block signals, one that comes meanwhile waits and is not lost.
+    """Start helpers (the fork server lives on) with Ctrl-C blocked, which they inherit, or a stopped run would lose them
+    with a traceback. A Ctrl-C that comes meanwhile, to whichever thread, is answered afterwards.
     """
+    came: list[int] = []
     try:
-        previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        previous = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
     except ValueError:  # not in the main thread, where signals cannot be set and do not arrive either
         yield
         return
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if hasattr(signal, "pthread_sigmask") else None
+    blocked = None
+    if hasattr(signal, "pthread_sigmask"):
+        resource_tracker.ensure_running()  # it would unblock Ctrl-C again
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
         if blocked is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.signal(signal.SIGINT, previous)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _cause_of_death(exitcode: int | None) -> str:
