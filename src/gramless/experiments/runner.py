@@ -187,11 +187,13 @@ def _context() -> Any:
 @contextlib.contextmanager
 def _interrupts_stay_here() -> Iterator[None]:
     """Start helpers (the fork server lives on) with Ctrl-C blocked, which they inherit, or a stopped run would lose them
-    with a traceback. A Ctrl-C that comes meanwhile, to whichever thread, is answered afterwards.
+    with a traceback. A Ctrl-C or SIGTERM that comes meanwhile, to whichever thread, is answered afterwards.
     """
     came: list[int] = []
+    previous: dict[signal.Signals, Any] = {}
     try:
-        previous = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+        for sign in (signal.SIGINT, signal.SIGTERM):
+            previous[sign] = signal.signal(sign, lambda number, frame: came.append(number))
     except ValueError:  # not in the main thread, where signals cannot be set and do not arrive either
         yield
         return
@@ -204,9 +206,10 @@ def _interrupts_stay_here() -> Iterator[None]:
     finally:
         if blocked is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        signal.signal(signal.SIGINT, previous)
+        for sign, usual in previous.items():
+            signal.signal(sign, usual)
         if came:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(came[0])
 
 
 def _cause_of_death(exitcode: int | None) -> str:
