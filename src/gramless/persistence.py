@@ -17,6 +17,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
+from gramless._files import replaced
 from gramless._version import __version__
 
 FORMAT_VERSION = 1
@@ -50,8 +51,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         raise IsADirectoryError(errno.EISDIR, "this is a folder, and a model is a file", str(target))
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder to save a model in", str(target.parent))
-    partial = target.with_name(target.name + ".partial")
-    try:
+    with replaced(target) as partial:
         skops.io.dump(payload, partial, compression=zipfile.ZIP_DEFLATED, compresslevel=_LEVEL)
         refused = _refused(skops.io.get_untrusted_types(file=partial))
         if refused:
@@ -60,12 +60,6 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
                 "save the fitted estimator itself (of a search, its best_estimator_), and write a kernel given as a "
                 "function as a gramless.kernels expression"
             )
-        os.replace(partial, target)
-    except OSError as reason:
-        reason.filename = str(target)  # a full disk does not say where
-        raise
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _without_callbacks(value: Any) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gramless._files import replaced
 from gramless.datasets.catalogue import CATALOGUE, Entry, digest
 from gramless.datasets.dataset import Dataset, DatasetError
 from gramless.datasets.download import Progress, fetch
@@ -135,13 +136,8 @@ def obtain(name: str, *, data: str | os.PathLike | None = None, progress: Progre
         raise DatasetError(
             f"the original of {name!r} holds other values than it should (their checksum differs); nothing was kept"
         )
-    part = target.with_name(target.name + f".{os.getpid()}.part")
-    try:
-        with open(part, "wb") as file:
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-        os.replace(part, target)
-    finally:
-        part.unlink(missing_ok=True)
+    with replaced(target) as part, open(part, "wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
     _remove(files)
     return target
 

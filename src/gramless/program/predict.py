@@ -18,6 +18,7 @@ import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 
+from gramless._files import replaced
 from gramless.program.errors import InputError, check_writable
 from gramless.program.model import TableModel, load_model
 from gramless.program.scores import Score, score_table
@@ -152,16 +153,8 @@ def _written(out: Path | None) -> Iterator[TextIO]:
             yield file
         return
     out = out.resolve()  # the file itself, not a link to it, is replaced
-    part = out.with_name(out.name + ".part")
-    try:
-        with open(part, "w", encoding="utf-8", newline="") as file:
-            yield file
-        os.replace(part, out)
-    except OSError as reason:
-        reason.filename = str(out)
-        raise
-    finally:
-        part.unlink(missing_ok=True)
+    with replaced(out) as part, open(part, "w", encoding="utf-8", newline="") as file:
+        yield file
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from gramless._files import replaced
 from gramless._version import __version__
 from gramless.experiments import DOCUMENTS, Claims, Confusion, Curve, Gallery, History, Spec, Table, View
 from gramless.report.claims import claims_list
@@ -54,15 +55,8 @@ def write_report(
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    try:
+    with replaced(path) as part:
         part.write_text(page(specs, records, quick=quick, missing=missing), encoding="utf-8")
-        os.replace(part, path)
-    except OSError as reason:
-        reason.filename = str(path)  # a full disk does not say where
-        raise
-    finally:
-        part.unlink(missing_ok=True)
     return path
 
 
