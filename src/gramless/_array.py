@@ -8,7 +8,6 @@ devices, and how much memory a device has left.
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from typing import Any
 
@@ -22,8 +21,6 @@ try:
     from array_api_compat import array_namespace
 except ImportError:  # a machine with scikit-learn alone: its vendored copy is the same code
     from sklearn.externals.array_api_compat import array_namespace
-
-_CGROUP = "/sys/fs/cgroup"
 
 Array = Any
 """A NumPy array or a torch tensor."""
@@ -370,45 +367,6 @@ def norm(x: Array) -> float:
         return float(sys.modules["torch"].linalg.vector_norm(x, dtype=sys.modules["torch"].float64))
     flat = np.asarray(x).reshape(-1)
     return float(np.sqrt(np.einsum("i,i->", flat, flat, dtype=np.float64)))
-
-
-def free_memory(device: str = "cpu") -> int:
-    """Bytes that an allocation could still get on the device, container limits included."""
-    if device.startswith("cuda"):
-        torch = import_torch()
-        free, _ = torch.cuda.mem_get_info(device)
-        # What torch's allocator holds but no tensor uses is as good as free.
-        return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
-    free = _system_available()
-    for folder, limit, used, cached in (
-        ("", "memory.max", "memory.current", "inactive_file"),
-        ("/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    ):
-        try:
-            with open(f"{_CGROUP}{folder}/{limit}") as a, open(f"{_CGROUP}{folder}/{used}") as b:
-                left = int(a.read()) - int(b.read()) + _reclaimable(f"{_CGROUP}{folder}/memory.stat", cached)
-        except (OSError, ValueError):  # no such cgroup, or "max": no limit there
-            continue
-        free = min(free, max(0, left))
-    return free
-
-
-def _reclaimable(path: str, name: str) -> int:
-    """What files that were read have left in memory: it counts as used, and makes room when asked to."""
-    if not os.path.exists(path):
-        return 0
-    with open(path) as f:
-        return sum(int(line.split()[1]) for line in f if line.split()[0] == name)
-
-
-def _system_available() -> int:
-    if os.path.exists("/proc/meminfo"):
-        with open("/proc/meminfo") as f:
-            for line in f:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    # macOS and others without /proc: half of the physical memory is the honest guess that POSIX allows.
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def row_argmax(A: Array) -> tuple[Array, Array]:

@@ -11,8 +11,7 @@ import pytest
 from sklearn.base import BaseEstimator
 
 import gramless
-from gramless import LSSVC, LSSVCCV, LSSVR, estimate
-from gramless import _array as xa
+from gramless import LSSVC, LSSVCCV, LSSVR, _memory, estimate
 from gramless._memory import MemoryEstimate, human, parse_budget
 
 
@@ -33,7 +32,7 @@ def test_sizes(given, expected):
 
 
 def test_shares_of_what_is_free(monkeypatch):
-    monkeypatch.setattr(xa, "free_memory", lambda device="cpu": 1_000_000)
+    monkeypatch.setattr(_memory, "free_memory", lambda device="cpu": 1_000_000)
     assert parse_budget(None) == 700_000
     assert parse_budget(0.25) == 250_000
     assert parse_budget(1.0) == parse_budget(1) == 1_000_000
@@ -53,7 +52,7 @@ def test_sizes_for_people():
 def test_free_memory_is_what_the_system_says():
     with open("/proc/meminfo") as f:
         total = int(f.readline().split()[1]) * 1024
-    assert 10**6 < xa.free_memory() <= total
+    assert 10**6 < _memory.free_memory() <= total
 
 
 def test_the_message_names_bytes_memory_and_setting():
@@ -156,7 +155,7 @@ def test_the_estimate_is_the_peak(n, d, model):
 
 
 def test_the_budget_is_read_at_fit(monkeypatch):
-    monkeypatch.setattr(xa, "free_memory", lambda device="cpu": 1000)
+    monkeypatch.setattr(_memory, "free_memory", lambda device="cpu": 1000)
     X, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50) % 2
     with pytest.raises(MemoryError, match=r"memory_budget allows 700 B"):
         LSSVC().fit(X, y)
@@ -186,12 +185,12 @@ def test_the_estimate_counts_the_points_in_double(model):
     ],
 )
 def test_a_container_counts_files_it_could_forget_as_free(tmp_path, monkeypatch, folder, limit, used, cached):
-    monkeypatch.setattr(xa, "_CGROUP", str(tmp_path))
+    monkeypatch.setattr(_memory, "_CGROUP", str(tmp_path))
     (tmp_path / folder).mkdir(exist_ok=True)
     (tmp_path / folder / limit).write_text("5000000\n")
     (tmp_path / folder / used).write_text("4000000\n")
-    assert xa.free_memory() == 1_000_000
+    assert _memory.free_memory() == 1_000_000
     (tmp_path / folder / "memory.stat").write_text(f"anon 7\n{cached} 2500000\nactive_file 100\n")
-    assert xa.free_memory() == 3_500_000
+    assert _memory.free_memory() == 3_500_000
     (tmp_path / folder / limit).write_text("max\n")
-    assert xa.free_memory() > 3_500_000
+    assert _memory.free_memory() > 3_500_000

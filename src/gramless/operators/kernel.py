@@ -17,7 +17,7 @@ import numpy as np
 
 from gramless import _array as xa
 from gramless._array import Array
-from gramless._memory import human
+from gramless._memory import free_memory, human
 from gramless._parallel import lower_tiles, run, share, slices
 from gramless.kernels.base import Kernel
 from gramless.operators.blocks import compact, evaluate, expand, tile_edge, workers_for
@@ -136,7 +136,7 @@ class KernelOperator:
         if self.edge <= _SMALLEST_TILE:
             raise MemoryError(
                 f"a tile of the kernel matrix needs {human(needed)} of the memory of {xa.device_of(self.X)}, which has "
-                f"{human(xa.free_memory(xa.device_of(self.X)))} free; free some, or use device='cpu'"
+                f"{human(free_memory(xa.device_of(self.X)))} free; free some, or use device='cpu'"
             ) from error
         self.edge //= 2
         self._tiles = lower_tiles(slices(self.shape[0], self.edge))

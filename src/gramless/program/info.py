@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import gramless
-from gramless._memory import human
+from gramless._memory import free_memory, human
 from gramless.experiments.environment import commit, hardware, versions
 from gramless.program.machines import choose_machine
 
@@ -31,9 +31,8 @@ def info(rows: int | None, columns: int | None, classes: int, console: Console) 
 
 def devices() -> list[dict[str, Any]]:
     """Where computations can run, and the memory that is free there."""
-    from gramless import _array as xa
 
-    found = [{"device": "cpu", "free_bytes": int(xa.free_memory("cpu"))}]
+    found = [{"device": "cpu", "free_bytes": int(free_memory("cpu"))}]
     try:
         import torch
     except ImportError:
