@@ -78,7 +78,7 @@ def _check_tensor(estimator: Any, X: Array, reset: bool) -> None:
         raise ValueError(f"Input X contains NaN or infinity; {type(estimator).__name__} does not accept missing values")
     if reset:
         estimator.n_features_in_ = X.shape[1]
-        estimator.__dict__.pop("feature_names_in_", None)  # of a DataFrame fitted before; a tensor has none
+        forget_names(estimator)
     elif X.shape[1] != estimator.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} features"

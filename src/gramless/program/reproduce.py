@@ -20,6 +20,7 @@ from gramless.experiments import DOCUMENTS, Results, Spec, run, specs
 from gramless.program.display import Display, DownloadBar
 from gramless.program.errors import EXIT_INTERRUPTED, EXIT_PARTLY_FAILED, InputError, check_writable
 from gramless.report import write_report
+from gramless.report.words import counted
 
 RESULTS_FILE = "results.jsonl"
 REPORT_FILE = "report.html"
@@ -39,8 +40,7 @@ class Outcome:
         """What to tell a person at the end."""
         lines = []
         if self.failed:
-            fits = "1 fit" if self.failed == 1 else f"{self.failed} fits"
-            lines.append(f"[red]{fits} failed[/red]; the report says why. Run again to retry.")
+            lines.append(f"[red]{counted(self.failed, 'fit')} failed[/red]; the report says why. Run again to retry.")
         if self.interrupted:
             lines.append("Interrupted. Run the same command again to go on where this stopped.")
         places = [escape(str(place)) for place in (self.results, self.report)]

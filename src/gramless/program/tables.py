@@ -250,15 +250,15 @@ def _npz(path: Path, target: str | None, held_out: bool) -> Rows:
     x_key = next((x + half for half in halves for x in ("X", "x") if x + half in arrays), None)
     if x_key is None:
         raise InputError(f"{path} has no array named X, x, X_train, x_train, X_test or x_test; it has {listed(arrays)}")
-    y_key = target if target is not None else next((key for key in ["y" + x_key[1:]] if key in arrays), None)
-    if y_key is not None and y_key not in arrays:
-        raise InputError(f"{path} has no array {y_key!r}; it has {listed(arrays)}")
+    if target is not None and target not in arrays:
+        raise InputError(f"{path} has no array {target!r}; it has {listed(arrays)}")
+    y_key = "y" + x_key[1:] if target is None else target
     x = arrays[x_key]
     if x.ndim == 0:
         raise InputError(f"{path}: {x_key} is a single value, not an array with a row for each sample")
     x = x.reshape(len(x), int(np.prod(x.shape[1:])))
     frame = pd.DataFrame(x, columns=[f"x{k}" for k in range(x.shape[1])])
-    y = arrays[y_key] if y_key is not None else None
+    y = arrays.get(y_key)
     if y is not None and y.shape == (len(x), 1):
         y = y[:, 0]
     if y is not None and y.shape != (len(x),):
