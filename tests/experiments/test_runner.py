@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -67,6 +68,12 @@ def sleepy(params, seed):
     if params["alpha"] == 2:
         time.sleep(60)
     return RidgeClassifier(alpha=params["alpha"])
+
+
+def restless(params, seed):
+    while True:
+        Path(params["sign_of_life"]).touch()
+        time.sleep(0.02)
 
 
 def share_of_zeros(estimator, dataset):
@@ -209,6 +216,32 @@ def test_ctrl_c_stops_at_once_and_keeps_what_is_finished(results):
     assert process.exitcode == 130
     assert time.monotonic() - started < 30
     assert [record["params"]["alpha"] for record in results.records()] == [1]
+
+
+def _wait_until(true, seconds=30):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if true():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_run_that_is_killed_takes_its_fit_along(results, tmp_path):
+    sign_of_life = tmp_path / "alive"
+    spec = replace(RIDGE, estimator=restless, grid=[{"sign_of_life": str(sign_of_life)}], seeds=(0,))
+    process = multiprocessing.get_context("spawn").Process(target=run, args=([spec], results))
+    process.start()
+    assert _wait_until(sign_of_life.exists)
+    process.kill()
+    process.join()
+
+    def still():
+        before = sign_of_life.stat().st_mtime_ns
+        time.sleep(1)
+        return sign_of_life.stat().st_mtime_ns == before
+
+    assert _wait_until(still)
 
 
 def test_a_torn_last_line_is_ignored_and_then_cut_off(results):

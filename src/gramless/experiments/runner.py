@@ -12,6 +12,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -156,6 +157,7 @@ def _child(
 ) -> None:
     # Ctrl-C reaches the whole group; the parent decides and ends this process itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_run, daemon=True).start()
     if data is not None:
         os.environ[ENVIRONMENT_VARIABLE] = os.fspath(data)
 
@@ -172,6 +174,14 @@ def _child(
         connection.send(("done", record))
     finally:
         connection.close()
+
+
+def _end_with_the_run() -> None:
+    """A run that is killed outright cannot end its fit, which would compute on with nobody to hear of it."""
+    run_process = multiprocessing.parent_process()
+    assert run_process is not None, "a fit's process has a parent"
+    run_process.join()
+    os._exit(1)
 
 
 def _context() -> Any:
