@@ -94,7 +94,10 @@ def to_device(x: Array, device: str, dtype: Any = None) -> Array:
     """Move `x` to a resolved device, converting to `dtype` (a NumPy dtype); no copy when nothing changes."""
     if sp.issparse(x):
         if device != "cpu":
-            raise TypeError("sparse input runs on device='cpu' only; pass X.toarray() to use another device")
+            raise TypeError(
+                "sparse input runs on device='cpu' only: pass X.toarray() to use another device, "
+                "or arrays instead of tensors to a model that was fitted on sparse rows"
+            )
         return x if dtype is None else x.astype(dtype, copy=False)
     if device == "cpu":
         x = to_numpy(x)

@@ -253,6 +253,13 @@ def test_sparse_rows_for_a_kernel_of_dense_ones():
         LSSVC(device="torch:cpu").fit(sp.csr_matrix(X), Y)
 
 
+def test_tensors_for_a_model_of_sparse_rows():
+    torch = pytest.importorskip("torch")
+    model = LSSVC().fit(sp.csr_matrix(X), Y)
+    with pytest.raises(TypeError, match="arrays instead of tensors"):
+        model.predict(torch.tensor(X))
+
+
 def test_precomputed_and_points_do_not_mix():
     with pytest.raises(ValueError, match="a precomputed kernel combines with other precomputed ones only"):
         LSSVC(kernel=Precomputed() + Linear()).fit(X @ X.T, Y)
