@@ -1,8 +1,8 @@
 """The only file that asks whether an array is NumPy, torch or a SciPy sparse matrix.
 
 Everything the array API standard covers is called through `namespace(x)`; this file holds what the standard lacks:
-products into a given buffer, in-place elementwise functions, factorisations that overwrite their input, moving between
-devices, and how much memory a device has left.
+products into a given buffer, in-place elementwise functions, factorisations that overwrite their input, and moving between
+devices.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 import gramless
-from gramless import BudgetLSSVC, BudgetLSSVR, FourierLSSVC, NystromLSSVC, Stream
+from gramless import BudgetLSSVC, BudgetLSSVR, FourierLSSVC, NystromLSSVC, Stream, estimate
 from gramless.experiments.exact_budget import ExactBudgetLSSVC
 from gramless.kernels import RBF
 from gramless.solvers.online import OnlineLeastSquares
@@ -283,3 +284,22 @@ def test_a_large_budget_needs_no_square_matrices_of_sums():
 def test_a_share_needs_a_known_length(digits):
     with pytest.raises(ValueError, match="needs data of known length"):
         BudgetLSSVC(budget=0.5).partial_fit(*digits, classes=np.arange(10))
+
+
+@pytest.mark.parametrize(
+    "made", [BudgetLSSVC(budget=300, epochs=1), FourierLSSVC(n_components=300, method="online", epochs=1)]
+)
+def test_the_estimate_counts_the_features_that_are_held(made):
+    n, d = 20_000, 10
+    X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
+    y = (X[:, 0] > 0).astype(int)
+    clone(made).fit(X[:500], y[:500])  # what is compiled or imported on the way is no part of a fit
+    tracemalloc.start()
+    made.set_params(random_state=0).fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    told = estimate(made, n, d)
+    assert told.parts["features of all rows"] == n * 300 * 4
+    assert told.nbytes / 3 < peak < told.nbytes
+    small = clone(made).set_params(memory_budget=40_000_000)
+    assert estimate(small, n, d).parts["features of all rows"] == 0

@@ -33,6 +33,7 @@ from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from gramless import _array as xa
 from gramless._array import Array
 from gramless._memory import parse_budget
+from gramless._parallel import CPU_TILE
 from gramless._validation import check_choice
 from gramless.estimators.expansion import ExpansionClassifier, ExpansionRegressor
 from gramless.estimators.nystrom import NystromMachine
@@ -45,6 +46,8 @@ from gramless.operators.blocks import tile_edge
 from gramless.streaming import Stream
 
 LOSSES = ("dual", "primal")
+# The kernel matrix of the points is kept where it takes no more than this part of the memory budget.
+_SHARE_OF_GRAM = 4
 
 _PARAMETERS = """budget : int or float, default=500
         Points that carry the model: a number, or a share of the rows above 0 and at most 1 (`partial_fit` needs a number).
@@ -143,6 +146,11 @@ class BudgetMachine(OnlinePass, NystromMachine):
     def _fixed_parts(self, p: int, itemsize: int, n: int | None) -> dict[str, int]:
         return self._steps_parts(p, itemsize, n)
 
+    def _kept_parts(self, n: int | None, p: int, itemsize: int, budget: int, left: int) -> dict[str, int]:
+        gram = nbytes_cached(p, itemsize, CPU_TILE)
+        gram = gram if gram <= budget // _SHARE_OF_GRAM else 0
+        return {**super()._kept_parts(n, p, itemsize, budget, left - gram), "budget's kernel matrix": gram}
+
     def _rows_asked_for(self) -> None:
         return None  # batch_size is that of the steps, not of what is read at once
 
@@ -180,7 +188,7 @@ class BudgetMachine(OnlinePass, NystromMachine):
             points = self._points_on(A) if xa.is_torch(A) else self.points_
             m = int(points.shape[0])
             size = nbytes_cached(m, xa.numpy_dtype(A).itemsize, tile_edge(points))
-            fits = size <= parse_budget(self.memory_budget, self.device_) // 4
+            fits = size <= parse_budget(self.memory_budget, self.device_) // _SHARE_OF_GRAM
             self._operator = KernelOperator(points, self.kernel_, cache=fits)
         return self._operator @ A
 

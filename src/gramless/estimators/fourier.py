@@ -166,6 +166,9 @@ class FourierMachine(OnlinePass, KernelExpansion):
     def _fixed_parts(self, p: int, itemsize: int, n: int | None) -> dict[str, int]:
         return self._steps_parts(p, itemsize, n) if self._online else super()._fixed_parts(p, itemsize, n)
 
+    def _kept_parts(self, n: int | None, p: int, itemsize: int, budget: int, left: int) -> dict[str, int]:
+        return super()._kept_parts(n, p, itemsize, budget, left) if self._online else {}
+
     def _rows_asked_for(self) -> int | None:
         return None if self._online else super()._rows_asked_for()
 

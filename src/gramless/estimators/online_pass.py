@@ -30,6 +30,7 @@ Block = tuple[Array, np.ndarray, np.ndarray | None, Array]
 
 # Matrices of float64 that an eigendecomposition holds at its peak: the matrix, the vectors, work.
 _EIGEN_MATRICES = 3
+_ALL_FEATURES = "features of all rows"
 _LAST_STEP = 0.02
 
 
@@ -139,11 +140,8 @@ class OnlinePass(OnePassRidge):
 
     def _blocks(self, stream: Stream, rng: np.random.RandomState, plan: PassPlan) -> Any:
         """A function that deals out `(features, targets, weights)` for one epoch."""
-        n, p, size = stream.n_rows, self._n_components(stream.n_rows), plan.batch_rows
-        itemsize = np.dtype(self._dtype_name).itemsize
-        budget = parse_budget(self.memory_budget, self.device_)
-        held = n is not None and n * p * itemsize <= min(budget // 2, budget - plan.memory.nbytes)
-        if stream.repeatable and held:
+        n, size = stream.n_rows, plan.batch_rows
+        if stream.repeatable and plan.memory.parts[_ALL_FEATURES]:
             return self._held_blocks(stream, rng, size)
 
         def read() -> Iterator[Block]:
@@ -234,6 +232,18 @@ class OnlinePass(OnePassRidge):
         super()._keep_apart()
         if self._learner is not None:
             self._learner = self._learner.copy()
+
+    def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
+        plan = super().plan(n, d, n_outputs, dtype, device)
+        budget = parse_budget(self.memory_budget, device)
+        kept = self._kept_parts(n, self._n_components(n), np.dtype(dtype).itemsize, budget, budget - plan.memory.nbytes)
+        plan.memory.parts.update(kept)
+        return plan
+
+    def _kept_parts(self, n: int | None, p: int, itemsize: int, budget: int, left: int) -> dict[str, int]:
+        """Bytes that a fit holds only because the budget has room for them."""
+        size = 0 if n is None else n * p * itemsize
+        return {_ALL_FEATURES: size if size <= min(budget // 2, left) else 0}
 
     def _steps_parts(self, p: int, itemsize: int, n: int | None) -> dict[str, int]:
         """What learning in steps holds instead of sums: features of a subsample (twice), the eigenvectors of half of it."""

@@ -31,7 +31,6 @@ def info(rows: int | None, columns: int | None, classes: int, console: Console) 
 
 def devices() -> list[dict[str, Any]]:
     """Where computations can run, and the memory that is free there."""
-
     found = [{"device": "cpu", "free_bytes": int(free_memory("cpu"))}]
     try:
         import torch
