@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gramless import _array as xa
-from gramless._parallel import blas_threads, run
+from gramless._runtime import arrays as xa
+from gramless._runtime.threads import blas_threads, run
 from gramless.datasets import load
 from gramless.experiments.environment import environment
 from gramless.images import UnitNormalizer

@@ -24,8 +24,8 @@ from gramless import LSSVC, NystromLSSVC, RiSVOClassifier
 from gramless.datasets import load
 from gramless.experiments.environment import environment
 from gramless.kernels import RBF
+from gramless.learners.normal_equations import NormalEquations
 from gramless.operators import evaluate
-from gramless.solvers import NormalEquations
 
 
 def machines(m: int, n_lssvc: int) -> dict[str, tuple]:

@@ -25,7 +25,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from gramless import SphericalKMeans
-from gramless._parallel import CPU_TILE, blas_threads, share, slices
+from gramless._runtime.threads import CPU_TILE, blas_threads, share, slices
 from gramless.datasets import load
 from gramless.experiments.environment import environment
 from gramless.images import Patches

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gramless import _array as xa
+from gramless._runtime import arrays as xa
 from gramless.datasets import load
 from gramless.experiments.environment import environment
 from gramless.images import UnitNormalizer

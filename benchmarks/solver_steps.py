@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from gramless import _array as xa
-from gramless._memory import parse_budget
+from gramless._runtime import arrays as xa
+from gramless._runtime.memory import parse_budget
 from gramless.datasets import DatasetError, load
 from gramless.experiments.environment import environment
 from gramless.images import UnitNormalizer

@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from gramless import LSSVC
-from gramless import _array as xa
+from gramless._runtime import arrays as xa
 from gramless.datasets import load
 from gramless.experiments.environment import environment
 from gramless.images import UnitNormalizer

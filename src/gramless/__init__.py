@@ -31,7 +31,7 @@ _EXPORTS: dict[str, str] = {
     "RiSVOClassifier": "gramless.estimators.risvo",
     "SphericalKMeans": "gramless.estimators.spherical_kmeans",
     "Stream": "gramless.streaming",
-    "estimate": "gramless.sizing",
+    "estimate": "gramless.planning.estimate",
     "load": "gramless.persistence",
     "save": "gramless.persistence",
 }

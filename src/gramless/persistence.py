@@ -17,7 +17,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from gramless._files import replaced
+from gramless._runtime.files import replaced
 from gramless._version import __version__
 
 FORMAT_VERSION = 1

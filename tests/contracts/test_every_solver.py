@@ -9,11 +9,12 @@ import scipy.sparse as sp
 import torch
 from sklearn.base import clone
 
-from gramless import _array as xa
+from gramless._runtime import arrays as xa
+from gramless._runtime.checkpoint import Checkpoint
 from gramless.kernels import RBF, Precomputed
 from gramless.operators import BorderedOperator, DenseOperator, KernelOperator
-from gramless.solvers import SOLVERS, Averaged, Checkpoint, solve
-from gramless.targets import split_bias
+from gramless.solvers import SOLVERS, Averaged, solve
+from gramless.targets.columns import split_bias
 
 N = 60
 KERNEL = RBF(gamma=0.3)

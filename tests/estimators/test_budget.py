@@ -11,7 +11,7 @@ import gramless
 from gramless import BudgetLSSVC, BudgetLSSVR, FourierLSSVC, NystromLSSVC, Stream, estimate
 from gramless.experiments.exact_budget import ExactBudgetLSSVC
 from gramless.kernels import RBF
-from gramless.solvers.online import OnlineLeastSquares
+from gramless.learners.online import OnlineLeastSquares
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_a_few_loud_rows_do_not_slow_down_the_others(monkeypatch):
 
     step, far = distance(epochs=30)
     monkeypatch.setattr(OnlineLeastSquares, "softened", lambda self, weights, loudness, decay: weights)
-    monkeypatch.setattr("gramless.solvers.online._LOUD", np.inf)
+    monkeypatch.setattr("gramless.learners.online._LOUD", np.inf)
     plain_step, farther = distance(epochs=30)
     assert step > 2 * plain_step
     assert far < 0.8 * farther

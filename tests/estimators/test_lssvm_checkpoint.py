@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
 from gramless import LSSVC, LSSVR
+from gramless._runtime.checkpoint import Checkpoint, fingerprint
 from gramless.kernels import RBF, Columns, as_kernel
-from gramless.solvers import Checkpoint, fingerprint
 
 # One process: fit with a checkpoint after every second iteration; slow enough, by its callback, to be hit in the middle.
 _SCRIPT = """

@@ -20,7 +20,7 @@ from sklearn.preprocessing import scale
 from threadpoolctl import threadpool_limits
 
 from gramless import LSSVC, LSSVCCV, LSSVR, LSSVRCV
-from gramless import _array as xa
+from gramless._runtime import arrays as xa
 from gramless.kernels import RBF, Polynomial
 from gramless.operators import DenseOperator, KernelOperator
 from gramless.solvers import CG, SOLVERS, Cholesky, solve
@@ -289,7 +289,7 @@ def test_probabilities(machine, n_classes):
 
 
 def test_sigmoids_equal_those_of_brute_force_leave_one_out():
-    from gramless.estimators.platt import fit_sigmoids
+    from gramless.calibration.platt import fit_sigmoids
 
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
@@ -320,7 +320,7 @@ def test_sigmoids_from_an_estimated_diagonal(digits, monkeypatch, precomputed):
 
 _FIT = (
     "import numpy as np; from gramless import LSSVR\n"
-    "import gramless._progress as p; p._SECONDS_BETWEEN_LINES = 0.0\n"
+    "import gramless._runtime.progress as p; p._SECONDS_BETWEEN_LINES = 0.0\n"
     "X = np.random.default_rng(0).normal(size=(300, 2)); y = np.sin(X[:, 0])\n"
     "LSSVR(solver='cg', C=100.0, verbose={verbose}, n_landmarks=20, tol=1e-5).fit(X, y)\n"
 )

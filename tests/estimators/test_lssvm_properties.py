@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
 from gramless import LSSVC, LSSVCCV, LSSVR, LSSVRCV
-from gramless.estimators.leave_one_out import dense_scores, leave_one_out_scores, path_scores, probes_plan
+from gramless.calibration.leave_one_out import dense_scores, leave_one_out_scores, path_scores, probes_plan
 from gramless.kernels import RBF, Columns, Laplacian, Linear, Polynomial
 from gramless.operators import KernelOperator
-from gramless.targets import split_bias
+from gramless.targets.columns import split_bias
 
 quick = settings(max_examples=25, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)

@@ -16,9 +16,9 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import gramless
 from gramless import KernelSVC
-from gramless.estimators.svm_problems import Resources, solve_machine
+from gramless.dual.problems import Resources, solve_machine
+from gramless.dual.smo import SMO
 from gramless.kernels import RBF, Columns, Intersection, Linear
-from gramless.solvers.smo import SMO
 
 DATASETS = {
     "iris": lambda: load_iris(return_X_y=True),

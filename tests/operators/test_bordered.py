@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gramless import _array as xa
+from gramless._runtime import arrays as xa
 from gramless.kernels import RBF, Laplacian, Polynomial
 from gramless.operators import BorderedOperator, KernelOperator
 

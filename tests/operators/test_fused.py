@@ -8,7 +8,7 @@ import pytest
 from gramless.kernels import RBF, Laplacian, Linear, Polynomial
 from gramless.operators import KernelOperator, expand
 from gramless.operators.fused import FusedProduct, Operand, _step, _strip, can_fuse, fused_form
-from gramless.operators.nystrom import NystromPreconditioner
+from gramless.preconditioners.nystrom import NystromPreconditioner
 
 KERNELS = [Linear(), Polynomial(4, 1.0, 0.5), Polynomial(3, 0.7), RBF(0.8), Laplacian(0.8, norm="l2"), 2.5 * RBF(0.8)]
 

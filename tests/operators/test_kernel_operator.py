@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from gramless import _array as xa
+from gramless._runtime import arrays as xa
 from gramless.kernels import Linear, Polynomial, Precomputed, as_kernel
 from gramless.operators import KernelOperator
 

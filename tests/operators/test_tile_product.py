@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gramless import _simd
+from gramless._compiled import simd as _simd
 from gramless.kernels import RBF
 from gramless.operators import KernelOperator, tile_product
 from gramless.operators import kernel as kernel_module

@@ -6,9 +6,9 @@ from sklearn.datasets import load_digits
 
 from gramless.kernels import RBF
 from gramless.operators import DenseOperator, KernelOperator
-from gramless.operators.nystrom import NystromPreconditioner
+from gramless.preconditioners.nystrom import NystromPreconditioner
 from gramless.solvers import CG, solve
-from gramless.targets import class_targets
+from gramless.targets.columns import class_targets
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gramless._files import replaced
+from gramless._runtime.files import replaced
 from gramless.datasets.catalogue import CATALOGUE, Entry, digest
 from gramless.datasets.dataset import Dataset, DatasetError
 from gramless.datasets.download import Progress, fetch

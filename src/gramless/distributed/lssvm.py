@@ -18,13 +18,13 @@ from dask.distributed import Client
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from gramless._memory import human
+from gramless._runtime.memory import human
 from gramless.distributed.cluster import cluster_memory, n_threads
 from gramless.distributed.collections import Piece, Rows, class_factors, draw, join
 from gramless.distributed.operator import DistributedOperator, DistributedPreconditioner
 from gramless.estimators.least_squares import LeastSquaresMachine
 from gramless.solvers import CG, solve
-from gramless.targets import class_targets, split_bias
+from gramless.targets.columns import class_targets, split_bias
 
 _SCALE_ROWS = 50_000
 _DAMPING_SAMPLE = 512

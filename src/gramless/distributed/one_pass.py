@@ -17,9 +17,9 @@ from sklearn.utils import check_random_state
 from gramless.distributed.cluster import reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, draw
 from gramless.estimators.one_pass import LEAVE_ONE_OUT_ROWS, OnePassRidge
-from gramless.estimators.streamed_targets import LabelTargets, Targets, ValueTargets
-from gramless.solvers import NormalEquations
+from gramless.learners.normal_equations import NormalEquations
 from gramless.streaming.reservoir import Reservoir
+from gramless.targets.streamed import LabelTargets, Targets, ValueTargets
 
 Sums = tuple[NormalEquations, Reservoir | None]
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from dask.distributed import Client
 
-from gramless import _array as xa
+from gramless._runtime import arrays as xa
 from gramless.distributed.cluster import reduce_in_tree
 from gramless.distributed.collections import Piece
 from gramless.kernels.base import Kernel
@@ -111,7 +111,7 @@ class DistributedOperator:
 
 
 class DistributedPreconditioner:
-    """`V -> P^-1 V` as `gramless.operators.nystrom` has it, with `K(X, landmarks)` on the workers.
+    """`V -> P^-1 V` as `gramless.preconditioners.nystrom` has it, with `K(X, landmarks)` on the workers.
 
     Parameters
     ----------

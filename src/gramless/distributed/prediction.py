@@ -10,9 +10,9 @@ import dask
 import dask.array as da
 import numpy as np
 
-from gramless._array import Array, to_numpy
-from gramless._dask import is_dask
-from gramless._validation import check_X
+from gramless._runtime.arrays import Array, to_numpy
+from gramless._runtime.dask_hooks import is_dask
+from gramless._runtime.validation import check_X
 from gramless.kernels.base import Kernel
 from gramless.operators import expand
 

@@ -24,12 +24,13 @@ from sklearn.utils import check_random_state
 
 from gramless.distributed.cluster import reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, draw
-from gramless.estimators.active_set import OnBasis, stale
-from gramless.estimators.expansion import scores_to_labels
 from gramless.estimators.risvo import RiSVOClassifier, active_rows, signed_targets
 from gramless.kernels.base import Kernel
 from gramless.landmarks import as_points, select
-from gramless.operators import LandmarkFeatures, RidgeSums, evaluate, expand
+from gramless.learners.active_set import OnBasis, stale
+from gramless.learners.ridge_sums import LandmarkFeatures, RidgeSums
+from gramless.models.expansion import scores_to_labels
+from gramless.operators import evaluate, expand
 
 # Rows from which a basis is chosen and gamma="scale" is computed, all where there are fewer.
 _CANDIDATES = 50_000

@@ -18,7 +18,7 @@ is the regularisation as much as `C`. `loss="primal"` leaves the term out; its m
 the same points, and more epochs only come closer to it.
 
 All classes share the budget and one kernel block for each batch. The step size, the flattening of the leading curvature and
-the answer to divergence are in `gramless.solvers.online`. Cost: O(beta d) for each row and epoch (once, where the kernel
+the answer to divergence are in `gramless.learners.online`. Cost: O(beta d) for each row and epoch (once, where the kernel
 values fit half of the memory budget), O(beta^2) for the regulariser once for several batches.
 """
 
@@ -30,20 +30,20 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._memory import parse_budget
-from gramless._parallel import CPU_TILE
-from gramless._validation import check_choice
-from gramless.estimators.expansion import ExpansionClassifier, ExpansionRegressor
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.memory import parse_budget
+from gramless._runtime.threads import CPU_TILE
+from gramless._runtime.validation import check_choice
 from gramless.estimators.nystrom import NystromMachine
 from gramless.estimators.one_pass import PATH
 from gramless.estimators.online_pass import OnlinePass
 from gramless.estimators.streamed_fit import ClassesFromStream, ValuesFromStream
-from gramless.estimators.streamed_targets import Targets
+from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor
 from gramless.operators import KernelOperator, nbytes_cached
 from gramless.operators.blocks import tile_edge
 from gramless.streaming import Stream
+from gramless.targets.streamed import Targets
 
 LOSSES = ("dual", "primal")
 # The kernel matrix of the points is kept where it takes no more than this part of the memory budget.

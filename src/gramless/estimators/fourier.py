@@ -3,7 +3,7 @@
     f(x) = w . phi(x) + b,   min_{w, b}  1/2 ||w||^2 + C/2 sum_i (z_i - f(x_i))^2
 
 in the primal, with features `phi` whose inner products approximate an RBF or Laplacian kernel (see
-`gramless.operators.fourier`). `method="exact"` adds up the normal equations in one pass: the same answer in any order and
+`gramless.features.fourier_map`). `method="exact"` adds up the normal equations in one pass: the same answer in any order and
 any grouping of the rows. `method="online"` takes a step for each mini-batch, as in the document.
 
 Cost: O(d D + D^2) time for each row (exact), O(D^2) memory whatever the number of rows; a prediction is O(d D).
@@ -18,17 +18,17 @@ import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._memory import parse_budget
-from gramless._validation import check_choice, check_positive, check_X
-from gramless.estimators.expansion import ExpansionClassifier, ExpansionRegressor, KernelExpansion
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.memory import parse_budget
+from gramless._runtime.validation import check_choice, check_positive, check_X
 from gramless.estimators.one_pass import PATH, SCALE_ROWS, Read
 from gramless.estimators.online_pass import OnlinePass
 from gramless.estimators.streamed_fit import ClassesFromStream, ValuesFromStream
-from gramless.estimators.streamed_targets import Targets
-from gramless.operators.fourier import FourierMap, draw_fourier_map
+from gramless.features.fourier_map import FourierMap, draw_fourier_map
+from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, KernelExpansion
 from gramless.streaming import Stream
+from gramless.targets.streamed import Targets
 
 _SCORED_ROWS = 4096
 _ONLINE_BATCH = 64

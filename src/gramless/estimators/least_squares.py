@@ -18,18 +18,19 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._memory import parse_budget
-from gramless._progress import say
-from gramless._validation import check_choice, check_positive, check_square, check_X, working_dtype
-from gramless.estimators.expansion import KernelExpansion
-from gramless.estimators.holdout import hold_out
-from gramless.estimators.make_solver import blocks_of, make_solver
-from gramless.estimators.plan import Plan, make_plan, sizes
-from gramless.estimators.system import LinearSystem
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.checkpoint import Checkpoint, fingerprint
+from gramless._runtime.memory import parse_budget
+from gramless._runtime.progress import say
+from gramless._runtime.validation import check_choice, check_positive, check_square, check_X, working_dtype
+from gramless.models.expansion import KernelExpansion
 from gramless.operators import KernelOperator, expand
-from gramless.solvers import SOLVERS, Checkpoint, Solver, SolveResult, fingerprint, solve
+from gramless.operators.system import LinearSystem
+from gramless.planning.make_solver import blocks_of, make_solver
+from gramless.planning.plan import Plan, make_plan, sizes
+from gramless.solvers import SOLVERS, Solver, SolveResult, solve
+from gramless.targets.holdout import hold_out
 
 
 class LeastSquaresMachine(KernelExpansion):

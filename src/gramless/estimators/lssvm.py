@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 
-from gramless._dask import fits_collections
-from gramless._memory import MemoryEstimate, parse_budget
-from gramless._validation import all_or_nothing, check_choice, check_labels, check_outputs, check_weights
-from gramless.estimators.expansion import ExpansionClassifier, ExpansionRegressor, scores_to_labels
-from gramless.estimators.least_squares import LeastSquaresMachine
-from gramless.estimators.leave_one_out import (
+from gramless._runtime.dask_hooks import fits_collections
+from gramless._runtime.memory import MemoryEstimate, parse_budget
+from gramless._runtime.validation import all_or_nothing, check_choice, check_labels, check_outputs, check_weights
+from gramless.calibration.leave_one_out import (
     EXACT_UP_TO,
     leave_one_out_memory,
     leave_one_out_scores,
     probes_plan,
 )
-from gramless.estimators.plan import Plan
-from gramless.estimators.platt import fit_sigmoids
+from gramless.calibration.platt import fit_sigmoids
+from gramless.estimators.least_squares import LeastSquaresMachine
+from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, scores_to_labels
+from gramless.planning.plan import Plan
 from gramless.solvers import Solver
-from gramless.targets import class_targets
+from gramless.targets.columns import class_targets
 
 _PARAMETERS = """C : float, default=1.0
         Regularisation: the ridge on the kernel's diagonal is `1 / C`. Larger fits closer.
@@ -53,7 +53,7 @@ _PARAMETERS = """C : float, default=1.0
         Runs of a randomised solver, each with its own blocks, whose mean is the model: steadier, at the same cost of
         prediction.
     n_landmarks, damping : default="auto"
-        Of the preconditioner of `"cg"`; see `gramless.operators.nystrom`.
+        Of the preconditioner of `"cg"`; see `gramless.preconditioners.nystrom`.
     early_stopping : bool, default=False
         Stop on the error of a held-out part (`validation_fraction`) after `n_iter_no_change` iterations without a better
         one, and return the best.

@@ -1,7 +1,7 @@
 """Model selection for the least-squares machine by closed-form leave-one-out: no refits.
 
 For each kernel of the grid one eigendecomposition gives the leave-one-out scores, and the fitted model, of every `C`
-(see `gramless.estimators.leave_one_out`). O(n^3) for each kernel, O(n^2) for each further `C`.
+(see `gramless.calibration.leave_one_out`). O(n^3) for each kernel, O(n^2) for each further `C`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin, clon
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, mean_absolute_error, mean_squared_error, r2_score
 from sklearn.model_selection import ParameterGrid
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._memory import MemoryEstimate, parse_budget
-from gramless._validation import (
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.memory import MemoryEstimate, parse_budget
+from gramless._runtime.validation import (
     all_or_nothing,
     check_choice,
     check_labels,
@@ -28,13 +28,13 @@ from gramless._validation import (
     check_X,
     working_dtype,
 )
-from gramless.estimators.expansion import ExpansionClassifier, ExpansionRegressor, KernelExpansion, scores_to_labels
-from gramless.estimators.leave_one_out import double_points_bytes, path_scores
-from gramless.estimators.plan import Plan
-from gramless.estimators.platt import fit_sigmoids
+from gramless.calibration.leave_one_out import double_points_bytes, path_scores
+from gramless.calibration.platt import fit_sigmoids
 from gramless.kernels import Kernel, as_kernel
+from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, KernelExpansion, scores_to_labels
 from gramless.operators import KernelOperator
-from gramless.targets import class_targets
+from gramless.planning.plan import Plan
+from gramless.targets.columns import class_targets
 
 _DEFAULT_CS = tuple(float(c) for c in np.logspace(-2, 5, 15))
 

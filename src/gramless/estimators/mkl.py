@@ -30,8 +30,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from gramless import _array as xa
-from gramless._validation import (
+from gramless._runtime import arrays as xa
+from gramless._runtime.validation import (
     all_or_nothing,
     check_choice,
     check_labels,
@@ -40,10 +40,10 @@ from gramless._validation import (
     check_X,
     working_dtype,
 )
-from gramless.estimators.expansion import scores_to_labels
-from gramless.estimators.kernel_stack import HeldKernels, StreamedKernels, weighted_sum
-from gramless.estimators.svm_input import check_class_bounds, check_dual_settings, support_vectors
-from gramless.estimators.svm_problems import (
+from gramless.dual.box_qp import BoxQP
+from gramless.dual.kernel_stack import HeldKernels, StreamedKernels, weighted_sum
+from gramless.dual.mkl_smo import MKLSMO
+from gramless.dual.problems import (
     Machine,
     Resources,
     machine_scores,
@@ -53,10 +53,10 @@ from gramless.estimators.svm_problems import (
     votes,
     warn_unless_converged,
 )
+from gramless.dual.svm_input import check_class_bounds, check_dual_settings, support_vectors
 from gramless.kernels import RBF, Kernel, Precomputed, Scaled, as_kernel
 from gramless.kernels.bandwidth import resolve_gamma
-from gramless.solvers.box_qp import BoxQP
-from gramless.solvers.mkl_smo import MKLSMO
+from gramless.models.expansion import scores_to_labels
 
 _SHARE_OF_BUDGET = 0.7
 

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._memory import parse_budget
-from gramless.estimators.expansion import ExpansionClassifier, ExpansionRegressor, KernelExpansion
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.memory import parse_budget
 from gramless.estimators.one_pass import PATH, SCALE_ROWS, OnePassRidge, Read
 from gramless.estimators.streamed_fit import ClassesFromStream, ValuesFromStream
 from gramless.landmarks import LandmarkRule, as_points, select
+from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, KernelExpansion
 from gramless.operators import evaluate
 from gramless.operators.jitter import jittered_cholesky
 from gramless.streaming import Stream

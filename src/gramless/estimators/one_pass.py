@@ -25,17 +25,18 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._memory import MemoryEstimate, parse_budget
-from gramless._progress import Progress, say, speed
-from gramless._validation import check_positive, check_weights, check_X, working_dtype
-from gramless.estimators.streamed_targets import Targets
-from gramless.solvers import NormalEquations, WhitenedRidge
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.memory import MemoryEstimate, parse_budget
+from gramless._runtime.progress import Progress, say, speed
+from gramless._runtime.validation import check_positive, check_weights, check_X, working_dtype
+from gramless.learners.normal_equations import NormalEquations
+from gramless.learners.whitened import WhitenedRidge
 from gramless.streaming import Stream, is_stream_like
 from gramless.streaming.pass_checkpoint import PassCheckpoint, described
 from gramless.streaming.reservoir import Reservoir
 from gramless.streaming.sources import Rows, concatenate
+from gramless.targets.streamed import Targets
 
 Read = Callable[[Any], np.ndarray]
 

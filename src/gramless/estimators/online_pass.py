@@ -1,6 +1,6 @@
 """Machines that learn online: epochs over the rows in `fit`, one pass in `partial_fit`, a step for each mini-batch.
 
-What is minimised and how is in `gramless.solvers.online`; here the rows come from a stream, are turned into features a block
+What is minimised and how is in `learners.online`; here the rows come from a stream, are turned into features a block
 at a time and dealt out in mini-batches. Rows of arrays are shuffled for each epoch; those of files and iterables within the
 block that is read, so a file sorted by class should be shuffled before. Features that fit half of the memory budget are
 computed once for all epochs.
@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._memory import parse_budget
-from gramless._progress import Progress, say
-from gramless._validation import check_choice, check_positive
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.memory import parse_budget
+from gramless._runtime.progress import Progress, say
+from gramless._runtime.validation import check_choice, check_positive
 from gramless.estimators.one_pass import OnePassRidge, PassPlan
-from gramless.estimators.streamed_targets import Targets
-from gramless.solvers.online import OPTIMIZERS, SUBSAMPLE, OnlineLeastSquares
+from gramless.learners.online import OPTIMIZERS, SUBSAMPLE, OnlineLeastSquares
 from gramless.streaming import Stream
+from gramless.targets.streamed import Targets
 
 Block = tuple[Array, np.ndarray, np.ndarray | None, Array]
 """Features, targets, weights and, where rows are softened, loudness of some rows."""

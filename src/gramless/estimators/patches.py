@@ -18,9 +18,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from gramless import _array as xa
-from gramless._memory import parse_budget
-from gramless._validation import all_or_nothing, check_choice, check_labels, check_weights
+from gramless._runtime import arrays as xa
+from gramless._runtime.memory import parse_budget
+from gramless._runtime.validation import all_or_nothing, check_choice, check_labels, check_weights
 from gramless.estimators.prototypes import PrototypeLSSVC
 from gramless.images import Patches
 

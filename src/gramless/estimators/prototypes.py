@@ -19,14 +19,14 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._progress import say
-from gramless._validation import all_or_nothing, check_labels, check_positive, check_weights, check_X, working_dtype
-from gramless.estimators.expansion import ExpansionClassifier
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.progress import say
+from gramless._runtime.validation import all_or_nothing, check_labels, check_positive, check_weights, check_X, working_dtype
 from gramless.estimators.lssvm import LSSVC
 from gramless.estimators.nystrom import NystromLSSVC
 from gramless.estimators.spherical_kmeans import SphericalKMeans
+from gramless.models.expansion import ExpansionClassifier
 
 
 class PrototypeLSSVC(ClassifierMixin, ExpansionClassifier):

@@ -26,12 +26,12 @@ from scipy.linalg import LinAlgWarning
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._dask import fits_collections
-from gramless._memory import MemoryEstimate, parse_budget
-from gramless._progress import Progress
-from gramless._validation import (
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.dask_hooks import fits_collections
+from gramless._runtime.memory import MemoryEstimate, parse_budget
+from gramless._runtime.progress import Progress
+from gramless._runtime.validation import (
     all_or_nothing,
     check_choice,
     check_labels,
@@ -41,10 +41,10 @@ from gramless._validation import (
     check_X,
     working_dtype,
 )
-from gramless.estimators.active_set import OnActiveSet, OnBasis
-from gramless.estimators.expansion import ExpansionClassifier, scores_to_labels
 from gramless.kernels.base import Kernel
 from gramless.landmarks import LandmarkRule, as_points, select
+from gramless.learners.active_set import OnActiveSet, OnBasis
+from gramless.models.expansion import ExpansionClassifier, scores_to_labels
 
 # Above this the coefficients have no digits that can be relied on.
 _WORST_CONDITION = 1e14

@@ -22,13 +22,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._parallel import slices
-from gramless._validation import all_or_nothing, check_choice, check_positive, check_weights, check_X, working_dtype
-from gramless.estimators.kmeans_bounds import Bounds
-from gramless.estimators.kmeans_starts import plus_plus, random_points
-from gramless.estimators.kmeans_steps import deviation_of, inertia_of, mass_of, nearest, reseed, turn, workers_for
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.threads import slices
+from gramless._runtime.validation import all_or_nothing, check_choice, check_positive, check_weights, check_X, working_dtype
+from gramless.clustering.bounds import Bounds
+from gramless.clustering.starts import plus_plus, random_points
+from gramless.clustering.steps import deviation_of, inertia_of, mass_of, nearest, reseed, turn, workers_for
 
 
 class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gramless._dask import fits_collections
-from gramless._validation import (
+from gramless._runtime.dask_hooks import fits_collections
+from gramless._runtime.validation import (
     all_or_nothing,
     check_choice,
     check_class_factors,
@@ -16,10 +16,10 @@ from gramless._validation import (
     check_weights,
     forget_names,
 )
+from gramless.calibration.platt import fit_sigmoids
 from gramless.estimators.one_pass import OnePassRidge
-from gramless.estimators.platt import fit_sigmoids
-from gramless.estimators.streamed_targets import LabelTargets, ValueTargets
 from gramless.streaming import Stream, is_stream_like
+from gramless.targets.streamed import LabelTargets, ValueTargets
 
 
 class ClassesFromStream(OnePassRidge):

@@ -19,18 +19,10 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
-from gramless._validation import all_or_nothing, check_choice, check_labels, check_positive, check_weights
-from gramless.estimators.coupling import couple
-from gramless.estimators.expansion import KernelExpansion, _has_probabilities, scores_to_labels
-from gramless.estimators.platt import fit_sigmoid, fit_sigmoids, sigmoid_probabilities
-from gramless.estimators.svm_input import (
-    check_class_bounds,
-    check_dual_settings,
-    points_to_score,
-    support_vectors,
-    training_points,
-)
-from gramless.estimators.svm_problems import (
+from gramless._runtime.validation import all_or_nothing, check_choice, check_labels, check_positive, check_weights
+from gramless.calibration.coupling import couple
+from gramless.calibration.platt import fit_sigmoid, fit_sigmoids, sigmoid_probabilities
+from gramless.dual.problems import (
     Machine,
     Resources,
     machine_scores,
@@ -40,7 +32,15 @@ from gramless.estimators.svm_problems import (
     votes,
     warn_unless_converged,
 )
+from gramless.dual.svm_input import (
+    check_class_bounds,
+    check_dual_settings,
+    points_to_score,
+    support_vectors,
+    training_points,
+)
 from gramless.kernels import Kernel
+from gramless.models.expansion import KernelExpansion, _has_probabilities, scores_to_labels
 
 _FOLDS = 5
 

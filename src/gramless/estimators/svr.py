@@ -18,18 +18,18 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import column_or_1d
 
-from gramless._validation import (
+from gramless._runtime.validation import (
     all_or_nothing,
     check_outputs,
     check_weights,
 )
-from gramless.estimators.expansion import KernelExpansion
-from gramless.estimators.svm_input import check_dual_settings, points_to_score, support_vectors, training_points
-from gramless.estimators.svm_problems import make_solver, row_resources, warn_unless_converged
+from gramless.dual.box_qp import BoxQP
+from gramless.dual.gram_rows import GramRows
+from gramless.dual.problems import make_solver, row_resources, warn_unless_converged
+from gramless.dual.svm_input import check_dual_settings, points_to_score, support_vectors, training_points
 from gramless.kernels import Kernel
+from gramless.models.expansion import KernelExpansion
 from gramless.operators import compact, expand
-from gramless.solvers.box_qp import BoxQP
-from gramless.solvers.gram_rows import GramRows
 
 
 class KernelSVR(RegressorMixin, KernelExpansion):

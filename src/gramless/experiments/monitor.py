@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import accuracy_score
 
-from gramless._memory import free_memory
+from gramless._runtime.memory import free_memory
 from gramless.experiments.memory import peak_mb
 
 # 10,000 test points against 60,000 training points in float32 are 2.4 GB.

@@ -6,8 +6,8 @@ from numbers import Real
 
 import numpy as np
 
-from gramless import _array as xa
-from gramless._array import Array
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
 
 # Values that are looked at at once: enough to hide the calls, too few to weigh beside the data.
 _VALUES = 2**20

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._grid import GridRows
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.grid import GridRows
 
 
 class Kernel(BaseEstimator):

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._grid import GridRows
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.grid import GridRows
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
 

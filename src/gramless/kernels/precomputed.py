@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gramless import _array as xa
-from gramless._array import Array
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
 from gramless.kernels.base import Kernel
 
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._grid import GridRows
-from gramless._parallel import slices
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.grid import GridRows
+from gramless._runtime.threads import slices
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
 
@@ -170,11 +170,11 @@ def _city_block(X: Array, Y: Array, out: Array = None) -> Array:
 
         block = torch.cdist(X, Y, p=1.0)
     elif xa.is_sparse(X) or xa.is_sparse(Y):
-        from gramless import _sparse
+        from gramless._runtime import sparse as _sparse
 
         return _sparse.city_block(X, Y, out)
     else:
-        from gramless.kernels.compiled import city_block
+        from gramless._compiled.city_block import city_block
 
         if out is None:
             out = np.empty((X.shape[0], Y.shape[0]), dtype=X.dtype)

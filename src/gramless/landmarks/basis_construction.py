@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramless import _array as xa
-from gramless._array import Array
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
 from gramless.kernels.base import Kernel
 from gramless.landmarks.elimination import eliminate
 from gramless.landmarks.rule import LandmarkRule, cross, host, reference, rows_at_a_time

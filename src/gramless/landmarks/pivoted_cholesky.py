@@ -18,10 +18,10 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._parallel import slices
-from gramless._validation import check_positive
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.threads import slices
+from gramless._runtime.validation import check_positive
 from gramless.kernels.base import Kernel
 from gramless.landmarks.elimination import eliminate
 from gramless.landmarks.rule import LandmarkRule, cross, host, reference, rows_at_a_time

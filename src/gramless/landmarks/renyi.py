@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._parallel import slices
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.threads import slices
 from gramless.kernels.base import Kernel
 from gramless.landmarks.rule import LandmarkRule, cross, host, rows_at_a_time
 

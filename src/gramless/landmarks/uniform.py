@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils.random import sample_without_replacement
 
-from gramless._array import Array
+from gramless._runtime.arrays import Array
 from gramless.kernels.base import Kernel
 from gramless.landmarks.rule import LandmarkRule
 

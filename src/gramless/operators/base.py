@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from gramless._array import Array
+from gramless._runtime.arrays import Array
 
 
 @runtime_checkable
@@ -49,7 +49,7 @@ class DenseOperator:
         return self.A @ V
 
     def rows(self, idx: np.ndarray, out: Array = None) -> Array:
-        from gramless._array import take_rows
+        from gramless._runtime.arrays import take_rows
 
         block = take_rows(self.A, np.asarray(idx))
         if out is None:
@@ -58,12 +58,12 @@ class DenseOperator:
         return out
 
     def diag(self) -> Array:
-        from gramless._array import namespace
+        from gramless._runtime.arrays import namespace
 
         return namespace(self.A).linalg.diagonal(self.A)
 
     def dense(self, dtype: object = None) -> Array:
         """A copy of the matrix, in `dtype` where given."""
-        from gramless._array import astype
+        from gramless._runtime.arrays import astype
 
         return (self.A if dtype is None else astype(self.A, dtype)) + 0

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._grid import on_grid
-from gramless._parallel import CPU_TILE, CUDA_TILE, blas_threads, share, slices
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.grid import on_grid
+from gramless._runtime.threads import CPU_TILE, CUDA_TILE, blas_threads, share, slices
 from gramless.kernels.base import Kernel
 from gramless.operators.fused import FusedProduct, can_fuse
 
@@ -34,7 +34,7 @@ def workers_for(kernel: Kernel, X: Array) -> int:
 def compact(kernel: Kernel, X: Array, partners: int) -> Array:
     """`X`, to be multiplied with so many `partners`, as rows of bytes; as it is where its values or the kernel forbid that.
 
-    Bytes change no kernel value by more than rounding, see `gramless._grid`.
+    Bytes change no kernel value by more than rounding, see `gramless._runtime.grid`.
     """
     worth_it = X.shape[0] * partners * X.shape[1] >= _MANY_OPERATIONS or xa.is_grid(X)
     rows = on_grid(X) if worth_it and kernel.separable else None

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from gramless import _array as xa
-from gramless._array import Array
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
 from gramless.operators.base import Operator
 
 # Rows of a block start at multiples of 64 bytes (in float32): matrix units on a GPU need it, and n + 1 seldom gives it.

@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from gramless import _array as xa
-from gramless._array import Array
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
 from gramless.kernels.base import Kernel, Scaled
 from gramless.kernels.dot import Linear, Polynomial
 from gramless.kernels.stationary import RBF, Laplacian
@@ -229,7 +229,7 @@ class FusedProduct:
     def _multiply(self, left: Operand, V: Array, pieces: int, strip: int) -> Array:
         import torch
 
-        from gramless.operators.fused_kernel import launch_product
+        from gramless._compiled.fused_kernel import launch_product
 
         n, k = V.shape
         width = max(16, 1 << (pieces * k - 1).bit_length())
@@ -247,7 +247,7 @@ class FusedProduct:
         """`K(X, points)` in float32, entry by entry what the product sums."""
         import torch
 
-        from gramless.operators.fused_kernel import launch_block
+        from gramless._compiled.fused_kernel import launch_block
 
         left = self._left(X)
         shape = (left.data.shape[0], self.operand.data.shape[0])

@@ -11,9 +11,9 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._parallel import one_blas_thread
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.threads import one_blas_thread
 
 _LARGEST_RELATIVE_JITTER = 1e-2
 _SMALL = 1024

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._memory import free_memory, human
-from gramless._parallel import lower_tiles, run, share, slices
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.memory import free_memory, human
+from gramless._runtime.threads import lower_tiles, run, share, slices
 from gramless.kernels.base import Kernel
 from gramless.operators.blocks import compact, evaluate, expand, tile_edge, workers_for
 from gramless.operators.fused import prepare as prepare_fused

@@ -3,7 +3,7 @@
     CompiledSums, BlasSums      A V, where each thread adds up its tiles' products for both halves of A
     product, transposed_product C W and C^T V in float64 for a float32 matrix C, which is never copied to float64
 
-The compiled loops are those of `gramless.operators.tile_loops`, for processors with AVX-512; `Columns` holds the right-hand
+The compiled loops are those of `gramless._compiled.tile_loops`, for processors with AVX-512; `Columns` holds the right-hand
 side in the two layouts that they read. With eleven columns they take half the time of BLAS for the first and a quarter for
 the second (`benchmarks/cpu_products.py`).
 """
@@ -14,9 +14,9 @@ from functools import cached_property
 
 import numpy as np
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._parallel import blas_threads, run, slices
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.threads import blas_threads, run, slices
 
 PANEL = 16
 """Tiles for the compiled loops start at a multiple of as many rows."""
@@ -33,7 +33,7 @@ def can_compile(V: Array, n_entries: int) -> bool:
         return False
     if V.shape[1] < _FEWEST_COLUMNS or n_entries < _MANY_ENTRIES:
         return False
-    from gramless._simd import available
+    from gramless._compiled.simd import available
 
     return available("avx512f")
 
@@ -42,7 +42,7 @@ class Columns:
     """The right-hand side, twelve columns at a time: as rows, and as panels of a few rows with the columns first."""
 
     def __init__(self, V: np.ndarray):
-        from gramless.operators.tile_loops import COLUMNS
+        from gramless._compiled.tile_loops import COLUMNS
 
         n, k = V.shape
         self.shape = (n, k)
@@ -79,7 +79,7 @@ class CompiledSums:
 
     def add(self, tile: np.ndarray, rows: slice, columns: slice) -> None:
         """Add both halves' products of a tile; `columns` starts at a whole panel."""
-        from gramless.operators.tile_loops import add_products
+        from gramless._compiled.tile_loops import add_products
 
         V = self.columns
         panels = slice(columns.start // V.lanes, -(-columns.stop // V.lanes))
@@ -117,7 +117,7 @@ def product(C: Array, W: Array) -> Array:
     """`C W` with `W` and the sums in float64."""
     if not compiles(C, W):
         return xa.astype(C, np.float64) @ W
-    from gramless.operators.tile_loops import COLUMNS, add_products
+    from gramless._compiled.tile_loops import COLUMNS, add_products
 
     columns = Columns(W)
     out = np.zeros((columns.groups, len(C), COLUMNS))
@@ -136,7 +136,7 @@ def transposed_product(C: Array, V: Array) -> Array:
     """`C^T V` with `V` and the sums in float64."""
     if not compiles(C, V):
         return xa.astype(C, np.float64).T @ V
-    from gramless.operators.tile_loops import COLUMNS, add_products
+    from gramless._compiled.tile_loops import COLUMNS, add_products
 
     columns = Columns(V)
     panels = -(-C.shape[1] // columns.lanes)

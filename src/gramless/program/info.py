@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import gramless
-from gramless._memory import free_memory, human
+from gramless._runtime.memory import free_memory, human
 from gramless.experiments.environment import commit, hardware, versions
 from gramless.program.machines import choose_machine
 

@@ -18,7 +18,7 @@ import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 
-from gramless._files import replaced
+from gramless._runtime.files import replaced
 from gramless.program.errors import InputError, check_writable
 from gramless.program.model import TableModel, load_model
 from gramless.program.scores import Score, score_table

@@ -6,7 +6,7 @@ each costs one Cholesky factorisation and inverse,
 
     f_-i(x_i) = z_i - a_i / (M^-1)_ii
 
-(see `gramless.estimators.leave_one_out`): O(n^3) for a setting, n at most `WALK_ROWS`.
+(see `gramless.calibration.leave_one_out`): O(n^3) for a setting, n at most `WALK_ROWS`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 import gramless
-from gramless.estimators.leave_one_out import dense_scores
+from gramless.calibration.leave_one_out import dense_scores
 from gramless.kernels import as_kernel
-from gramless.targets import class_targets
+from gramless.targets.columns import class_targets
 
 GRID_ROWS = 1000
 WALK_ROWS = 4000

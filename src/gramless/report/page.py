@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from gramless._files import replaced
+from gramless._runtime.files import replaced
 from gramless._version import __version__
 from gramless.experiments import DOCUMENTS, Claims, Confusion, Curve, Gallery, History, Spec, Table, View
 from gramless.report.claims import claims_list

@@ -3,15 +3,12 @@
 from gramless.solvers.averaged import Averaged
 from gramless.solvers.base import Solver, SolveResult, Step, solve
 from gramless.solvers.cg import CG
-from gramless.solvers.checkpoint import Checkpoint, fingerprint
 from gramless.solvers.cholesky import Cholesky
 from gramless.solvers.kaczmarz import Kaczmarz
 from gramless.solvers.kaczmarz_mp import KaczmarzMP
 from gramless.solvers.matching_pursuit import MatchingPursuit
-from gramless.solvers.normal_equations import NormalEquations
 from gramless.solvers.nystrom_committee import NystromCommittee
 from gramless.solvers.sketch_project import SketchProject
-from gramless.solvers.whitened import WhitenedRidge
 
 SOLVERS: dict[str, type[Solver]] = {
     "cholesky": Cholesky,
@@ -28,18 +25,14 @@ __all__ = [
     "CG",
     "SOLVERS",
     "Averaged",
-    "Checkpoint",
     "Cholesky",
     "Kaczmarz",
     "KaczmarzMP",
     "MatchingPursuit",
-    "NormalEquations",
     "NystromCommittee",
     "SketchProject",
     "SolveResult",
     "Solver",
     "Step",
-    "WhitenedRidge",
-    "fingerprint",
     "solve",
 ]

@@ -16,11 +16,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._progress import Progress
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.checkpoint import Checkpoint
+from gramless._runtime.progress import Progress
 from gramless.operators.base import Operator
-from gramless.solvers.checkpoint import Checkpoint
 
 Record = dict[str, Any]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gramless._array import Array
+from gramless._runtime.arrays import Array
 from gramless.operators.base import Operator
 
 # Blocks smaller than this are fetched together: one product computes their kernel values at the speed of a matrix product

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from gramless import _array as xa
-from gramless._array import Array
-from gramless._parallel import one_blas_thread
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.threads import one_blas_thread
 from gramless.operators.base import Operator
 from gramless.solvers.base import Solver, Step
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from gramless import _array as xa
-from gramless._array import Array
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
 from gramless.solvers.base import Solver, Step
 
 _REFINEMENTS = 5

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from gramless import _array as xa
-from gramless._array import Array
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
 from gramless.operators.base import Operator
 from gramless.solvers.base import Solver, Step
 from gramless.solvers.block_gram import BlockGrams

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from gramless import _array as xa
-from gramless._array import Array
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
 
 # What is left of a direction after its projections carries their rounding, which a short remainder would enlarge: a column
 # with less than this (squared) share of something new takes the plain step and forgets what was before.

@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from gramless import _array as xa
-from gramless._array import Array
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
 from gramless.kernels.precomputed import Precomputed
-from gramless.operators.nystrom import NystromPreconditioner
+from gramless.preconditioners.nystrom import NystromPreconditioner
 from gramless.solvers.base import Solver, Step
 from gramless.solvers.block_rows import check_block_size
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gramless import _array as xa
-from gramless.solvers.checkpoint import Checkpoint, fingerprint
+from gramless._runtime import arrays as xa
+from gramless._runtime.checkpoint import Checkpoint, fingerprint
 from gramless.streaming.stream import Stream
 
 _SPARSE = ("data", "indices", "indptr", "shape")

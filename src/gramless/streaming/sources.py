@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from gramless import _array as xa
-from gramless._array import Array
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
 
 Rows = tuple[Any, Any, Any]
 """Features, targets and weights (or None) of some consecutive rows."""

@@ -1,0 +1,1 @@
+"""Every numba and Triton loop, behind plain functions."""

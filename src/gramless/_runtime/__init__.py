@@ -1,0 +1,1 @@
+"""What every room stands on: arrays, memory, threads, progress, files, validation."""

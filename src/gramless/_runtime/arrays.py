@@ -1,0 +1,394 @@
+"""The only file that asks whether an array is NumPy, torch or a SciPy sparse matrix.
+
+Everything the array API standard covers is called through `namespace(x)`; this file holds what the standard lacks:
+products into a given buffer, in-place elementwise functions, factorisations that overwrite their input, and moving between
+devices.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+
+from gramless._runtime import grid as _grid
+
+try:
+    from array_api_compat import array_namespace
+except ImportError:  # a machine with scikit-learn alone: its vendored copy is the same code
+    from sklearn.externals.array_api_compat import array_namespace
+
+Array = Any
+"""A NumPy array or a torch tensor."""
+
+
+class NotPositiveDefiniteError(ArithmeticError):
+    """A Cholesky factorisation met a pivot that is not positive."""
+
+
+def namespace(*arrays: Array) -> Any:
+    """The array API namespace (NumPy's or torch's) of the dense arrays among `arrays`."""
+    dense = [a for a in arrays if a is not None and not sp.issparse(a)]
+    return array_namespace(*dense) if dense else array_namespace(np.empty(0))
+
+
+def is_torch(x: Array) -> bool:
+    """Whether `x` is a torch tensor; never imports torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def is_sparse(x: Array) -> bool:
+    return sp.issparse(x)
+
+
+def is_grid(x: Array) -> bool:
+    """Whether `x` is rows kept as bytes, see `gramless._runtime.grid`."""
+    return isinstance(x, _grid.GridRows)
+
+
+def import_torch() -> Any:
+    """Import torch, or say how to get it."""
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError(
+            "device other than 'cpu' needs torch: pip install 'gramless[gpu]' (or leave device='cpu')"
+        ) from error
+    return torch
+
+
+def device_of(x: Array) -> str:
+    """`"cpu"` for NumPy and sparse data, `"torch:cpu"`, `"cuda:0"`, ... for tensors."""
+    if not is_torch(x):
+        return "cpu"
+    return "torch:cpu" if x.device.type == "cpu" else str(x.device)
+
+
+def resolve_device(device: str | None, X: Array = None) -> str:
+    """Turn the user's `device` into one of `"cpu"`, `"torch:cpu"`, `"cuda:i"`."""
+    if device is None or device == "auto":
+        if is_torch(X):
+            return device_of(X)
+        if device == "auto" and importlib.util.find_spec("torch") is not None:
+            return "cuda:0" if import_torch().cuda.is_available() else "cpu"
+        return "cpu"
+    name = str(device)
+    if name == "cpu":
+        return "torch:cpu" if is_torch(X) else "cpu"
+    if name == "torch:cpu":
+        return name
+    if name == "cuda" or name.startswith("cuda:"):
+        torch = import_torch()
+        if not torch.cuda.is_available():
+            raise ValueError(f"device={device!r}, but torch finds no CUDA device here; use device='cpu' or 'auto'")
+        return "cuda:0" if name == "cuda" else name
+    raise ValueError(f"unknown device {device!r}; known: 'auto', 'cpu', 'torch:cpu', 'cuda', 'cuda:0', ...")
+
+
+def to_device(x: Array, device: str, dtype: Any = None) -> Array:
+    """Move `x` to a resolved device, converting to `dtype` (a NumPy dtype); no copy when nothing changes."""
+    if sp.issparse(x):
+        if device != "cpu":
+            raise TypeError(
+                "sparse input runs on device='cpu' only: pass X.toarray() to use another device, "
+                "or arrays instead of tensors to a model that was fitted on sparse rows"
+            )
+        return x if dtype is None else x.astype(dtype, copy=False)
+    if device == "cpu":
+        x = to_numpy(x)
+        return x if dtype is None else x.astype(dtype, copy=False)
+    torch = import_torch()
+    target = "cpu" if device == "torch:cpu" else device
+    kind = None if dtype is None else getattr(torch, np.dtype(dtype).name)
+    if isinstance(x, np.ndarray) and not x.flags.writeable:
+        x = x.copy()  # torch warns about tensors over read-only memory
+    return torch.as_tensor(x, device=target, dtype=kind)
+
+
+def to_numpy(x: Array) -> np.ndarray:
+    return x.detach().cpu().numpy() if is_torch(x) else np.asarray(x)
+
+
+def like(x: Any, reference: Array) -> Array:
+    """`x` as an array of `reference`'s library, device and floating dtype."""
+    if is_torch(reference):
+        torch = sys.modules["torch"]
+        return torch.as_tensor(x, device=reference.device, dtype=reference.dtype)
+    return np.asarray(x, dtype=reference.dtype)
+
+
+def numpy_dtype(x: Array) -> np.dtype:
+    """The NumPy dtype of a NumPy array, sparse matrix or tensor."""
+    return np.dtype(str(x.dtype).removeprefix("torch."))
+
+
+def astype(x: Array, dtype: Any) -> Array:
+    if is_torch(x):
+        return x.to(getattr(sys.modules["torch"], np.dtype(dtype).name))
+    return x.astype(dtype, copy=False)
+
+
+def half(x: Array, name: str) -> Array:
+    """A tensor in `"float16"` or `"bfloat16"`."""
+    if not is_torch(x) or name not in ("float16", "bfloat16"):
+        raise ValueError(f"half-precision storage is 'float16' or 'bfloat16', of tensors (device='cuda'); got {name!r}")
+    return x.to(getattr(sys.modules["torch"], name))
+
+
+def device_out_of_memory() -> type[BaseException]:
+    """The exception that says that a CUDA device has no memory left; one that nothing raises where torch is not loaded."""
+    torch = sys.modules.get("torch")
+    return torch.cuda.OutOfMemoryError if torch is not None else _NeverRaised
+
+
+class _NeverRaised(Exception):
+    pass
+
+
+def release_device_memory() -> None:
+    """Give back what torch's allocator keeps for itself."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def empty(shape: tuple[int, ...], reference: Array, dtype: Any = None) -> Array:
+    """Uninitialised array of `reference`'s library, device and (unless given) dtype."""
+    if is_torch(reference):
+        torch = sys.modules["torch"]
+        kind = reference.dtype if dtype is None else getattr(torch, np.dtype(dtype).name)
+        return torch.empty(shape, dtype=kind, device=reference.device)
+    return np.empty(shape, dtype=reference.dtype if dtype is None else dtype)
+
+
+def zeros(shape: tuple[int, ...], reference: Array, dtype: Any = None) -> Array:
+    out = empty(shape, reference, dtype)
+    out[...] = 0
+    return out
+
+
+def take_rows(x: Array, idx: Any) -> Array:
+    """Rows of `x`; `idx` is a slice or a NumPy integer array."""
+    if isinstance(idx, slice):
+        return x[idx]
+    if is_torch(x):
+        torch = sys.modules["torch"]
+        return x[torch.as_tensor(np.asarray(idx), device=x.device)]
+    return x[idx]
+
+
+def submatrix(x: Array, rows: np.ndarray, columns: np.ndarray) -> Array:
+    """The entries of `x` where the chosen rows and columns cross."""
+    return x[indices(rows, x)[:, None], indices(columns, x)]
+
+
+def indices(idx: np.ndarray, reference: Array) -> Array:
+    """A NumPy index array as something that indexes `reference` on its own device."""
+    if is_torch(reference):
+        return sys.modules["torch"].as_tensor(np.asarray(idx), device=reference.device)
+    return np.asarray(idx)
+
+
+def dot(X: Array, Y: Array, out: Array = None) -> Array:
+    """`X @ Y.T` as a dense block, into `out` where given; either side may be CSR, or rows kept as bytes."""
+    if is_grid(X) and is_grid(Y):
+        return _grid.dot(X, Y, out)
+    X, Y = (side.astype(side.dtype) if is_grid(side) else side for side in (X, Y))
+    if sp.issparse(X) or sp.issparse(Y):
+        from gramless._runtime import sparse as _sparse
+
+        return _sparse.dot(X, Y, out)
+    return matmul(X, Y.T, out=out)
+
+
+def matmul(A: Array, B: Array, out: Array = None) -> Array:
+    """`A @ B` into `out` where given."""
+    if is_torch(A):
+        return sys.modules["torch"].matmul(A, B, out=out)
+    return np.matmul(A, B, out=out)
+
+
+def square_norms(X: Array) -> Array:
+    """Squared Euclidean norm of each row."""
+    if is_grid(X):
+        return X.square_norms()
+    if sp.issparse(X):
+        return np.asarray(X.multiply(X).sum(axis=1)).ravel()
+    if is_torch(X):
+        return sys.modules["torch"].einsum("ij,ij->i", X, X)
+    return np.einsum("ij,ij->i", X, X)
+
+
+def exp_(x: Array) -> Array:
+    """Exponential in place."""
+    return x.exp_() if is_torch(x) else np.exp(x, out=x)
+
+
+def sqrt_(x: Array) -> Array:
+    """Square root in place."""
+    return x.sqrt_() if is_torch(x) else np.sqrt(x, out=x)
+
+
+def clip_below_(x: Array, low: float) -> Array:
+    """Raise every entry to at least `low`, in place."""
+    return x.clamp_(min=low) if is_torch(x) else np.maximum(x, low, out=x)
+
+
+def clip_above_(x: Array, high: float) -> Array:
+    """Lower every entry to at most `high`, in place."""
+    return x.clamp_(max=high) if is_torch(x) else np.minimum(x, high, out=x)
+
+
+def integer_power_(x: Array, exponent: int) -> Array:
+    """Integer power in place by squaring: NumPy's own float power calls `pow` for each entry."""
+    if exponent == 0:
+        x[...] = 1
+        return x
+    base = None
+    while exponent > 1:
+        if exponent % 2 and base is None:
+            base = x + 0
+        elif exponent % 2:
+            base *= x
+        x *= x
+        exponent //= 2
+    if base is not None:
+        x *= base
+    return x
+
+
+def add_diagonal_(A: Array, values: Any) -> Array:
+    """Add a number or a vector to the diagonal, in place."""
+    if is_torch(A):
+        A.diagonal().add_(values)
+    else:
+        np.einsum("ii->i", A)[...] += values  # a view of the diagonal whatever the order of the entries
+    return A
+
+
+def cholesky_(A: Array) -> Array:
+    """Lower Cholesky factor, written over the lower triangle of a NumPy `A`, whose strict upper triangle stays.
+
+    Raises `NotPositiveDefiniteError` where a pivot is not positive.
+    """
+    if is_torch(A):
+        torch = sys.modules["torch"]
+        L, info = torch.linalg.cholesky_ex(A)
+        if int(info) != 0:
+            raise NotPositiveDefiniteError(f"pivot {int(info)} of {A.shape[0]} is not positive")
+        return L
+    (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (A,))
+    # LAPACK is column-major: the transposed view's upper factor is A's lower one, with no copy.
+    factor, info = potrf(A.T, lower=0, overwrite_a=1, clean=0)
+    if info != 0:
+        raise NotPositiveDefiniteError(f"pivot {info} of {A.shape[0]} is not positive")
+    finite = np.isfinite(np.einsum("ii->i", factor))
+    if not finite.all():  # LAPACK takes a pivot that is not a number for one that is not negative
+        raise NotPositiveDefiniteError(f"pivot {int(finite.argmin()) + 1} of {A.shape[0]} is not finite")
+    return factor.T
+
+
+def jittered_cholesky_copy(A: Array, jitter: float) -> Array:
+    """Lower Cholesky factor of `A + jitter I` in one new matrix; `A` is as before, whether that succeeds or not."""
+    if not is_torch(A):
+        return cholesky_(add_diagonal_(A + 0, jitter))
+    diagonal = A.diagonal().clone()  # torch factors out of place: a copy to add to would be a third matrix
+    try:
+        return cholesky_(add_diagonal_(A, jitter))
+    finally:
+        A.diagonal().copy_(diagonal)
+
+
+def lower_triangle(A: Array) -> Array:
+    """`A` with its strict upper triangle set to zero, in place."""
+    if is_torch(A):
+        return A.tril_()
+    for i in range(A.shape[0]):
+        A[i, i + 1 :] = 0
+    return A
+
+
+def invert_lower_(L: Array) -> Array:
+    """The inverse of a lower triangular matrix, over a NumPy `L` itself, zeros above the diagonal."""
+    if is_torch(L):
+        torch = sys.modules["torch"]
+        return torch.linalg.solve_triangular(L, torch.eye(L.shape[0], dtype=L.dtype, device=L.device), upper=False)
+    (trtri,) = scipy.linalg.get_lapack_funcs(("trtri",), (L,))
+    inverse, info = trtri(L.T, lower=0, overwrite_c=1)
+    if info != 0:
+        raise NotPositiveDefiniteError(f"pivot {info} of {L.shape[0]} is zero")
+    return lower_triangle(inverse.T)
+
+
+def add_gram_(S: Array, B: Array) -> Array:
+    """`S + B^T B` in place, in float64; only the lower triangle is kept up."""
+    if is_torch(S):
+        m = S.shape[0]
+        width = max(2048, m // 8)
+        for i in range(0, m, width):
+            S[i:, i : i + width].addmm_(B[:, i:].T, B[:, i : i + width])
+        return S
+    # Row-major B and S are column-major B^T and S^T: the upper triangle there is the lower one here, and nothing is copied.
+    return scipy.linalg.blas.dsyrk(1.0, B.T, beta=1.0, c=S.T, overwrite_c=1).T
+
+
+def cholesky_solve(L: Array, B: Array) -> Array:
+    """Solve `A X = B` from the lower factor `L` of `A` (only its lower triangle is read)."""
+    if is_torch(L):
+        return sys.modules["torch"].cholesky_solve(B, L)
+    (potrs,) = scipy.linalg.get_lapack_funcs(("potrs",), (L, B))
+    X, info = potrs(L.T, B, lower=0)
+    if info != 0:
+        raise ValueError(f"potrs: argument {-info} is illegal")
+    return np.ascontiguousarray(X)
+
+
+def solve_triangular(L: Array, B: Array, *, transposed: bool = False) -> Array:
+    """`L^-1 B`, or `L^-T B` with `transposed`, for a lower triangular `L`."""
+    if is_torch(L):
+        torch = sys.modules["torch"]
+        return torch.linalg.solve_triangular(L.T if transposed else L, B, upper=transposed)
+    return scipy.linalg.solve_triangular(L, B, lower=True, trans=1 if transposed else 0, check_finite=False)
+
+
+def eigh(A: Array) -> tuple[Array, Array]:
+    """Eigenvalues (ascending) and eigenvectors of a symmetric matrix."""
+    if is_torch(A):
+        values, vectors = sys.modules["torch"].linalg.eigh(A)
+        return values, vectors
+    return scipy.linalg.eigh(A, overwrite_a=True, check_finite=False)
+
+
+def norm(x: Array) -> float:
+    """Frobenius norm, accumulated in float64 so that it cannot overflow in float32."""
+    if is_torch(x):
+        return float(sys.modules["torch"].linalg.vector_norm(x, dtype=sys.modules["torch"].float64))
+    flat = np.asarray(x).reshape(-1)
+    return float(np.sqrt(np.einsum("i,i->", flat, flat, dtype=np.float64)))
+
+
+def row_argmax(A: Array) -> tuple[Array, Array]:
+    """Column and value of the largest entry of each row."""
+    if is_torch(A):
+        values, columns = A.max(dim=1)
+        return columns, values
+    columns = A.argmax(axis=1)
+    return columns, np.take_along_axis(A, columns[:, None], axis=1)[:, 0]
+
+
+def move_rows_(sums: Array, X: Array, old: Array, new: Array, weights: Array) -> Array:
+    """Take `weights[i] * X[i]` out of `sums[old[i]]` (unless that is negative) and add it to `sums[new[i]]`, in place."""
+    if is_torch(X):
+        changed = (old != new).nonzero()[:, 0]
+        had = changed[old[changed] >= 0]
+        sums.index_add_(0, new[changed], (X[changed] * weights[changed, None]).to(sums.dtype))
+        return sums.index_add_(0, old[had], (X[had] * -weights[had, None]).to(sums.dtype))
+    from gramless._compiled.scatter import move_rows
+
+    move_rows(sums, X, old, new, weights)
+    return sums

@@ -1,0 +1,1 @@
+"""From scores to probabilities, and leave-one-out scores in closed form."""

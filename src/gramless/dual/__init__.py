@@ -1,0 +1,1 @@
+"""Box-constrained quadratic programmes: the duals of support vector machines."""

@@ -1,0 +1,258 @@
+"""A multi-class support vector machine as two-class problems that share their kernel values.
+
+One-vs-one: each pair of classes has a problem on the points of the two. The Gram matrix of each class on its own is
+computed once (as far as the budget goes) and serves all its pairs; the block between two classes belongs to one pair
+only and is computed row by row where a multiplier moves. The pairs run in parallel, each with single-threaded matrix
+products.
+
+One-vs-rest: all problems live on all points and advance in step, so that a kernel row any of them needs is computed
+once.
+
+Scores: a support vector of class i takes part in k - 1 pairs, so the block `K(X, vectors of class i)` is multiplied
+with k - 1 columns, not with one for each of the k (k - 1) / 2 pairs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from gramless._runtime import arrays as xa
+from gramless._runtime.memory import human, parse_budget
+from gramless._runtime.threads import CPU_TILE, run
+from gramless.dual.box_qp import BoxQP, DualSolution
+from gramless.dual.gram_rows import GramRows, Part, own_blocks
+from gramless.dual.simple_smo import SimpleSMO
+from gramless.dual.smo import SMO, SOLVED_WHOLE
+from gramless.kernels.base import Kernel
+from gramless.operators import compact, expand
+from gramless.operators.blocks import workers_for
+
+DUAL_SOLVERS: dict[str, type] = {"smo": SMO, "simple_smo": SimpleSMO}
+"""The names that support vector machines accept as `solver=`."""
+
+
+class DualSolver(Protocol):
+    """What the problems below are solved with."""
+
+    def maximise(
+        self, problems: list[BoxQP], rows: GramRows, rng: np.random.Generator | None = None
+    ) -> list[DualSolution]: ...
+
+
+def make_solver(name: str, tol: float, max_iter: int | None) -> DualSolver:
+    """A dual solver by name; without `max_iter` its own cap holds."""
+    settings = {} if max_iter is None else {"max_iter": max_iter}
+    return DUAL_SOLVERS[name](tol=tol, **settings)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The two-class solutions, put together over the points that carry any of them.
+
+    For one-vs-one with more than two classes `dual_coef` has k - 1 rows: a support vector of class i takes part in the k - 1
+    problems against the other classes, in their order. Otherwise it has one row for each problem.
+    """
+
+    support: np.ndarray
+    n_support: np.ndarray
+    dual_coef: np.ndarray
+    intercept: np.ndarray
+    solutions: list[DualSolution]
+
+    def spread(self, n: int) -> np.ndarray:
+        """The coefficients over all `n` points, zero where there is no support vector."""
+        beta = np.zeros((self.dual_coef.shape[0], n))
+        beta[:, self.support] = self.dual_coef
+        return beta
+
+    def by_problem(self) -> np.ndarray:
+        """The coefficients of each two-class problem over the support vectors."""
+        k, n_problems = self.n_support.size, self.intercept.size
+        if self.dual_coef.shape[0] == n_problems:
+            return self.dual_coef
+        ends = np.cumsum(self.n_support)
+        members = [slice(end - size, end) for end, size in zip(ends, self.n_support, strict=True)]
+        beta = np.zeros((n_problems, self.support.size))
+        for number, (i, j) in enumerate(combinations(range(k), 2)):
+            beta[number, members[i]] = self.dual_coef[j - 1, members[i]]
+            beta[number, members[j]] = self.dual_coef[i, members[j]]
+        return beta
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a fit may use."""
+
+    budget: float
+    workers: int
+    seed: int
+
+
+def solve_machine(
+    kernel: Kernel,
+    X: Any,
+    codes: np.ndarray,
+    C: np.ndarray,
+    solver: DualSolver,
+    resources: Resources,
+    *,
+    n_classes: int,
+    one_vs_one: bool,
+    positive_weight: float = 1.0,
+    start: Machine | None = None,
+) -> Machine:
+    """Fit the two-class problems of labels `codes` in `0 .. n_classes - 1`; `C` bounds each sample's multipliers.
+
+    `start` is a machine for the same labels and bounds from which the solver sets out.
+    """
+    order = np.argsort(codes, kind="stable")
+    before = None if start is None else start.spread(len(codes))[:, order]
+    bounds = np.searchsorted(codes[order], np.arange(n_classes + 1))
+    parts: list[Part]
+    if kernel.separable:
+        X = compact(kernel, X[order], len(order) // 2)
+        parts = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
+    else:
+        parts = [order[a:b] for a, b in pairwise(bounds)]
+    if one_vs_one and n_classes > 2:
+        beta, solutions = _one_vs_one(kernel, X, parts, bounds, C[order], solver, resources, before)
+    else:
+        positive = range(n_classes) if n_classes > 2 else [1]
+        signs = [np.where(codes[order] == c, 1.0, -1.0) for c in positive]
+        starts = [None] * len(signs) if before is None else list(before)
+        problems = [
+            BoxQP.classification(y, C[order] * np.where(y > 0, positive_weight, 1.0), start)
+            for y, start in zip(signs, starts, strict=True)
+        ]
+        rows = GramRows(kernel, X, parts, budget=resources.budget, workers=resources.workers)
+        solutions = solver.maximise(problems, rows, np.random.default_rng(resources.seed))
+        beta = np.stack([solution.beta for solution in solutions])
+    carried = np.flatnonzero(np.any(beta != 0, axis=0))
+    intercept = np.array([solution.bias for solution in solutions])
+    n_support = np.diff(np.searchsorted(carried, bounds))
+    return Machine(order[carried], n_support, beta[:, carried], intercept, solutions)
+
+
+def machine_scores(kernel: Kernel, X: Any, vectors: Any, machine: Machine) -> np.ndarray:
+    """Decision values of the two-class problems, one column each; `vectors` are the support vectors.
+
+    For kernels that look values up, `X` has one column for each support vector.
+    """
+    coef = machine.dual_coef.T.astype(xa.numpy_dtype(X))
+    ends = np.cumsum(machine.n_support)
+    n_classes, n_problems = ends.size, machine.intercept.size
+    if coef.shape[1] == n_problems:
+        return expand(kernel, X, vectors, coef) + machine.intercept
+    scores = np.tile(machine.intercept, (X.shape[0], 1))
+    for c, (start, stop) in enumerate(zip(ends - machine.n_support, ends, strict=True)):
+        points = X if kernel.separable else X[:, start:stop]
+        part = expand(kernel, points, vectors[start:stop], coef[start:stop])
+        for number, (i, j) in enumerate(combinations(range(n_classes), 2)):
+            if c in (i, j):
+                scores[:, number] += part[:, j - 1 if c == i else i]
+    return scores
+
+
+def _one_vs_one(
+    kernel: Kernel,
+    X: Any,
+    parts: list[Part],
+    bounds: np.ndarray,
+    C: np.ndarray,
+    solver: DualSolver,
+    resources: Resources,
+    before: np.ndarray | None,
+) -> tuple[np.ndarray, list[DualSolution]]:
+    pairs = list(combinations(range(len(parts)), 2))
+    workers = resources.workers if kernel.thread_safe else 1
+    # With few pairs on many cores, the cores share the rows of one pair after the other.
+    at_once = workers if len(pairs) >= 2 * workers else 1
+    blocks = own_blocks(kernel, X, parts, resources.budget / 2, workers)
+    left = resources.budget - sum(block.nbytes for block in blocks if block is not None)
+    beta = np.zeros((len(parts) - 1, bounds[-1]))
+    solutions: list[DualSolution] = [None] * len(pairs)  # type: ignore[list-item]
+
+    def solve(task: tuple[int, tuple[int, int]]) -> None:
+        number, (i, j) = task
+        first, second = slice(bounds[i], bounds[i + 1]), slice(bounds[j], bounds[j + 1])
+        y = np.concatenate([np.ones(first.stop - first.start), -np.ones(second.stop - second.start)])
+        start = None if before is None else np.concatenate([before[j - 1, first], before[i, second]])
+        problem = BoxQP.classification(y, np.concatenate([C[first], C[second]]), start)
+        rows = GramRows(
+            kernel,
+            X,
+            [parts[i], parts[j]],
+            blocks=[blocks[i], blocks[j]],
+            budget=left / at_once,
+            workers=workers // at_once,
+        )
+        rng = np.random.default_rng([resources.seed, number])
+        [solutions[number]] = solver.maximise([problem], rows, rng)
+        size = first.stop - first.start
+        beta[j - 1, first] = solutions[number].beta[:size]
+        beta[i, second] = solutions[number].beta[size:]
+
+    # Pairs differ in difficulty: whoever is free takes the next. Each has its own rows and random numbers, so the
+    # outcome does not depend on who took it.
+    waiting = list(enumerate(pairs))[::-1]
+
+    def work(_: int) -> None:
+        while True:
+            try:
+                task = waiting.pop()
+            except IndexError:
+                return
+            solve(task)
+
+    run(work, at_once)
+    return beta, solutions
+
+
+def votes(scores: np.ndarray, n_classes: int) -> np.ndarray:
+    """Votes of the pairs for each class, plus a confidence below one half that breaks ties."""
+    count = np.zeros((scores.shape[0], n_classes))
+    confidence = np.zeros_like(count)
+    for p, (i, j) in enumerate(combinations(range(n_classes), 2)):
+        wins = scores[:, p] > 0
+        count[:, i] += wins
+        count[:, j] += ~wins
+        confidence[:, i] += scores[:, p]
+        confidence[:, j] -= scores[:, p]
+    # The bound keeps the order of confidences and never outweighs a vote.
+    return count + confidence / (3 * (np.abs(confidence) + 1))
+
+
+def row_resources(memory_budget: Any, kernel: Kernel, X: Any, seed: int) -> Resources:
+    """The part of the budget that is left for kernel rows, after the sorted copy of the data and the working sets."""
+    budget, workers = parse_budget(memory_budget), workers_for(kernel, X)
+    itemsize = X.dtype.itemsize
+    copy = X.data.nbytes + X.indices.nbytes if xa.is_sparse(X) else X.nbytes
+    tile, working_set = min(CPU_TILE, X.shape[0]), min(SOLVED_WHOLE, X.shape[0])
+    scratch = workers * itemsize * (tile**2 * (1 + kernel.temporaries) + 2 * working_set**2)
+    fixed = (copy if kernel.separable else 0) + scratch
+    if budget < fixed:
+        raise MemoryError(
+            f"the fit needs {human(fixed)} beside kernel rows (a sorted copy of the data and the working sets) and "
+            f"memory_budget allows {human(budget)}; allow more, or fit fewer samples"
+        )
+    return Resources(budget - fixed, workers, seed)
+
+
+def warn_unless_converged(solutions: list[DualSolution], tol: float) -> None:
+    """Say how far from optimal the worst problem was left."""
+    left = [solution for solution in solutions if not solution.converged]
+    if left:
+        worst = max(left, key=lambda solution: solution.violation)
+        warnings.warn(
+            f"{len(left)} of {len(solutions)} dual problems stopped before convergence: KKT violation "
+            f"{worst.violation:.3g} (tol={tol:g}) after {worst.n_iter} pair updates. Scale the features, lower C, or raise "
+            "tol or max_iter.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

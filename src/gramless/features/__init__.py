@@ -1,0 +1,1 @@
+"""Explicit feature maps: from rows to features whose inner products are a kernel."""

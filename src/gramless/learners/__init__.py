@@ -1,0 +1,1 @@
+"""From batches of features and targets to coefficients."""

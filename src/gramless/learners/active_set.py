@@ -1,0 +1,179 @@
+"""Least squares on a shrinking set of rows: the two systems that the active-set iteration solves again and again.
+
+On a basis `G` that stays, the normal equations of the rows' features are kept up to date by taking away the contribution
+of the rows that leave; they are built anew when that is cheaper, or when so much has been taken away that rounding of what
+was there before would show in what is left. On the active set itself (`G = S`), each step is a least-squares support vector
+machine on the rows that are left, and shrinks with them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.threads import slices
+from gramless.kernels.base import Kernel
+from gramless.landmarks.rule import cross
+from gramless.learners.ridge_sums import LandmarkFeatures, RidgeSums
+from gramless.operators import KernelOperator, evaluate, expand
+from gramless.solvers import Cholesky, solve
+from gramless.targets.columns import split_bias
+
+# Rounding inherited from rows that have left may reach this share of the ridge before the sums are built anew.
+_TOLERATED_ROUNDING = 1e-3
+# ... provided that building them anew would help: they must have been this many times larger.
+_WORTH_REBUILDING = 10.0
+
+
+def stale(sums: RidgeSums, ridge: float) -> bool:
+    """Whether rounding of rows that have left shows, beside this ridge, and summing again would be rid of it."""
+    shows = sums.rounding > _TOLERATED_ROUNDING * ridge
+    return shows and sums.largest > _WORTH_REBUILDING * sums.trace
+
+
+class OnBasis:
+    """Ridge regression on the features of landmarks, over rows that leave.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    kernel : Kernel
+    landmarks : ndarray of int, or array of points
+    Z : array of shape (n, k)
+    weights : array of shape (n,) or None
+    ridge : float
+    rows_at_a_time : int
+    hold : bool
+        Keep `K(X, landmarks)` (`n m` numbers) instead of computing its rows at each use.
+    """
+
+    def __init__(
+        self,
+        X: Array,
+        kernel: Kernel,
+        landmarks: Array,
+        Z: Array,
+        weights: Array | None,
+        ridge: float,
+        *,
+        rows_at_a_time: int,
+        hold: bool,
+    ):
+        self.X, self.kernel, self.landmarks = X, kernel, landmarks
+        self.Z, self.weights, self.ridge = Z, weights, ridge
+        self.rows_at_a_time = rows_at_a_time
+        dtype = xa.numpy_dtype(Z)
+        self._map = LandmarkFeatures(self._gram(), dtype)
+        self.jitter = self._map.jitter
+        self._held = self._values(slice(0, X.shape[0])) if hold else None
+        self._sums: RidgeSums | None = None
+        self._rows = np.empty(0, dtype=np.intp)
+        self.updated_by = ""
+        self.condition = np.nan
+        self.added_jitter = 0.0
+
+    def _gram(self) -> Array:
+        if self.landmarks.ndim == 1:
+            return cross(self.kernel, self.X, self.landmarks, self.landmarks, np.float64)
+        points = xa.astype(self.landmarks, np.float64)
+        return evaluate(self.kernel, points, points)
+
+    def _values(self, rows: Any) -> Array:
+        if self.landmarks.ndim == 1:
+            return cross(self.kernel, self.X, rows, self.landmarks)
+        return evaluate(self.kernel, xa.take_rows(self.X, rows), self.landmarks)
+
+    def _sums_over(self, rows: np.ndarray) -> RidgeSums:
+        total: RidgeSums | None = None
+        for part in slices(len(rows), self.rows_at_a_time):
+            idx = rows[part]
+            values = self._values(idx) if self._held is None else xa.take_rows(self._held, idx)
+            weights = None if self.weights is None else xa.take_rows(self.weights, idx)
+            sums = RidgeSums.of(self._map.features(values), xa.take_rows(self.Z, idx), weights)
+            if total is None:
+                total = sums
+            else:
+                total += sums
+        if total is None:
+            raise ValueError("no rows to fit")
+        return total
+
+    def _update(self, rows: np.ndarray) -> RidgeSums:
+        left = np.setdiff1d(self._rows, rows, assume_unique=True)
+        if self._sums is not None and len(left) == 0:
+            return self._sums
+        if self._sums is not None and len(left) < len(rows):
+            self._sums -= self._sums_over(left)
+            if not stale(self._sums, self.ridge):
+                self.updated_by = "removal"
+                return self._sums
+        self.updated_by = "summation"
+        return self._sums_over(rows)
+
+    def solve(self, rows: np.ndarray) -> tuple[Array, Array]:
+        """Coefficients and bias of the fit to `rows`, a subset of the last call's rows."""
+        self._sums = self._update(rows)
+        self._rows = rows
+        solution = self._sums.solve(self.ridge)
+        self.condition, self.added_jitter = solution.condition, solution.jitter
+        dtype = xa.numpy_dtype(self.Z)
+        self._coef = xa.astype(self._map.coefficients(solution.W), dtype)
+        self._bias = xa.astype(solution.bias, dtype)
+        return self._coef, self._bias
+
+    def scores(self, rows: np.ndarray) -> np.ndarray:
+        """`f` at some rows of `X`."""
+        if self._held is not None:
+            parts = [xa.take_rows(self._held, rows[part]) @ self._coef for part in slices(len(rows), self.rows_at_a_time)]
+            scores = xa.namespace(self._coef).concat(parts)
+        elif self.landmarks.ndim == 1 and not self.kernel.separable:
+            scores = self._values(rows) @ self._coef
+        else:
+            points = self.landmarks if self.landmarks.ndim == 2 else xa.take_rows(self.X, self.landmarks)
+            scores = expand(self.kernel, xa.take_rows(self.X, rows), points, self._coef)
+        return xa.to_numpy(scores + self._bias)
+
+
+class OnActiveSet:
+    """A least-squares support vector machine on the rows that are left: `(K_S + ridge I) A + b = Z_S`, `sum A = 0`."""
+
+    jitter = 0.0
+    added_jitter = 0.0
+    updated_by = "summation"
+
+    def __init__(self, X: Array, kernel: Kernel, Z: Array, weights: Array | None, ridge: float):
+        self.X, self.kernel, self.Z = X, kernel, Z
+        n = X.shape[0]
+        self._ridge = (
+            np.full(n, ridge) if weights is None else ridge / np.maximum(xa.to_numpy(weights), np.finfo(float).tiny)
+        )
+        self.condition = np.nan
+
+    def solve(self, rows: np.ndarray) -> tuple[Array, Array]:
+        """Coefficients and bias of the fit to `rows`."""
+        points = xa.take_rows(self.X, rows) if self.kernel.separable else self.X[np.ix_(rows, rows)]
+        op = KernelOperator(points, self.kernel, self._ridge[rows])
+        ones = xa.zeros((len(rows), 1), self.Z) + 1
+        Z = xa.namespace(self.Z).concat([xa.take_rows(self.Z, rows), ones], axis=1)
+        coef, bias = split_bias(xa.to_numpy(solve(op, Z, Cholesky()).W))
+        self._rows, self._coef, self._bias = rows, coef, bias
+        return xa.like(coef, self.Z), xa.like(bias, self.Z)
+
+    def scores(self, rows: np.ndarray) -> np.ndarray:
+        """`f` at some rows of `X`; at the rows of the fit, from the equations they satisfy."""
+        scores = np.empty((len(rows), self._coef.shape[1]), self._coef.dtype)
+        at = np.searchsorted(self._rows, rows).clip(max=len(self._rows) - 1)
+        fitted = self._rows[at] == rows
+        residuals = self._ridge[rows[fitted], None] * self._coef[at[fitted]]
+        scores[fitted] = xa.to_numpy(xa.take_rows(self.Z, rows[fitted])) - residuals
+        others = rows[~fitted]
+        if len(others) and self.kernel.separable:
+            points = xa.take_rows(self.X, self._rows)
+            values = expand(self.kernel, xa.take_rows(self.X, others), points, xa.like(self._coef, self.Z))
+            scores[~fitted] = xa.to_numpy(values) + self._bias
+        elif len(others):
+            scores[~fitted] = self.X[np.ix_(others, self._rows)] @ self._coef + self._bias
+        return scores

@@ -1,0 +1,1 @@
+"""What a fit will do and what it will cost, decided before it starts."""

@@ -1,0 +1,51 @@
+"""How much memory a fit will take, before it is started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from gramless._runtime import arrays as xa
+from gramless._runtime.memory import MemoryEstimate
+
+
+def estimate(estimator: Any, n: int, d: int, n_classes: int = 2, *, dtype: Any = None) -> MemoryEstimate:
+    """Peak bytes of `estimator.fit` on `n` rows of `d` features, part by part.
+
+    Parameters
+    ----------
+    estimator : LSSVC, LSSVR or any estimator with a `plan` method
+    n, d : int
+        Rows and features.
+    n_classes : int, default=2
+        Classes (or outputs, for a regressor).
+    dtype : default=None
+        Of the computation; the estimator's own, else float32.
+
+    Returns
+    -------
+    MemoryEstimate
+        With `nbytes`, `parts` by name, `device`; its `str` is a sentence.
+
+    Raises
+    ------
+    MemoryError
+        Where no way of fitting stays within `memory_budget`.
+
+    Examples
+    --------
+    >>> from gramless import LSSVC, estimate
+    >>> estimate(LSSVC(solver="cg", memory_budget="12GB"), n=60_000, d=784, n_classes=10).nbytes < 12e9
+    True
+    """
+    if isinstance(estimator, type):
+        raise TypeError(f"estimate() takes an estimator with its settings: {estimator.__name__}(...), not the class itself")
+    if not hasattr(estimator, "plan"):
+        raise TypeError(
+            f"{type(estimator).__name__} does not plan its memory; estimate() takes those that do, such as LSSVC"
+        )
+    chosen = np.dtype(dtype if dtype is not None else estimator.dtype if estimator.dtype is not None else np.float32)
+    outputs = 1 if n_classes <= 2 and is_classifier(estimator) else n_classes
+    return estimator.plan(n, d, outputs, chosen, xa.resolve_device(estimator.device)).memory

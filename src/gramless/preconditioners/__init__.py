@@ -1,0 +1,1 @@
+"""Matrices that are close to `A` and cheap to invert."""
