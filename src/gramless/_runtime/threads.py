@@ -8,10 +8,10 @@ intermediate goes to memory. Tiles are dealt out in a fixed order, so the same n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
-from threading import Lock
+from threading import Event, Lock
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -23,6 +23,9 @@ CPU_TILE = 1024
 
 CUDA_TILE = 8192
 """Edge of a tile on a GPU: large enough that launches cost nothing beside the product."""
+
+
+_TICK = 0.1
 
 
 @cache
@@ -57,23 +60,48 @@ def one_blas_thread() -> Iterator[None]:
         _limiting.release()
 
 
-def run(work: Callable[[int], T], workers: int) -> list[T]:
-    """`[work(0), ..., work(workers - 1)]`, each in its own thread with one BLAS thread."""
+def run(
+    work: Callable[[int], T],
+    workers: int,
+    *,
+    meanwhile: Callable[[], None] | None = None,
+    abandon: Callable[[], None] | None = None,
+) -> list[T]:
+    """`[work(0), ..., work(workers - 1)]`, each in its own thread with one BLAS thread.
+
+    The calling thread runs `meanwhile` every tenth of a second. Where anything is raised (Ctrl-C above all), `abandon` is to
+    make the workers end soon: they are waited for.
+    """
     if workers == 1:
         return [work(0)]
     with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(work, range(workers)))
+        try:
+            futures = [pool.submit(work, k) for k in range(workers)]
+            while True:
+                done, pending = wait(futures, timeout=_TICK if meanwhile else None, return_when=FIRST_EXCEPTION)
+                results = {future: future.result() for future in done}  # raises what a worker raised
+                if not pending:
+                    return [results[future] for future in futures]
+                if meanwhile:
+                    meanwhile()
+        except BaseException:
+            if abandon is not None:
+                abandon()
+            raise
 
 
 def share(tasks: Sequence[Any], do: Callable[[Any], None], workers: int) -> None:
-    """Call `do` on every task, dealt round-robin to `workers` threads."""
+    """Call `do` on every task, dealt round-robin to `workers` threads; where one raises, the others go no further."""
     workers = max(1, min(workers, len(tasks)))
+    abandoned = Event()
 
     def work(k: int) -> None:
         for task in tasks[k::workers]:
+            if abandoned.is_set():
+                return
             do(task)
 
-    run(work, workers)
+    run(work, workers, abandon=abandoned.set)
 
 
 def slices(n: int, size: int) -> list[slice]:

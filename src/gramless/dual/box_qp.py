@@ -64,6 +64,11 @@ class BoxQP:
         bottom = np.min(slope, where=beta > self.lower, initial=np.inf)
         return float(top), float(bottom)
 
+    def violation(self, beta: np.ndarray, slope: np.ndarray) -> float:
+        """How far the extremes overlap: zero at the optimum and where nothing can move, NaN where a slope is."""
+        top, bottom = self.extremes(beta, slope)
+        return 0.0 if np.isinf(top) or np.isinf(bottom) else max(top - bottom, 0.0)
+
     def bias(self, beta: np.ndarray, slope: np.ndarray) -> float:
         """The mean slope of the variables strictly inside their box, else the middle of the admissible interval."""
         free = (beta > self.lower) & (beta < self.upper)
@@ -94,7 +99,6 @@ class DualSolution:
     def at(cls, qp: BoxQP, beta: np.ndarray, K_beta: np.ndarray, n_iter: int, tol: float) -> DualSolution:
         """The solution record of a point."""
         slope = qp.slope(K_beta)
-        top, bottom = qp.extremes(beta, slope)
-        violation = max(top - bottom, 0.0) if np.isfinite(top - bottom) else 0.0
+        violation = qp.violation(beta, slope)
         bias, objective = qp.bias(beta, slope), qp.objective(beta, slope)
         return cls(beta, bias, objective, violation, n_iter, violation <= tol)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gramless.dual.box_qp import BoxQP, DualSolution
+from gramless.dual.watch import Watch
 
 _SMALLEST_STEP = 1e-12
 
@@ -58,9 +59,14 @@ class MKLSMO:
         self.max_iter = max_iter
 
     def maximise(
-        self, problems: Sequence[tuple[BoxQP, np.ndarray]], grams: Sequence[np.ndarray], rng: np.random.Generator
+        self,
+        problems: Sequence[tuple[BoxQP, np.ndarray]],
+        grams: Sequence[np.ndarray],
+        rng: np.random.Generator,
+        watch: Watch | None = None,
     ) -> tuple[list[DualSolution], np.ndarray]:
         """Solutions of the problems `(qp, points)` on rows `points` of the Gram matrices, and the kernel weights."""
+        watch = Watch(len(problems)) if watch is None else watch
         K = np.stack([gram.astype(np.float64) for gram in grams])
         states = [_Problem(qp, points) for qp, points in problems]
         for state in states:
@@ -68,10 +74,11 @@ class MKLSMO:
             state.products = np.zeros((len(K), state.qp.size))
         S = np.zeros(len(K))
         quiet = moved_in_total = 0
-        while quiet < self.patience and moved_in_total < self.max_iter:
+        while quiet < self.patience and moved_in_total < self.max_iter and not watch.stopped:
             moved = sum(self._sweep(state, K, S, rng) for state in states)
             moved_in_total += moved
             quiet = 0 if moved else quiet + 1
+            watch.advance(moved, violation=max(self._violation(state, S) for state in states))
         d = S / (2 * self.penalty)
         solutions = [DualSolution.at(s.qp, s.beta, d @ s.products, s.n_iter, self.tol) for s in states]
         return solutions, d
@@ -100,6 +107,9 @@ class MKLSMO:
             moved += 1
         state.n_iter += moved
         return moved
+
+    def _violation(self, state: _Problem, S: np.ndarray) -> float:
+        return state.qp.violation(state.beta, state.qp.slope(S @ state.products / (2 * self.penalty)))
 
     @staticmethod
     def _curvature(K: np.ndarray, r: int, s: int) -> np.ndarray:

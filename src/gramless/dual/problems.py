@@ -29,6 +29,7 @@ from gramless.dual.box_qp import BoxQP, DualSolution
 from gramless.dual.gram_rows import GramRows, Part, own_blocks
 from gramless.dual.simple_smo import SimpleSMO
 from gramless.dual.smo import SMO, SOLVED_WHOLE
+from gramless.dual.watch import Watch
 from gramless.kernels.base import Kernel
 from gramless.operators import compact, expand
 from gramless.operators.blocks import workers_for
@@ -41,7 +42,7 @@ class DualSolver(Protocol):
     """What the problems below are solved with."""
 
     def maximise(
-        self, problems: list[BoxQP], rows: GramRows, rng: np.random.Generator | None = None
+        self, problems: list[BoxQP], rows: GramRows, rng: np.random.Generator | None = None, watch: Watch | None = None
     ) -> list[DualSolution]: ...
 
 
@@ -106,11 +107,13 @@ def solve_machine(
     one_vs_one: bool,
     positive_weight: float = 1.0,
     start: Machine | None = None,
+    watch: Watch | None = None,
 ) -> Machine:
     """Fit the two-class problems of labels `codes` in `0 .. n_classes - 1`; `C` bounds each sample's multipliers.
 
-    `start` is a machine for the same labels and bounds from which the solver sets out.
+    `start` is a machine for the same labels and bounds from which the solver sets out; `watch` may stop it.
     """
+    watch = Watch() if watch is None else watch
     order = np.argsort(codes, kind="stable")
     before = None if start is None else start.spread(len(codes))[:, order]
     bounds = np.searchsorted(codes[order], np.arange(n_classes + 1))
@@ -121,7 +124,7 @@ def solve_machine(
     else:
         parts = [order[a:b] for a, b in pairwise(bounds)]
     if one_vs_one and n_classes > 2:
-        beta, solutions = _one_vs_one(kernel, X, parts, bounds, C[order], solver, resources, before)
+        beta, solutions = _one_vs_one(kernel, X, parts, bounds, C[order], solver, resources, before, watch)
     else:
         positive = range(n_classes) if n_classes > 2 else [1]
         signs = [np.where(codes[order] == c, 1.0, -1.0) for c in positive]
@@ -131,7 +134,7 @@ def solve_machine(
             for y, start in zip(signs, starts, strict=True)
         ]
         rows = GramRows(kernel, X, parts, budget=resources.budget, workers=resources.workers)
-        solutions = solver.maximise(problems, rows, np.random.default_rng(resources.seed))
+        solutions = solver.maximise(problems, rows, np.random.default_rng(resources.seed), watch)
         beta = np.stack([solution.beta for solution in solutions])
     carried = np.flatnonzero(np.any(beta != 0, axis=0))
     intercept = np.array([solution.bias for solution in solutions])
@@ -168,6 +171,7 @@ def _one_vs_one(
     solver: DualSolver,
     resources: Resources,
     before: np.ndarray | None,
+    watch: Watch,
 ) -> tuple[np.ndarray, list[DualSolution]]:
     pairs = list(combinations(range(len(parts)), 2))
     workers = resources.workers if kernel.thread_safe else 1
@@ -193,13 +197,13 @@ def _one_vs_one(
             workers=workers // at_once,
         )
         rng = np.random.default_rng([resources.seed, number])
-        [solutions[number]] = solver.maximise([problem], rows, rng)
+        [solutions[number]] = solver.maximise([problem], rows, rng, watch)
         size = first.stop - first.start
         beta[j - 1, first] = solutions[number].beta[:size]
         beta[i, second] = solutions[number].beta[size:]
 
     # Pairs differ in difficulty: whoever is free takes the next. Each has its own rows and random numbers, so the
-    # outcome does not depend on who took it.
+    # outcome does not depend on who took it. A fit that was stopped leaves the pairs that wait at zero.
     waiting = list(enumerate(pairs))[::-1]
 
     def work(_: int) -> None:
@@ -210,7 +214,11 @@ def _one_vs_one(
                 return
             solve(task)
 
-    run(work, at_once)
+    def abandon() -> None:
+        waiting.clear()
+        watch.stop()
+
+    run(work, at_once, meanwhile=watch.report, abandon=abandon)
     return beta, solutions
 
 

@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator
 
 from gramless.dual.box_qp import BoxQP, DualSolution
 from gramless.dual.gram_rows import GramRows
+from gramless.dual.watch import Watch
 
 _SMALLEST_STEP = 1e-12
 
@@ -55,20 +56,25 @@ class SimpleSMO(BaseEstimator):
         self.max_iter = max_iter
 
     def maximise(
-        self, problems: Sequence[BoxQP], rows: GramRows, rng: np.random.Generator | None = None
+        self,
+        problems: Sequence[BoxQP],
+        rows: GramRows,
+        rng: np.random.Generator | None = None,
+        watch: Watch | None = None,
     ) -> list[DualSolution]:
-        """Solve problems that live on the same points, one after the other."""
+        """Solve problems that live on the same points, one after the other; `watch` is told of each sweep."""
         rng = np.random.default_rng(0) if rng is None else rng
+        watch = Watch(len(problems)) if watch is None else watch
         K = rows.gram(np.arange(rows.size)).astype(np.float64)
-        return [self._solve(qp, K, rng) for qp in problems]
+        return [self._solve(qp, K, rng, watch) for qp in problems]
 
-    def _solve(self, qp: BoxQP, K: np.ndarray, rng: np.random.Generator) -> DualSolution:
+    def _solve(self, qp: BoxQP, K: np.ndarray, rng: np.random.Generator, watch: Watch) -> DualSolution:
         row = qp.rows_of(np.arange(qp.size))
         beta = np.zeros(qp.size) if qp.start is None else qp.start.astype(np.float64)
         K_beta = np.bincount(row, beta, K.shape[0]) @ K
         bias, quiet, n_iter = 0.0, 0, 0
         tol = self.tol / 2  # each slope within tol / 2 of the bias: no two differ by more than tol
-        while quiet < self.patience and n_iter < self.max_iter:
+        while quiet < self.patience and n_iter < self.max_iter and not watch.stopped:
             moved = 0
             for i in range(qp.size):
                 error_i = K_beta[row[i]] + bias - qp.linear[i]
@@ -89,7 +95,11 @@ class SimpleSMO(BaseEstimator):
                 moved += 1
             n_iter += moved
             quiet = 0 if moved else quiet + 1
-        return DualSolution.at(qp, beta, K_beta, n_iter, self.tol)
+            if moved:
+                watch.advance(moved, violation=qp.violation(beta, qp.slope(K_beta)))
+        solution = DualSolution.at(qp, beta, K_beta, n_iter, self.tol)
+        watch.advance(0, violation=solution.violation, solved=1)
+        return solution
 
     @staticmethod
     def _step(qp: BoxQP, K: np.ndarray, beta: np.ndarray, K_beta: np.ndarray, row: np.ndarray, i: int, j: int) -> float:

@@ -27,6 +27,7 @@ from gramless._runtime.threads import share
 from gramless.dual.box_qp import BoxQP, DualSolution
 from gramless.dual.gram_rows import GramRows, Update
 from gramless.dual.shrinking import solve_shrinking
+from gramless.dual.watch import Watch
 
 _SUBPROBLEM_ACCURACY = 0.1
 _PAIRS_PER_VARIABLE = 200
@@ -68,15 +69,27 @@ class SMO(BaseEstimator):
         self.max_iter = max_iter
 
     def maximise(
-        self, problems: Sequence[BoxQP], rows: GramRows, rng: np.random.Generator | None = None
+        self,
+        problems: Sequence[BoxQP],
+        rows: GramRows,
+        rng: np.random.Generator | None = None,
+        watch: Watch | None = None,
     ) -> list[DualSolution]:
-        """Solve problems that live on the same points."""
+        """Solve problems that live on the same points; `watch` is told after each round and may end it."""
         rng = np.random.default_rng(0) if rng is None else rng
+        watch = Watch(len(problems)) if watch is None else watch
         ascents = [Ascent(qp, rows.size, self, rng) for qp in problems]
-        if any(ascent.whole for ascent in ascents):
+        if any(ascent.whole for ascent in ascents) and not watch.stopped:
             rows.whole()  # before threads ask for it
         rows.add([ascent.initial(rows) for ascent in ascents])
-        while active := [ascent for ascent in ascents if ascent.select()]:
+        n_iter, n_active = 0, len(ascents)
+        while not watch.stopped:
+            active = [ascent for ascent in ascents if ascent.select()]
+            moved, solved = sum(ascent.n_iter for ascent in ascents) - n_iter, n_active - len(active)
+            n_iter, n_active = n_iter + moved, len(active)
+            watch.advance(moved, violation=max(ascent.violation for ascent in ascents), solved=solved)
+            if not active or watch.stopped:
+                break
             share(active, lambda ascent: ascent.improve(rows), rows.workers)
             rows.add([ascent.update for ascent in active])
         return [ascent.solution() for ascent in ascents]
