@@ -8,6 +8,7 @@ import pytest
 from gramless.kernels import RBF, Laplacian, Linear, Polynomial
 from gramless.operators import KernelOperator, expand
 from gramless.operators.fused import FusedProduct, Operand, _step, _strip, can_fuse, fused_form
+from gramless.operators.landmark_columns import LocalColumns
 from gramless.preconditioners.nystrom import NystromPreconditioner
 
 KERNELS = [Linear(), Polynomial(4, 1.0, 0.5), Polynomial(3, 0.7), RBF(0.8), Laplacian(0.8, norm="l2"), 2.5 * RBF(0.8)]
@@ -127,7 +128,8 @@ def test_the_preconditioner_on_the_fused_product_is_the_inverse_it_says():
     V = torch.randn(3000, 4, device="cuda", generator=generator)
     kernel, ridge, landmarks = Polynomial(4, 1.0), torch.full((3000,), 1e-3, device="cuda"), np.arange(0, 3000, 8)
     product = FusedProduct(kernel, X, "medium", accurate=True)
-    P = NystromPreconditioner(X, kernel, ridge, landmarks, store=False, fused=product, rng=np.random.RandomState(0))
+    columns = LocalColumns(X, kernel, landmarks, store=False, fused=product)
+    P = NystromPreconditioner(columns, ridge, rng=np.random.RandomState(0))
     rounded = product.operand.points(slice(0, 3000)).double()
     K_ns = kernel(rounded, rounded[landmarks])
     dense = K_ns @ torch.linalg.solve(K_ns[landmarks], K_ns.T) + torch.diag(ridge.double() + P.damping)

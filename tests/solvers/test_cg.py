@@ -6,6 +6,7 @@ from sklearn.datasets import load_digits
 
 from gramless.kernels import RBF
 from gramless.operators import DenseOperator, KernelOperator
+from gramless.operators.landmark_columns import LocalColumns
 from gramless.preconditioners.nystrom import NystromPreconditioner
 from gramless.solvers import CG, solve
 from gramless.targets.columns import class_targets
@@ -48,7 +49,8 @@ def test_the_preconditioner_is_the_inverse_it_says(digits, store):
     X, _ = digits
     X, kernel, landmarks = X[:200], RBF(gamma=0.2), np.arange(0, 200, 8)
     ridge = np.linspace(0.05, 0.2, 200)
-    P = NystromPreconditioner(X, kernel, ridge, landmarks, damping=0.3, store=store, rng=np.random.RandomState(0))
+    columns = LocalColumns(X, kernel, landmarks, store=store)
+    P = NystromPreconditioner(columns, ridge, damping=0.3, rng=np.random.RandomState(0))
     K_ns, K_ss = kernel(X, X[landmarks]), kernel(X[landmarks], X[landmarks])
     dense = K_ns @ np.linalg.solve(K_ss, K_ns.T) + np.diag(ridge + 0.3)
     V = np.random.default_rng(0).normal(size=(200, 3))
@@ -58,7 +60,8 @@ def test_the_preconditioner_is_the_inverse_it_says(digits, store):
 def test_the_automatic_damping_is_the_mean_of_what_is_left_out(digits):
     X, _ = digits
     X, kernel, landmarks = X[:300], RBF(gamma=0.2), np.arange(60)
-    P = NystromPreconditioner(X, kernel, np.full(300, 1e-4), landmarks, rng=np.random.RandomState(0))
+    columns = LocalColumns(X, kernel, landmarks)
+    P = NystromPreconditioner(columns, np.full(300, 1e-4), rng=np.random.RandomState(0))
     K_ns, K_ss = kernel(X, X[landmarks]), kernel(X[landmarks], X[landmarks])
     left_out = 300 - np.trace(K_ns @ np.linalg.solve(K_ss, K_ns.T))
     assert P.damping == pytest.approx(left_out / 240, rel=0.05)

@@ -24,6 +24,7 @@ from gramless._runtime.memory import MemoryEstimate
 from gramless._runtime.threads import CPU_TILE, CUDA_TILE, blas_threads
 from gramless.kernels import Kernel
 from gramless.operators import KernelOperator
+from gramless.operators.landmark_columns import LocalColumns
 from gramless.planning.plan import Plan, make_plan, sizes
 from gramless.preconditioners.nystrom import NystromPreconditioner
 from gramless.solvers import CG, solve
@@ -124,9 +125,8 @@ def _estimated_diagonal(op: KernelOperator, plan: Plan, random_state: Any) -> tu
     preconditioner = None
     if plan.n_landmarks:
         landmarks = np.sort(rng.permutation(n)[: plan.n_landmarks])
-        preconditioner = NystromPreconditioner(
-            op.X, op.kernel, op.ridge, landmarks, store=plan.store_landmarks, fused=op.fused, rng=rng
-        )
+        columns = LocalColumns(op.X, op.kernel, landmarks, store=plan.store_landmarks, fused=op.fused)
+        preconditioner = NystromPreconditioner(columns, op.ridge, rng=rng)
     solution = xa.to_numpy(solve(op, rhs, CG(tol=1e-2, preconditioner=preconditioner), random_state=rng).W)
     diagonal = np.mean(signs * solution[:, :-1], axis=1)
     # No diagonal entry of the inverse lies below the inverse of A's own entry; noise must not cross that bound.

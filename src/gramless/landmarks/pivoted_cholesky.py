@@ -62,7 +62,7 @@ class RPCholesky(LandmarkRule):
     def factor(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> tuple[np.ndarray, Array]:
         """The landmarks and the `(n, m)` partial factor `F`, with `F F^T` close to `K(X, X)`.
 
-        `gramless.operators.LowRankPreconditioner` makes a preconditioner of `F`.
+        `gramless.preconditioners.low_rank.LowRankPreconditioner` makes a preconditioner of `F`.
         """
         state = self._run(X, kernel, m, rng, store=True)
         return state.pivots, state.F[:, : len(state.pivots)]

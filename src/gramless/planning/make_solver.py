@@ -9,6 +9,7 @@ import numpy as np
 
 from gramless._runtime.validation import check_positive
 from gramless.operators import KernelOperator
+from gramless.operators.landmark_columns import LocalColumns
 from gramless.planning.plan import Blocks, Plan
 from gramless.preconditioners.nystrom import NystromPreconditioner
 from gramless.solvers import SOLVERS, Averaged, Solver
@@ -56,16 +57,9 @@ def _runs(machine: Any, plan: Plan, op: KernelOperator, rng: np.random.RandomSta
     if machine.max_iter is not None and machine.max_iter != -1:
         settings["max_iter"] = settings["n_members"] = machine.max_iter
     if plan.solver == "cg" and plan.n_landmarks > 0:
-        settings["preconditioner"] = NystromPreconditioner(
-            op.X,
-            op.kernel,
-            op.ridge,
-            np.sort(rng.permutation(op.shape[0])[: plan.n_landmarks]),
-            damping=machine.damping,
-            store=plan.store_landmarks,
-            fused=op.fused,
-            rng=rng,
-        )
+        landmarks = np.sort(rng.permutation(op.shape[0])[: plan.n_landmarks])
+        columns = LocalColumns(op.X, op.kernel, landmarks, store=plan.store_landmarks, fused=op.fused)
+        settings["preconditioner"] = NystromPreconditioner(columns, op.ridge, damping=machine.damping, rng=rng)
     known = cls._get_param_names()
     settings = {name: value for name, value in settings.items() if name in known}
     if "block_size" not in known or (machine.block_size is None and not plan.block_size):

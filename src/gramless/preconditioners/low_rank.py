@@ -4,7 +4,7 @@ For `F F^T` close to `K` and `D = diag(ridge + damping)`, the matrix `P = F F^T 
 
     P^-1 = D^-1 - D^-1 F (I + F^T D^-1 F)^-1 F^T D^-1
 
-O(n m^2) once, in float64 for the `m x m` part, and O(n m) for each column it is applied to. As with landmarks, the damping
+O(n m^2) once, summed in float64, and O(n m) for each column it is applied to. As with landmarks, the damping
 belongs at the level of the spectrum that `F` leaves out, which is the mean of the diagonal that it leaves out.
 """
 
@@ -16,9 +16,7 @@ import numpy as np
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
-from gramless._runtime.threads import slices
-
-_ROWS_AT_A_TIME = 8192
+from gramless.operators.tall import TallMatrix
 
 
 class LowRankPreconditioner:
@@ -46,17 +44,15 @@ class LowRankPreconditioner:
 
     def __init__(self, F: Array, ridge: Any, damping: float = 0.0):
         self.F = F
-        diagonal = xa.zeros((F.shape[0],), F)
-        diagonal += xa.like(ridge, F)
+        self._tall = TallMatrix.of(F)
+        diagonal = xa.zeros((F.shape[0],), F, np.float64)
+        diagonal += xa.astype(xa.like(ridge, F), np.float64)
         diagonal += damping
         self._inverse_diagonal = 1.0 / diagonal
-        inner = xa.zeros((F.shape[1], F.shape[1]), F, np.float64)
-        for rows in slices(F.shape[0], _ROWS_AT_A_TIME):
-            part = F[rows]
-            inner += xa.astype((part * self._inverse_diagonal[rows][:, None]).T @ part, np.float64)
-        self._factor = xa.cholesky_(xa.add_diagonal_(inner, 1.0))
+        identity = xa.add_diagonal_(xa.zeros((F.shape[1], F.shape[1]), F, np.float64), 1.0)
+        self._factor = xa.cholesky_(self._tall.add_gram_(identity, self._inverse_diagonal))
 
     def __matmul__(self, V: Array) -> Array:
-        scaled = self._inverse_diagonal[:, None] * V
-        inner = xa.cholesky_solve(self._factor, xa.astype(self.F.T @ scaled, np.float64))
-        return scaled - self._inverse_diagonal[:, None] * (self.F @ xa.astype(inner, xa.numpy_dtype(V)))
+        D, wide = self._inverse_diagonal[:, None], xa.astype(V, np.float64)
+        inner = xa.cholesky_solve(self._factor, self._tall.transposed_times(D * wide))
+        return xa.astype(D * (wide - self._tall.times(inner)), xa.numpy_dtype(V))

@@ -26,6 +26,7 @@ import numpy as np
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless.kernels.precomputed import Precomputed
+from gramless.operators.landmark_columns import LocalColumns
 from gramless.preconditioners.nystrom import NystromPreconditioner
 from gramless.solvers.base import Solver, Step
 from gramless.solvers.block_rows import check_block_size
@@ -147,7 +148,8 @@ class SketchProject(Solver):
         # Half of the block at most: what is left out, ridge included, is what the damping is measured on.
         rank = min(max(1, b // 2), self.rank or max(b // 16, int(np.sqrt(10 * b)) + 1))
         nothing = xa.zeros((b,), A)
-        P = NystromPreconditioner(A, Precomputed(), nothing, np.sort(rng.permutation(b)[:rank]), rng=rng)
+        columns = LocalColumns(A, Precomputed(), np.sort(rng.permutation(b)[:rank]))
+        P = NystromPreconditioner(columns, nothing, rng=rng)
         v = xa.like(rng.standard_normal((b, 1)), R)
         largest = 1.0
         for _ in range(_POWER_ITERATIONS):
