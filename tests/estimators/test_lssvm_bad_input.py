@@ -7,6 +7,7 @@ import scipy.sparse as sp
 import torch
 
 from gramless import LSSVC, LSSVCCV, LSSVR, LSSVRCV, KernelSVC, NystromLSSVC
+from gramless.callbacks import Checkpoint, EarlyStopping
 from gramless.kernels import RBF, Linear, Polynomial, Precomputed
 from gramless.solvers import CG
 
@@ -133,10 +134,12 @@ SETTINGS = [
     ({"dtype": "int32"}, "dtype must be 'float32', 'float64' or None, got 'int32'"),
     ({"memory_budget": "lots"}, "memory_budget must be a size such as '4GB'"),
     ({"memory_budget": -1}, "memory_budget must be a size such as '4GB'"),
-    ({"early_stopping": True, "validation_fraction": 1.5}, "validation_fraction must be between 0 and 1, got 1.5"),
-    ({"early_stopping": True, "n_iter_no_change": 0}, "n_iter_no_change must be a positive integer"),
-    ({"checkpoint_every": 0}, "checkpoint_every must be a positive integer"),
-    ({"checkpoint": "no/such/folder/state"}, "folder of the checkpoint does not exist"),
+    ({"callback": EarlyStopping(validation_fraction=1.5)}, "validation_fraction must be between 0 and 1, got 1.5"),
+    ({"callback": EarlyStopping(n_iter_no_change=0)}, "n_iter_no_change must be a positive integer"),
+    ({"callback": Checkpoint("x", every=0)}, "every must be a positive integer"),
+    ({"callback": 3}, "callback must be callable"),
+    ({"callback": [Checkpoint("x"), Checkpoint("y")]}, "more than one Checkpoint"),
+    ({"callback": Checkpoint("no/such/folder/state")}, "folder of the checkpoint does not exist"),
     ({"kernel": -1.0 * RBF(gamma=1.0)}, "needs scale >= 0 to stay a kernel"),
 ]
 
@@ -288,7 +291,7 @@ def test_more_bytes_than_there_are():
 
 def test_too_few_rows_to_hold_out():
     with pytest.raises(ValueError, match="early_stopping needs more than 2 samples"):
-        LSSVR(early_stopping=True).fit(X[:2], Y[:2])
+        LSSVR(callback=EarlyStopping()).fit(X[:2], Y[:2])
 
 
 def test_overflow_is_said_not_returned():

@@ -9,6 +9,7 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
 from gramless import LSSVC, LSSVR, estimate
+from gramless.callbacks import Checkpoint, EarlyStopping
 from gramless.solvers import MatchingPursuit
 
 ITERATIVE = ["kaczmarz", "matching_pursuit", "kaczmarz_mp"]
@@ -101,7 +102,7 @@ def test_says_so_when_it_did_not_converge(digits):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_early_stopping_returns_the_best(digits):
     X, y, *_ = digits
-    found = machine(solver="kaczmarz", block_size=20, early_stopping=True, n_iter_no_change=3, max_iter=300).fit(X, y)
+    found = machine(solver="kaczmarz", block_size=20, callback=EarlyStopping(n_iter_no_change=3), max_iter=300).fit(X, y)
     errors = [record["validation"] for record in found.history_]
     assert found.n_iter_ < 300
     assert len(errors) - 1 - np.argmin(errors) == 3
@@ -128,9 +129,9 @@ def test_killed_fit_goes_on_bit_for_bit(digits, tmp_path):
         if record["n_iter"] == 12:
             raise KeyboardInterrupt
 
-    saved = {"checkpoint": tmp_path / "fit.npz", "checkpoint_every": 5}
+    saved = Checkpoint(tmp_path / "fit.npz", every=5)
     with pytest.raises(KeyboardInterrupt):
-        machine(**settings, **saved, callback=kill).fit(X, y)
-    resumed = machine(**settings, **saved).fit(X, y)
+        machine(**settings, callback=[saved, kill]).fit(X, y)
+    resumed = machine(**settings, callback=saved).fit(X, y)
     assert resumed.dual_coef_.tobytes() == whole.dual_coef_.tobytes()
-    assert not saved["checkpoint"].exists()
+    assert not saved.path.exists()

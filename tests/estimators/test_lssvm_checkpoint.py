@@ -13,7 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
 from gramless import LSSVC, LSSVR
-from gramless._runtime.checkpoint import Checkpoint, fingerprint
+from gramless._runtime.checkpoint import Checkpoint as StateFile
+from gramless._runtime.checkpoint import fingerprint
+from gramless.callbacks import Checkpoint, EarlyStopping
 from gramless.kernels import RBF, Columns, as_kernel
 
 # One process: fit with a checkpoint after every second iteration; slow enough, by its callback, to be hit in the middle.
@@ -21,6 +23,7 @@ _SCRIPT = """
 import sys, time
 import numpy as np
 from gramless import LSSVC
+from gramless.callbacks import Checkpoint, EarlyStopping
 path, out, pause, early = sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4] == "early"
 rng = np.random.default_rng(0)
 X = rng.normal(size=(500, 4)).astype(np.float32)
@@ -28,8 +31,8 @@ y = (np.sin(3 * X[:, 0]) + X[:, 1] > 0).astype(int) + (X[:, 2] > 1)
 def callback(estimator, record):
     print(record["n_iter"], flush=True)
     time.sleep(pause)
-model = LSSVC(solver="cg", C=300.0, tol=1e-4, n_landmarks=10, checkpoint=path, checkpoint_every=2, callback=callback,
-              early_stopping=early, n_iter_no_change=8, max_iter=40).fit(X, y)
+callbacks = [callback, Checkpoint(path, every=2)] + [EarlyStopping(n_iter_no_change=8)] * early
+model = LSSVC(solver="cg", C=300.0, tol=1e-4, n_landmarks=10, callback=callbacks, max_iter=40).fit(X, y)
 np.savez(out, coef=model.dual_coef_, bias=model.intercept_, support=model.support_, n_iter=model.n_iter_,
          residual=[r["residual"] for r in model.history_])
 """
@@ -79,8 +82,7 @@ def interrupted(model, X, y, after=3):
             raise Killed
 
     with pytest.raises(Killed):
-        model.set_params(callback=die).fit(X, y)
-    return model.set_params(callback=None)
+        model.set_params(callback=[*model.callback, die]).fit(X, y)
 
 
 @pytest.fixture
@@ -96,10 +98,13 @@ def machine(path, **settings):
         "tol": 1e-8,
         "n_landmarks": 5,
         "random_state": 0,
-        "checkpoint_every": 1,
         **settings,
     }
-    return LSSVR(kernel=settings.pop("kernel", RBF(gamma=0.5)), checkpoint=path, **settings)
+    return LSSVR(
+        kernel=settings.pop("kernel", RBF(gamma=0.5)),
+        callback=[Checkpoint(path, every=1), *settings.pop("functions", [])],
+        **settings,
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,9 +148,9 @@ def test_the_history_goes_on_with_what_the_callback_added(tmp_path, problem):
 
     resumed = False
     with pytest.raises(Killed):
-        machine(path, callback=annotate).fit(X, y)
+        machine(path, functions=[annotate]).fit(X, y)
     resumed = True
-    history = machine(path, callback=annotate).fit(X, y).history_
+    history = machine(path, functions=[annotate]).fit(X, y).history_
     assert [r["n_iter"] for r in history] == list(range(1, len(history) + 1))
     assert (history[0]["array"], history[0]["number"], history[0]["word"]) == ([0, 1], 1.5, "so")
 
@@ -160,7 +165,7 @@ def test_at_the_iteration_limit_there_is_nothing_to_go_on_from(tmp_path, problem
 
 
 def test_saving_is_atomic(tmp_path):
-    checkpoint = Checkpoint(tmp_path / "state.npz", "problem")
+    checkpoint = StateFile(tmp_path / "state.npz", "problem")
     rng = np.random.RandomState(0)
     checkpoint.save(np.ones((3, 1)), {"P": np.eye(3), "k": 2}, rng, [{"n_iter": 1}], 0.5)
     with pytest.raises(TypeError, match="not object"):
@@ -183,7 +188,7 @@ def test_fingerprints_tell_problems_apart():
 def test_the_seed_of_a_checkpointed_fit_is_its_data(tmp_path):
     X = np.random.default_rng(0).normal(size=(200, 3))
     y = (X[:, 0] > 0).astype(int)
-    settings = {"solver": "cg", "early_stopping": True, "checkpoint": tmp_path / "state.npz"}
+    settings = {"solver": "cg", "callback": [EarlyStopping(), Checkpoint(tmp_path / "state.npz")]}
     first, second = (LSSVC(**settings).fit(X, y).support_ for _ in range(2))
     np.testing.assert_array_equal(first, second)
 

@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from gramless import LSSVC, LSSVCCV, LSSVR, LSSVRCV
 from gramless._runtime import arrays as xa
+from gramless.callbacks import EarlyStopping
 from gramless.kernels import RBF, Polynomial
 from gramless.operators import DenseOperator, KernelOperator
 from gramless.solvers import CG, SOLVERS, Cholesky, solve
@@ -237,8 +238,8 @@ def test_warm_start_goes_on_from_the_last_solution(digits):
 
 def test_early_stopping_returns_the_best(digits):
     X, X_test, y, y_test = digits
-    settings = {"solver": "cg", "early_stopping": True, "random_state": 0, "n_landmarks": 30, "C": 1e5}
-    model = LSSVC(n_iter_no_change=3, tol=1e-7, **settings).fit(X, y)
+    settings = {"solver": "cg", "random_state": 0, "n_landmarks": 30, "C": 1e5}
+    model = LSSVC(callback=EarlyStopping(n_iter_no_change=3), tol=1e-7, **settings).fit(X, y)
     errors = [r["validation"] for r in model.history_]
     best = int(np.argmin(errors))
     assert len(errors) == best + 4

@@ -7,6 +7,7 @@ import torch
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from gramless import LSSVC, LSSVCCV, LSSVR, LSSVRCV
+from gramless.callbacks import EarlyStopping
 from gramless.kernels import RBF, Columns, Laplacian, Linear, Precomputed
 
 EVERY_CLASSIFIER = [
@@ -57,7 +58,9 @@ def test_zero_rows(model, blobs):
         assert np.isfinite(model.fit(given, y).decision_function(given)).all()
 
 
-@pytest.mark.parametrize("model", [*EVERY_CLASSIFIER, LSSVC(probability="sigmoid"), LSSVC(early_stopping=True)], ids=str)
+@pytest.mark.parametrize(
+    "model", [*EVERY_CLASSIFIER, LSSVC(probability="sigmoid"), LSSVC(callback=EarlyStopping())], ids=str
+)
 def test_a_class_with_one_sample(model, blobs):
     X, y = blobs
     y = y.copy()
@@ -190,7 +193,7 @@ def test_precomputed_equals_the_kernel_itself(settings, array, blobs):
 def test_precomputed_with_early_stopping_and_zero_weights(blobs):
     X, y = blobs
     kernel = RBF(gamma=0.1)
-    settings = {"solver": "cg", "early_stopping": True, "random_state": 0, "tol": 1e-9}
+    settings = {"solver": "cg", "callback": EarlyStopping(), "random_state": 0, "tol": 1e-9}
     weights = (np.arange(60) % 5 > 0).astype(float)
     direct = LSSVC(kernel=kernel, **settings).fit(X, y, sample_weight=weights)
     ours = LSSVC(kernel="precomputed", **settings).fit(kernel(X, X), y, sample_weight=weights)

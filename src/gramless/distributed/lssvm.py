@@ -19,10 +19,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from gramless._runtime.memory import human
+from gramless.callbacks import read_callbacks
 from gramless.distributed.cluster import cluster_memory, n_threads
 from gramless.distributed.collections import Piece, Rows, class_factors, draw, join
 from gramless.distributed.operator import DistributedOperator, DistributedPreconditioner
 from gramless.estimators.least_squares import LeastSquaresMachine
+from gramless.models.expansion import kernel_from_settings
 from gramless.solvers import CG, solve
 from gramless.targets.columns import class_targets, split_bias
 
@@ -41,7 +43,7 @@ def fit_least_squares(client: Client, estimator: LeastSquaresMachine, rows: Rows
     if (weights == 0).any():
         raise ValueError("rows of weight zero must be left out of a distributed fit: X[sample_weight > 0]")
     sample = rows.take(np.arange(rows.n) if rows.n <= _SCALE_ROWS else draw(rows.n, _SCALE_ROWS, rng))
-    estimator.kernel_ = client.submit(_resolve, estimator._kernel(), sample, pure=False).result()
+    estimator.kernel_ = client.submit(_resolve, kernel_from_settings(estimator), sample, pure=False).result()
     del sample
 
     blocks, counts = _grouped(client, rows)
@@ -96,11 +98,14 @@ def _check(estimator: LeastSquaresMachine) -> None:
     name = type(estimator).__name__
     if estimator.solver not in ("auto", "cg"):
         raise ValueError(f"{name} on dask collections needs solver='cg' (or 'auto'), got {estimator.solver!r}")
-    if not estimator._kernel().separable:
+    if not kernel_from_settings(estimator).separable:
         raise ValueError("a precomputed kernel cannot be distributed by rows; pass the data and a kernel")
-    for setting, off in (("early_stopping", False), ("warm_start", False), ("checkpoint", None)):
-        if getattr(estimator, setting) != off:
-            raise ValueError(f"{setting} is not available on dask collections: set {setting}={off!r}")
+    if estimator.warm_start:
+        raise ValueError("warm_start is not available on dask collections: set warm_start=False")
+    callbacks = read_callbacks(estimator.callback)
+    for refused in (callbacks.checkpoint, callbacks.early_stopping):
+        if refused is not None:
+            raise ValueError(f"{type(refused).__name__} is not available on dask collections: leave it out of callback")
     if getattr(estimator, "probability", False) == "sigmoid":
         raise ValueError("probability='sigmoid' needs all rows on one machine; use probability='softmax'")
 
@@ -155,9 +160,9 @@ def _features(piece: Piece) -> np.ndarray:
 
 
 def _wrapped(estimator: LeastSquaresMachine) -> Any:
-    if estimator.callback is None:
+    callback = read_callbacks(estimator.callback)
+    if not callback.functions:
         return None
-    callback = estimator.callback
 
     def call(W: np.ndarray, record: dict[str, Any]) -> bool:
         estimator.dual_coef_, estimator.intercept_ = split_bias(W)

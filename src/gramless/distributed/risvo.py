@@ -29,7 +29,7 @@ from gramless.kernels.base import Kernel
 from gramless.landmarks import as_points, select
 from gramless.learners.active_set import OnBasis, stale
 from gramless.learners.ridge_sums import LandmarkFeatures, RidgeSums
-from gramless.models.expansion import scores_to_labels
+from gramless.models.expansion import kernel_from_settings, scores_to_labels
 from gramless.operators import evaluate, expand
 
 # Rows from which a basis is chosen and gamma="scale" is computed, all where there are fewer.
@@ -73,7 +73,7 @@ def fit_risvo(client: Client, estimator: RiSVOClassifier, rows: Rows) -> RiSVOCl
     estimator._check_settings()
     if isinstance(estimator.landmarks, str) and estimator.landmarks == "all":
         raise ValueError("landmarks='all' needs all rows on one machine; choose a basis, such as landmarks='basis'")
-    if not estimator._kernel().separable:
+    if not kernel_from_settings(estimator).separable:
         raise ValueError("a precomputed kernel cannot be distributed by rows; pass the data and a kernel")
     rows.keep()
     estimator.classes_ = rows.classes
@@ -104,7 +104,7 @@ def _candidates(estimator: RiSVOClassifier, rows: Rows, rng: np.random.RandomSta
 def _choose(blank: RiSVOClassifier, piece: Piece, numbers: np.ndarray, state: Any) -> Basis:
     kept = slice(None) if piece.weights is None else np.flatnonzero(piece.weights)
     X, numbers = piece.X[kept], numbers[kept]
-    kernel = blank._kernel().resolve(piece.X, piece.weights)
+    kernel = kernel_from_settings(blank).resolve(piece.X, piece.weights)
     rng = np.random.RandomState()
     rng.set_state(state)
     rule = blank.landmarks

@@ -28,7 +28,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
@@ -201,7 +200,7 @@ class BudgetMachine(OnlinePass, NystromMachine):
         return {**state, "_operator": None} if "_operator" in state else state
 
 
-class BudgetLSSVC(ClassifierMixin, ExpansionClassifier, ClassesFromStream, BudgetMachine):
+class BudgetLSSVC(ExpansionClassifier, ClassesFromStream, BudgetMachine):
     __doc__ = f"""Least-squares support vector classifier learnt online on a budget of points.
 
     Parameters
@@ -277,7 +276,7 @@ class BudgetLSSVC(ClassifierMixin, ExpansionClassifier, ClassesFromStream, Budge
             raise ValueError("probability='sigmoid' needs leave-one-out scores, which only exact solutions have")
 
 
-class BudgetLSSVR(MultiOutputMixin, RegressorMixin, ExpansionRegressor, ValuesFromStream, BudgetMachine):
+class BudgetLSSVR(ExpansionRegressor, ValuesFromStream, BudgetMachine):
     __doc__ = f"""Least-squares support vector regressor learnt online on a budget of points.
 
     Parameters

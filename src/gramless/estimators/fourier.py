@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime import arrays as xa
@@ -26,7 +25,7 @@ from gramless.estimators.one_pass import PATH, SCALE_ROWS, Read
 from gramless.estimators.online_pass import OnlinePass
 from gramless.estimators.streamed_fit import ClassesFromStream, ValuesFromStream
 from gramless.features.fourier_map import FourierMap, draw_fourier_map
-from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, KernelExpansion
+from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, kernel_from_settings
 from gramless.streaming import Stream
 from gramless.targets.streamed import Targets
 
@@ -74,7 +73,7 @@ _ATTRIBUTES = """coef_ : ndarray of shape (n_components, n_outputs)
         With `C="loo"`, the leave-one-out squared error at each of `Cs`."""
 
 
-class FourierMachine(OnlinePass, KernelExpansion):
+class FourierMachine(OnlinePass):
     """What `FourierLSSVC` and `FourierLSSVR` share: random Fourier features, summed or learnt online."""
 
     features_: FourierMap
@@ -132,7 +131,7 @@ class FourierMachine(OnlinePass, KernelExpansion):
         return self._solved("_coef")
 
     @property
-    def intercept_(self) -> np.ndarray:  # type: ignore[override]
+    def intercept_(self) -> np.ndarray:
         return self._solved("_intercept")
 
     @property
@@ -177,7 +176,7 @@ class FourierMachine(OnlinePass, KernelExpansion):
 
     def _begin(self, stream: Stream, rng: np.random.RandomState, read: Read | None = None) -> None:
         self._set_up(stream.first())
-        kernel, dtype = self._kernel(), np.dtype(self._dtype_name)
+        kernel, dtype = kernel_from_settings(self), np.dtype(self._dtype_name)
         affordable = parse_budget(self.memory_budget, self.device_) // (8 * self.n_features_in_ * dtype.itemsize)
         X, _, weights = stream.sample(max(1, min(SCALE_ROWS, affordable)) if stream.repeatable else 1024, rng)
         if weights is not None and not weights.any():
@@ -209,7 +208,7 @@ class FourierMachine(OnlinePass, KernelExpansion):
 
     def _restore_features(self, state: dict[str, Any]) -> None:
         self.features_ = FourierMap.from_state(state)
-        self.kernel_ = self._kernel().set_params(gamma=state["gamma"])
+        self.kernel_ = kernel_from_settings(self).set_params(gamma=state["gamma"])
 
     def _fit_stream(self, stream: Stream, targets: Targets) -> None:
         if self._online:
@@ -242,7 +241,7 @@ class FourierMachine(OnlinePass, KernelExpansion):
         return scores if xa.is_torch(X) else xa.to_numpy(scores)
 
 
-class FourierLSSVC(ClassifierMixin, ExpansionClassifier, ClassesFromStream, FourierMachine):
+class FourierLSSVC(ClassesFromStream, FourierMachine, ExpansionClassifier):  # type: ignore[override]
     __doc__ = f"""Least-squares support vector classifier on random Fourier features, for data of any length.
 
     Parameters
@@ -317,7 +316,7 @@ class FourierLSSVC(ClassifierMixin, ExpansionClassifier, ClassesFromStream, Four
         self.probability = probability
 
 
-class FourierLSSVR(MultiOutputMixin, RegressorMixin, ExpansionRegressor, ValuesFromStream, FourierMachine):
+class FourierLSSVR(ValuesFromStream, FourierMachine, ExpansionRegressor):  # type: ignore[override]
     __doc__ = f"""Least-squares support vector regressor on random Fourier features, for data of any length.
 
     Parameters

@@ -15,6 +15,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -24,7 +25,9 @@ from gramless._runtime.checkpoint import Checkpoint, fingerprint
 from gramless._runtime.memory import parse_budget
 from gramless._runtime.progress import say
 from gramless._runtime.validation import check_choice, check_positive, check_square, check_X, working_dtype
-from gramless.models.expansion import KernelExpansion
+from gramless.callbacks import Callbacks, read_callbacks
+from gramless.kernels import Kernel
+from gramless.models.expansion import kernel_from_settings, set_training_points
 from gramless.operators import KernelOperator, expand
 from gramless.operators.system import LinearSystem
 from gramless.planning.make_solver import blocks_of, make_solver
@@ -33,8 +36,15 @@ from gramless.solvers import SOLVERS, Solver, SolveResult, solve
 from gramless.targets.holdout import hold_out
 
 
-class LeastSquaresMachine(KernelExpansion):
+class LeastSquaresMachine(BaseEstimator):
     """What `LSSVC` and `LSSVR` share; the parameters are documented there."""
+
+    kernel_: Kernel
+    points_: Array
+    dual_coef_: np.ndarray
+    intercept_: np.ndarray
+    device_: str
+    support_: Any
 
     def __init__(
         self,
@@ -51,18 +61,13 @@ class LeastSquaresMachine(KernelExpansion):
         n_estimators: int = 1,
         n_landmarks: int | str = "auto",
         damping: float | str = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
         dtype: Any = None,
         device: str | None = None,
         precision: str = "highest",
         storage: str | None = None,
         memory_budget: str | float | None = None,
         warm_start: bool = False,
-        checkpoint: Any = None,
-        checkpoint_every: int = 10,
-        callback: Callable[..., Any] | None = None,
+        callback: Any = None,
         verbose: int = 0,
         random_state: Any = None,
     ):
@@ -78,17 +83,12 @@ class LeastSquaresMachine(KernelExpansion):
         self.n_estimators = n_estimators
         self.n_landmarks = n_landmarks
         self.damping = damping
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
         self.dtype = dtype
         self.device = device
         self.precision = precision
         self.storage = storage
         self.memory_budget = memory_budget
         self.warm_start = warm_start
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
         self.callback = callback
         self.verbose = verbose
         self.random_state = random_state
@@ -96,7 +96,7 @@ class LeastSquaresMachine(KernelExpansion):
     def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
         """How a fit of this size would be solved, or a `MemoryError` that says why it cannot be."""
         budget = parse_budget(self.memory_budget, device)
-        size = sizes(n, d, n_outputs, dtype, device, self._kernel(), self.storage, self.precision)
+        size = sizes(n, d, n_outputs, dtype, device, kernel_from_settings(self), self.storage, self.precision)
         blocks = blocks_of(self.solver, self.block_size, self.n_estimators)
         return make_plan(size, self._solver_name(), budget, n_landmarks=self.n_landmarks, blocks=blocks, tol=self.tol)
 
@@ -109,7 +109,7 @@ class LeastSquaresMachine(KernelExpansion):
     def _check_X(self, X: Any) -> Array:
         """Check the settings, then the data."""
         self._check_settings()
-        kernel = self._kernel()
+        kernel = kernel_from_settings(self)
         dtype = working_dtype(X, self.dtype)
         checked = check_X(self, X, dtype=dtype, reset=True, accept_sparse=kernel.accepts_sparse)
         if not kernel.separable:
@@ -120,8 +120,8 @@ class LeastSquaresMachine(KernelExpansion):
         check_positive("C", self.C)
         check_positive("tol", self.tol)
         self._solver_name()
-        for name in ("n_iter_no_change", "checkpoint_every", "n_estimators"):
-            check_positive(name, getattr(self, name), integer=True)
+        check_positive("n_estimators", self.n_estimators, integer=True)
+        read_callbacks(self.callback)
         if self.max_iter is not None and self.max_iter != -1:
             check_positive("max_iter (or -1 or None for the solver's own limit)", self.max_iter, integer=True)
         for size in np.atleast_1d([] if self.block_size is None else np.asarray(self.block_size, dtype=object)):
@@ -137,9 +137,11 @@ class LeastSquaresMachine(KernelExpansion):
         self.device_ = xa.resolve_device(self.device, X)
         kept = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
         train, held_out = kept, None
-        if self.early_stopping:
-            train, held_out = hold_out(kept, self.validation_fraction, rng, classes)
-        kernel = self._kernel()
+        callbacks = read_callbacks(self.callback)
+        stopping = callbacks.early_stopping
+        if stopping is not None:
+            train, held_out = hold_out(kept, stopping.validation_fraction, rng, classes)
+        kernel = kernel_from_settings(self)
         self.kernel_ = kernel.resolve(X, weights)
         dtype = xa.numpy_dtype(X)
         plan = self.plan(len(train), X.shape[1], Z.shape[1], dtype, self.device_)
@@ -149,7 +151,7 @@ class LeastSquaresMachine(KernelExpansion):
 
         points = X if len(train) == X.shape[0] else _subset(X, train, kernel.separable)
         on_device = xa.to_device(points, self.device_, dtype)
-        self._set_training_points(points, on_device, train)
+        set_training_points(self, points, on_device, train)
         ridge = 1.0 / (self.C * (np.ones(len(train)) if weights is None else weights[train]))
         op = KernelOperator(
             on_device, self.kernel_, ridge, cache=plan.cached, precision=self.precision, storage=self.storage
@@ -162,11 +164,11 @@ class LeastSquaresMachine(KernelExpansion):
             system.rhs,
             solver,
             W0=self._start(system.rhs),
-            callback=self._wrapped_callback(system),
+            callback=self._wrapped_callback(callbacks, system),
             monitor=self._monitor(system, X, Z, train, held_out) if held_out is not None else None,
-            patience=self.n_iter_no_change,
+            patience=stopping.n_iter_no_change if stopping is not None else 0,
             random_state=rng,
-            checkpoint=self._checkpoint(points, Z, ridge, solver),
+            checkpoint=self._checkpoint(callbacks, points, Z, ridge, solver),
             verbose=self.verbose,
             label=f"{type(self).__name__} {self.solver_}",
         )
@@ -181,7 +183,7 @@ class LeastSquaresMachine(KernelExpansion):
 
     def _generator(self, X: Array, Z: np.ndarray) -> np.random.RandomState:
         # A fit that goes on after a kill must draw the same rows again: without a seed of the user's, the data is the seed.
-        if self.checkpoint is not None and self.random_state is None:
+        if read_callbacks(self.callback).checkpoint is not None and self.random_state is None:
             return np.random.RandomState(int(fingerprint(X, Z)[:8], 16))
         return check_random_state(self.random_state)
 
@@ -203,14 +205,15 @@ class LeastSquaresMachine(KernelExpansion):
         last = getattr(self, "_solution", None) if self.warm_start else None
         return last if last is not None and last.shape == tuple(rhs.shape) else None
 
-    def _wrapped_callback(self, system: LinearSystem) -> Callable[[Array, dict[str, Any]], bool] | None:
-        if self.callback is None:
+    def _wrapped_callback(
+        self, callbacks: Callbacks, system: LinearSystem
+    ) -> Callable[[Array, dict[str, Any]], bool] | None:
+        if not callbacks.functions:
             return None
-        callback = self.callback
 
         def call(W: Array, record: dict[str, Any]) -> bool:
             self._take(*system.split(W))
-            return bool(callback(self, record))
+            return callbacks(self, record)
 
         return call
 
@@ -236,8 +239,10 @@ class LeastSquaresMachine(KernelExpansion):
     def _validation_error(self, scores: np.ndarray, Z: np.ndarray) -> float:
         return float(np.mean((scores - Z) ** 2))
 
-    def _checkpoint(self, points: Array, Z: np.ndarray, ridge: np.ndarray, solver: Solver) -> Checkpoint | None:
-        if self.checkpoint is None:
+    def _checkpoint(
+        self, callbacks: Callbacks, points: Array, Z: np.ndarray, ridge: np.ndarray, solver: Solver
+    ) -> Checkpoint | None:
+        if callbacks.checkpoint is None:
             return None
         settings = {k: v for k, v in solver.get_params().items() if k != "preconditioner"}
         preconditioner = getattr(solver, "preconditioner", None)
@@ -252,7 +257,7 @@ class LeastSquaresMachine(KernelExpansion):
             np.empty(0) if landmarks is None else landmarks,
             self.device_,
         )
-        return Checkpoint(self.checkpoint, problem, self.checkpoint_every)
+        return Checkpoint(callbacks.checkpoint.path, problem, callbacks.checkpoint.every)
 
     def _warn(self, system: LinearSystem, result: SolveResult, solver: Solver) -> None:
         if system.bordered:

@@ -8,11 +8,10 @@ here are the targets: classes as +-1 or one-hot columns, values standardised.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 
 from gramless._runtime.dask_hooks import fits_collections
 from gramless._runtime.memory import MemoryEstimate, parse_budget
@@ -25,7 +24,7 @@ from gramless.calibration.leave_one_out import (
 )
 from gramless.calibration.platt import fit_sigmoids
 from gramless.estimators.least_squares import LeastSquaresMachine
-from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, scores_to_labels
+from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, kernel_from_settings, scores_to_labels
 from gramless.planning.plan import Plan
 from gramless.solvers import Solver
 from gramless.targets.columns import class_targets
@@ -54,9 +53,6 @@ _PARAMETERS = """C : float, default=1.0
         prediction.
     n_landmarks, damping : default="auto"
         Of the preconditioner of `"cg"`; see `gramless.preconditioners.nystrom`.
-    early_stopping : bool, default=False
-        Stop on the error of a held-out part (`validation_fraction`) after `n_iter_no_change` iterations without a better
-        one, and return the best.
     dtype : {"float32", "float64"} or None, default=None
         None computes float32 and byte data in float32 and everything else in float64.
     device : {"cpu", "cuda", "auto"} or None, default=None
@@ -71,16 +67,14 @@ _PARAMETERS = """C : float, default=1.0
         is 70 % of it.
     warm_start : bool, default=False
         Start from the last solution when the data has the same number of rows.
-    checkpoint : path or None, default=None
-        Where to save the state every `checkpoint_every` iterations. A fit that finds such a file of its own goes on from
-        there, to the same model bit for bit; it is removed when the fit ends. Without a `random_state` the data is the seed.
-    callback : callable(estimator, record) -> bool, optional
-        Called after each iteration with an estimator that can already predict; a true answer stops the fit.
+    callback : callable, Checkpoint, EarlyStopping, a list of these, or None, default=None
+        `callback(estimator, record) -> bool` is called after each iteration with an estimator that can already predict; a
+        true answer stops the fit. `gramless.callbacks` has checkpoints to go on from, and stopping on held-out rows.
     verbose : int, default=0
     random_state : int, RandomState or None, default=None"""
 
 
-class LSSVC(ClassifierMixin, ExpansionClassifier, LeastSquaresMachine):
+class LSSVC(ExpansionClassifier, LeastSquaresMachine):
     __doc__ = f"""Least-squares support vector classifier.
 
     Parameters
@@ -131,18 +125,13 @@ class LSSVC(ClassifierMixin, ExpansionClassifier, LeastSquaresMachine):
         probability: str | bool = "softmax",
         n_landmarks: int | str = "auto",
         damping: float | str = "auto",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
         dtype: Any = None,
         device: str | None = None,
         precision: str = "highest",
         storage: str | None = None,
         memory_budget: str | float | None = None,
         warm_start: bool = False,
-        checkpoint: Any = None,
-        checkpoint_every: int = 10,
-        callback: Callable[..., Any] | None = None,
+        callback: Any = None,
         verbose: int = 0,
         random_state: Any = None,
     ):
@@ -159,17 +148,12 @@ class LSSVC(ClassifierMixin, ExpansionClassifier, LeastSquaresMachine):
             n_estimators=n_estimators,
             n_landmarks=n_landmarks,
             damping=damping,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
             dtype=dtype,
             device=device,
             precision=precision,
             storage=storage,
             memory_budget=memory_budget,
             warm_start=warm_start,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
             callback=callback,
             verbose=verbose,
             random_state=random_state,
@@ -217,7 +201,7 @@ class LSSVC(ClassifierMixin, ExpansionClassifier, LeastSquaresMachine):
             exact.parts["what the solver gave back, not always to the system"] = plan.memory.nbytes
         if n <= EXACT_UP_TO and exact.nbytes <= budget:
             return None, exact
-        probes = probes_plan(n, d, dtype, device, self._kernel(), budget)
+        probes = probes_plan(n, d, dtype, device, kernel_from_settings(self), budget)
         return probes, probes.memory
 
     def _validation_error(self, scores: np.ndarray, Z: np.ndarray) -> float:
@@ -225,7 +209,7 @@ class LSSVC(ClassifierMixin, ExpansionClassifier, LeastSquaresMachine):
         return float(np.mean(scores_to_labels(labels, scores) != scores_to_labels(labels, Z)))
 
 
-class LSSVR(MultiOutputMixin, RegressorMixin, ExpansionRegressor, LeastSquaresMachine):
+class LSSVR(ExpansionRegressor, LeastSquaresMachine):
     __doc__ = f"""Least-squares support vector regressor: kernel ridge with an unpenalised bias; many outputs at once.
 
     Parameters

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, mean_absolute_error, mean_squared_error, r2_score
 from sklearn.model_selection import ParameterGrid
 
@@ -31,7 +31,7 @@ from gramless._runtime.validation import (
 from gramless.calibration.leave_one_out import double_points_bytes, path_scores
 from gramless.calibration.platt import fit_sigmoids
 from gramless.kernels import Kernel, as_kernel
-from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, KernelExpansion, scores_to_labels
+from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, scores_to_labels, set_training_points
 from gramless.operators import KernelOperator
 from gramless.planning.plan import Plan
 from gramless.targets.columns import class_targets
@@ -54,8 +54,13 @@ _REGRESSION_SCORES: dict[str, Callable[..., float]] = {
 }
 
 
-class LeaveOneOutSearch(KernelExpansion):
+class LeaveOneOutSearch(BaseEstimator):
     """The search that `LSSVCCV` and `LSSVRCV` share."""
+
+    kernel_: Kernel
+    dual_coef_: np.ndarray
+    intercept_: np.ndarray
+    device_: str
 
     def __init__(
         self,
@@ -75,13 +80,6 @@ class LeaveOneOutSearch(KernelExpansion):
         self.dtype = dtype
         self.device = device
         self.memory_budget = memory_budget
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        if isinstance(self.kernel, (list, tuple)):
-            given = [k == "precomputed" or (isinstance(k, Kernel) and not k.separable) for k in self.kernel]
-            tags.input_tags.pairwise = any(given)
-        return tags
 
     def _candidates(self) -> list[tuple[dict[str, Any], Kernel]]:
         """Every kernel to try, with the settings that made it."""
@@ -131,7 +129,7 @@ class LeaveOneOutSearch(KernelExpansion):
         )
         memory.check(
             parse_budget(self.memory_budget, device),
-            "leave-one-out needs the whole kernel matrix: search on a subset, or use LSSVC with early_stopping",
+            "leave-one-out needs the whole kernel matrix: search on a subset, or use LSSVC with an EarlyStopping callback",
         )
         return Plan("eigenvectors", False, 0, False, memory, "one eigendecomposition gives the whole path of C")
 
@@ -162,7 +160,7 @@ class LeaveOneOutSearch(KernelExpansion):
                     self.best_score_, self.C_, self.kernel_ = float(value), float(C), resolved
                     self.dual_coef_, self.intercept_ = coefs[j].astype(dtype), biases[j].astype(dtype)
                     self.loo_decision_ = loo[j][:, 0] if loo.shape[2] == 1 else loo[j]
-        self._set_training_points(points, xa.to_device(points, self.device_), kept)
+        set_training_points(self, points, xa.to_device(points, self.device_), kept)
 
     def _metric(self, known: dict[str, Callable[..., float]], default: str) -> Callable[..., float]:
         if callable(self.scoring):
@@ -189,7 +187,7 @@ _ATTRIBUTES = """best_params_ : dict
         The model."""
 
 
-class LSSVCCV(ClassifierMixin, ExpansionClassifier, LeaveOneOutSearch):
+class LSSVCCV(ExpansionClassifier, LeaveOneOutSearch):
     __doc__ = f"""Least-squares support vector classifier that chooses C and the kernel by closed-form leave-one-out.
 
     Parameters
@@ -267,7 +265,7 @@ class LSSVCCV(ClassifierMixin, ExpansionClassifier, LeaveOneOutSearch):
         return self
 
 
-class LSSVRCV(MultiOutputMixin, RegressorMixin, ExpansionRegressor, LeaveOneOutSearch):
+class LSSVRCV(ExpansionRegressor, LeaveOneOutSearch):
     __doc__ = f"""Least-squares support vector regressor that chooses C and the kernel by closed-form leave-one-out.
 
     Parameters

@@ -20,15 +20,15 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.memory import parse_budget
 from gramless.estimators.one_pass import PATH, SCALE_ROWS, OnePassRidge, Read
 from gramless.estimators.streamed_fit import ClassesFromStream, ValuesFromStream
+from gramless.kernels import Kernel
 from gramless.landmarks import LandmarkRule, as_points, select
-from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, KernelExpansion
+from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, kernel_from_settings
 from gramless.operators import evaluate
 from gramless.operators.jitter import jittered_cholesky
 from gramless.streaming import Stream
@@ -76,8 +76,12 @@ _ATTRIBUTES = """points_, dual_coef_, intercept_, kernel_
         What was added to the diagonal of `K_mm`."""
 
 
-class NystromMachine(KernelExpansion, OnePassRidge):
+class NystromMachine(OnePassRidge):
     """The features of `NystromLSSVC` and `NystromLSSVR`: kernel values with landmarks."""
+
+    kernel_: Kernel
+    points_: Array
+    device_: str
 
     _size_parameter = "n_landmarks"
 
@@ -121,16 +125,16 @@ class NystromMachine(KernelExpansion, OnePassRidge):
         self.random_state = random_state
 
     @property
-    def dual_coef_(self) -> np.ndarray:  # type: ignore[override]
+    def dual_coef_(self) -> np.ndarray:
         return self._solved("_dual_coef")
 
     @property
-    def intercept_(self) -> np.ndarray:  # type: ignore[override]
+    def intercept_(self) -> np.ndarray:
         return self._solved("_intercept")
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        if not self._kernel().separable:
+        if not kernel_from_settings(self).separable:
             raise ValueError("a precomputed kernel has no rows to evaluate: pass the data and a kernel, or use LSSVC")
         name, m = self._size_parameter, getattr(self, self._size_parameter)
         count = isinstance(m, Integral) and not isinstance(m, bool) and int(m) >= 1
@@ -138,7 +142,7 @@ class NystromMachine(KernelExpansion, OnePassRidge):
             raise ValueError(f"{name} must be an integer of at least 1, or a share above 0 and at most 1, got {m!r}")
 
     def _accepts_sparse(self) -> bool:
-        return self._kernel().accepts_sparse
+        return kernel_from_settings(self).accepts_sparse
 
     def _given(self) -> Any:
         """The user's own landmarks, or None where a rule chooses."""
@@ -171,7 +175,7 @@ class NystromMachine(KernelExpansion, OnePassRidge):
         X = xa.to_device(X, self.device_, dtype)
         if X.shape[0] == 0:
             raise ValueError("all sample weights are zero: there is nothing to fit")
-        self.kernel_ = self._kernel().resolve(X, weights)
+        self.kernel_ = kernel_from_settings(self).resolve(X, weights)
         given = self._given()
         if given is not None and np.ndim(given) == 1:
             rows, labels, _ = stream.take(self._row_numbers(given, stream.n_rows))
@@ -272,7 +276,7 @@ class NystromMachine(KernelExpansion, OnePassRidge):
         self._set_points(state["points"])
         if "factor" in state:
             self._factor, self.jitter_ = state["factor"], float(state["jitter"])
-        self.kernel_ = self._kernel().resolve(self.points_).set_params(**state["kernel"])
+        self.kernel_ = kernel_from_settings(self).resolve(self.points_).set_params(**state["kernel"])
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in super().__getstate__().items() if k not in ("_block", "_copies")} | (
@@ -280,7 +284,7 @@ class NystromMachine(KernelExpansion, OnePassRidge):
         )
 
 
-class NystromLSSVC(ClassifierMixin, ExpansionClassifier, ClassesFromStream, NystromMachine):
+class NystromLSSVC(ExpansionClassifier, ClassesFromStream, NystromMachine):
     __doc__ = f"""Least-squares support vector classifier on landmarks, fitted in one pass over data of any length.
 
     Parameters
@@ -352,7 +356,7 @@ class NystromLSSVC(ClassifierMixin, ExpansionClassifier, ClassesFromStream, Nyst
         self.probability = probability
 
 
-class NystromLSSVR(MultiOutputMixin, RegressorMixin, ExpansionRegressor, ValuesFromStream, NystromMachine):
+class NystromLSSVR(ExpansionRegressor, ValuesFromStream, NystromMachine):
     __doc__ = f"""Least-squares support vector regressor on landmarks, fitted in one pass over data of any length.
 
     Parameters

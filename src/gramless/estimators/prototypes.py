@@ -16,7 +16,6 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 
 from gramless._runtime import arrays as xa
@@ -26,10 +25,10 @@ from gramless._runtime.validation import all_or_nothing, check_labels, check_pos
 from gramless.estimators.lssvm import LSSVC
 from gramless.estimators.nystrom import NystromLSSVC
 from gramless.estimators.spherical_kmeans import SphericalKMeans
-from gramless.models.expansion import ExpansionClassifier
+from gramless.models.expansion import ExpansionClassifier, kernel_from_settings
 
 
-class PrototypeLSSVC(ClassifierMixin, ExpansionClassifier):
+class PrototypeLSSVC(ExpansionClassifier):
     """Least-squares support vector classifier on the centroids of a spherical k-means for each class.
 
     Clustering is by the cosine: centre and scale the rows (`gramless.images.UnitNormalizer`) where lengths mean nothing.
@@ -159,7 +158,7 @@ class PrototypeLSSVC(ClassifierMixin, ExpansionClassifier):
         self
         """
         check_positive("C", self.C)
-        kernel = self._kernel()
+        kernel = kernel_from_settings(self)
         if not kernel.separable:
             raise ValueError("prototypes are new points, at which a precomputed kernel has no values; use LSSVC")
         X = check_X(self, X, dtype=working_dtype(X, self.dtype), accept_sparse=False, reset=True)

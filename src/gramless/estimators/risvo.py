@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgWarning
-from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 
 from gramless._runtime import arrays as xa
@@ -44,13 +43,13 @@ from gramless._runtime.validation import (
 from gramless.kernels.base import Kernel
 from gramless.landmarks import LandmarkRule, as_points, select
 from gramless.learners.active_set import OnActiveSet, OnBasis
-from gramless.models.expansion import ExpansionClassifier, scores_to_labels
+from gramless.models.expansion import ExpansionClassifier, keep_on_device, kernel_from_settings, scores_to_labels
 
 # Above this the coefficients have no digits that can be relied on.
 _WORST_CONDITION = 1e14
 
 
-class RiSVOClassifier(ClassifierMixin, ExpansionClassifier):
+class RiSVOClassifier(ExpansionClassifier):
     """Ridge regression on a kernel basis with a shrinking active set.
 
     Parameters
@@ -176,7 +175,7 @@ class RiSVOClassifier(ClassifierMixin, ExpansionClassifier):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RiSVOClassifier:
         """Fit to labels, of arrays or dask collections; rows of weight zero are as if they were not there."""
         self._check_settings()
-        kernel = self._kernel()
+        kernel = kernel_from_settings(self)
         dtype = working_dtype(X, self.dtype)
         X = check_X(self, X, dtype=dtype, reset=True, accept_sparse=kernel.accepts_sparse)
         if not kernel.separable:
@@ -297,7 +296,7 @@ class RiSVOClassifier(ClassifierMixin, ExpansionClassifier):
         if self.kernel_.separable:
             points = as_points(landmarks, X)
             self.points_ = points if xa.is_sparse(points) else xa.to_numpy(points)
-            self._remember(points)
+            keep_on_device(self, points)
         else:
             self.points_ = np.empty((len(landmarks), 0), xa.numpy_dtype(coef))
         self.dual_coef_, self.intercept_ = xa.to_numpy(coef), xa.to_numpy(bias)

@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -40,12 +40,12 @@ from gramless.dual.svm_input import (
     training_points,
 )
 from gramless.kernels import Kernel
-from gramless.models.expansion import KernelExpansion, _has_probabilities, scores_to_labels
+from gramless.models.expansion import has_probabilities, kernel_from_settings, scores_to_labels, set_input_tags
 
 _FOLDS = 5
 
 
-class KernelSVC(ClassifierMixin, KernelExpansion):
+class KernelSVC(ClassifierMixin, BaseEstimator):
     """Support vector classifier for any kernel of the library.
 
     Parameters
@@ -141,7 +141,7 @@ class KernelSVC(ClassifierMixin, KernelExpansion):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KernelSVC:
         """Fit to points `X` with labels `y`; weights multiply `C` sample by sample."""
         self._check_settings()
-        kernel = self._kernel()
+        kernel = kernel_from_settings(self)
         X = training_points(self, X, kernel)
         self.classes_, codes = check_labels(y, X.shape[0])
         weights = check_weights(sample_weight, X, codes, self.classes_, self.class_weight)
@@ -182,7 +182,7 @@ class KernelSVC(ClassifierMixin, KernelExpansion):
             scores = votes(scores, len(self.classes_))
         return scores_to_labels(self.classes_, scores)
 
-    @available_if(_has_probabilities)
+    @available_if(has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class: sigmoids of the scores, coupled over pairs in one-vs-one, normalised in one-vs-rest."""
         return self._probabilities(self._scores(X))
@@ -251,3 +251,6 @@ class KernelSVC(ClassifierMixin, KernelExpansion):
         counted = np.ones(len(codes)) if weights is None else weights
         members = [(np.isin(codes, pair), pair[0]) for pair in combinations(range(k), 2)]
         return np.array([fit_sigmoid(scores[m, p], codes[m] == first, counted[m]) for p, (m, first) in enumerate(members)])
+
+    def __sklearn_tags__(self) -> Any:
+        return set_input_tags(super().__sklearn_tags__(), self.kernel)

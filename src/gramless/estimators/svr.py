@@ -14,7 +14,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import column_or_1d
 
@@ -28,11 +28,11 @@ from gramless.dual.gram_rows import GramRows
 from gramless.dual.problems import make_solver, row_resources, warn_unless_converged
 from gramless.dual.svm_input import check_dual_settings, points_to_score, support_vectors, training_points
 from gramless.kernels import Kernel
-from gramless.models.expansion import KernelExpansion
+from gramless.models.expansion import kernel_from_settings, set_input_tags
 from gramless.operators import compact, expand
 
 
-class KernelSVR(RegressorMixin, KernelExpansion):
+class KernelSVR(RegressorMixin, BaseEstimator):
     """Epsilon-insensitive support vector regression for any kernel of the library.
 
     Parameters
@@ -78,6 +78,10 @@ class KernelSVR(RegressorMixin, KernelExpansion):
 
     support_vectors_: Any
 
+    kernel_: Kernel
+    dual_coef_: np.ndarray
+    intercept_: np.ndarray
+
     def __init__(
         self,
         kernel: str | Kernel | Callable[[Any, Any], Any] = "rbf",
@@ -113,7 +117,7 @@ class KernelSVR(RegressorMixin, KernelExpansion):
         check_dual_settings(self)
         if not isinstance(self.epsilon, Real) or not 0 <= self.epsilon < np.inf:
             raise ValueError(f"epsilon must be a finite number of at least 0, got {self.epsilon!r}")
-        kernel = self._kernel()
+        kernel = kernel_from_settings(self)
         X = training_points(self, X, kernel)
         n = X.shape[0]
         y = column_or_1d(check_outputs(y, n), warn=True)
@@ -146,3 +150,6 @@ class KernelSVR(RegressorMixin, KernelExpansion):
         coef = self.dual_coef_.T.astype(self.support_vectors_.dtype)
         scores = expand(self.kernel_, columns, self.support_vectors_, coef)
         return scores[:, 0] + self.intercept_[0]
+
+    def __sklearn_tags__(self) -> Any:
+        return set_input_tags(super().__sklearn_tags__(), self.kernel)
