@@ -161,3 +161,20 @@ def test_precomputed_shapes_are_checked():
     model = MKLClassifier("precomputed").fit([K, K**2], y)
     with pytest.raises(ValueError, match="2 matrices"):
         model.predict([K])
+
+
+@pytest.mark.parametrize("solver", ["smo", "simple_smo"])
+def test_history_and_callback(solver, capsys):
+    X, y = wine()
+    settings = {"weight_penalty": 5.0, "solver": solver, "random_state": 0}
+    seen = []
+    model = MKLClassifier(KERNELS, verbose=1, callback=lambda estimator, record: seen.append(record), **settings).fit(X, y)
+    assert seen == model.history_
+    assert all({"n_iter", "seconds", "gap"} == set(record) for record in seen)
+    assert seen[-1]["n_iter"] == model.n_iter_
+    assert "MKLClassifier: " in capsys.readouterr().err
+    stopped = MKLClassifier(KERNELS, weight_tol=1e-9, tol=1e-9, callback=lambda estimator, record: True, **settings).fit(
+        X, y
+    )
+    assert len(stopped.history_) == 1
+    assert np.isfinite(stopped.decision_function(X)).all()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_classification
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.preprocessing import minmax_scale, scale
@@ -16,6 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import gramless
 from gramless import KernelSVC
+from gramless.callbacks import EarlyStopping
 from gramless.dual.problems import Resources, solve_machine
 from gramless.dual.smo import SMO
 from gramless.kernels import RBF, Columns, Intersection, Linear
@@ -182,7 +183,7 @@ def test_a_small_memory_budget_gives_the_same_machine(multi_class):
 
 def test_the_same_seed_gives_the_same_machine_and_pickle_keeps_it():
     X, X_test, y, _ = split("digits")
-    first, second = (KernelSVC(C=5.0).fit(X, y) for _ in range(2))
+    first, second = (KernelSVC(C=5.0, random_state=0).fit(X, y) for _ in range(2))
     np.testing.assert_array_equal(first.dual_coef_, second.dual_coef_)
     restored = pickle.loads(pickle.dumps(first))
     np.testing.assert_array_equal(restored.decision_function(X_test), first.decision_function(X_test))
@@ -334,7 +335,7 @@ def test_probabilities_do_not_see_rows_of_weight_zero(n_classes, kernel):
         return X[first] if kernel == "rbf" else RBF(0.2)(X[first], X[second])
 
     all_rows, used = slice(None), slice(80)
-    model = KernelSVC(kernel, gamma=0.2, probability="sigmoid")
+    model = KernelSVC(kernel, gamma=0.2, probability="sigmoid", random_state=0)
     weighted = clone(model).fit(rows(all_rows, all_rows), y, weights).predict_proba(rows(all_rows, all_rows))
     without = clone(model).fit(rows(used, used), y[used]).predict_proba(rows(all_rows, used))
     np.testing.assert_allclose(weighted, without, atol=1e-6)
@@ -344,11 +345,65 @@ def test_probabilities_follow_the_weights():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2))
     y = (rng.random(300) < 0.5).astype(int)
-    heavy = KernelSVC(probability="sigmoid").fit(X, y, np.where(y == 1, 3.0, 1.0)).predict_proba(X)[:, 1]
+    heavy = KernelSVC(probability="sigmoid", random_state=0).fit(X, y, np.where(y == 1, 3.0, 1.0)).predict_proba(X)[:, 1]
     assert heavy.mean() > 0.65
 
 
 def test_no_sigmoids_stay_behind():
     X, y = load_iris(return_X_y=True)
-    model = KernelSVC(probability="sigmoid").fit(X, y).set_params(probability=False).fit(X, y)
+    model = KernelSVC(probability="sigmoid", random_state=0).fit(X, y).set_params(probability=False).fit(X, y)
     assert not hasattr(model, "sigmoids_")
+
+
+@pytest.mark.parametrize("settings", [{}, {"multi_class": "ovr"}, {"probability": "sigmoid"}])
+def test_a_callback_sees_the_fit_and_changes_nothing(settings):
+    X, _, y, _ = split("wine")
+    seen = []
+    watched = KernelSVC(random_state=0, callback=lambda estimator, record: seen.append((estimator, record)), **settings)
+    watched.fit(X, y)
+    plain = KernelSVC(random_state=0, **settings).fit(X, y)
+    np.testing.assert_array_equal(watched.dual_coef_, plain.dual_coef_)
+    assert all(estimator is watched for estimator, _ in seen)
+    last = seen[-1][1]
+    assert last["solved"] == last["n_problems"] == (18 if "probability" in settings else 3)
+    assert last["n_iter"] >= watched.n_iter_.sum()
+    assert last["seconds"] > 0
+
+
+def test_a_callback_ends_the_fit_and_what_it_left_is_said():
+    X, y = make_classification(300, 5, flip_y=0.3, random_state=0)
+    model = KernelSVC("linear", C=1e6, tol=1e-9, callback=lambda estimator, record: record["n_iter"] > 0).fit(X, y)
+    assert model.kkt_violation_[0] > model.tol
+    assert np.isfinite(model.decision_function(X)).all()
+    stopped = KernelSVC(probability="sigmoid", random_state=0, callback=lambda estimator, record: True).fit(X, y)
+    with pytest.raises(NotFittedError, match="no sigmoids"):
+        stopped.predict_proba(X)
+
+
+def test_what_only_iterative_solves_honour_is_refused():
+    X, _, y, _ = split("wine")
+    with pytest.raises(ValueError, match="EarlyStopping needs LSSVC"):
+        KernelSVC(callback=EarlyStopping()).fit(X, y)
+    with pytest.raises(TypeError, match="callback must be callable"):
+        KernelSVC(callback="print").fit(X, y)
+
+
+def test_a_callback_that_raises_leaves_the_old_machine():
+    X, _, y, _ = split("wine")
+    model = KernelSVC().fit(X, y)
+    before = model.decision_function(X)
+
+    def broken(estimator, record):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(callback=broken, C=100.0).fit(X, y)
+    np.testing.assert_array_equal(model.decision_function(X), before)
+
+
+def test_verbose_shows_progress(capsys):
+    X, _, y, _ = split("wine")
+    KernelSVC().fit(X, y)
+    assert capsys.readouterr().err == ""
+    KernelSVC(verbose=1).fit(X, y)
+    assert "KernelSVC: " in capsys.readouterr().err

@@ -68,3 +68,13 @@ def test_settings_are_checked(setting):
     X, y = diabetes()
     with pytest.raises(ValueError, match=next(iter(setting))):
         KernelSVR(**setting).fit(X, y)
+
+
+def test_a_callback_sees_the_fit_and_ends_it(capsys):
+    X, y = diabetes()
+    seen = []
+    watched = KernelSVR(C=10.0, verbose=1, callback=lambda estimator, record: seen.append(record)).fit(X, y)
+    assert seen[-1]["n_iter"] == watched.n_iter_
+    assert "KernelSVR: " in capsys.readouterr().err
+    stopped = KernelSVR(C=10.0, callback=lambda estimator, record: True).fit(X, y)
+    assert stopped.kkt_violation_ > stopped.tol

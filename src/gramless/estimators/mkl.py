@@ -10,14 +10,18 @@ support vector machine, solved from where the last one stood. Alternating the tw
     lower = sum linear' beta - ||S||_q / 2,        S_m = sum beta' K_m beta,  1/p + 1/q = 1
 
 bounds the distance from the optimum. `p = 1` selects few kernels, larger p spreads. With
-`weight_penalty` the constraint is replaced by the document's penalty `weight_penalty ||d||^2 / 2`, where `d = S / (2
+`weight_penalty` the constraint is replaced by the penalty `weight_penalty ||d||^2 / 2`, where `d = S / (2
 penalty)` at the optimum and the alternation uses `d_m = (||w_m||^2 / (2 penalty))^(1/3)`.
 
-Cost: a few to a few dozen warm-started machines. Reference: Kloft, Brefeld, Sonnenburg and Zien (2011), lp-norm MKL.
+Cost: a few to a few dozen warm-started machines.
+
+References: Kloft, Brefeld, Sonnenburg and Zien (2011), lp-norm multiple kernel learning; for the penalty, Sun, Ampornpunt,
+Varma and Vishwanathan (2010), Multiple kernel learning and the SMO algorithm.
 """
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Sequence
 from itertools import combinations
@@ -31,6 +35,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime import arrays as xa
+from gramless._runtime.progress import Progress
 from gramless._runtime.validation import (
     all_or_nothing,
     check_choice,
@@ -44,6 +49,7 @@ from gramless.dual.box_qp import BoxQP
 from gramless.dual.kernel_stack import HeldKernels, StreamedKernels, weighted_sum
 from gramless.dual.mkl_smo import MKLSMO
 from gramless.dual.problems import (
+    DUAL_SOLVERS,
     Machine,
     Resources,
     machine_scores,
@@ -53,12 +59,14 @@ from gramless.dual.problems import (
     votes,
     warn_unless_converged,
 )
-from gramless.dual.svm_input import check_class_bounds, check_dual_settings, support_vectors
+from gramless.dual.watch import Watch
 from gramless.kernels import RBF, Kernel, Precomputed, Scaled, as_kernel
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.models.expansion import scores_to_labels
+from gramless.models.support_machine import check_class_bounds, functions_to_call, support_vectors
 
 _SHARE_OF_BUDGET = 0.7
+_MAX_ALTERNATIONS = 200
 
 
 class MKLClassifier(ClassifierMixin, BaseEstimator):
@@ -70,6 +78,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         Use `Columns` for kernels on different features. With "precomputed", `X` is a sequence of Gram matrices. None is
         three Gaussians, a tenth, one and ten times as narrow as `gamma="scale"`.
     C : float, default=1.0
+        Upper bound of the multipliers: larger fits the training data more closely.
     p : float, default=2.0
         The norm of the weights that is one: 1 is sparse, larger spreads.
     weight_penalty : float or None, default=None
@@ -84,8 +93,23 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         Relative gap (or, with `weight_penalty`, relative change of the weights) at which alternating stops.
     max_iter : int or None, default=None
         Most alternations, by default 200; for `"simple_smo"` most pairs moved.
-    multi_class, class_weight, positive_weight, memory_budget, dtype, random_state
-        As in `KernelSVC`. The two-class problems share one set of weights. Gram matrices are held where the budget allows.
+    multi_class : {"ovo", "ovr"}, default="ovo"
+        One problem for each pair of classes, or for each class against the others; all share one set of weights.
+    class_weight : dict, "balanced" or None, default=None
+        Multiplies `C` class by class.
+    positive_weight : float, default=1.0
+        Multiplies `C` for the positive side of each one-vs-rest problem, or for `classes_[1]` of two classes.
+    memory_budget : str, float or None, default=None
+        Memory for kernel values: "4GB", bytes, or a fraction of what is free. Gram matrices are held where it allows.
+    dtype : {"float32", "float64", None}, default=None
+        Precision of kernel values; by default that of the data.
+    callback : callable(estimator, record) -> bool, or list of them, optional
+        Called after each alternation (for `"simple_smo"`, each sweep) with what `history_` will hold. A true answer ends the
+        fit with the weights and the machine of that moment.
+    verbose : int, default=0
+        1 shows progress.
+    random_state : int, RandomState or None, default=None
+        Draws the first working sets.
 
     Attributes
     ----------
@@ -97,8 +121,35 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         What `weight_tol` bounds, as reached.
     n_iter_ : int
         Alternations, or sweeps' moves for `"simple_smo"`.
-    classes_, support_, support_vectors_, n_support_, dual_coef_, intercept_
-        As in `KernelSVC`.
+    history_ : list of dict
+        One record for each alternation or sweep: `n_iter`, `seconds` (callbacks excluded) and `gap`.
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted.
+    support_ : ndarray of shape (n_SV,)
+        Indices of the support vectors, class by class.
+    support_vectors_ : ndarray of shape (n_SV, n_features)
+        With precomputed kernels, an empty array.
+    n_support_ : ndarray of shape (n_classes,)
+        Support vectors of each class.
+    dual_coef_ : ndarray of shape (n_classes - 1, n_SV), or (n_classes, n_SV) for one-vs-rest
+        Multipliers times labels; in one-vs-one, a vector's coefficients against the other classes in their order.
+    intercept_ : ndarray of shape (n_problems,)
+        The bias of each two-class problem.
+    n_features_in_ : int
+        Columns of `X` at fit, or of each Gram matrix.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, where `X` had names.
+
+    See Also
+    --------
+    KernelSVC : A support vector classifier with one kernel, or a sum with given weights.
+
+    References
+    ----------
+    .. [1] M. Kloft, U. Brefeld, S. Sonnenburg and A. Zien, "lp-norm multiple kernel learning", Journal of Machine Learning
+           Research, 2011.
+    .. [2] Z. Sun, N. Ampornpunt, M. Varma and S. Vishwanathan, "Multiple kernel learning and the SMO algorithm", Advances in
+           Neural Information Processing Systems, 2010.
 
     Examples
     --------
@@ -131,7 +182,9 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         positive_weight: float = 1.0,
         memory_budget: str | float | None = None,
         dtype: str | None = None,
-        random_state: Any = 0,
+        callback: Any = None,
+        verbose: int = 0,
+        random_state: Any = None,
     ):
         self.kernels = kernels
         self.C = C
@@ -147,11 +200,28 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         self.positive_weight = positive_weight
         self.memory_budget = memory_budget
         self.dtype = dtype
+        self.callback = callback
+        self.verbose = verbose
         self.random_state = random_state
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MKLClassifier:
-        """Learn weights and machine; with `kernels="precomputed"` from a sequence of Gram matrices."""
+        """Learn the weights and the machine.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or sequence of arrays of shape (n_samples, n_samples)
+            Training points; with `kernels="precomputed"`, Gram matrices.
+        y : array-like of shape (n_samples,)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            Multiplies `C` sample by sample.
+
+        Returns
+        -------
+        MKLClassifier
+            This estimator, fitted.
+        """
         self._check_settings()
         held = isinstance(self.kernels, str)
         X = self._check_grams(X, reset=True) if held else self._check_points(X)
@@ -169,8 +239,6 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         stack, resources = self._stack(kernels, X, n, seed)
         learn = self._learn_by_pairs if self.solver == "simple_smo" else self._alternate
         self.weights_, machine = learn(stack, codes, C, resources)
-        warn_unless_converged(machine.solutions, self.tol)
-
         self._scales = np.array([getattr(k, "scale", 1.0) for k in kernels]) if held else np.ones(len(kernels))
         self.kernel_ = Precomputed() if held else weighted_sum(kernels, self.weights_)
         self.support_ = machine.support
@@ -181,14 +249,36 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Scores: shape (n,) for two classes (positive means `classes_[1]`), (n, n_classes) for more."""
+        """Scores of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features), or sequence of arrays of shape (n, n_samples)
+            Points; with `kernels="precomputed"`, their kernel values with all training points.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, n_classes)
+            For two classes one score, positive for `classes_[1]`; for more a score for each class.
+        """
         scores = self._scores(X)
         if len(self.classes_) == 2:
             return scores[:, 0]
         return votes(scores, len(self.classes_)) if self._is_one_vs_one else scores
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of each row."""
+        """The class of the largest score.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features), or sequence of arrays of shape (n, n_samples)
+            Points; with `kernels="precomputed"`, their kernel values with all training points.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            A label for each row.
+        """
         scores = self.decision_function(X)
         return scores_to_labels(self.classes_, scores)
 
@@ -202,9 +292,11 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         return self.multi_class == "ovo" and len(self.classes_) > 2
 
     def _check_settings(self) -> None:
-        check_dual_settings(self)
-        for name in ("weight_tol", "positive_weight"):
+        for name in ("C", "tol", "weight_tol", "positive_weight"):
             check_positive(name, getattr(self, name))
+        if self.max_iter is not None:
+            check_positive("max_iter", self.max_iter, integer=True)
+        check_choice("solver", self.solver, DUAL_SOLVERS)
         if self.weight_penalty is not None:
             check_positive("weight_penalty", self.weight_penalty)
         check_choice("multi_class", self.multi_class, ("ovo", "ovr"))
@@ -263,27 +355,36 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         machine = None
         n_kernels = len(stack.kernels if isinstance(stack, StreamedKernels) else stack.grams)
         weights = np.full(n_kernels, float(n_kernels) ** (-1 / self.p))
-        limit = self.max_iter or 200
-        for self.n_iter_ in range(1, limit + 1):
-            kernel, X = stack.combined(weights)
-            machine = solve_machine(
-                kernel,
-                X,
-                codes,
-                C,
-                solver,
-                resources,
-                n_classes=len(self.classes_),
-                one_vs_one=self.multi_class == "ovo",
-                positive_weight=self.positive_weight,
-                start=machine,
-            )
-            S = np.maximum(stack.energies(machine), 0)
-            updated, self.gap_ = self._update(weights, S, sum(s.objective for s in machine.solutions))
-            if self.gap_ <= self.weight_tol:
-                return weights, machine
-            if self.n_iter_ < limit:
-                weights = updated
+        limit = self.max_iter or _MAX_ALTERNATIONS
+        seconds, self.history_, ask = 0.0, [], functions_to_call(self)
+        with Progress(self.verbose, limit, type(self).__name__) as progress:
+            for self.n_iter_ in range(1, limit + 1):
+                clock = time.perf_counter()
+                kernel, X = stack.combined(weights)
+                machine = solve_machine(
+                    kernel,
+                    X,
+                    codes,
+                    C,
+                    solver,
+                    resources,
+                    n_classes=len(self.classes_),
+                    one_vs_one=self.multi_class == "ovo",
+                    positive_weight=self.positive_weight,
+                    start=machine,
+                )
+                S = np.maximum(stack.energies(machine), 0)
+                updated, self.gap_ = self._update(weights, S, sum(s.objective for s in machine.solutions))
+                seconds += time.perf_counter() - clock
+                record = {"n_iter": self.n_iter_, "seconds": seconds, "gap": self.gap_}
+                self.history_.append(record)
+                progress.update(record)
+                stopped = ask is not None and ask(record)
+                if self.gap_ <= self.weight_tol or stopped:
+                    warn_unless_converged(machine.solutions, self.tol)
+                    return weights, machine
+                if self.n_iter_ < limit:
+                    weights = updated
         warnings.warn(
             f"kernel weights stopped after {limit} alternations at a relative gap of {self.gap_:.3g} "
             f"(weight_tol={self.weight_tol:g}); raise max_iter or weight_tol.",
@@ -309,7 +410,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
     def _learn_by_pairs(
         self, stack: HeldKernels, codes: np.ndarray, C: np.ndarray, resources: Resources
     ) -> tuple[np.ndarray, Machine]:
-        """The document's pairwise steps with a cubic line search."""
+        """Pairwise steps with a cubic line search."""
         k, n = len(self.classes_), len(codes)
         pairs = list(combinations(range(k), 2)) if self._is_one_vs_one else []
         positives = [i for i, _ in pairs] or (list(range(k)) if k > 2 else [1])
@@ -321,7 +422,17 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         assert self.weight_penalty is not None
         limit = {} if self.max_iter is None else {"max_iter": self.max_iter}
         solver = MKLSMO(self.weight_penalty, tol=self.tol, **limit)
-        solutions, weights = solver.maximise(problems, stack.grams, np.random.default_rng(resources.seed))
+        self.history_, ask = [], functions_to_call(self)
+
+        def after_a_sweep(found: dict[str, Any]) -> bool:
+            record = {"n_iter": found["n_iter"], "seconds": found["seconds"], "gap": found["violation"]}
+            self.history_.append(record)
+            return ask is not None and ask(record)
+
+        with Watch(len(problems), callback=after_a_sweep, verbose=self.verbose, label=type(self).__name__) as watch:
+            solutions, weights = solver.maximise(problems, stack.grams, np.random.default_rng(resources.seed), watch)
+        if not watch.by_callback:
+            warn_unless_converged(solutions, self.tol)
         beta = np.zeros((k - 1 if pairs else len(problems), n))
         for number, (solution, points) in enumerate(zip(solutions, members, strict=True)):
             if pairs:

@@ -5,6 +5,8 @@
 
 for each pair of classes (one-vs-one) or each class against the others (one-vs-rest). `C_i` is `C` times the weights
 of the sample and of its class. The cost is that of the kernel rows of the points that become support vectors.
+
+Reference: Cortes and Vapnik (1995), Support-vector networks.
 """
 
 from __future__ import annotations
@@ -14,15 +16,18 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime.validation import all_or_nothing, check_choice, check_labels, check_positive, check_weights
 from gramless.calibration.coupling import couple
 from gramless.calibration.platt import fit_sigmoid, fit_sigmoids, sigmoid_probabilities
 from gramless.dual.problems import (
+    DUAL_SOLVERS,
     Machine,
     Resources,
     machine_scores,
@@ -32,17 +37,24 @@ from gramless.dual.problems import (
     votes,
     warn_unless_converged,
 )
-from gramless.dual.svm_input import (
+from gramless.dual.watch import Watch
+from gramless.kernels import Kernel
+from gramless.models.expansion import kernel_from_settings, scores_to_labels, set_input_tags
+from gramless.models.support_machine import (
     check_class_bounds,
-    check_dual_settings,
+    functions_to_call,
     points_to_score,
     support_vectors,
     training_points,
 )
-from gramless.kernels import Kernel
-from gramless.models.expansion import has_probabilities, kernel_from_settings, scores_to_labels, set_input_tags
 
 _FOLDS = 5
+
+
+def _has_probabilities(estimator: KernelSVC) -> bool:
+    if estimator.probability is False:
+        raise AttributeError("predict_proba needs probability='sigmoid'; this estimator has probability=False")
+    return True
 
 
 class KernelSVC(ClassifierMixin, BaseEstimator):
@@ -54,8 +66,12 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         A name ("rbf", "poly", "linear", "precomputed", ...), a kernel or sum or product of kernels, or `f(X, Y) -> matrix`.
     C : float, default=1.0
         Upper bound of the multipliers: larger fits the training data more closely.
-    gamma, degree, coef0
-        Settings of a kernel given by name.
+    gamma : float, "scale" or "auto", default="scale"
+        Width of a kernel given by name: `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`.
+    degree : int, default=3
+        Degree of `kernel="poly"`.
+    coef0 : float, default=0.0
+        Constant of `kernel="poly"`.
     solver : {"smo", "simple_smo"}, default="smo"
         Large working sets on cached kernel rows, or the textbook algorithm (small data only).
     tol : float, default=1e-3
@@ -63,6 +79,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
     max_iter : int or None, default=None
         Cap on the pairs of multipliers moved in each two-class problem, by default ten million; reaching it warns.
     multi_class : {"ovo", "ovr"}, default="ovo"
+        One problem for each pair of classes, or for each class against the others.
     decision_function_shape : {"ovr", "ovo"}, default="ovr"
         For one-vs-one machines: one score for each class, or the decision value of each pair.
     class_weight : dict, "balanced" or None, default=None
@@ -72,24 +89,59 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
     probability : {False, "sigmoid"}, default=False
         `"sigmoid"` fits Platt's sigmoids to out-of-fold decision values (five more fits); `predict` stays as it is.
     memory_budget : str, float or None, default=None
-        Memory for kernel rows: "4GB", bytes, or a fraction of what is free.
+        Memory for kernel rows: "4GB", bytes, or a fraction of what is free; 70 % of that by default.
     dtype : {"float32", "float64", None}, default=None
         Precision of kernel values; by default that of the data.
-    random_state : int, RandomState or None, default=0
+    callback : callable(estimator, record) -> bool, or list of them, optional
+        Called between rounds of the solver with a record of `n_iter` (pairs of multipliers moved so far), `violation`,
+        `solved`, `n_problems` and `seconds`. A true answer ends the fit with the multipliers of that moment.
+    verbose : int, default=0
+        1 shows progress.
+    random_state : int, RandomState or None, default=None
         Draws the first working set and the folds of `probability`.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        The labels, sorted.
     support_ : ndarray of shape (n_SV,)
         Indices of the support vectors, class by class.
     support_vectors_ : array of shape (n_SV, n_features)
         With a precomputed kernel, an empty array.
     n_support_ : ndarray of shape (n_classes,)
+        Support vectors of each class.
     dual_coef_ : ndarray of shape (n_classes - 1, n_SV), or (n_classes, n_SV) for one-vs-rest
         Multipliers times labels; in one-vs-one, a vector's coefficients against the other classes in their order.
     intercept_ : ndarray of shape (n_problems,)
-    dual_objective_, kkt_violation_, n_iter_ : ndarray of shape (n_problems,)
+        The bias of each two-class problem.
+    kernel_ : Kernel
+        With every setting a number.
+    dual_objective_ : ndarray of shape (n_problems,)
+        The value of each dual problem.
+    kkt_violation_ : ndarray of shape (n_problems,)
+        What `tol` bounds, as reached.
+    n_iter_ : ndarray of shape (n_problems,)
+        Pairs of multipliers moved.
+    sigmoids_ : ndarray of shape (n_problems, 2)
+        Slope and offset of each sigmoid, where `probability="sigmoid"`.
+    n_features_in_ : int
+        Columns of `X` at fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, where `X` had names.
+
+    See Also
+    --------
+    KernelSVR : The same for regression.
+    MKLClassifier : Learns the weights of several kernels.
+    LSSVC : Least squares instead of the hinge loss: every point is a support vector, and probabilities cost no more fits.
+
+    References
+    ----------
+    .. [1] C. Cortes and V. Vapnik, "Support-vector networks", Machine Learning, 1995.
+    .. [2] R.-E. Fan, P.-H. Chen and C.-J. Lin, "Working set selection using second order information for training support
+           vector machines", Journal of Machine Learning Research, 2005.
+    .. [3] J. Platt, "Probabilistic outputs for support vector machines and comparisons to regularized likelihood methods",
+           Advances in Large Margin Classifiers, 1999.
 
     Examples
     --------
@@ -99,6 +151,9 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
     >>> KernelSVC(C=10.0).fit(X, y).score(X, y) > 0.97
     True
     """
+
+    n_features_in_: int
+    support_vectors_: Any
 
     def __init__(
         self,
@@ -118,7 +173,9 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         probability: str | bool = False,
         memory_budget: str | float | None = None,
         dtype: str | None = None,
-        random_state: Any = 0,
+        callback: Any = None,
+        verbose: int = 0,
+        random_state: Any = None,
     ):
         self.kernel = kernel
         self.C = C
@@ -135,11 +192,28 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         self.probability = probability
         self.memory_budget = memory_budget
         self.dtype = dtype
+        self.callback = callback
+        self.verbose = verbose
         self.random_state = random_state
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KernelSVC:
-        """Fit to points `X` with labels `y`; weights multiply `C` sample by sample."""
+        """Fit to points and labels.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n_samples, n_features)
+            Training points; with a precomputed kernel, the square matrix of kernel values.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            Multiplies `C` sample by sample.
+
+        Returns
+        -------
+        KernelSVC
+            This estimator, fitted.
+        """
         self._check_settings()
         kernel = kernel_from_settings(self)
         X = training_points(self, X, kernel)
@@ -151,23 +225,40 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         resources = row_resources(self.memory_budget, self.kernel_, X, seed)
 
-        machine = self._solve(X, codes, C, resources)
-        warn_unless_converged(machine.solutions, self.tol)
-        self.support_ = machine.support
-        self.n_support_ = machine.n_support
-        self.dual_coef_ = machine.dual_coef
-        self.intercept_ = machine.intercept
-        self.support_vectors_ = support_vectors(X, machine.support, self.kernel_)
-        self.dual_objective_ = np.array([solution.objective for solution in machine.solutions])
-        self.kkt_violation_ = np.array([solution.violation for solution in machine.solutions])
-        self.n_iter_ = np.array([solution.n_iter for solution in machine.solutions])
-        self.__dict__.pop("sigmoids_", None)
-        if self.probability:
-            self.sigmoids_ = self._fit_sigmoids(X, codes, weights, resources)
+        n_problems = self._n_problems * (1 + (_folds(codes, weights) if self.probability else 0))
+        with Watch(n_problems, callback=functions_to_call(self), verbose=self.verbose, label=type(self).__name__) as watch:
+            machine = self._solve(X, codes, C, resources, watch)
+            if not watch.by_callback:
+                warn_unless_converged(machine.solutions, self.tol)
+            self.support_ = machine.support
+            self.n_support_ = machine.n_support
+            self.dual_coef_ = machine.dual_coef
+            self.intercept_ = machine.intercept
+            self.support_vectors_ = support_vectors(X, machine.support, self.kernel_)
+            self.dual_objective_ = np.array([solution.objective for solution in machine.solutions])
+            self.kkt_violation_ = np.array([solution.violation for solution in machine.solutions])
+            self.n_iter_ = np.array([solution.n_iter for solution in machine.solutions])
+            self.__dict__.pop("sigmoids_", None)
+            if self.probability and not watch.stopped:
+                sigmoids = self._fit_sigmoids(X, codes, weights, resources, watch)
+                if not watch.stopped:
+                    self.sigmoids_ = sigmoids
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Scores: shape (n,) for two classes, else (n, n_classes), or (n, n_pairs) with `decision_function_shape="ovo"`."""
+        """Scores of the classes, or of the pairs of classes.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n, n_features)
+            Points; with a precomputed kernel, their kernel values with all training points.
+
+        Returns
+        -------
+        ndarray of shape (n,), (n, n_classes) or (n, n_pairs)
+            For two classes one score, positive for `classes_[1]`; for more a score for each class, or one for each pair
+            where `decision_function_shape="ovo"` and the machine is one-vs-one.
+        """
         scores = self._scores(X)
         if len(self.classes_) == 2:
             return scores[:, 0]
@@ -176,36 +267,68 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         return scores
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class with most votes, ties broken by confidence; in one-vs-rest the class of the largest score."""
+        """The class with most votes, ties broken by confidence; in one-vs-rest the class of the largest score.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n, n_features)
+            Points; with a precomputed kernel, their kernel values with all training points.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            A label for each row.
+        """
         scores = self._scores(X)
         if self._is_one_vs_one:
             scores = votes(scores, len(self.classes_))
         return scores_to_labels(self.classes_, scores)
 
-    @available_if(has_probabilities)
+    @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class: sigmoids of the scores, coupled over pairs in one-vs-one, normalised in one-vs-rest."""
-        return self._probabilities(self._scores(X))
+        """Probability of each class: sigmoids of the scores, coupled over pairs in one-vs-one, normalised in one-vs-rest.
 
-    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n, n_features)
+            Points; with a precomputed kernel, their kernel values with all training points.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+            Columns in the order of `classes_`.
+        """
+        scores = self._scores(X)
+        check_is_fitted(self, "sigmoids_", msg="%(name)s has no sigmoids yet: fit it with probability='sigmoid'")
         if self._is_one_vs_one:
             a, b = self.sigmoids_.T
-            return couple(1 / (1 + np.exp(np.clip(scores * a + b, -500, 500))), len(self.classes_))
+            return couple(expit(-(scores * a + b)), len(self.classes_))
         return sigmoid_probabilities(scores, self.sigmoids_)
+
+    def __sklearn_tags__(self) -> Any:
+        return set_input_tags(super().__sklearn_tags__(), self.kernel)
 
     @property
     def _is_one_vs_one(self) -> bool:
         return self.multi_class == "ovo" and len(self.classes_) > 2
 
+    @property
+    def _n_problems(self) -> int:
+        k = len(self.classes_)
+        return 1 if k == 2 else (k * (k - 1) // 2 if self._is_one_vs_one else k)
+
     def _check_settings(self) -> None:
-        check_dual_settings(self)
-        check_positive("positive_weight", self.positive_weight)
+        for name in ("C", "tol", "positive_weight"):
+            check_positive(name, getattr(self, name))
+        if self.max_iter is not None:
+            check_positive("max_iter", self.max_iter, integer=True)
+        check_choice("solver", self.solver, DUAL_SOLVERS)
         check_choice("multi_class", self.multi_class, ("ovo", "ovr"))
         check_choice("decision_function_shape", self.decision_function_shape, ("ovo", "ovr"))
         if self.probability not in (False, "sigmoid"):
             raise ValueError(f"probability must be False or 'sigmoid', got {self.probability!r}")
 
-    def _solve(self, X: Any, codes: np.ndarray, C: np.ndarray, resources: Resources) -> Machine:
+    def _solve(self, X: Any, codes: np.ndarray, C: np.ndarray, resources: Resources, watch: Watch) -> Machine:
         return solve_machine(
             self.kernel_,
             X,
@@ -216,6 +339,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
             n_classes=len(self.classes_),
             one_vs_one=self.multi_class == "ovo",
             positive_weight=self.positive_weight,
+            watch=watch,
         )
 
     def _scores(self, X: Any) -> np.ndarray:
@@ -224,15 +348,16 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         machine = Machine(self.support_, self.n_support_, self.dual_coef_, self.intercept_, [])
         return machine_scores(self.kernel_, columns, self.support_vectors_, machine)
 
-    def _fit_sigmoids(self, X: Any, codes: np.ndarray, weights: np.ndarray | None, resources: Resources) -> np.ndarray:
+    def _fit_sigmoids(
+        self, X: Any, codes: np.ndarray, weights: np.ndarray | None, resources: Resources, watch: Watch
+    ) -> np.ndarray:
         """Sigmoids of decision values that each point gets from machines it took no part in."""
-        k = len(self.classes_)
+        k, folds = len(self.classes_), _folds(codes, weights)
         if weights is not None:
             kept = np.flatnonzero(weights)
             X = X[kept] if self.kernel_.separable else X[np.ix_(kept, kept)]
             codes, weights = codes[kept], weights[kept]
         C = self.C * (np.ones(len(codes)) if weights is None else weights)
-        folds = min(_FOLDS, int(np.bincount(codes).min()))
         if folds < 2:
             raise ValueError("probability='sigmoid' needs at least two samples of each class for out-of-fold scores")
         scores = np.empty((X.shape[0], self.intercept_.size))
@@ -242,7 +367,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
                 part, held_out = X[train], X[test]
             else:
                 part, held_out = X[np.ix_(train, train)], X[np.ix_(test, train)]
-            machine = self._solve(part, codes[train], C[train], resources)
+            machine = self._solve(part, codes[train], C[train], resources, watch)
             columns = held_out if self.kernel_.separable else held_out[:, machine.support]
             vectors = support_vectors(part, machine.support, self.kernel_)
             scores[test] = machine_scores(self.kernel_, columns, vectors, machine)
@@ -252,5 +377,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         members = [(np.isin(codes, pair), pair[0]) for pair in combinations(range(k), 2)]
         return np.array([fit_sigmoid(scores[m, p], codes[m] == first, counted[m]) for p, (m, first) in enumerate(members)])
 
-    def __sklearn_tags__(self) -> Any:
-        return set_input_tags(super().__sklearn_tags__(), self.kernel)
+
+def _folds(codes: np.ndarray, weights: np.ndarray | None) -> int:
+    """Folds for out-of-fold scores: each class has a sample in every one."""
+    return min(_FOLDS, int(np.bincount(codes if weights is None else codes[weights > 0]).min()))

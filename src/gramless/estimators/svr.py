@@ -5,6 +5,8 @@
 
 Each `beta_i` is the sum of a variable that pushes up and one that pushes down, which makes it the dual problem of the
 classifiers with two variables for each kernel row.
+
+Reference: Smola and Schölkopf (2004), A tutorial on support vector regression.
 """
 
 from __future__ import annotations
@@ -18,17 +20,14 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import column_or_1d
 
-from gramless._runtime.validation import (
-    all_or_nothing,
-    check_outputs,
-    check_weights,
-)
+from gramless._runtime.validation import all_or_nothing, check_choice, check_outputs, check_positive, check_weights
 from gramless.dual.box_qp import BoxQP
 from gramless.dual.gram_rows import GramRows
-from gramless.dual.problems import make_solver, row_resources, warn_unless_converged
-from gramless.dual.svm_input import check_dual_settings, points_to_score, support_vectors, training_points
+from gramless.dual.problems import DUAL_SOLVERS, make_solver, row_resources, warn_unless_converged
+from gramless.dual.watch import Watch
 from gramless.kernels import Kernel
 from gramless.models.expansion import kernel_from_settings, set_input_tags
+from gramless.models.support_machine import functions_to_call, points_to_score, support_vectors, training_points
 from gramless.operators import compact, expand
 
 
@@ -38,33 +37,68 @@ class KernelSVR(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
+        A name ("rbf", "poly", "linear", "precomputed", ...), a kernel or sum or product of kernels, or `f(X, Y) -> matrix`.
     C : float, default=1.0
         Upper bound of the multipliers: larger fits the training data more closely.
+    gamma : float, "scale" or "auto", default="scale"
+        Width of a kernel given by name: `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`.
+    degree : int, default=3
+        Degree of `kernel="poly"`.
+    coef0 : float, default=0.0
+        Constant of `kernel="poly"`.
     epsilon : float, default=0.1
         Half width of the tube in which errors cost nothing, in units of `y`.
-    gamma, degree, coef0
-        Settings of a kernel given by name.
     solver : {"smo", "simple_smo"}, default="smo"
+        Large working sets on cached kernel rows, or the textbook algorithm (small data only).
     tol : float, default=1e-3
         Largest violation of the optimality conditions.
     max_iter : int or None, default=None
         Cap on the pairs of multipliers moved, by default ten million; reaching it warns.
     memory_budget : str, float or None, default=None
-        Memory for kernel rows: "4GB", bytes, or a fraction of what is free.
+        Memory for kernel rows: "4GB", bytes, or a fraction of what is free; 70 % of that by default.
     dtype : {"float32", "float64", None}, default=None
         Precision of kernel values; by default that of the data.
-    random_state : int, RandomState or None, default=0
+    callback : callable(estimator, record) -> bool, or list of them, optional
+        Called between rounds of the solver with a record of `n_iter` (pairs of multipliers moved so far), `violation`,
+        `solved`, `n_problems` and `seconds`. A true answer ends the fit with the multipliers of that moment.
+    verbose : int, default=0
+        1 shows progress.
+    random_state : int, RandomState or None, default=None
         Draws the first working set.
 
     Attributes
     ----------
     support_ : ndarray of shape (n_SV,)
+        Indices of the support vectors.
     support_vectors_ : array of shape (n_SV, n_features)
+        With a precomputed kernel, an empty array.
     n_support_ : ndarray of shape (1,)
+        How many there are.
     dual_coef_ : ndarray of shape (1, n_SV)
+        Their coefficients.
     intercept_ : ndarray of shape (1,)
-    dual_objective_, kkt_violation_ : float
+        The bias.
+    kernel_ : Kernel
+        With every setting a number.
+    dual_objective_ : float
+        The value of the dual problem.
+    kkt_violation_ : float
+        What `tol` bounds, as reached.
     n_iter_ : int
+        Pairs of multipliers moved.
+    n_features_in_ : int
+        Columns of `X` at fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, where `X` had names.
+
+    See Also
+    --------
+    KernelSVC : The same for classification.
+    LSSVR : Squared errors instead of the tube: every point is a support vector.
+
+    References
+    ----------
+    .. [1] A. J. Smola and B. Schölkopf, "A tutorial on support vector regression", Statistics and Computing, 2004.
 
     Examples
     --------
@@ -76,47 +110,61 @@ class KernelSVR(RegressorMixin, BaseEstimator):
     True
     """
 
+    n_features_in_: int
     support_vectors_: Any
-
-    kernel_: Kernel
-    dual_coef_: np.ndarray
-    intercept_: np.ndarray
 
     def __init__(
         self,
         kernel: str | Kernel | Callable[[Any, Any], Any] = "rbf",
         *,
         C: float = 1.0,
-        epsilon: float = 0.1,
         gamma: float | str = "scale",
         degree: int = 3,
         coef0: float = 0.0,
+        epsilon: float = 0.1,
         solver: str = "smo",
         tol: float = 1e-3,
         max_iter: int | None = None,
         memory_budget: str | float | None = None,
         dtype: str | None = None,
-        random_state: Any = 0,
+        callback: Any = None,
+        verbose: int = 0,
+        random_state: Any = None,
     ):
         self.kernel = kernel
         self.C = C
-        self.epsilon = epsilon
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.epsilon = epsilon
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
         self.memory_budget = memory_budget
         self.dtype = dtype
+        self.callback = callback
+        self.verbose = verbose
         self.random_state = random_state
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KernelSVR:
-        """Fit to points `X` with values `y`; weights multiply `C` sample by sample."""
-        check_dual_settings(self)
-        if not isinstance(self.epsilon, Real) or not 0 <= self.epsilon < np.inf:
-            raise ValueError(f"epsilon must be a finite number of at least 0, got {self.epsilon!r}")
+        """Fit to points and values.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n_samples, n_features)
+            Training points; with a precomputed kernel, the square matrix of kernel values.
+        y : array-like of shape (n_samples,)
+            Their values.
+        sample_weight : array-like of shape (n_samples,), optional
+            Multiplies `C` sample by sample.
+
+        Returns
+        -------
+        KernelSVR
+            This estimator, fitted.
+        """
+        self._check_settings()
         kernel = kernel_from_settings(self)
         X = training_points(self, X, kernel)
         n = X.shape[0]
@@ -130,9 +178,12 @@ class KernelSVR(RegressorMixin, BaseEstimator):
         rows = GramRows(
             self.kernel_, compact(self.kernel_, X, n // 2), [slice(0, n)], budget=resources.budget, workers=resources.workers
         )
+        problem = BoxQP.regression(y, C, self.epsilon)
         solver = make_solver(self.solver, self.tol, self.max_iter)
-        [solution] = solver.maximise([BoxQP.regression(y, C, self.epsilon)], rows, np.random.default_rng(seed))
-        warn_unless_converged([solution], self.tol)
+        with Watch(callback=functions_to_call(self), verbose=self.verbose, label=type(self).__name__) as watch:
+            [solution] = solver.maximise([problem], rows, np.random.default_rng(seed), watch)
+        if not watch.by_callback:
+            warn_unless_converged([solution], self.tol)
         beta = solution.beta[:n] + solution.beta[n:]
         self.support_ = np.flatnonzero(beta)
         self.n_support_ = np.array([self.support_.size])
@@ -145,7 +196,18 @@ class KernelSVR(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predicted values."""
+        """Predicted values.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n, n_features)
+            Points; with a precomputed kernel, their kernel values with all training points.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            A value for each row.
+        """
         columns = points_to_score(self, X)
         coef = self.dual_coef_.T.astype(self.support_vectors_.dtype)
         scores = expand(self.kernel_, columns, self.support_vectors_, coef)
@@ -153,3 +215,12 @@ class KernelSVR(RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         return set_input_tags(super().__sklearn_tags__(), self.kernel)
+
+    def _check_settings(self) -> None:
+        for name in ("C", "tol"):
+            check_positive(name, getattr(self, name))
+        if self.max_iter is not None:
+            check_positive("max_iter", self.max_iter, integer=True)
+        check_choice("solver", self.solver, DUAL_SOLVERS)
+        if not isinstance(self.epsilon, Real) or not 0 <= self.epsilon < np.inf:
+            raise ValueError(f"epsilon must be a finite number of at least 0, got {self.epsilon!r}")
