@@ -9,6 +9,7 @@ import importlib
 import sys
 from typing import Any
 
+from gramless._runtime import dask_hooks
 from gramless._version import __version__
 
 # Public name -> the module that defines it.
@@ -37,6 +38,15 @@ _EXPORTS: dict[str, str] = {
 }
 
 __all__ = ["__version__", *_EXPORTS]
+
+
+def _distributed() -> Any:
+    from gramless import distributed
+
+    return distributed
+
+
+dask_hooks.register(_distributed)
 
 
 def __getattr__(name: str) -> Any:

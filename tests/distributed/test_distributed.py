@@ -16,10 +16,11 @@ from sklearn.datasets import load_digits
 import gramless
 from gramless import LSSVC, LSSVR, BudgetLSSVC, FourierLSSVC, NystromLSSVC, NystromLSSVR, RiSVOClassifier
 
+dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("dask.distributed")
 
-from gramless.distributed import collections, fit, operator  # noqa: E402
+from gramless.distributed import collections, fit, lssvm, operator, risvo  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -314,6 +315,56 @@ def test_settings_that_cannot_be_distributed(machine, message, digits, client):
     with pytest.raises(ValueError, match=message):
         machine.fit(*cut(*digits))
     assert not hasattr(machine, "n_features_in_")  # a fit that fails leaves nothing behind
+
+
+@pytest.mark.parametrize("name", ["nystrom", "risvo", "lssvc"])
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("device", "cuda"),
+        ("memory_budget", "1GB"),
+        ("precision", "high"),
+        ("storage", "float16"),
+        ("n_estimators", 3),
+        ("block_size", 100),
+        ("warm_start", True),
+    ],
+)
+def test_a_setting_that_is_not_honoured_is_refused_by_its_name(name, setting, value, digits, client):
+    machine = MACHINES[name]()
+    if setting not in machine.get_params():
+        pytest.skip(f"{type(machine).__name__} has no {setting}")
+    with pytest.raises(ValueError, match=f"{setting}={value!r} cannot be honoured on dask collections"):
+        machine.set_params(**{setting: value}).fit(*cut(*digits))
+    machine.set_params(**{setting: type(machine)().get_params()[setting]})
+    assert not hasattr(machine, "classes_")
+
+
+@pytest.mark.parametrize(("setting", "value"), [("callback", print), ("check_inclusion", True)])
+def test_independent_fits_have_no_common_steps_to_watch(setting, value, digits, client):
+    with pytest.raises(ValueError, match=f"{setting}=.* cannot be honoured"):
+        RiSVOClassifier(merge="average", **{setting: value}).fit(*cut(*digits))
+
+
+@pytest.mark.parametrize(("honoured", "estimators"), [(lssvm.HONOURED, [LSSVC, LSSVR]), (risvo.HONOURED, [RiSVOClassifier])])
+def test_settings_said_to_be_honoured_exist(honoured, estimators):
+    assert honoured <= {name for estimator in estimators for name in estimator().get_params(deep=False)}
+
+
+def test_blocks_with_other_columns_than_the_collection_says(digits, client):
+    X, y = digits
+    fewer = cut(X)[0].map_blocks(lambda block: block[:, :60], dtype=X.dtype, chunks=((250, 250, 100), (64,)))
+    for name in ("nystrom", "risvo", "lssvc"):
+        with pytest.raises(ValueError, match="60 columns, but X says that it has 64"):
+            MACHINES[name]().fit(fewer, cut(y)[0])
+        with pytest.raises(ValueError, match="60"):
+            MACHINES[name]().fit(*cut(X, y)).predict(fewer).compute()
+    dd = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X[:, :4], columns=list("abcd"))
+    turned = dd.from_delayed([dask.delayed(frame[list("dcba")])], meta=frame[:0], verify_meta=False)
+    with pytest.raises(ValueError, match="but X says"):
+        MACHINES["nystrom"]().fit(turned, dd.from_pandas(pd.Series(y), npartitions=1))
 
 
 def test_bad_collections(digits, client):

@@ -1,15 +1,44 @@
 """Where dask collections enter, recognised by what they can do so that nobody else imports dask.
 
 `fit` of an estimator that can be fitted on many machines is wrapped in `fits_collections`, its prediction methods in
-`over_partitions`; both hand dask collections over to `gramless.distributed` and leave everything else alone.
+`over_partitions`. Both hand dask collections to the handler that the package's own `__init__` registers, and leave all else
+alone; this room knows no other.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
+
+
+class Handler(Protocol):
+    """What fits and predicts on many machines."""
+
+    def fit(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """`estimator`, fitted to collections."""
+        ...
+
+    def predict_partitions(self, estimator: Any, method: str, X: Any) -> Any:
+        """The result of a prediction method for a collection: lazy, partition by partition."""
+        ...
+
+    def predict_rows(self, estimator: Any, method: str, X: Any) -> Any:
+        """The result of a prediction method for rows on this machine by a model whose points are on the workers."""
+        ...
+
+
+def _unregistered() -> Handler:
+    raise RuntimeError("nothing has been registered for dask collections: import gramless first")
+
+
+_load: Callable[[], Any] = _unregistered
+
+
+def register(load: Callable[[], Any]) -> None:
+    """Set the function that imports and returns the handler; it is called when the first collection comes."""
+    global _load
+    _load = load
 
 
 def is_dask(x: Any) -> bool:
@@ -17,10 +46,9 @@ def is_dask(x: Any) -> bool:
     return hasattr(x, "__dask_graph__") and hasattr(x, "to_delayed")
 
 
-def _distributed() -> Any:
-    # By name: a static import would tie every layer to the one above it.
+def _handler() -> Handler:
     try:
-        return importlib.import_module("gramless.distributed")
+        return _load()
     except ImportError as error:
         raise ImportError("dask collections need dask and distributed: pip install 'gramless[dask]'") from error
 
@@ -31,7 +59,7 @@ def fits_collections(fit: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(fit)
     def either(self: Any, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         if is_dask(X):
-            return _distributed().fit(self, X, y, sample_weight)
+            return _handler().fit(self, X, y, sample_weight)
         return fit(self, X, y, sample_weight)
 
     return either
@@ -43,9 +71,9 @@ def over_partitions(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def either(self: Any, X: Any) -> Any:
         if is_dask(X):
-            return _distributed().lazily(self, method.__name__, X)
-        if is_dask(self.__dict__.get("points_")):
-            return _distributed().at_once(self, method.__name__, X)
+            return _handler().predict_partitions(self, method.__name__, X)
+        if is_dask(vars(self).get("points_")):
+            return _handler().predict_rows(self, method.__name__, X)
         return method(self, X)
 
     return either

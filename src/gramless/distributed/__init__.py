@@ -19,6 +19,6 @@ Examples
 """
 
 from gramless.distributed.fitting import fit
-from gramless.distributed.prediction import at_once, lazily
+from gramless.distributed.prediction import predict_partitions, predict_rows
 
-__all__ = ["at_once", "fit", "lazily"]
+__all__ = ["fit", "predict_partitions", "predict_rows"]

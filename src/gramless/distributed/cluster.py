@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from dask.distributed import Client, get_client, progress, wait
+
+from gramless._runtime.memory import free_memory
 
 # How many partial sums one task merges: wide enough for few tasks, narrow enough for few sums in memory at once.
 _BRANCHES = 8
@@ -48,9 +51,13 @@ def show_progress(verbose: int, futures: Any) -> None:
 
 
 def cluster_memory(client: Client) -> int:
-    """Bytes that all workers together may hold."""
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    return sum(int(worker["memory_limit"] or 0) for worker in workers)
+    """Bytes that all workers together may hold; a worker without a limit counts its share of what its machine has free."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    limits = {address: int(worker["memory_limit"] or 0) for address, worker in workers.items()}
+    unlimited = [address for address, limit in limits.items() if not limit]
+    hosts = Counter(workers[address]["host"] for address in unlimited)
+    free = client.run(free_memory, "cpu", workers=unlimited) if unlimited else {}
+    return sum(limits.values()) + sum(free[address] // hosts[workers[address]["host"]] for address in unlimited)
 
 
 def n_threads(client: Client) -> int:

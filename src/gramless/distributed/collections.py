@@ -130,7 +130,9 @@ def describe(client: Client, estimator: Any, X: Any, y: Any, sample_weight: Any)
     w_parts = [None] * len(parts) if sample_weight is None else _aligned("sample_weight", sample_weight, X, len(parts))
     load = dask.delayed(load_piece, pure=False)
     dtype = getattr(estimator, "dtype", None)
-    lazy = [load(part, target, weight, dtype) for part, target, weight in zip(parts, y_parts, w_parts, strict=True)]
+    names = list(X.columns) if hasattr(X, "columns") else X.shape[1]
+    pieces = zip(parts, y_parts, w_parts, strict=True)
+    lazy = [load(part, target, weight, dtype, names) for part, target, weight in pieces]
     rows = Rows(client, lazy, [], 0, np.dtype(np.float64), None, None, ())
     # The size of a dataframe is not known before it has been read once.
     if not hasattr(X, "columns") and float(X.nbytes) <= cluster_memory(client) / 2:
@@ -178,11 +180,10 @@ def _aligned(name: str, values: Any, X: Any, n_parts: int) -> list[Any]:
     return parts
 
 
-def load_piece(X: Any, y: Any, weights: Any, dtype: Any) -> Piece:
-    """One partition as checked arrays of the working precision."""
+def load_piece(X: Any, y: Any, weights: Any, dtype: Any, columns: int | list[Any]) -> Piece:
+    """One partition as checked arrays of the working precision; `columns` is their number, or their names in order."""
+    _check_columns(X, columns)
     X = np.asarray(X)
-    if X.ndim != 2:
-        raise ValueError(f"a partition of X has {X.ndim} dimensions; expected 2")
     X = np.ascontiguousarray(X, dtype=working_dtype(X, dtype))
     y = np.asarray(y)
     weights = None if weights is None else np.asarray(weights, dtype=np.float64)
@@ -196,6 +197,17 @@ def load_piece(X: Any, y: Any, weights: Any, dtype: Any) -> Piece:
     if weights is not None and not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise ValueError("sample_weight must be finite and at least 0")
     return Piece(X, y, weights)
+
+
+def _check_columns(X: Any, columns: int | list[Any]) -> None:
+    """What the collection says about its columns is believed by nobody before it is seen."""
+    if isinstance(columns, list):
+        if list(X.columns) != columns:
+            raise ValueError(f"a partition of X has the columns {list(X.columns)}, but X says that it has {columns}")
+    elif np.ndim(X) != 2:
+        raise ValueError(f"a block of X has {np.ndim(X)} dimensions; expected 2")
+    elif X.shape[1] != columns:
+        raise ValueError(f"a block of X has {X.shape[1]} columns, but X says that it has {columns}")
 
 
 def summarise(piece: Piece, classification: bool) -> Summary:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gramless._runtime.validation import all_or_nothing
 from gramless.distributed.cluster import active_client
 from gramless.distributed.collections import describe
-from gramless.distributed.lssvm import fit_least_squares
-from gramless.distributed.one_pass import fit_one_pass
-from gramless.distributed.risvo import fit_risvo
+from gramless.distributed.lssvm import check_least_squares, fit_least_squares
+from gramless.distributed.one_pass import check_one_pass, fit_one_pass
+from gramless.distributed.risvo import check_risvo, fit_risvo
 from gramless.estimators.least_squares import LeastSquaresMachine
 from gramless.estimators.one_pass import OnePassRidge
 from gramless.estimators.risvo import RiSVOClassifier
@@ -32,18 +33,25 @@ def fit(estimator: Any, X: Any, y: Any, sample_weight: Any = None, *, client: An
     estimator
         Fitted.
     """
-    work = _way(estimator)
+    check, work = _check_and_fit(estimator)
+    check(estimator)
     with active_client(client) as connected:
-        return work(connected, estimator, describe(connected, estimator, X, y, sample_weight))
+        return _fit(estimator, work, connected, X, y, sample_weight)
 
 
-def _way(estimator: Any) -> Callable[[Any, Any, Any], Any]:
+@all_or_nothing
+def _fit(estimator: Any, work: Callable[[Any, Any, Any], None], client: Any, X: Any, y: Any, sample_weight: Any) -> Any:
+    work(client, estimator, describe(client, estimator, X, y, sample_weight))
+    return estimator
+
+
+def _check_and_fit(estimator: Any) -> tuple[Callable[[Any], None], Callable[[Any, Any, Any], None]]:
     if isinstance(estimator, OnePassRidge):
-        return fit_one_pass
+        return check_one_pass, fit_one_pass
     if isinstance(estimator, RiSVOClassifier):
-        return fit_risvo
+        return check_risvo, fit_risvo
     if isinstance(estimator, LeastSquaresMachine):
-        return fit_least_squares
+        return check_least_squares, fit_least_squares
     raise TypeError(
         f"{type(estimator).__name__} cannot be fitted to dask collections; NystromLSSVC, FourierLSSVC, RiSVOClassifier and "
         "LSSVC(solver='cg') can"

@@ -1,14 +1,15 @@
 """The least-squares support vector machine by conjugate gradients, with the rows on the workers.
 
-The mathematics is that of one machine: `solve` with `CG`, an operator and a preconditioner, each of which asks the workers.
-The client holds the right-hand sides and a few columns like them (`n k` numbers), never the rows. The fitted machine's
-`points_` is a dask array that stays on the workers; predicting asks them again. `model.points_ = model.points_.compute()`
-makes it a model of one machine.
+The mathematics is that of one machine: the plan, `solve` with `CG`, an operator, and the Nyström preconditioner on columns
+that ask the workers. The client holds the right-hand sides and a few columns like them (`n k` numbers) and the factor of the
+preconditioner (`m^2`), never the rows. The fitted machine's `points_` is a dask array that stays on the workers; predicting
+asks them again. `model.points_ = model.points_.compute()` makes it a model of one machine.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import dask
@@ -18,90 +19,54 @@ from dask.distributed import Client
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from gramless._runtime.memory import human
 from gramless.callbacks import read_callbacks
 from gramless.distributed.cluster import cluster_memory, n_threads
 from gramless.distributed.collections import Piece, Rows, class_factors, draw, join
-from gramless.distributed.operator import DistributedOperator, DistributedPreconditioner
-from gramless.estimators.least_squares import LeastSquaresMachine
-from gramless.models.expansion import kernel_from_settings
+from gramless.distributed.operator import DistributedOperator, RemoteColumns
+from gramless.distributed.settings import check_settings
+from gramless.estimators.least_squares import LeastSquaresMachine, check_machine
+from gramless.models.expansion import kernel_from_settings, set_single_output
+from gramless.operators.kernel import check_diagonal
+from gramless.planning.plan import Plan, make_plan, sizes
+from gramless.preconditioners.nystrom import NystromPreconditioner
 from gramless.solvers import CG, solve
-from gramless.targets.columns import class_targets, split_bias
+from gramless.targets.columns import Standardised, class_targets, split_bias
+
+HONOURED = frozenset(
+    {
+        "C",
+        "kernel",
+        "gamma",
+        "degree",
+        "coef0",
+        "solver",
+        "tol",
+        "max_iter",
+        "n_landmarks",
+        "damping",
+        "class_weight",
+        "probability",
+        "dtype",
+        "callback",
+        "verbose",
+        "random_state",
+    }
+)
+"""The settings of `LSSVC` and `LSSVR` that a fit on many machines reads."""
 
 _SCALE_ROWS = 50_000
-_DAMPING_SAMPLE = 512
-_LANDMARKS_PER_ROOT_N = 12
 _BLOCKS_PER_THREAD = 2
 
 
-def fit_least_squares(client: Client, estimator: LeastSquaresMachine, rows: Rows) -> LeastSquaresMachine:
-    """Fit `LSSVC` or `LSSVR` to rows on the workers."""
-    _check(estimator)
-    rows.keep()
-    rng = check_random_state(estimator.random_state)
-    targets, weights = _targets(estimator, rows)
-    if (weights == 0).any():
-        raise ValueError("rows of weight zero must be left out of a distributed fit: X[sample_weight > 0]")
-    sample = rows.take(np.arange(rows.n) if rows.n <= _SCALE_ROWS else draw(rows.n, _SCALE_ROWS, rng))
-    estimator.kernel_ = client.submit(_resolve, kernel_from_settings(estimator), sample, pure=False).result()
-    del sample
-
-    blocks, counts = _grouped(client, rows)
-    memory, itemsize = cluster_memory(client), rows.dtype.itemsize
-    triangle = rows.n**2 // 2 * itemsize
-    cache = triangle <= memory // 3
-    op = DistributedOperator(
-        client, blocks, counts, estimator.kernel_, 1.0 / (estimator.C * weights), rows.dtype, cache=cache
-    )
-    estimator._check_diagonal(op)
-    m = estimator.n_landmarks
-    m = min(int(_LANDMARKS_PER_ROOT_N * np.sqrt(rows.n)), rows.n // 2) if m == "auto" else min(int(m), rows.n)
-    settings: dict[str, Any] = {"tol": estimator.tol}
-    if estimator.max_iter not in (None, -1):
-        settings["max_iter"] = estimator.max_iter
-    if m > 0:
-        landmarks = rows.take(np.sort(rng.permutation(rows.n)[:m]))
-        some = rows.take(np.sort(rng.permutation(rows.n)[:_DAMPING_SAMPLE]))
-        store = rows.n * m * itemsize <= memory // 6
-        settings["preconditioner"] = DistributedPreconditioner(op, landmarks, some, estimator.damping, store=store)
-    estimator.solver_ = "cg"
-    estimator.solver_reason_ = (
-        f"rows on {len(client.nthreads())} workers; one triangle of the kernel matrix ({human(triangle)}) "
-        f"{'is kept' if cache else 'is computed for each product'} there"
-    )
-    rhs = np.column_stack([targets, np.ones(rows.n)]).astype(rows.dtype)
-    estimator.device_, estimator.support_ = "cpu", np.arange(rows.n)
-    estimator.points_ = _points(rows)
-    result = solve(
-        op,
-        rhs,
-        CG(**settings),
-        callback=_wrapped(estimator),
-        random_state=rng,
-        verbose=estimator.verbose,
-        label=f"{type(estimator).__name__} cg on {len(client.nthreads())} workers",
-    )
-    estimator.dual_coef_, estimator.intercept_ = split_bias(result.W)
-    estimator.history_, estimator.n_iter_, estimator.residual_ = result.history, result.n_iter, result.residual
-    if not result.converged:
-        warnings.warn(
-            f"{type(estimator).__name__} did not converge: {result.message}; relative residual {result.residual:.2g}, "
-            f"tol {estimator.tol:g}. Raise max_iter or tol, lower C, or use more n_landmarks.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
-    return estimator
-
-
-def _check(estimator: LeastSquaresMachine) -> None:
-    estimator._check_settings()
+def check_least_squares(estimator: LeastSquaresMachine) -> None:
+    """Refuse what cannot be distributed, before anything is read."""
+    check_machine(estimator)
+    check_settings(estimator, HONOURED)
     name = type(estimator).__name__
     if estimator.solver not in ("auto", "cg"):
         raise ValueError(f"{name} on dask collections needs solver='cg' (or 'auto'), got {estimator.solver!r}")
     if not kernel_from_settings(estimator).separable:
         raise ValueError("a precomputed kernel cannot be distributed by rows; pass the data and a kernel")
-    if estimator.warm_start:
-        raise ValueError("warm_start is not available on dask collections: set warm_start=False")
     callbacks = read_callbacks(estimator.callback)
     for refused in (callbacks.checkpoint, callbacks.early_stopping):
         if refused is not None:
@@ -110,19 +75,77 @@ def _check(estimator: LeastSquaresMachine) -> None:
         raise ValueError("probability='sigmoid' needs all rows on one machine; use probability='softmax'")
 
 
-def _targets(estimator: LeastSquaresMachine, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """Target matrix and weights of all rows: labels come to the client as small codes, rows never do."""
+def fit_least_squares(client: Client, estimator: LeastSquaresMachine, rows: Rows) -> None:
+    """Fit `LSSVC` or `LSSVR` to rows on the workers."""
+    rows.keep()
+    rng = check_random_state(estimator.random_state)
+    Z, weights, unscaled = _targets(estimator, rows)
+    if (weights == 0).any():
+        raise ValueError("rows of weight zero must be left out of a distributed fit: X[sample_weight > 0]")
+    sample = np.arange(rows.n) if rows.n <= _SCALE_ROWS else draw(rows.n, _SCALE_ROWS, rng)
+    own_weights = weights[sample] if (weights != 1).any() else None
+    task = client.submit(_resolve, kernel_from_settings(estimator), rows.take(sample), own_weights, pure=False)
+    estimator.kernel_ = task.result()
+
+    size = sizes(rows.n, rows.d, Z.shape[1], rows.dtype, "cpu", estimator.kernel_)
+    # Half of the workers' memory: dask needs room for what it moves.
+    plan = make_plan(size, "cg", cluster_memory(client) // 2, n_landmarks=estimator.n_landmarks, tol=estimator.tol)
+    estimator.solver_, estimator.solver_reason_ = "cg", f"rows on {len(client.nthreads())} workers; {plan.reason}"
+    blocks, counts = _grouped(client, rows)
+    ridge = 1.0 / (estimator.C * weights)
+    op = DistributedOperator(client, blocks, counts, estimator.kernel_, ridge, rows.dtype, cache=plan.cached)
+    check_diagonal(op)
+    estimator.device_, estimator.support_, estimator.points_ = "cpu", np.arange(rows.n), _points(rows)
+    result = solve(
+        op,
+        np.column_stack([Z, np.ones(rows.n)]).astype(rows.dtype),
+        _solver(estimator, plan, op, rows, rng),
+        callback=_callback(estimator, unscaled),
+        random_state=rng,
+        verbose=estimator.verbose,
+        label=f"{type(estimator).__name__} cg on {len(client.nthreads())} workers",
+    )
+    estimator.dual_coef_, estimator.intercept_ = unscaled(*split_bias(result.W))
+    estimator.history_, estimator.n_iter_, estimator.residual_ = result.history, result.n_iter, result.residual
+    if not result.converged:
+        warnings.warn(
+            f"{type(estimator).__name__} did not converge: {result.message}; relative residual {result.residual:.2g}, "
+            f"tol {estimator.tol:g}. Raise max_iter or tol, lower C, or use more n_landmarks.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+
+
+def _solver(
+    estimator: LeastSquaresMachine, plan: Plan, op: DistributedOperator, rows: Rows, rng: np.random.RandomState
+) -> CG:
+    settings: dict[str, Any] = {"tol": estimator.tol}
+    if estimator.max_iter not in (None, -1):
+        settings["max_iter"] = estimator.max_iter
+    if plan.n_landmarks > 0:
+        landmarks = np.sort(rng.permutation(rows.n)[: plan.n_landmarks])
+        columns = RemoteColumns(op, rows, landmarks, store=plan.store_landmarks)
+        settings["preconditioner"] = NystromPreconditioner(columns, op.ridge, damping=estimator.damping, rng=rng)
+    return CG(**settings)
+
+
+def _targets(estimator: LeastSquaresMachine, rows: Rows) -> tuple[np.ndarray, np.ndarray, Callable[..., Any]]:
+    """Target matrix and weights of all rows, and the way from a solution to the model.
+
+    Labels come to the client as small codes, rows never do.
+    """
     parts = rows.client.gather(rows.map(_codes_and_weights, rows.classes))
     y = np.concatenate([part[0] for part in parts])
     weights = np.concatenate([part[1] for part in parts])
     if rows.classes is None:
-        estimator._single_output = not rows.target_shape
-        return y.reshape(len(y), -1), weights
+        set_single_output(estimator, not rows.target_shape)
+        targets = Standardised.of(y.reshape(len(y), -1), weights)
+        return targets.Z, weights, targets.model
     estimator.classes_ = rows.classes
     factors = class_factors(getattr(estimator, "class_weight", None), rows)
     if factors is not None:
         weights = weights * factors[y]
-    return class_targets(y, len(rows.classes)), weights
+    return class_targets(y, len(rows.classes)), weights, lambda coef, bias: (coef, bias)
 
 
 def _codes_and_weights(piece: Piece, classes: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -132,8 +155,8 @@ def _codes_and_weights(piece: Piece, classes: np.ndarray | None) -> tuple[np.nda
     return np.searchsorted(classes, piece.y.reshape(len(piece.y))), weights
 
 
-def _resolve(kernel: Any, sample: Piece) -> Any:
-    return kernel.resolve(sample.X, sample.weights)
+def _resolve(kernel: Any, sample: Piece, weights: np.ndarray | None) -> Any:
+    return kernel.resolve(sample.X, weights)
 
 
 def _grouped(client: Client, rows: Rows) -> tuple[list[Any], list[int]]:
@@ -159,13 +182,13 @@ def _features(piece: Piece) -> np.ndarray:
     return piece.X
 
 
-def _wrapped(estimator: LeastSquaresMachine) -> Any:
-    callback = read_callbacks(estimator.callback)
-    if not callback.functions:
+def _callback(estimator: LeastSquaresMachine, unscaled: Callable[..., Any]) -> Any:
+    callbacks = read_callbacks(estimator.callback)
+    if not callbacks.functions:
         return None
 
     def call(W: np.ndarray, record: dict[str, Any]) -> bool:
-        estimator.dual_coef_, estimator.intercept_ = split_bias(W)
-        return bool(callback(estimator, record))
+        estimator.dual_coef_, estimator.intercept_ = unscaled(*split_bias(W))
+        return callbacks(estimator, record)
 
     return call

@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 
 from gramless.distributed.cluster import reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, draw
+from gramless.distributed.settings import check_settings
 from gramless.estimators.one_pass import LEAVE_ONE_OUT_ROWS, OnePassRidge
 from gramless.learners.normal_equations import NormalEquations
 from gramless.streaming.reservoir import Reservoir
@@ -65,18 +66,20 @@ class RemoteStream:
         return piece.X, piece.y, piece.weights
 
 
-def fit_one_pass(client: Client, estimator: OnePassRidge, rows: Rows) -> OnePassRidge:
-    """Fit a one-pass machine to rows on the workers."""
+def check_one_pass(estimator: OnePassRidge) -> None:
+    """Refuse what cannot be distributed, before anything is read."""
     estimator._check_settings()
     if not estimator.adds_up:
         raise ValueError(
             f"{type(estimator).__name__} learns online, a step after the other; partitions need sums: "
             "use NystromLSSVC or FourierLSSVC(method='exact')"
         )
-    if estimator.forget < 1:
-        raise ValueError("forget needs rows in an order; partitions are summed in any order")
-    if estimator.checkpoint is not None:
-        raise ValueError("checkpoint is of no use here: what a lost worker had done is done again by the others")
+    for name in ("device", "memory_budget", "checkpoint", "forget"):
+        check_settings(estimator, set(estimator.get_params(deep=False)) - {name})
+
+
+def fit_one_pass(client: Client, estimator: OnePassRidge, rows: Rows) -> None:
+    """Fit a one-pass machine to rows on the workers."""
     blank = copy.copy(estimator)
     blank._forget_all(_targets(estimator, rows))
     rng = check_random_state(estimator.random_state)
@@ -88,7 +91,6 @@ def fit_one_pass(client: Client, estimator: OnePassRidge, rows: Rows) -> OnePass
     fitted = client.submit(_solve, ready, total, pure=False)
     show_progress(estimator.verbose, fitted)
     estimator.__dict__.update(fitted.result().__dict__)
-    return estimator
 
 
 def _targets(estimator: OnePassRidge, rows: Rows) -> Targets:

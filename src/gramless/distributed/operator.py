@@ -1,13 +1,15 @@
-"""The matrix `K(X, X) + diag(ridge)` and its preconditioner, with the rows on the workers.
+"""The matrix `K(X, X) + diag(ridge)` and its columns at the landmarks, with the rows on the workers.
 
 The rows are in a few blocks. A product visits the tiles on and below the diagonal once, wherever they are:
 
     out[i] += T_ij V[j]      out[j] += T_ij^T V[i]
 
-Only `V` and the product travel, `n k` numbers each way. Tiles stay on the workers where a third of their memory holds one
-triangle of the matrix; otherwise each product computes them again, and the blocks of rows are copied between workers. A
-worker that is lost takes along its tiles, which the others compute again, and perhaps its share of `V`: the product is then
-repeated.
+Only `V` and the product travel, `n k` numbers each way. Tiles stay on the workers where the plan says that they fit;
+otherwise each product computes them again, and the blocks of rows are copied between workers. A worker that is lost takes
+along its tiles, which the others compute again, and perhaps its share of `V`: the product is then repeated.
+
+`RemoteColumns` is what `gramless.preconditioners.nystrom` multiplies with: its sums over the rows of a block are those of
+`gramless.operators.tall`, and the blocks' sums are added in a tree.
 """
 
 from __future__ import annotations
@@ -21,15 +23,16 @@ from typing import Any
 import numpy as np
 from dask.distributed import Client
 
-from gramless._runtime import arrays as xa
 from gramless.distributed.cluster import reduce_in_tree
-from gramless.distributed.collections import Piece
+from gramless.distributed.collections import Piece, Rows
 from gramless.kernels.base import Kernel
 from gramless.operators import evaluate
 from gramless.operators.kernel import KernelOperator
+from gramless.operators.tall import TallMatrix
 
 _ATTEMPTS = 6
 _SECONDS_BEFORE_THE_NEXT = 0.25
+_TILE = 2048
 
 
 class DistributedOperator:
@@ -77,8 +80,12 @@ class DistributedOperator:
         product = again_if_lost(lambda: self._product(V))
         return product + self.ridge[:, None] * V
 
+    def scattered(self, V: np.ndarray) -> list[Any]:
+        """Futures of the rows of `V` that belong to each block."""
+        return self.client.scatter([np.ascontiguousarray(V[part]) for part in self.parts], hash=False)
+
     def _product(self, V: np.ndarray) -> np.ndarray:
-        shares = self.client.scatter([np.ascontiguousarray(V[part]) for part in self.parts], hash=False)
+        shares = self.scattered(V)
         halves: dict[tuple[int, int], Any] = {}
         for i, j in self._pairs:
             task: tuple[Any, ...]
@@ -110,50 +117,72 @@ class DistributedOperator:
         return np.concatenate(parts) + self.ridge
 
 
-class DistributedPreconditioner:
-    """`V -> P^-1 V` as `gramless.preconditioners.nystrom` has it, with `K(X, landmarks)` on the workers.
+class RemoteColumns:
+    """`K(X, s)` over blocks of rows on the workers, as `gramless.operators.landmark_columns.LandmarkColumns` has it.
 
     Parameters
     ----------
     op : DistributedOperator
-    landmarks : future of Piece
-    sample : future of Piece
-        Rows on which the damping is estimated.
-    damping : float or "auto"
+    rows : Rows
+        Of the same rows, from which the landmarks and samples are taken.
+    landmarks : ndarray of int
+        Sorted.
     store : bool
-        Keep `K(X, landmarks)` on the workers, or compute it again at each use.
+        Keep `K(X, s)` on the workers, or compute it again at each use.
     """
 
-    def __init__(self, op: DistributedOperator, landmarks: Any, sample: Any, damping: float | str, *, store: bool):
-        client, self.op, self._landmarks = op.client, op, landmarks
-        local = client.submit(_landmark_matrix, op.kernel, landmarks, sample, op.shape[0], damping, pure=False)
-        self.damping = client.submit(_damping, local, pure=False).result()
-        self._inverse_diagonal = (1.0 / (op.ridge.astype(np.float64) + self.damping)).astype(op.dtype)
-        self._stored = None
+    def __init__(self, op: DistributedOperator, rows: Rows, landmarks: np.ndarray, *, store: bool):
+        self.shape = (op.shape[0], len(landmarks))
+        self.landmarks = landmarks
+        self.dtype, self.sums = op.dtype, np.dtype(np.float64)
+        self._op, self._rows = op, rows
+        self._points = rows.take(landmarks)
+        self._held: list[Any] = [None] * len(op.blocks)
         if store:
-            self._stored = [client.submit(_cross, op.kernel, block, landmarks, pure=False) for block in op.blocks]
-        inverse = [self._inverse_diagonal[part] for part in op.parts]
-        squares = [client.submit(_square, cross, d, pure=False) for cross, d in zip(self._crosses(), inverse, strict=True)]
-        total = reduce_in_tree(client, squares, _add)
-        self._factor = client.submit(_factorise, local, total, op.dtype, pure=False)
+            self._held = [op.client.submit(_cross, op.kernel, block, self._points, pure=False) for block in op.blocks]
 
-    def _crosses(self) -> list[Any]:
-        if self._stored is not None:
-            return self._stored
-        client = self.op.client
-        return [client.submit(_cross, self.op.kernel, b, self._landmarks, pure=False) for b in self.op.blocks]
+    def square(self) -> np.ndarray:
+        """`K(s, s)` in float64, computed on a worker."""
+        return self._op.client.submit(_square, self._op.kernel, self._points, pure=False).result()
 
-    def __matmul__(self, V: np.ndarray) -> np.ndarray:
-        return again_if_lost(lambda: self._apply(self._inverse_diagonal[:, None] * V))
+    def sample(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """`K(rows, s)` and the diagonal of these rows, in float64."""
+        order = np.argsort(rows)
+        taken = self._rows.take(rows[order])
+        C, diagonal = self._op.client.submit(_sample, self._op.kernel, taken, self._points, pure=False).result()
+        back = np.argsort(order)
+        return C[back], diagonal[back]
 
-    def _apply(self, scaled: np.ndarray) -> np.ndarray:
-        client = self.op.client
-        shares = client.scatter([np.ascontiguousarray(scaled[part]) for part in self.op.parts], hash=False)
-        crosses = self._crosses()
-        down = [client.submit(_down, c, v, pure=False) for c, v in zip(crosses, shares, strict=True)]
-        inner = client.submit(_inner, self._factor, reduce_in_tree(client, down, _add), self.op.dtype, pure=False)
-        up = client.gather([client.submit(_up, cross, inner, pure=False) for cross in crosses])
-        return scaled - self._inverse_diagonal[:, None] * np.concatenate(up)
+    def add_gram_(self, S: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """The lower triangle of `S + K(s, X) diag(weights) K(X, s)`."""
+        total = again_if_lost(lambda: self._added(_gram, weights))
+        S += total
+        return S
+
+    def transposed_times(self, V: np.ndarray) -> np.ndarray:
+        """`K(s, X) V`."""
+        return again_if_lost(lambda: self._added(_transposed_times, V))
+
+    def times(self, W: np.ndarray) -> np.ndarray:
+        """`K(X, s) W`."""
+        client = self._op.client
+
+        def work() -> np.ndarray:
+            share = client.scatter(W, hash=False)
+            return np.concatenate(client.gather(self._for_each_block(_times, [share] * len(self._op.blocks))))
+
+        return again_if_lost(work)
+
+    def _added(self, work: Callable[..., np.ndarray], V: np.ndarray) -> np.ndarray:
+        return reduce_in_tree(self._op.client, self._for_each_block(work, self._op.scattered(V)), _add).result()
+
+    def _for_each_block(self, work: Callable[..., np.ndarray], shares: list[Any]) -> list[Any]:
+        op = self._op
+        return [
+            # A block that is held needs none of its rows: they may be elsewhere.
+            op.client.submit(work, op.kernel, block if held is None else None, self._points, held, share, pure=False)
+            for block, held, share in zip(op.blocks, self._held, shares, strict=True)
+        ]
 
 
 def again_if_lost(work: Callable[[], np.ndarray]) -> np.ndarray:
@@ -182,12 +211,11 @@ def _both_halves_computed(
         return KernelOperator(rows.X, kernel) @ own, None
     down = np.zeros((len(rows.X), own.shape[1]), own.dtype)
     up = np.zeros((len(columns.X), own.shape[1]), own.dtype)
-    edge = 2048
-    for i in range(0, len(rows.X), edge):
-        for j in range(0, len(columns.X), edge):
-            tile = evaluate(kernel, rows.X[i : i + edge], columns.X[j : j + edge])
-            down[i : i + edge] += tile @ other[j : j + edge]
-            up[j : j + edge] += tile.T @ own[i : i + edge]
+    for i in range(0, len(rows.X), _TILE):
+        for j in range(0, len(columns.X), _TILE):
+            tile = evaluate(kernel, rows.X[i : i + _TILE], columns.X[j : j + _TILE])
+            down[i : i + _TILE] += tile @ other[j : j + _TILE]
+            up[j : j + _TILE] += tile.T @ own[i : i + _TILE]
     return down, up
 
 
@@ -200,52 +228,42 @@ def _diagonal(kernel: Kernel, block: Piece) -> np.ndarray:
     return kernel.diag(block.X)
 
 
-def _cross(kernel: Kernel, block: Piece, landmarks: Piece) -> np.ndarray:
-    return evaluate(kernel, block.X, landmarks.X)
+def _cross(kernel: Kernel, block: Piece, points: Piece) -> np.ndarray:
+    return evaluate(kernel, block.X, points.X)
 
 
-def _landmark_matrix(
-    kernel: Kernel, landmarks: Piece, sample: Piece, n: int, damping: Any
-) -> tuple[np.ndarray, float, float]:
-    """`K_ss` in float64, its jitter, and the damping: the mean eigenvalue that the landmarks leave out."""
-    points = landmarks.X.astype(np.float64)
-    K = evaluate(kernel, points, points)
-    m = len(points)
-    jitter = m * float(np.finfo(np.float64).eps) * float(np.diagonal(K).max())
-    if damping != "auto":
-        return K, jitter, float(damping)
-    some = sample.X.astype(np.float64)
-    half = xa.solve_triangular(xa.cholesky_(xa.add_diagonal_(K + 0, jitter)), evaluate(kernel, points, some))
-    unexplained = float(np.sum(kernel.diag(some))) - xa.norm(half) ** 2
-    mean = unexplained / len(some) * n / max(1, n - m)
-    return K, jitter, max(mean, float(np.finfo(landmarks.X.dtype).eps) * n)
+def _square(kernel: Kernel, points: Piece) -> np.ndarray:
+    double = points.X.astype(np.float64)
+    return evaluate(kernel, double, double)
 
 
-def _damping(local: tuple[np.ndarray, float, float]) -> float:
-    return local[2]
+def _sample(kernel: Kernel, some: Piece, points: Piece) -> tuple[np.ndarray, np.ndarray]:
+    double = some.X.astype(np.float64)
+    return kernel(double, points.X.astype(np.float64)), kernel.diag(double)
 
 
-def _square(cross: np.ndarray, inverse_diagonal: np.ndarray) -> np.ndarray:
-    return ((cross * inverse_diagonal[:, None]).T @ cross).astype(np.float64)
+def _tall(kernel: Kernel, block: Piece | None, points: Piece, held: np.ndarray | None) -> TallMatrix:
+    if held is not None:
+        return TallMatrix.of(held)
+    assert block is not None
+    rows, landmarks = block.X, points.X
+    return TallMatrix((len(rows), len(landmarks)), lambda part: evaluate(kernel, rows[part], landmarks))
+
+
+def _gram(kernel: Kernel, block: Piece | None, points: Piece, held: np.ndarray | None, weights: np.ndarray) -> np.ndarray:
+    m = len(points.X)
+    return _tall(kernel, block, points, held).add_gram_(np.zeros((m, m)), weights)
+
+
+def _transposed_times(
+    kernel: Kernel, block: Piece | None, points: Piece, held: np.ndarray | None, V: np.ndarray
+) -> np.ndarray:
+    return _tall(kernel, block, points, held).transposed_times(V)
+
+
+def _times(kernel: Kernel, block: Piece | None, points: Piece, held: np.ndarray | None, W: np.ndarray) -> np.ndarray:
+    return _tall(kernel, block, points, held).times(W)
 
 
 def _add(parts: list[np.ndarray]) -> np.ndarray:
     return np.sum(parts, axis=0)
-
-
-def _factorise(local: tuple[np.ndarray, float, float], total: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    K, jitter, _ = local
-    rounding = float(np.finfo(dtype).eps) * float(np.trace(total)) / np.sqrt(len(K))
-    return xa.cholesky_(xa.add_diagonal_(total + K, max(jitter, rounding)))
-
-
-def _down(cross: np.ndarray, share: np.ndarray) -> np.ndarray:
-    return (cross.T @ share).astype(np.float64)
-
-
-def _inner(factor: np.ndarray, projected: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    return xa.cholesky_solve(factor, projected).astype(dtype)
-
-
-def _up(cross: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    return cross @ inner

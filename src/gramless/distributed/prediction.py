@@ -10,16 +10,16 @@ import dask
 import dask.array as da
 import numpy as np
 
-from gramless._runtime.arrays import Array, to_numpy
+from gramless._runtime.arrays import to_numpy
 from gramless._runtime.dask_hooks import is_dask
-from gramless._runtime.validation import check_X
-from gramless.kernels.base import Kernel
+from gramless._runtime.validation import check_X, forget_names
+from gramless.kernels import Kernel, Linear
 from gramless.operators import expand
 
 _ROWS_AT_ONCE = 8192
 
 
-def lazily(estimator: Any, method: str, X: Any) -> da.Array:
+def predict_partitions(estimator: Any, method: str, X: Any) -> da.Array:
     """`getattr(estimator, method)(X)` as a dask array, computed partition by partition when it is asked for."""
     frame = hasattr(X, "columns")
     example = X._meta_nonempty if frame else np.zeros((1, *X.shape[1:]), X.dtype)
@@ -41,7 +41,7 @@ def lazily(estimator: Any, method: str, X: Any) -> da.Array:
     return da.concatenate(blocks, axis=0, allow_unknown_chunksizes=True)
 
 
-def at_once(estimator: Any, method: str, X: Any) -> np.ndarray:
+def predict_rows(estimator: Any, method: str, X: Any) -> np.ndarray:
     """Prediction for rows on the client by a model whose points live on the workers."""
     X = check_X(estimator, X, dtype=estimator.dual_coef_.dtype, accept_sparse=False, reset=False)
     rows = da.from_array(to_numpy(X), chunks=(_ROWS_AT_ONCE, -1))
@@ -69,15 +69,17 @@ def _scores_by_workers(estimator: Any, X: da.Array) -> da.Array:
     held = points.to_delayed().ravel().tolist()
     blocks = []
     for part, length in zip(X.to_delayed().ravel(), X.chunks[0], strict=True):
-        checked = finite(part, points.dtype)
+        checked = finite(part, points.shape[1], points.dtype)
         pieces = [expanded(estimator.kernel_, checked, p, a) for p, a in zip(held, shares, strict=True)]
         scores = added(pieces, estimator.intercept_)
-        blocks.append(da.from_delayed(scores, shape=(length, k), dtype=coef.dtype))
+        blocks.append(da.from_delayed(scores, shape=(length, k), dtype=np.result_type(coef, estimator.intercept_)))
     return da.concatenate(blocks, axis=0, allow_unknown_chunksizes=True)
 
 
-def _finite(X: Any, dtype: np.dtype) -> np.ndarray:
+def _finite(X: Any, n_features: int, dtype: np.dtype) -> np.ndarray:
     X = np.ascontiguousarray(X, dtype=dtype)
+    if X.shape[1:] != (n_features,):
+        raise ValueError(f"a block of X has the shape {X.shape}; expected {n_features} columns")
     if not np.isfinite(X).all():
         raise ValueError("Input X contains NaN or infinity")
     return X
@@ -93,18 +95,20 @@ def _add(parts: list[np.ndarray], intercept: np.ndarray) -> np.ndarray:
 
 def _from_scores(estimator: Any, method: str, scores: da.Array) -> da.Array:
     """What the method makes of scores, as the estimator itself would."""
-    light = copy.copy(estimator)
-    light.points_ = light.dual_coef_ = None
-    meta = np.asarray(_finish(light, method, np.zeros((1, scores.shape[1]), scores.dtype)))
-    model, finish = dask.delayed(light, traverse=False, pure=False), dask.delayed(_finish, pure=False)
+    model = _of_scores(estimator, scores.shape[1], scores.dtype)
+    meta = np.asarray(getattr(model, method)(np.zeros((1, scores.shape[1]), scores.dtype)))
+    light, apply = dask.delayed(model, traverse=False, pure=False), dask.delayed(_apply, pure=False)
     blocks = [
-        da.from_delayed(finish(model, method, part), shape=(length, *meta.shape[1:]), dtype=meta.dtype)
+        da.from_delayed(apply(light, method, part, meta), shape=(length, *meta.shape[1:]), dtype=meta.dtype)
         for part, length in zip(scores.to_delayed().ravel(), scores.chunks[0], strict=True)
     ]
     return da.concatenate(blocks, axis=0, allow_unknown_chunksizes=True)
 
 
-def _finish(estimator: Any, method: str, scores: Array) -> np.ndarray:
-    scored = copy.copy(estimator)
-    scored.__dict__["_scores"] = lambda X: X
-    return getattr(scored, method)(scores)
+def _of_scores(estimator: Any, k: int, dtype: np.dtype) -> Any:
+    """A model that has `k` scores for features and for scores: `f(s) = s`, labels and probabilities as `estimator` has."""
+    model = copy.copy(estimator)
+    model.kernel_, model.points_, model.dual_coef_ = Linear(), np.eye(k, dtype=dtype), np.eye(k, dtype=dtype)
+    model.intercept_, model.support_, model.n_features_in_ = np.zeros(k, dtype), np.arange(k), k
+    forget_names(model)
+    return model

@@ -4,8 +4,8 @@ The masks of active rows stay with the pieces. A step is one pass of small tasks
 (`m k` numbers each), every piece answers with a handful of counts, and the sums of the rows that leave (or stay, whichever
 are fewer) are merged in a tree. The coefficients are those of one machine up to the order of additions.
 
-`merge="average"` is the document's map-reduce: each piece is fitted on its own, active set and all, on the common basis, and
-the coefficients are averaged. No communication until the end, and another model.
+`merge="average"` is the map-reduce of Yu, Diamantaras, McKelvey and Kung (2014): each piece is fitted on its own, active set
+and all, on the common basis, and the coefficients are averaged. No communication until the end, and another model.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from sklearn.utils import check_random_state
 
 from gramless.distributed.cluster import reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, draw
-from gramless.estimators.risvo import RiSVOClassifier, active_rows, signed_targets
+from gramless.distributed.settings import check_settings
+from gramless.estimators.risvo import RiSVOClassifier, active_rows, check_machine, signed_targets, warn_if_undetermined
 from gramless.kernels.base import Kernel
 from gramless.landmarks import as_points, select
-from gramless.learners.active_set import OnBasis, stale
+from gramless.learners.active_set import stale
 from gramless.learners.ridge_sums import LandmarkFeatures, RidgeSums
 from gramless.models.expansion import kernel_from_settings, scores_to_labels
 from gramless.operators import evaluate, expand
@@ -68,13 +69,47 @@ class State:
     came_back: np.ndarray
 
 
-def fit_risvo(client: Client, estimator: RiSVOClassifier, rows: Rows) -> RiSVOClassifier:
-    """Fit to rows on the workers."""
-    estimator._check_settings()
+HONOURED = frozenset(
+    {
+        "n_landmarks",
+        "landmarks",
+        "kernel",
+        "degree",
+        "gamma",
+        "coef0",
+        "gamma_l",
+        "gamma_u",
+        "zeta_l",
+        "zeta_u",
+        "rho",
+        "max_iter",
+        "check_inclusion",
+        "merge",
+        "class_weight",
+        "probability",
+        "dtype",
+        "callback",
+        "verbose",
+        "random_state",
+    }
+)
+"""The settings that a fit on many machines reads."""
+
+
+def check_risvo(estimator: RiSVOClassifier) -> None:
+    """Refuse what cannot be distributed, before anything is read."""
+    check_machine(estimator)
+    check_settings(estimator, HONOURED)
     if isinstance(estimator.landmarks, str) and estimator.landmarks == "all":
         raise ValueError("landmarks='all' needs all rows on one machine; choose a basis, such as landmarks='basis'")
     if not kernel_from_settings(estimator).separable:
         raise ValueError("a precomputed kernel cannot be distributed by rows; pass the data and a kernel")
+    if estimator.merge == "average":
+        check_settings(estimator, HONOURED - {"callback", "check_inclusion"})
+
+
+def fit_risvo(client: Client, estimator: RiSVOClassifier, rows: Rows) -> None:
+    """Fit to rows on the workers."""
     rows.keep()
     estimator.classes_ = rows.classes
     rng = check_random_state(estimator.random_state)
@@ -87,7 +122,6 @@ def fit_risvo(client: Client, estimator: RiSVOClassifier, rows: Rows) -> RiSVOCl
         _average(client, estimator, rows, basis)
     else:
         _iterate(client, estimator, rows, basis, blank)
-    return estimator
 
 
 def _candidates(estimator: RiSVOClassifier, rows: Rows, rng: np.random.RandomState) -> np.ndarray:
@@ -167,7 +201,7 @@ def _iterate(client: Client, estimator: RiSVOClassifier, rows: Rows, basis: Any,
         estimator.inclusion_violations_ = _row_numbers(rows, states, "came_back")
     elif hasattr(estimator, "inclusion_violations_"):
         del estimator.inclusion_violations_
-    estimator._warn_if_undetermined(result)
+    warn_if_undetermined(result, estimator.rho)
 
 
 def _stopped(estimator: RiSVOClassifier, model: Any, record: dict[str, Any]) -> bool:
@@ -305,17 +339,25 @@ def _average(client: Client, estimator: RiSVOClassifier, rows: Rows, basis: Any)
 def _fit_alone(
     piece: Piece, basis: Basis, blank: RiSVOClassifier, classes: np.ndarray, factors: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, list[Any]]:
-    machine = clone(blank)
-    machine.classes_, machine.kernel_, machine.device_ = classes, basis.kernel, "cpu"
-    state = _begin(piece, classes)
-    # All classes have their column, also those that this piece has no pattern of.
-    Z = signed_targets(state.codes, len(classes)).astype(piece.X.dtype)
-    weights = piece.weights
+    """Coefficients and bias for all classes, from a fit to this piece, which may lack some."""
+    y = piece.y.reshape(len(piece.y))
+    weights = np.ones(len(y)) if piece.weights is None else piece.weights
     if factors is not None:
-        weights = factors[state.codes] * (1.0 if weights is None else weights)
-    system = OnBasis(piece.X, basis.kernel, basis.points, Z, weights, blank.rho, rows_at_a_time=_ROWS_AT_A_TIME, hold=False)
-    machine._iterate(system, piece.X, np.flatnonzero(state.active), state.codes, Z)
-    return machine.dual_coef_.astype(np.float64), machine.intercept_.astype(np.float64), [machine.history_]
+        weights = weights * factors[np.searchsorted(classes, y)]
+    # A class that is not here has -1 for every target: no coefficients and that bias.
+    coef, bias = np.zeros((len(basis.points), len(classes))), np.full(len(classes), -1.0)
+    present = np.unique(y[weights > 0])
+    columns, history = np.searchsorted(classes, present), []
+    if len(present) == 1:
+        bias[columns] = 1.0
+    elif len(present) > 1:
+        alone = clone(blank).set_params(kernel=basis.kernel, landmarks=basis.points, class_weight=None, merge="sum")
+        alone.fit(piece.X, y, sample_weight=weights)
+        pair = len(present) == 2
+        coef[:, columns] = alone.dual_coef_ * [-1, 1] if pair else alone.dual_coef_
+        bias[columns] = alone.intercept_ * [-1, 1] if pair else alone.intercept_
+        history = alone.history_
+    return (coef[:, 1:], bias[1:], [history]) if len(classes) == 2 else (coef, bias, [history])
 
 
 def _add_models(parts: list[tuple[np.ndarray, np.ndarray, list[Any]]]) -> tuple[np.ndarray, np.ndarray, list[Any]]:

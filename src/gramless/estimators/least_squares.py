@@ -29,6 +29,7 @@ from gramless.callbacks import Callbacks, read_callbacks
 from gramless.kernels import Kernel
 from gramless.models.expansion import kernel_from_settings, set_training_points
 from gramless.operators import KernelOperator, expand
+from gramless.operators.kernel import check_diagonal
 from gramless.operators.system import LinearSystem
 from gramless.planning.make_solver import blocks_of, make_solver
 from gramless.planning.plan import Plan, make_plan, sizes
@@ -108,28 +109,13 @@ class LeastSquaresMachine(BaseEstimator):
 
     def _check_X(self, X: Any) -> Array:
         """Check the settings, then the data."""
-        self._check_settings()
+        check_machine(self)
         kernel = kernel_from_settings(self)
         dtype = working_dtype(X, self.dtype)
         checked = check_X(self, X, dtype=dtype, reset=True, accept_sparse=kernel.accepts_sparse)
         if not kernel.separable:
             check_square(checked)
         return checked
-
-    def _check_settings(self) -> None:
-        check_positive("C", self.C)
-        check_positive("tol", self.tol)
-        self._solver_name()
-        check_positive("n_estimators", self.n_estimators, integer=True)
-        read_callbacks(self.callback)
-        if self.max_iter is not None and self.max_iter != -1:
-            check_positive("max_iter (or -1 or None for the solver's own limit)", self.max_iter, integer=True)
-        for size in np.atleast_1d([] if self.block_size is None else np.asarray(self.block_size, dtype=object)):
-            check_positive("block_size", size, integer=True)
-        if self.damping != "auto":
-            check_positive("damping (or 'auto')", self.damping)
-        if self.n_landmarks != "auto" and not (isinstance(self.n_landmarks, Integral) and self.n_landmarks >= 0):
-            raise ValueError(f"n_landmarks must be 'auto' or an integer of at least 0, got {self.n_landmarks!r}")
 
     def _fit(self, X: Array, Z: np.ndarray, weights: np.ndarray | None, classes: np.ndarray | None = None) -> KernelOperator:
         """Solve for the targets `Z` and set the model; returns the operator, whose cache may still serve."""
@@ -156,7 +142,7 @@ class LeastSquaresMachine(BaseEstimator):
         op = KernelOperator(
             on_device, self.kernel_, ridge, cache=plan.cached, precision=self.precision, storage=self.storage
         )
-        self._check_diagonal(op)
+        check_diagonal(op)
         solver = make_solver(self, plan, op, rng)
         system = LinearSystem(op, Z[train], bordered=not solver.needs_spd)
         result = solve(
@@ -186,20 +172,6 @@ class LeastSquaresMachine(BaseEstimator):
         if read_callbacks(self.callback).checkpoint is not None and self.random_state is None:
             return np.random.RandomState(int(fingerprint(X, Z)[:8], 16))
         return check_random_state(self.random_state)
-
-    def _check_diagonal(self, op: Any) -> None:
-        """`|K_ij|` is bounded by the diagonal: where that is finite, everything is."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            diagonal = xa.to_numpy(op.diag())
-        if not np.isfinite(diagonal).all():
-            raise ValueError(
-                f"the kernel's values overflow {op.dtype.name} or are not numbers: scale the data (StandardScaler), lower "
-                "the kernel's degree or coefficients" + (", or use dtype='float64'" if op.dtype == np.float32 else "")
-            )
-        if (diagonal <= 0).any():
-            raise ValueError(
-                f"the kernel has a negative value {diagonal.min():g} of k(x, x): it is not positive semi-definite"
-            )
 
     def _start(self, rhs: Array) -> Array:
         last = getattr(self, "_solution", None) if self.warm_start else None
@@ -275,3 +247,20 @@ class LeastSquaresMachine(BaseEstimator):
 
 def _subset(X: Array, idx: np.ndarray, separable: bool) -> Array:
     return xa.take_rows(X, idx) if separable else xa.submatrix(X, idx, idx)
+
+
+def check_machine(machine: LeastSquaresMachine) -> None:
+    """Check the settings that do not depend on data."""
+    check_positive("C", machine.C)
+    check_positive("tol", machine.tol)
+    machine._solver_name()
+    check_positive("n_estimators", machine.n_estimators, integer=True)
+    read_callbacks(machine.callback)
+    if machine.max_iter is not None and machine.max_iter != -1:
+        check_positive("max_iter (or -1 or None for the solver's own limit)", machine.max_iter, integer=True)
+    for size in np.atleast_1d([] if machine.block_size is None else np.asarray(machine.block_size, dtype=object)):
+        check_positive("block_size", size, integer=True)
+    if machine.damping != "auto":
+        check_positive("damping (or 'auto')", machine.damping)
+    if machine.n_landmarks != "auto" and not (isinstance(machine.n_landmarks, Integral) and machine.n_landmarks >= 0):
+        raise ValueError(f"n_landmarks must be 'auto' or an integer of at least 0, got {machine.n_landmarks!r}")

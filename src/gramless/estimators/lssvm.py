@@ -27,7 +27,7 @@ from gramless.estimators.least_squares import LeastSquaresMachine
 from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, kernel_from_settings, scores_to_labels
 from gramless.planning.plan import Plan
 from gramless.solvers import Solver
-from gramless.targets.columns import class_targets
+from gramless.targets.columns import Standardised, class_targets
 
 _PARAMETERS = """C : float, default=1.0
         Regularisation: the ridge on the kernel's diagonal is `1 / C`. Larger fits closer.
@@ -240,14 +240,10 @@ class LSSVR(ExpansionRegressor, LeastSquaresMachine):
         targets = check_outputs(y, X.shape[0])
         self._single_output = targets.ndim == 1
         weights = check_weights(sample_weight, X)
-        # The bias absorbs any shift and the solution is linear in the targets, so standardised ones change nothing, except
-        # that outputs of every size are solved to the same relative accuracy, in float32 too.
-        Z = targets.reshape(X.shape[0], -1)
-        self._shift = np.average(Z, axis=0, weights=weights)
-        spread = np.average(np.abs(Z - self._shift), axis=0, weights=weights)
-        self._spread = np.where(spread > 0, spread, 1.0)
-        self._fit(X, (Z - self._shift) / self._spread, weights)
+        self._targets = Standardised.of(targets.reshape(X.shape[0], -1), weights)
+        self._fit(X, self._targets.Z, weights)
+        del self._targets
         return self
 
     def _take(self, coef: np.ndarray, bias: np.ndarray) -> None:
-        super()._take((coef * self._spread).astype(coef.dtype), (bias * self._spread + self._shift).astype(coef.dtype))
+        super()._take(*self._targets.model(coef, bias))

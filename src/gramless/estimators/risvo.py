@@ -174,7 +174,7 @@ class RiSVOClassifier(ExpansionClassifier):
     @fits_collections
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RiSVOClassifier:
         """Fit to labels, of arrays or dask collections; rows of weight zero are as if they were not there."""
-        self._check_settings()
+        check_machine(self)
         kernel = kernel_from_settings(self)
         dtype = working_dtype(X, self.dtype)
         X = check_X(self, X, dtype=dtype, reset=True, accept_sparse=kernel.accepts_sparse)
@@ -191,19 +191,6 @@ class RiSVOClassifier(ExpansionClassifier):
         system = self._system(X, rows, targets, weights)
         self._iterate(system, X, rows, codes, targets)
         return self
-
-    def _check_settings(self) -> None:
-        check_positive("rho", self.rho)
-        check_positive("max_iter", self.max_iter, integer=True)
-        check_positive("n_landmarks", self.n_landmarks, integer=True)
-        check_choice("merge", self.merge, {"sum", "average"})
-        if self.probability is not False:
-            check_choice("probability", self.probability, {"softmax"})
-        if not (self.gamma_l < self.gamma_u and self.zeta_l < self.zeta_u):
-            raise ValueError(
-                f"need gamma_l < gamma_u and zeta_l < zeta_u, got {self.gamma_l}, {self.gamma_u} "
-                f"and {self.zeta_l}, {self.zeta_u}"
-            )
 
     def _system(self, X: Array, rows: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> Any:
         """The least-squares system of this fit, on the device, within the budget."""
@@ -287,7 +274,7 @@ class RiSVOClassifier(ExpansionClassifier):
             self.inclusion_violations_ = np.flatnonzero(came_back)
         elif hasattr(self, "inclusion_violations_"):
             del self.inclusion_violations_
-        self._warn_if_undetermined(system)
+        warn_if_undetermined(system, self.rho)
 
     def _set_model(self, X: Array, system: Any, active: np.ndarray, coef: Array, bias: Array) -> None:
         on_basis = isinstance(system, OnBasis)
@@ -303,14 +290,31 @@ class RiSVOClassifier(ExpansionClassifier):
         self.active_set_ = active
         self.jitter_ = system.jitter
 
-    def _warn_if_undetermined(self, system: Any) -> None:
-        if system.added_jitter > 0 or system.condition > _WORST_CONDITION:
-            warnings.warn(
-                f"the normal equations are nearly singular (condition {system.condition:.1e}, jitter "
-                f"{system.added_jitter:.1e} beside rho={self.rho:g}): raise rho, or use fewer landmarks",
-                LinAlgWarning,
-                stacklevel=3,
-            )
+
+def check_machine(machine: RiSVOClassifier) -> None:
+    """Check the settings that do not depend on data."""
+    check_positive("rho", machine.rho)
+    check_positive("max_iter", machine.max_iter, integer=True)
+    check_positive("n_landmarks", machine.n_landmarks, integer=True)
+    check_choice("merge", machine.merge, {"sum", "average"})
+    if machine.probability is not False:
+        check_choice("probability", machine.probability, {"softmax"})
+    if not (machine.gamma_l < machine.gamma_u and machine.zeta_l < machine.zeta_u):
+        raise ValueError(
+            f"need gamma_l < gamma_u and zeta_l < zeta_u, got {machine.gamma_l}, {machine.gamma_u} "
+            f"and {machine.zeta_l}, {machine.zeta_u}"
+        )
+
+
+def warn_if_undetermined(solution: Any, rho: float) -> None:
+    """Warn where the last normal equations, by their `condition` and `added_jitter`, had no digits left."""
+    if solution.added_jitter > 0 or solution.condition > _WORST_CONDITION:
+        warnings.warn(
+            f"the normal equations are nearly singular (condition {solution.condition:.1e}, jitter "
+            f"{solution.added_jitter:.1e} beside rho={rho:g}): raise rho, or use fewer landmarks",
+            LinAlgWarning,
+            stacklevel=3,
+        )
 
 
 def signed_targets(codes: np.ndarray, n_classes: int) -> np.ndarray:

@@ -59,6 +59,8 @@ def score_expansion(model: Any, X: Any) -> Array:
         checked = checked[:, xa.indices(model.support_, checked)]
     points, coef = expansion_on(model, device)
     scores = expand(kernel, xa.to_device(checked, device), points, coef, getattr(model, "precision", "highest"))
+    # A regressor's bias holds the mean of the targets: where that is large, float32 has no digits left for the rest.
+    scores = xa.astype(scores, np.result_type(dtype, xa.numpy_dtype(model.intercept_)))
     scores += xa.like(model.intercept_, scores)
     return scores if xa.is_torch(X) else xa.to_numpy(scores)
 
@@ -87,6 +89,11 @@ def set_training_points(model: Any, points: Array, on_device: Array, rows: np.nd
     else:
         model.points_ = points if xa.is_sparse(points) else xa.to_numpy(points)
     keep_on_device(model, on_device if model.kernel_.separable else None)
+
+
+def set_single_output(model: Any, single: bool) -> None:
+    """Whether `predict` of a regressor gives one value for each row, or a row of values."""
+    model._single_output = single
 
 
 def scores_to_labels(classes: np.ndarray, scores: np.ndarray) -> np.ndarray:

@@ -252,3 +252,16 @@ def nbytes_cached(n: int, itemsize: int, edge: int) -> int:
     """Bytes of one triangle of tiles."""
     parts = -(-n // edge)
     return parts * (parts + 1) // 2 * edge * edge * itemsize if parts > 1 else n * n * itemsize
+
+
+def check_diagonal(op: Any) -> None:
+    """`|K_ij|` is bounded by the diagonal: where that is finite, everything is."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        diagonal = xa.to_numpy(op.diag())
+    if not np.isfinite(diagonal).all():
+        raise ValueError(
+            f"the kernel's values overflow {op.dtype.name} or are not numbers: scale the data (StandardScaler), lower "
+            "the kernel's degree or coefficients" + (", or use dtype='float64'" if op.dtype == np.float32 else "")
+        )
+    if (diagonal <= 0).any():
+        raise ValueError(f"the kernel has a negative value {diagonal.min():g} of k(x, x): it is not positive semi-definite")
