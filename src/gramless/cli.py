@@ -27,11 +27,11 @@ app = typer.Typer(
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines; words go to stderr.")]
 
 
-def documents(incomplete: str) -> list[str]:
-    """Completions for the name of a document."""
-    from gramless.experiments.registry import DOCUMENTS
+def papers(incomplete: str) -> list[str]:
+    """Completions for the name of a paper."""
+    from gramless.experiments.registry import PAPERS
 
-    return [name for name in (*DOCUMENTS, "all") if name.startswith(incomplete)]
+    return [name for name in (*PAPERS, "all") if name.startswith(incomplete)]
 
 
 def _version(wanted: bool) -> None:
@@ -49,9 +49,9 @@ def root(
 
 @app.command()
 def reproduce(
-    document: Annotated[
+    paper: Annotated[
         str,
-        typer.Argument(help="randomized, budget, risvo, prototypes, smo or all.", autocompletion=documents),
+        typer.Argument(help="randomized, budget, risvo, prototypes, smo or all.", autocompletion=papers),
     ] = "all",
     quick: Annotated[bool, typer.Option("--quick", help="Embedded digits: no files, under two minutes.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the results and the report.")] = Path("gramless-report"),
@@ -61,11 +61,11 @@ def reproduce(
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget earlier results in the folder.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run the documents' experiments and write a report. A run that was stopped continues where it was."""
+    """Run the papers' experiments and write a report. A run that was stopped continues where it was."""
     from gramless.program.reproduce import reproduce as work
 
     console = Console(stderr=as_json)
-    outcome = work(document, quick=quick, out=out, data=data, device=device, only=only, fresh=fresh, console=console)
+    outcome = work(paper, quick=quick, out=out, data=data, device=device, only=only, fresh=fresh, console=console)
     if as_json:
         typer.echo(json.dumps(outcome.as_json()))
     for line in outcome.words():

@@ -33,6 +33,17 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     Callbacks are not part of a model: an estimator with one is saved without it. What `load` would refuse, such as a kernel
     that is a Python function, is refused here already.
 
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted.
+    path : path-like
+        The file to write; an older one is replaced only when the new one is complete.
+
+    See Also
+    --------
+    load : Reads it.
+
     Examples
     --------
     >>> import os, tempfile
@@ -97,7 +108,31 @@ def _is_own(name: str) -> bool:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read an estimator that `save` wrote; nothing in the file is executed."""
+    """Read an estimator that `save` wrote; nothing in the file is executed.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+
+    Returns
+    -------
+    estimator
+        As it was saved, without callbacks.
+
+    See Also
+    --------
+    save : Writes it.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import gramless
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.skops")
+    >>> gramless.save(gramless.LSSVC(C=10.0).fit([[0.0], [1.0]], [0, 1]), path)
+    >>> gramless.load(path).C
+    10.0
+    """
     import skops.io
 
     source = Path(path)

@@ -1,6 +1,5 @@
 """A web server for tests that can behave badly: cut answers short, lie, disappear."""
 
-import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -8,10 +7,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Files:
     """Serves `contents` (path -> bytes) on a free port of this machine; a context manager."""
 
-    def __init__(self, contents, *, cut_after=None, ranges=True):
+    def __init__(self, contents, *, cut_after=None, cut_always=False):
         self.contents = contents
-        self.cut_after = cut_after  # bytes after which the first answer of each path is cut
-        self.ranges = ranges
+        self.cut_after = cut_after  # bytes after which the first answer of each path is cut, or every one
+        self.cut_always = cut_always
         self.requests = []
         self._cut = set()
         outer = self
@@ -30,25 +29,15 @@ class Files:
         return f"http://127.0.0.1:{self.server.server_port}"
 
     def answer(self, request):
-        self.requests.append((request.path, request.headers.get("Range")))
-        content = self.contents.get(request.path)
-        if content is None:
+        self.requests.append(request.path)
+        body = self.contents.get(request.path)
+        if body is None:
             request.send_error(404)
             return
-        start = 0
-        tag = f'"{hash(content)}"'
-        wanted = re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range") or "")
-        if wanted and self.ranges and request.headers.get("If-Range") == tag:
-            start = int(wanted.group(1))
-            request.send_response(206)
-            request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        else:
-            request.send_response(200)
-        body = content[start:]
+        request.send_response(200)
         request.send_header("Content-Length", str(len(body)))
-        request.send_header("ETag", tag)
         request.end_headers()
-        if self.cut_after is not None and request.path not in self._cut:
+        if self.cut_after is not None and (self.cut_always or request.path not in self._cut):
             self._cut.add(request.path)
             body = body[: self.cut_after]
             request.close_connection = True

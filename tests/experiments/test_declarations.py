@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from gramless.experiments import DOCUMENTS, Reference, Spec, Table, product, specs
+from gramless.experiments import PAPERS, Reference, Spec, Table, product, specs
 
 ALL = specs("all")
 
@@ -18,7 +18,7 @@ def forms(spec):
     return (spec,) if spec.quick is None else (spec, spec.quick_form())
 
 
-@pytest.mark.parametrize("spec", ALL, ids=lambda spec: f"{spec.document}/{spec.name}")
+@pytest.mark.parametrize("spec", ALL, ids=lambda spec: f"{spec.paper}/{spec.name}")
 class TestDeclared:
     def test_it_reaches_another_process(self, spec):
         again = pickle.loads(pickle.dumps(spec))
@@ -44,18 +44,18 @@ class TestDeclared:
         assert len(dataset.y_train) > 0
         assert form.estimator(form.grid[0], form.seeds[0]) is not None
 
-    def test_the_documents_figures_speak_of_something_in_the_grid(self, spec):
-        for reference in spec.document_says:
+    def test_the_papers_figures_speak_of_something_in_the_grid(self, spec):
+        for reference in spec.paper_says:
             assert any(reference.matches(params) for params in spec.grid), reference
 
 
-def test_names_are_unique_within_a_document():
-    names = [(spec.document, spec.name) for spec in ALL]
+def test_names_are_unique_within_a_paper():
+    names = [(spec.paper, spec.name) for spec in ALL]
     assert len(set(names)) == len(names)
-    assert {spec.document for spec in ALL} <= set(DOCUMENTS)
+    assert {spec.paper for spec in ALL} <= set(PAPERS)
 
 
-def test_an_unknown_document_is_answered_with_the_known_ones():
+def test_an_unknown_paper_is_answered_with_the_known_ones():
     with pytest.raises(ValueError, match="randomized, budget, risvo, prototypes, smo"):
         specs("nonesuch")
 
@@ -63,15 +63,15 @@ def test_an_unknown_document_is_answered_with_the_known_ones():
 BASE = Spec("smo", "demo", "Demo", "mnist", machine, product(C=[1, 10]), seeds=(0, 1))
 
 
-def test_the_quick_form_drops_the_documents_figures_and_takes_the_digits():
-    spec = Spec("smo", "demo", "Demo", "mnist", machine, product(C=[1]), document_says=(Reference(1.0, "Table 1"),))
+def test_the_quick_form_drops_the_papers_figures_and_takes_the_digits():
+    spec = Spec("smo", "demo", "Demo", "mnist", machine, product(C=[1]), paper_says=(Reference(1.0, "Table 1"),))
     quick = spec.quick_form()
     assert quick.data == "digits"
-    assert quick.document_says == ()
+    assert quick.paper_says == ()
 
 
-def test_every_document_has_something_quick():
-    assert {spec.document for spec in ALL if spec.quick is not None} == {spec.document for spec in ALL}
+def test_every_paper_has_something_quick():
+    assert {spec.paper for spec in ALL if spec.quick is not None} == {spec.paper for spec in ALL}
 
 
 def test_an_experiment_may_have_no_quick_form():

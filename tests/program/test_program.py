@@ -15,7 +15,7 @@ from sklearn.linear_model import RidgeClassifier
 
 import gramless.program.reproduce as reproduce_module
 from gramless import cli
-from gramless.cli import documents
+from gramless.cli import papers
 from gramless.experiments import Gallery, Spec, Table, product
 from gramless.program.errors import InputError, explain
 
@@ -38,7 +38,7 @@ DEMO = Spec(
 
 @pytest.fixture
 def demo(monkeypatch):
-    monkeypatch.setattr(reproduce_module, "specs", lambda document: [DEMO] if document in ("all", "smo") else [])
+    monkeypatch.setattr(reproduce_module, "specs", lambda paper: [DEMO] if paper in ("all", "smo") else [])
 
 
 def test_reproduce_leaves_results_and_a_report(run, demo, tmp_path):
@@ -183,7 +183,7 @@ def test_completion_is_offered():
     environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     out, _ = command("--show-completion", "bash", env=environment).communicate()
     assert "complete" in out.lower()
-    assert documents("r") == ["randomized", "risvo"]
+    assert papers("r") == ["randomized", "risvo"]
 
 
 def test_warnings_are_sentences(monkeypatch, capsys):

@@ -25,7 +25,7 @@ SPECS = (
         machine,
         product(solver=["kaczmarz", "matching_pursuit"], block_size=[100, 500]),
         views=(History(facet="solver"), History(y="residual", log_y=True), Table(), Confusion(), Gallery()),
-        document_says=(Reference(1.1, "Fig. 2(c)", {"solver": "matching_pursuit"}, spread=0.1),),
+        paper_says=(Reference(1.1, "Fig. 2(c)", {"solver": "matching_pursuit"}, spread=0.1),),
         about=HOSTILE,
     ),
     Spec(
@@ -42,7 +42,7 @@ SPECS = (
             Curve("budget", "seconds", facet="method", log_y=True),
             Table(),
         ),
-        document_says=(Reference(98.0, "Fig. 1", {"budget": 0.6}, metric="accuracy"),),
+        paper_says=(Reference(98.0, "Fig. 1", {"budget": 0.6}, metric="accuracy"),),
     ),
     Spec("risvo", "not-run", "Nothing yet", "digits", machine, product(m=[1])),
     Spec("smo", "failing", "Nothing but failures", "digits", machine, product(m=[1])),
@@ -56,7 +56,7 @@ def record_of(spec, params, seed, number):
     return {
         "key": spec.key(params, seed),
         "status": "done",
-        "document": spec.document,
+        "paper": spec.paper,
         "experiment": spec.name,
         "params": params,
         "seed": seed,
@@ -101,7 +101,7 @@ def make_records():
         {
             "key": failed.key({"m": 1}, 0),
             "status": "failed",
-            "document": "smo",
+            "paper": "smo",
             "experiment": "failing",
             "params": {"m": 1},
             "seed": 0,

@@ -33,19 +33,21 @@ def test_a_given_margin_and_two_points_of_the_grid():
 
 
 def test_what_does_not_hold_is_said_with_its_reason():
-    text = claims_list(Claims((NEAR,), title="Claimed"), RECORDS)
-    assert "Does not hold at 1 of 2: " in text
-    assert "at share 1: 2.50 under, 0.71 allowed" in text
-    assert "Because." in text
-    text = claims_list(Claims((Claim("near", NEAR.one, NEAR.other, along="share", margin=2.6, why="Because."),)), RECORDS)
-    assert "Holds: " in text
-    assert "nearest to the limit at share 1: 2.50 under, 2.60 allowed" in text
-    assert "Because." not in text
+    (item,) = claims_list(Claims((NEAR,), title="Claimed"), RECORDS)["found"]
+    assert item["verdict"] == "Does not hold at 1 of 2: "
+    assert "at share 1: 2.50 under, 0.71 allowed" in item["said"]
+    assert "Because." in item["said"]
+    wider = Claim("near", NEAR.one, NEAR.other, along="share", margin=2.6, why="Because.")
+    (item,) = claims_list(Claims((wider,)), RECORDS)["found"]
+    assert item["verdict"] == "Holds: "
+    assert "nearest to the limit at share 1: 2.50 under, 2.60 allowed" in item["said"]
+    assert "Because." not in item["said"]
 
 
 def test_a_better_one_is_above():
     claim = Claim("theirs near ours", NEAR.other, NEAR.one, along="share", margin=0.0)
-    assert "at share 0.2: 0.50 above" in claims_list(Claims((claim,)), RECORDS)
+    (item,) = claims_list(Claims((claim,)), RECORDS)["found"]
+    assert "at share 0.2: 0.50 above" in item["said"]
 
 
 def test_nothing_is_said_before_there_are_fits():

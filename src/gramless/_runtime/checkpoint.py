@@ -6,7 +6,6 @@ fingerprint of the problem; a file of another problem is refused, not silently o
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
+import joblib
 import numpy as np
 
 from gramless._runtime import arrays as xa
@@ -25,37 +25,30 @@ _FORMAT = 1
 
 def fingerprint(*parts: Any) -> str:
     """A short hash of arrays and settings that changes when the problem does, and not from one process to the next."""
-    digest = hashlib.sha256()
-    for part in parts:
-        _absorb(digest, part)
-    return digest.hexdigest()[:32]
+    return joblib.hash([_lasting(part) for part in parts])
 
 
-def _absorb(digest: Any, part: Any) -> None:
+def _lasting(part: Any) -> Any:
+    """The part in a form whose hash is the same in another process, wherever and however it lies in memory."""
     if xa.is_sparse(part):
-        for piece in (part.data, part.indices, part.indptr):
-            digest.update(np.ascontiguousarray(piece).data)
-    elif hasattr(part, "shape"):
-        array = np.ascontiguousarray(xa.to_numpy(part))
-        digest.update(f"{array.dtype}{array.shape}".encode())
-        digest.update(array.data)
-    elif hasattr(part, "get_params") and not isinstance(part, type):
-        # What a kernel prints is shortened in the middle, and so are its arrays.
-        _absorb(digest, [type(part).__qualname__, *sorted(part.get_params(deep=False).items())])
-    elif isinstance(part, list | tuple):
-        digest.update(f"{len(part)}:".encode())
-        for piece in part:
-            _absorb(digest, piece)
-    elif isinstance(part, FunctionType):
-        # Printed, a function tells its address, which is another one after a kill.
+        return [part.shape, part.data, part.indices, part.indptr]
+    if isinstance(part, np.ndarray | np.generic) or (hasattr(part, "shape") and hasattr(part, "dtype")):
+        return np.ascontiguousarray(xa.to_numpy(part))
+    if hasattr(part, "get_params") and not isinstance(part, type):
+        return [type(part).__qualname__, _lasting(sorted(part.get_params(deep=False).items()))]
+    if isinstance(part, list | tuple):
+        return [_lasting(piece) for piece in part]
+    if isinstance(part, dict):
+        return [(_lasting(key), _lasting(value)) for key, value in part.items()]
+    if isinstance(part, FunctionType):
+        # By name alone, another function would be the same, and one that has no name could not be hashed.
         closed = [cell.cell_contents for cell in part.__closure__ or ()]
-        _absorb(digest, [part.__qualname__, part.__code__, part.__defaults__, part.__kwdefaults__, closed])
-    elif isinstance(part, CodeType):
-        _absorb(digest, [part.co_code.hex(), part.co_names, part.co_consts])
-    elif isinstance(part, partial):
-        _absorb(digest, [part.func, part.args, *sorted(part.keywords.items())])
-    else:
-        digest.update(repr(part).encode())
+        return [part.__qualname__, _lasting([part.__code__, part.__defaults__, part.__kwdefaults__, closed])]
+    if isinstance(part, CodeType):
+        return [part.co_code, part.co_names, _lasting(part.co_consts)]
+    if isinstance(part, partial):
+        return _lasting([part.func, part.args, sorted(part.keywords.items())])
+    return part if isinstance(part, str | bytes | int | float | complex | None | np.random.RandomState) else repr(part)
 
 
 def _plain(value: Any) -> Any:

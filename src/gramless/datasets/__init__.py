@@ -1,4 +1,4 @@
-"""The datasets of the documents, as plain arrays with their standard splits.
+"""The datasets of the papers, as plain arrays with their standard splits.
 
 >>> from gramless.datasets import load
 >>> load("digits").x_test.shape

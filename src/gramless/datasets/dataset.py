@@ -10,7 +10,21 @@ from sklearn.model_selection import train_test_split
 
 
 class DatasetError(RuntimeError):
-    """A dataset is not here, cannot be fetched or is not what it should be; the message says what to do."""
+    """A dataset is not here, cannot be fetched or is not what it should be; the message says what to do.
+
+    See Also
+    --------
+    load : Raises it.
+
+    Examples
+    --------
+    >>> from gramless.datasets import DatasetError, load
+    >>> try:
+    ...     load("mnits")
+    ... except DatasetError as reason:
+    ...     print(str(reason)[:23])
+    unknown dataset 'mnits'
+    """
 
 
 @dataclass(frozen=True)
@@ -21,10 +35,14 @@ class Dataset:
     ----------
     name : str
         The name `gramless.datasets.load` knows it by.
-    x_train, x_test : ndarray of shape (n, d)
+    x_train : ndarray of shape (n, d)
         One row per sample. Images are flat; `image_shape` folds them back.
-    y_train, y_test : ndarray of shape (n,)
+    y_train : ndarray of shape (n,)
         Labels, or numbers when `task` is ``"regression"``.
+    x_test : ndarray of shape (m, d)
+        The rows to test on.
+    y_test : ndarray of shape (m,)
+        Their labels or numbers.
     image_shape : tuple of int, optional
         ``(height, width)`` or ``(height, width, channels)``.
     class_names : tuple of str, optional
@@ -37,6 +55,10 @@ class Dataset:
         What `y` is.
     split : str
         Where the split comes from: ``"original"``, or how it was drawn.
+
+    See Also
+    --------
+    load : Returns one.
 
     Examples
     --------
@@ -59,27 +81,83 @@ class Dataset:
     split: str = "original"
 
     def pooled(self) -> tuple[np.ndarray, np.ndarray]:
-        """All rows, training half first."""
+        """Join the two halves.
+
+        Returns
+        -------
+        x : ndarray of shape (n + m, d)
+            All rows, the training half first.
+        y : ndarray of shape (n + m,)
+            Their labels or numbers.
+        """
         return np.concatenate([self.x_train, self.x_test]), np.concatenate([self.y_train, self.y_test])
 
     def resplit(self, test_size: float | int, *, seed: int = 0) -> Dataset:
-        """The pooled rows shuffled and split anew, class by class for a classification."""
+        """Shuffle the pooled rows and split them anew, class by class for a classification.
+
+        Parameters
+        ----------
+        test_size : float or int
+            Share or number of test rows.
+        seed : int, default=0
+            Decides the order.
+
+        Returns
+        -------
+        Dataset
+            The same rows in other halves.
+        """
         x, y = self.pooled()
         return split_at_random(x, y, like=self, test_size=test_size, seed=seed)
 
     def head(self, per_class: int) -> Dataset:
-        """The first `per_class` training rows of each class, in their original order; the test half stays."""
+        """Keep the first training rows of each class, in their original order; the test half stays.
+
+        Parameters
+        ----------
+        per_class : int
+            At most so many rows of a class.
+
+        Returns
+        -------
+        Dataset
+            With fewer training rows.
+        """
         rows = [np.flatnonzero(self.y_train == label)[:per_class] for label in np.unique(self.y_train)]
         return self._keep_train(np.sort(np.concatenate(rows)))
 
     def sample(self, n: int, *, seed: int = 0) -> Dataset:
-        """At most `n` training rows drawn at random without replacement; the test half stays."""
+        """Draw training rows at random without replacement; the test half stays.
+
+        Parameters
+        ----------
+        n : int
+            At most so many rows.
+        seed : int, default=0
+            Decides which.
+
+        Returns
+        -------
+        Dataset
+            With fewer training rows.
+        """
         rng = np.random.default_rng(seed)
         n = min(n, len(self.y_train))
         return self._keep_train(np.sort(rng.choice(len(self.y_train), size=n, replace=False)))
 
     def only(self, labels: Sequence[int]) -> Dataset:
-        """The rows of the given classes, such as two digits for a two-class problem."""
+        """Keep the rows of some classes, such as two digits for a two-class problem.
+
+        Parameters
+        ----------
+        labels : sequence of int
+            The classes to keep.
+
+        Returns
+        -------
+        Dataset
+            With the rows of these classes in both halves.
+        """
         train, test = np.isin(self.y_train, labels), np.isin(self.y_test, labels)
         names = self.class_names
         if names is not None:

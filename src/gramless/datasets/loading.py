@@ -21,17 +21,70 @@ ENVIRONMENT_VARIABLE = "GRAMLESS_DATA"
 
 
 def names() -> tuple[str, ...]:
-    """Every name that `load` knows."""
+    """List every name that `load` knows.
+
+    Returns
+    -------
+    tuple of str
+        The names.
+
+    See Also
+    --------
+    load : Loads one of them.
+
+    Examples
+    --------
+    >>> from gramless.datasets import names
+    >>> names()[:3]
+    ('digits', 'mnist', 'cifar10')
+    """
     return ("digits", *CATALOGUE)
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: ``$XDG_CACHE_HOME/gramless``, by default ``~/.cache/gramless``."""
+    """Name the folder where downloads are kept.
+
+    Returns
+    -------
+    Path
+        ``$XDG_CACHE_HOME/gramless``, by default ``~/.cache/gramless``.
+
+    See Also
+    --------
+    search_path : All folders looked into.
+
+    Examples
+    --------
+    >>> from gramless.datasets import cache_folder
+    >>> cache_folder().name
+    'gramless'
+    """
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gramless"
 
 
 def search_path(data: str | os.PathLike | None = None) -> list[Path]:
-    """Folders looked into, first one first: `data`, ``$GRAMLESS_DATA``, the cache folder."""
+    """List the folders in which datasets are looked for.
+
+    Parameters
+    ----------
+    data : path-like, optional
+        A folder to look into first.
+
+    Returns
+    -------
+    list of Path
+        First one first: `data`, ``$GRAMLESS_DATA``, the cache folder.
+
+    See Also
+    --------
+    find : The file of one dataset in these folders.
+
+    Examples
+    --------
+    >>> from gramless.datasets import search_path
+    >>> search_path("mine")[0].name
+    'mine'
+    """
     folders = [Path(data)] if data is not None else []
     if os.environ.get(ENVIRONMENT_VARIABLE):
         folders.append(Path(os.environ[ENVIRONMENT_VARIABLE]))
@@ -39,7 +92,32 @@ def search_path(data: str | os.PathLike | None = None) -> list[Path]:
 
 
 def find(name: str, data: str | os.PathLike | None = None) -> Path | None:
-    """The file of dataset `name`, or None where no folder of the search path holds it."""
+    """Find the file of a dataset.
+
+    Parameters
+    ----------
+    name : str
+        One of `names()`.
+    data : path-like, optional
+        A folder to look into first.
+
+    Returns
+    -------
+    Path or None
+        The file; None where no folder of the search path holds it.
+
+    See Also
+    --------
+    obtain : Also fetches it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from gramless.datasets import find
+    >>> path = find("mnist", data=tempfile.mkdtemp())
+    >>> path is None or path.name == "mnist.npz"
+    True
+    """
     candidates = (folder / _entry(name).file for folder in search_path(data))
     return next((path for path in candidates if path.is_file()), None)
 
@@ -76,6 +154,11 @@ def load(
     Dataset
         ``x_train, y_train, x_test, y_test`` and the names that go with them.
 
+    See Also
+    --------
+    names : What there is.
+    obtain : Fetches a dataset without loading it.
+
     Examples
     --------
     >>> from gramless.datasets import load
@@ -102,10 +185,34 @@ def load(
 
 
 def obtain(name: str, *, data: str | os.PathLike | None = None, progress: Progress | None = None) -> Path | None:
-    """Make sure that the file of dataset `name` is here, by download where it is not; return its path.
+    """Make sure that the file of a dataset is here, by download where it is not.
 
-    ``"digits"`` needs no file: None. The originals are read, their values checked, and the result put into
-    the cache folder in one move; the downloaded files are removed then.
+    The originals are read, their values checked, and the result put into the cache folder in one move; the
+    downloaded files are removed then.
+
+    Parameters
+    ----------
+    name : str
+        One of `names()`.
+    data : path-like, optional
+        A folder to look into first.
+    progress : callable, optional
+        Hears ``progress(file, bytes so far, bytes in all or None)`` of a download.
+
+    Returns
+    -------
+    Path or None
+        The file; None for ``"digits"``, which needs none.
+
+    See Also
+    --------
+    load : Loads it too.
+
+    Examples
+    --------
+    >>> from gramless.datasets import obtain
+    >>> obtain("digits") is None
+    True
     """
     if name == "digits":
         return None

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from sklearn.datasets import load_svmlight_file
 
 Arrays = dict[str, np.ndarray]
 
@@ -77,16 +78,9 @@ def usps(files: Sequence[Path]) -> Arrays:
     """Two svmlight files, labels 1 to 10 for the digits 0 to 9, values with three decimals in [-1, 1]."""
     arrays: Arrays = {}
     for half, path in zip(("train", "test"), files, strict=True):
-        lines = bz2.decompress(path.read_bytes()).decode("ascii").splitlines()
-        x, y = np.zeros((len(lines), 256)), np.zeros(len(lines), dtype=np.uint8)
-        for row, line in enumerate(lines):
-            label, *entries = line.split()
-            y[row] = int(float(label)) - 1
-            for entry in entries:
-                column, value = entry.split(":")
-                x[row, int(column) - 1] = float(value)
-        arrays[f"x_{half}"] = np.rint(1000 * x).astype(np.int16).reshape(-1, 16, 16)
-        arrays[f"y_{half}"] = y
+        x, y = load_svmlight_file(io.BytesIO(bz2.decompress(path.read_bytes())), n_features=256, zero_based=False)
+        arrays[f"x_{half}"] = np.rint(1000 * x.toarray()).astype(np.int16).reshape(-1, 16, 16)
+        arrays[f"y_{half}"] = (y - 1).astype(np.uint8)
     return arrays
 
 

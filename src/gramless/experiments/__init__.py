@@ -1,8 +1,8 @@
-"""The documents' experiments as declarations, and the runner that fits them.
+"""The papers' experiments as declarations, and the runner that fits them.
 
 How to add an experiment
 ------------------------
-Each document has one file here (`randomized.py`, `budget.py`, `risvo.py`, `prototypes.py`, `smo.py`) that
+Each paper has one file here (`randomized.py`, `budget.py`, `risvo.py`, `prototypes.py`, `smo.py`) that
 ends with a tuple ``SPECS``. An experiment is one `Spec` in that tuple. A complete one::
 
     from gramless.experiments.spec import Reference, Spec, product
@@ -24,7 +24,7 @@ ends with a tuple ``SPECS``. An experiment is one `Spec` in that tuple. A comple
 
     SPECS = (
         Spec(
-            document="randomized",
+            paper="randomized",
             name="mnist-solvers",
             title="Error against iteration",
             about="How fast each solver comes down, for four block sizes.",
@@ -39,7 +39,7 @@ ends with a tuple ``SPECS``. An experiment is one `Spec` in that tuple. A comple
                 Confusion(where={"solver": "matching_pursuit"}),
                 Gallery(),
             ),
-            document_says=(Reference(1.1, "Fig. 2(c)", {"solver": "matching_pursuit"}, spread=0.02),),
+            paper_says=(Reference(1.1, "Fig. 2(c)", {"solver": "matching_pursuit"}, spread=0.02),),
             quick={"grid": product(solver=["kaczmarz"], block_size=[100, 300], max_iter=[20])},
         ),
     )
@@ -67,22 +67,22 @@ What to know:
   Full-size results are committed with ``--out benchmarks/results/<name>``.
 """
 
-from gramless.experiments.registry import DOCUMENTS, Document, specs
+from gramless.experiments.registry import PAPERS, Paper, specs
 from gramless.experiments.results import Results, ResultsError
 from gramless.experiments.runner import Event, run
 from gramless.experiments.spec import Reference, Spec, product
 from gramless.experiments.views import Claim, Claims, Confusion, Curve, Gallery, History, Table, View
 
 __all__ = [
-    "DOCUMENTS",
+    "PAPERS",
     "Claim",
     "Claims",
     "Confusion",
     "Curve",
-    "Document",
     "Event",
     "Gallery",
     "History",
+    "Paper",
     "Reference",
     "Results",
     "ResultsError",

@@ -1,6 +1,6 @@
-"""The experiments of the document "budget": budgets from a fifth to all of the training rows, three methods, ten seeds.
+"""The experiments of the paper "budget": budgets from a fifth to all of the training rows, three methods, ten seeds.
 
-A fourth method beside the document's three is the budget without the linear term of its loss, which separates what the loss
+A fourth method beside the paper's three is the budget without the linear term of its loss, which separates what the loss
 does from what learning online does. Two kinds of experiments ask why: `why-budget-*` and `why-fourier`.
 """
 
@@ -227,14 +227,14 @@ _CLAIMS = Claims(
             for method, words in (("nystrom", "the Nyström machine"), ("budget", "the budget"))
         ),
     ),
-    title="What the document claims, and what must be seen",
+    title="What the paper claims, and what must be seen",
 )
 
 
 def _compared(name: str, title: str, about: str, *, rows: int, quick_rows: int, **fields: Any) -> Spec:
     quick = fields.pop("quick")
     return Spec(
-        document="budget",
+        paper="budget",
         name=name,
         title=title,
         about=about,
@@ -254,14 +254,14 @@ def _compared(name: str, title: str, about: str, *, rows: int, quick_rows: int, 
 
 _QUESTION = (
     "Points that carry the model, as a share of the training rows: learnt online on the budget, solved exactly on the same "
-    "share of landmarks, or exactly on as many random Fourier features. The document finds the budget on a par with "
+    "share of landmarks, or exactly on as many random Fourier features. The paper finds the budget on a par with "
     "Nyström at every share, and Fourier features poor at every size. "
 )
 
 
 def _why_budget(name: str, title: str, about: str, *, rows: int, quick: dict[str, Any], **fields: Any) -> Spec:
     return Spec(
-        document="budget",
+        paper="budget",
         name=name,
         title=title,
         about=_LOSS + about,
@@ -282,7 +282,7 @@ def _why_budget(name: str, title: str, about: str, *, rows: int, quick: dict[str
 
 
 _LOSS = (
-    "The document's loss has a term, minus the sum of the alphas, that works against its regulariser: with all rows in the "
+    "The paper's loss has a term, minus the sum of the alphas, that works against its regulariser: with all rows in the "
     "budget it is least where the model passes through every label, whatever C is. Here it is minimised exactly (dense, "
     "float64) and learnt in 3 to 100 epochs, with the term (dual) and without it (primal: least at the Nyström machine). "
 )
@@ -369,7 +369,7 @@ SPECS: tuple[Spec, ...] = (
         quick={},
     ),
     Spec(
-        document="budget",
+        paper="budget",
         name="why-fourier",
         title="Why random Fourier features can be poor",
         about=(

@@ -63,8 +63,7 @@ def _measure(spec: Spec, params: Params, seed: int, device: str | None, notify: 
     watched = _attach(estimator, watch)
     if spec.evaluate_every and not watched:
         raise TypeError(
-            f"{spec.document}/{spec.name} evaluates while it fits, "
-            f"but {type(estimator).__name__} has no `callback` parameter"
+            f"{spec.paper}/{spec.name} evaluates while it fits, but {type(estimator).__name__} has no `callback` parameter"
         )
 
     notify("fitting", {})
@@ -80,7 +79,7 @@ def _measure(spec: Spec, params: Params, seed: int, device: str | None, notify: 
 
     history = watch.merged(_history(estimator))
     record: dict[str, Any] = {
-        "document": spec.document,
+        "paper": spec.paper,
         "experiment": spec.name,
         "params": dict(params),
         "seed": seed,

@@ -1,4 +1,4 @@
-"""The experiments of the document "prototypes": error against the number of prototypes, with patches and without."""
+"""The experiments of the paper "prototypes": error against the number of prototypes, with patches and without."""
 
 from __future__ import annotations
 
@@ -64,21 +64,21 @@ VIEWS = (
 
 SPECS = (
     Spec(
-        document="prototypes",
+        paper="prototypes",
         name="mnist-patches",
         title="Prototypes of 25 x 25 patches, and a vote",
         about="Every image is sixteen overlapping patches; a spherical k-means sums up each class's 96,000 of them, and a "
         "least-squares machine with the kernel <x, y>^4 and a ridge of 1e-6 is solved on the prototypes alone. With refit, "
-        "which the document does not have, the coefficients answer to all patches.",
+        "which the paper does not have, the coefficients answer to all patches.",
         data="mnist",
         estimator=vote_of_patches,
         grid=GRID,
         views=VIEWS,
-        document_says=(Reference(0.89, "Fig. 1", {"n_prototypes": 4000, "refit": False}),),
+        paper_says=(Reference(0.89, "Fig. 1", {"n_prototypes": 4000, "refit": False}),),
         quick={"estimator": vote_of_small_patches, "grid": product(n_prototypes=[5, 20, 50], refit=[False, True])},
     ),
     Spec(
-        document="prototypes",
+        paper="prototypes",
         name="mnist-whole",
         title="Prototypes of whole images",
         about="The same machine on the images as they are, which shows what the patches and their vote are worth.",

@@ -1,4 +1,4 @@
-"""The experiments of the document "randomized": least-squares SVMs solved by random blocks, on MNIST and CIFAR-10.
+"""The experiments of the paper "randomized": least-squares SVMs solved by random blocks, on MNIST and CIFAR-10.
 
 Everywhere the kernel is `(x . y)^4` on unit vectors, C = 1e4, and arithmetic is float32.
 """
@@ -23,14 +23,14 @@ def unit_vectors(params: Params, seed: int) -> Any:
 
 
 def quartic_machine(params: Params, seed: int) -> Any:
-    """The document's machine; the grid says how its system is solved."""
+    """The paper's machine; the grid says how its system is solved."""
     return LSSVC(kernel="poly", degree=4, gamma=1.0, coef0=0.0, C=1e4, random_state=seed, **params)
 
 
 def machine_by_blocks(params: Params, seed: int) -> Any:
-    """The document's machine, solved by random blocks within 4 GB; the grid names the solver and its blocks."""
+    """The paper's machine, solved by random blocks within 4 GB; the grid names the solver and its blocks."""
     settings = {key: value for key, value in params.items() if key != "features"}
-    # The tolerance is out of reach: the document runs a given number of steps.
+    # The tolerance is out of reach: the paper runs a given number of steps.
     return quartic_machine({"tol": 1e-6, "memory_budget": "4GB", **settings}, seed)
 
 
@@ -76,12 +76,12 @@ def _solver_grid(steps: dict[int, int], kaczmarz_factor: float) -> tuple[dict[st
 
 SPECS: tuple[Spec, ...] = (
     Spec(
-        document="randomized",
+        paper="randomized",
         name="mnist-exact",
         title="The system solved to the end",
         about=(
             "What the randomized solvers approach: the whole system, by conjugate gradients with a Nyström "
-            "preconditioner, on the raw pixels. The document's solvers all settle near 1.1 %."
+            "preconditioner, on the raw pixels. The paper's solvers all settle near 1.1 %."
         ),
         data="mnist",
         features=unit_vectors,
@@ -89,7 +89,7 @@ SPECS: tuple[Spec, ...] = (
         grid=product(solver=["cg"], tol=[1e-3], max_iter=[30]),
         evaluate_every=1,
         views=(History(log_y=True), Table(metrics=("error", "seconds", "peak_mb")), Confusion(), Gallery()),
-        document_says=(Reference(1.1, "Fig. 2", spread=0.1),),
+        paper_says=(Reference(1.1, "Fig. 2", spread=0.1),),
         quick={"grid": product(solver=["cholesky", "cg"], tol=[1e-6], max_iter=[60])},
     ),
     Spec(
@@ -106,7 +106,7 @@ SPECS: tuple[Spec, ...] = (
             History(x="seconds", series=("block_size",), facet="solver", log_y=True, title="Test error against time"),
             Table(rows=("solver", "block_size")),
         ),
-        document_says=(
+        paper_says=(
             Reference(1.1, "Fig. 2(b)", {"solver": "kaczmarz", "block_size": 2000}, spread=0.1),
             Reference(1.1, "Fig. 2(c)", {"solver": "matching_pursuit", "block_size": 2000}, spread=0.02),
             Reference(1.1, "Fig. 2(d)", {"solver": "kaczmarz_mp", "block_size": 2000}, spread=0.05),
@@ -171,7 +171,7 @@ SPECS: tuple[Spec, ...] = (
             Gallery(where={"solver": "matching_pursuit"}, limit=120, title="Misclassified digits"),
             Confusion(where={"solver": "matching_pursuit"}),
         ),
-        document_says=(Reference(0.85, "Fig. 3", {"solver": "matching_pursuit"}, spread=0.01),),
+        paper_says=(Reference(0.85, "Fig. 3", {"solver": "matching_pursuit"}, spread=0.01),),
         about="The image beside the square root of its spectrum. Conjugate gradients show where the same system leads "
         "when it is solved to the end.",
         quick={
@@ -198,7 +198,7 @@ SPECS: tuple[Spec, ...] = (
             Confusion(where={"features": "E3"}, title="Confusion matrix of E3"),
             Gallery(where={"features": "E3"}, limit=60),
         ),
-        document_says=(
+        paper_says=(
             Reference(43.93, "4.2, E1", {"features": "E1"}, spread=0.03),
             Reference(41.21, "4.2, E2", {"features": "E2"}, spread=0.03),
             Reference(33.71, "4.2, E3 and Table 1", {"features": "E3"}, spread=0.01),

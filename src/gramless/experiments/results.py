@@ -14,11 +14,37 @@ from typing import Any
 
 
 class ResultsError(RuntimeError):
-    """A results file is damaged somewhere other than at its end."""
+    """A results file is damaged somewhere other than at its end.
+
+    See Also
+    --------
+    Results : Raises it.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from gramless.experiments import Results, ResultsError
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "results.jsonl"
+    >>> _ = path.write_text("nothing\\n")
+    >>> try:
+    ...     Results(path).records()
+    ... except ResultsError as reason:
+    ...     print("line 1" in str(reason))
+    True
+    """
 
 
 class Results:
     """The records of one file, in the order they were finished.
+
+    Parameters
+    ----------
+    path : path-like
+        The file; it need not exist yet.
+
+    See Also
+    --------
+    run : Fills it.
 
     Examples
     --------
@@ -35,7 +61,13 @@ class Results:
         self.path = Path(path)
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Add one record and force it to disk."""
+        """Add one record and force it to disk.
+
+        Parameters
+        ----------
+        record : mapping
+            Plain JSON with a ``key``.
+        """
         line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._cut_torn_line()
@@ -45,7 +77,13 @@ class Results:
             os.fsync(file.fileno())
 
     def records(self) -> list[dict[str, Any]]:
-        """Every complete record; a later one replaces an earlier one of the same key in its place."""
+        """Read every complete record.
+
+        Returns
+        -------
+        list of dict
+            In order; a later record replaces an earlier one of the same key in its place.
+        """
         if not self.path.exists():
             return []
         latest: dict[str, dict[str, Any]] = {}
@@ -61,7 +99,13 @@ class Results:
         return list(latest.values())
 
     def finished(self) -> set[str]:
-        """Keys of the fits that need not be repeated; failed ones are tried again."""
+        """List the fits that need not be repeated; failed ones are tried again.
+
+        Returns
+        -------
+        set of str
+            Their keys.
+        """
         return {record["key"] for record in self.records() if record["status"] == "done"}
 
     def _cut_torn_line(self) -> None:

@@ -1,4 +1,4 @@
-"""The experiments of the document "risvo": what the active set buys, what the basis costs, which landmarks to take."""
+"""The experiments of the paper "risvo": what the active set buys, what the basis costs, which landmarks to take."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _scaled(name: str, divisor: float) -> Dataset:
 
 
 def _of_unit_length(data: Dataset) -> Dataset:
-    """Images of unit length: the document does not say, and on MNIST reaches its figure with these, not with raw pixels."""
+    """Images of unit length: the paper does not say, and on MNIST reaches its figure with these, not with raw pixels."""
     halves = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (data.x_train, data.x_test))
     return replace(data, **dict(zip(("x_train", "x_test"), halves, strict=True)))
 
@@ -69,7 +69,7 @@ def on_mnist(params: Params, seed: int) -> RiSVOClassifier:
 
 
 USPS = {"printed": {"rho": 1e-3}, "validated": {"rho": 1e-1}}
-"""The document's ridge, and the one with the least error on 1,491 training images held out at random."""
+"""The paper's ridge, and the one with the least error on 1,491 training images held out at random."""
 
 
 def on_usps(params: Params, seed: int) -> RiSVOClassifier:
@@ -82,7 +82,7 @@ LETTER = {
     "printed": {"landmarks": BasisConstruction(epsilon=0.3), "gamma_l": -1.2, "gamma_u": 1.2, "rho": 1e-3},
     "validated": {"landmarks": "uniform", "gamma_l": -1.0, "gamma_u": 1.0, "rho": 1e-2},
 }
-"""The document's settings, and those with the least error on the last 3,000 training rows, fitted to the rest."""
+"""The paper's settings, and those with the least error on the last 3,000 training rows, fitted to the rest."""
 
 
 def on_letter(params: Params, seed: int) -> RiSVOClassifier:
@@ -149,7 +149,7 @@ def _table_1(
         evaluate_every=1,
         extras=what_was_left,
         views=FIGURE_1,
-        document_says=(Reference(says, "Table 1", {"max_iter": 30}),),
+        paper_says=(Reference(says, "Table 1", {"max_iter": 30}),),
         about=f"{note} {TABLE_1}",
         # On the digits all five would be the same experiment.
         quick=QUICK if name == "mnist" else None,
@@ -164,7 +164,7 @@ SPECS: tuple[Spec, ...] = (
         usps,
         on_usps,
         4.81,
-        "All 7,291 training images, of unit length; the document counts 3,035 training patterns and as many landmarks. With "
+        "All 7,291 training images, of unit length; the paper counts 3,035 training patterns and as many landmarks. With "
         "its ridge, and with one chosen on held-out training images.",
         TWO_SETTINGS,
     ),
@@ -174,7 +174,7 @@ SPECS: tuple[Spec, ...] = (
         letter,
         on_letter,
         2.56,
-        "As printed in the document, and with the band, the ridge and the number of steps (5) chosen on held-out training "
+        "As printed in the paper, and with the band, the ridge and the number of steps (5) chosen on held-out training "
         "rows.",
         (*product(settings=["printed"], max_iter=[1, 30]), *product(settings=["validated"], max_iter=[1, 2, 5, 30])),
     ),
@@ -184,7 +184,7 @@ SPECS: tuple[Spec, ...] = (
         pendigits,
         on_pendigits,
         0.60,
-        "Test writers are unseen here, and the document's figure is out of reach; see the pooled split beside it.",
+        "Test writers are unseen here, and the paper's figure is out of reach; see the pooled split beside it.",
     ),
     _table_1(
         "pendigits-pooled",
@@ -204,7 +204,7 @@ SPECS: tuple[Spec, ...] = (
         seeds=(0, 1, 2, 3, 4),
         extras=what_was_left,
         views=(Curve(x="n_landmarks", series=("landmarks",)), Table(metrics=("error", "seconds", "active"))),
-        document_says=tuple(
+        paper_says=tuple(
             Reference(value, "Table 2", {"landmarks": rule, "n_landmarks": m})
             for rule, values in (
                 ("uniform", (10.12, 4.20, 3.57, 3.38, 3.0, 2.99)),

@@ -31,8 +31,34 @@ from gramless.experiments.spec import Params, Spec
 
 @dataclass(frozen=True)
 class Event:
-    """What a display hears: ``kind`` is ``"skipped"``, ``"started"``, ``"stage"``, ``"done"`` or
-    ``"failed"``.
+    """What a display hears while experiments run.
+
+    Parameters
+    ----------
+    kind : {"skipped", "started", "stage", "done", "failed"}
+        What happened.
+    spec : Spec
+        The experiment.
+    params : mapping
+        One point of its grid.
+    seed : int
+        The seed.
+    number : int
+        Which fit of all this is, from 1.
+    total : int
+        How many fits there are.
+    detail : mapping
+        Of a stage, how far the fit is; at the end, its record.
+
+    See Also
+    --------
+    run : Tells events.
+
+    Examples
+    --------
+    >>> from gramless.experiments import Event, specs
+    >>> Event("started", specs("smo")[0], {}, 0, 1, 10).kind
+    'started'
     """
 
     kind: str
@@ -53,7 +79,7 @@ def run(
     threads: int | None = None,
     on_event: Callable[[Event], None] = lambda event: None,
 ) -> int:
-    """Run every fit of `specs` that `results` does not hold yet; return how many failed.
+    """Run every fit of `specs` that `results` does not hold yet.
 
     Parameters
     ----------
@@ -70,10 +96,26 @@ def run(
     on_event : callable
         Hears an `Event` for each thing that happens.
 
+    Returns
+    -------
+    int
+        How many fits failed.
+
     Raises
     ------
     KeyboardInterrupt
         After the fit in progress was stopped; everything finished is on disk.
+
+    See Also
+    --------
+    Results : Holds what was found.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from gramless.experiments import Results, run
+    >>> run([], Results(pathlib.Path(tempfile.mkdtemp()) / "results.jsonl"))
+    0
     """
     jobs = [(spec, params, seed) for spec in specs for params, seed in spec.fits()]
     finished = results.finished()
@@ -142,7 +184,7 @@ def _run_apart(
         here.close()
     if outcome is None:
         outcome = {"status": "failed", "reason": _cause_of_death(process.exitcode)}
-    base = {"document": spec.document, "experiment": spec.name, "params": dict(params), "seed": seed}
+    base = {"paper": spec.paper, "experiment": spec.name, "params": dict(params), "seed": seed}
     return {**base, "device": device, "finished_at": time.time(), "started_at": started, **outcome}
 
 

@@ -1,4 +1,4 @@
-"""The experiments of the document "smo": its table of kernels row by row, and one-vs-one against one-vs-rest."""
+"""The experiments of the paper "smo": its table of kernels row by row, and one-vs-one against one-vs-rest."""
 
 from __future__ import annotations
 
@@ -136,12 +136,12 @@ TABLE = (
 
 SPECS = (
     Spec(
-        document="smo",
+        paper="smo",
         name="table",
         title="Kernels on pixels and gradients, 5,000 images",
         about="Support vector machines, one-vs-rest, on the first 500 images of each digit: each kernel on cleaned pixels, "
         "on histograms of gradients, their products and sums, and a learnt sum. The last two rows straighten "
-        "the digits by their moments instead of a Hough transform, which the document does not do.",
+        "the digits by their moments instead of a Hough transform, which the paper does not do.",
         data=first_of_each_class,
         features=pixels_and_edges,
         estimator=machine,
@@ -152,7 +152,7 @@ SPECS = (
             Confusion(),
             Gallery(),
         ),
-        document_says=(
+        paper_says=(
             says(87.3, "raw linear"),
             says(95.8, "raw poly 3"),
             says(95.1, "raw poly 5"),
@@ -181,10 +181,10 @@ SPECS = (
         },
     ),
     Spec(
-        document="smo",
+        paper="smo",
         name="strategies",
         title="One-vs-one against one-vs-rest",
-        about="The document finds one-vs-rest with Platt's probabilities ahead of the vote of all pairs. The extra column "
+        about="The paper finds one-vs-rest with Platt's probabilities ahead of the vote of all pairs. The extra column "
         "names the most probable class: coupled pairwise probabilities for the one, normalised sigmoids for the other.",
         data=first_of_each_class,
         features=pixels_and_edges,

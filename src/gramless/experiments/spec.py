@@ -1,4 +1,4 @@
-"""A declared experiment: data, features, estimator, grid, seeds, what the document says, and how to show it.
+"""A declared experiment: data, features, estimator, grid, seeds, what the paper says, and how to show it.
 
 A `Spec` holds no results and runs nothing. Its functions are ordinary module-level functions, because each
 fit runs in a process of its own and receives the spec by pickle.
@@ -21,20 +21,30 @@ Params = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Reference:
-    """One figure the document gives.
+    """One figure the paper gives.
 
     Parameters
     ----------
     value : float
         The figure, in percent where the metric is a share.
     where : str
-        The place in the document, such as ``"Fig. 2(c)"``.
+        The place in the paper, such as ``"Fig. 2(c)"``.
     params : mapping
         The fits it speaks of: those whose grid parameters contain these.
     metric : str, default="error"
         The metric it is a value of.
     spread : float, optional
-        The document's own plus-minus.
+        The paper's own plus-minus.
+
+    See Also
+    --------
+    Spec : Holds references.
+
+    Examples
+    --------
+    >>> from gramless.experiments import Reference
+    >>> Reference(1.1, "Fig. 2(c)", {"solver": "kaczmarz"}).matches({"solver": "kaczmarz", "block_size": 500})
+    True
     """
 
     value: float
@@ -44,20 +54,31 @@ class Reference:
     spread: float | None = None
 
     def matches(self, params: Params) -> bool:
-        """Whether the document's figure speaks of a fit with these parameters."""
+        """Say whether the paper's figure speaks of a fit.
+
+        Parameters
+        ----------
+        params : mapping
+            Its parameters.
+
+        Returns
+        -------
+        bool
+            Whether they contain those of the figure.
+        """
         return all(key in params and params[key] == value for key, value in self.params.items())
 
 
 @dataclass(frozen=True)
 class Spec:
-    """One experiment of one document.
+    """One experiment of one paper.
 
     Parameters
     ----------
-    document : str
-        Short name of the document, a key of `gramless.experiments.DOCUMENTS`.
+    paper : str
+        Short name of the paper, a key of `gramless.experiments.PAPERS`.
     name : str
-        Short name, unique within the document: ``"mnist-solvers"``.
+        Short name, unique within the paper: ``"mnist-solvers"``.
     title : str
         A heading for people.
     data : str or callable
@@ -82,15 +103,20 @@ class Spec:
         `dataset` has the features applied.
     views : sequence of views
         What the report draws, in order. Bars of time and memory are always drawn.
-    document_says : sequence of Reference
-        The document's figures.
+    paper_says : sequence of Reference
+        The paper's figures.
     about : str
         A sentence or two for the report: what is asked, what to look at. Our own words.
     quick : mapping or None
         The fields that differ in the quick form (embedded digits, a second or two per fit). ``data`` is
-        ``"digits"`` unless the mapping says otherwise; the document's figures are dropped, for they speak
+        ``"digits"`` unless the mapping says otherwise; the paper's figures are dropped, for they speak
         of other data. None leaves the
         experiment out of quick runs, where it would only repeat another one.
+
+    See Also
+    --------
+    run : Runs experiments.
+    gramless.report.write_report : Shows them.
 
     Examples
     --------
@@ -103,7 +129,7 @@ class Spec:
     [{'C': 1}, {'C': 10}]
     """
 
-    document: str
+    paper: str
     name: str
     title: str
     data: str | Callable[[int], Dataset]
@@ -115,35 +141,74 @@ class Spec:
     evaluate_every: int = 0
     extras: Callable[[Any, Dataset], Mapping[str, float]] | None = None
     views: Sequence[View] = (Table(),)
-    document_says: Sequence[Reference] = ()
+    paper_says: Sequence[Reference] = ()
     about: str = ""
     quick: Mapping[str, Any] | None = field(default_factory=dict)
 
     def quick_form(self) -> Spec:
-        """The same experiment in seconds, on data that needs no file."""
+        """Make the same experiment one of seconds, on data that needs no file.
+
+        Returns
+        -------
+        Spec
+            Another one.
+        """
         if self.quick is None:
-            raise ValueError(f"{self.document}/{self.name} has no quick form")
-        return replace(self, **{"data": "digits", "document_says": (), "quick": {}, **self.quick})
+            raise ValueError(f"{self.paper}/{self.name} has no quick form")
+        return replace(self, **{"data": "digits", "paper_says": (), "quick": {}, **self.quick})
 
     def fits(self) -> Iterator[tuple[Params, int]]:
-        """Every (parameters, seed) of the experiment; all points of the grid before the next seed."""
+        """List the fits of the experiment; all points of the grid before the next seed.
+
+        Yields
+        ------
+        params : mapping
+            One point of the grid.
+        seed : int
+            The seed.
+        """
         for seed in self.seeds:
             for params in self.grid:
                 yield params, seed
 
     def dataset(self, seed: int) -> Dataset:
-        """Load the data for one seed."""
+        """Load the data for one seed.
+
+        Parameters
+        ----------
+        seed : int
+            Decides a split that is drawn.
+
+        Returns
+        -------
+        Dataset
+            The data.
+        """
         return load(self.data, seed=seed) if isinstance(self.data, str) else self.data(seed)
 
     def key(self, params: Params, seed: int, device: str | None = None) -> str:
-        """Names one fit: a finished fit with this key is not repeated.
+        """Name one fit: a finished fit with this key is not repeated.
 
         It covers everything that is declared and decides the outcome; how results are shown is left out, so
         that a changed title or view costs no refit. It does not see inside functions: rename one whose
         meaning changes.
+
+        Parameters
+        ----------
+        params : mapping
+            One point of the grid.
+        seed : int
+            The seed.
+        device : str, optional
+            Where it is computed.
+
+        Returns
+        -------
+        str
+            Sixteen hexadecimal digits.
         """
         declared = {
-            "document": self.document,
+            "document": self.paper,  # as in the keys of results that are already there
             "name": self.name,
             "data": _name_of(self.data),
             "features": _name_of(self.features),
@@ -159,7 +224,21 @@ class Spec:
 
 
 def product(**axes: Sequence[Any]) -> tuple[dict[str, Any], ...]:
-    """Every combination of the named axes, the last one running fastest.
+    """Combine the values of named axes in every way, the last axis running fastest.
+
+    Parameters
+    ----------
+    **axes : sequence
+        The values of each parameter.
+
+    Returns
+    -------
+    tuple of dict
+        The points of the grid.
+
+    See Also
+    --------
+    Spec : Has a grid.
 
     Examples
     --------

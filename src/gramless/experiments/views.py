@@ -14,7 +14,35 @@ from typing import Any
 
 @dataclass(frozen=True)
 class History:
-    """One line per fit: what `y` did while the fit ran (error against iteration)."""
+    """One line per fit: what a quantity did while the fit ran.
+
+    Parameters
+    ----------
+    y : str
+        A key of the history records.
+    x : str
+        The key it is drawn against.
+    series : tuple of str
+        Parameters whose values name the lines; those that vary when empty.
+    facet : str, optional
+        A parameter with one chart for each of its values.
+    log_x : bool
+        Whether the first axis is logarithmic.
+    log_y : bool
+        Whether the second axis is logarithmic.
+    title : str
+        Of the figure; made from the keys when empty.
+
+    See Also
+    --------
+    Spec : Declares views among other things.
+
+    Examples
+    --------
+    >>> from gramless.experiments import History
+    >>> History(y="residual", log_y=True).x
+    'n_iter'
+    """
 
     y: str = "error"
     x: str = "n_iter"
@@ -27,8 +55,34 @@ class History:
 
 @dataclass(frozen=True)
 class Curve:
-    """One line per value of `series`: mean and standard deviation of `y` over the seeds, against parameter
-    `x`.
+    """Mean and standard deviation of a metric over the seeds, against one parameter.
+
+    Parameters
+    ----------
+    x : str
+        The parameter.
+    y : str
+        The metric.
+    series : tuple of str
+        Parameters whose values name the lines; those that vary when empty.
+    facet : str, optional
+        A parameter with one chart for each of its values.
+    log_x : bool
+        Whether the first axis is logarithmic.
+    log_y : bool
+        Whether the second axis is logarithmic.
+    title : str
+        Of the figure; made from the keys when empty.
+
+    See Also
+    --------
+    Spec : Declares views among other things.
+
+    Examples
+    --------
+    >>> from gramless.experiments import Curve
+    >>> Curve("budget", "accuracy").y
+    'accuracy'
     """
 
     x: str
@@ -42,8 +96,26 @@ class Curve:
 
 @dataclass(frozen=True)
 class Table:
-    """One row per point of the grid; for each metric ours, the document's where it gives one, and the
-    difference.
+    """One row per point of the grid: ours, the paper's where it gives one, and the difference.
+
+    Parameters
+    ----------
+    metrics : tuple of str
+        The columns.
+    rows : tuple of str
+        Parameters that name a row; those that vary when empty.
+    title : str
+        Of the table.
+
+    See Also
+    --------
+    Spec : Declares views among other things.
+
+    Examples
+    --------
+    >>> from gramless.experiments import Table
+    >>> Table(("error",)).metrics
+    ('error',)
     """
 
     metrics: tuple[str, ...] = ("error", "seconds", "peak_mb")
@@ -53,7 +125,25 @@ class Table:
 
 @dataclass(frozen=True)
 class Confusion:
-    """The confusion matrix of the fit with the lowest error among those whose parameters match `where`."""
+    """The confusion matrix of the fit with the lowest error.
+
+    Parameters
+    ----------
+    where : mapping
+        Grid parameters that the fit must have.
+    title : str
+        Of the figure.
+
+    See Also
+    --------
+    Spec : Declares views among other things.
+
+    Examples
+    --------
+    >>> from gramless.experiments import Confusion
+    >>> Confusion({"solver": "cg"}).where
+    {'solver': 'cg'}
+    """
 
     where: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""
@@ -61,7 +151,27 @@ class Confusion:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Misclassified test images, with true and predicted label, of the best fit that matches `where`."""
+    """Misclassified test images of the best fit, with true and predicted label.
+
+    Parameters
+    ----------
+    where : mapping
+        Grid parameters that the fit must have.
+    limit : int
+        At most so many images.
+    title : str
+        Of the figure.
+
+    See Also
+    --------
+    Spec : Declares views among other things.
+
+    Examples
+    --------
+    >>> from gramless.experiments import Gallery
+    >>> Gallery(limit=20).limit
+    20
+    """
 
     where: Mapping[str, Any] = field(default_factory=dict)
     limit: int = 60
@@ -70,20 +180,34 @@ class Gallery:
 
 @dataclass(frozen=True)
 class Claim:
-    """The mean of `metric` over the seeds, for the fits of `one`, is not more than `margin` under that of `other`.
+    """A metric of some fits is not more than a margin under that of others, as a mean over the seeds.
 
     Parameters
     ----------
     says : str
         The claim as a sentence without its full stop.
-    one, other : mapping
-        Grid parameters that pick out the two sides.
+    one : mapping
+        Grid parameters that pick out the fits spoken of.
+    other : mapping
+        Grid parameters that pick out the fits they are compared with.
+    metric : str
+        What is compared.
     along : str, optional
         A parameter at each of whose values the two are compared.
     margin : float, optional
         In units of the metric; None is one standard deviation of `other` over the seeds.
     why : str
         What the report adds where the claim does not hold.
+
+    See Also
+    --------
+    Spec : Declares views among other things.
+
+    Examples
+    --------
+    >>> from gramless.experiments import Claim
+    >>> Claim("half is enough", {"budget": 0.5}, {"budget": 1.0}, margin=0.3).metric
+    'accuracy'
     """
 
     says: str
@@ -97,7 +221,25 @@ class Claim:
 
 @dataclass(frozen=True)
 class Claims:
-    """Claims, each with whether the finished fits bear it out and by how much."""
+    """Claims, each with whether the finished fits bear it out and by how much.
+
+    Parameters
+    ----------
+    claims : tuple of Claim
+        The claims.
+    title : str
+        A heading.
+
+    See Also
+    --------
+    Spec : Declares views among other things.
+
+    Examples
+    --------
+    >>> from gramless.experiments import Claims
+    >>> Claims(()).title
+    'What was claimed'
+    """
 
     claims: tuple[Claim, ...]
     title: str = "What was claimed"

@@ -43,6 +43,10 @@ class Crop(OneToOneFeatureMixin, ImageTransformer):
     n_jobs : int, optional
         Threads; None is one unless a joblib context says otherwise.
 
+    See Also
+    --------
+    Deskew : Straightens slanted images.
+
     Examples
     --------
     >>> import numpy as np

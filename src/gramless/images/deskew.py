@@ -63,6 +63,10 @@ class Deskew(OneToOneFeatureMixin, ImageTransformer):
     n_jobs : int, optional
         Threads; None is one unless a joblib context says otherwise.
 
+    See Also
+    --------
+    Crop : Trims the black border.
+
     Examples
     --------
     >>> import numpy as np

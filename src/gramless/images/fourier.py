@@ -33,6 +33,10 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
     n_jobs : int, optional
         Threads; None is one unless a joblib context says otherwise.
 
+    See Also
+    --------
+    HOG : Features from the directions of edges.
+
     Examples
     --------
     >>> import numpy as np

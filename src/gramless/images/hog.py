@@ -69,6 +69,10 @@ class HOG(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
     n_jobs : int, optional
         Threads; None is one unless a joblib context says otherwise.
 
+    See Also
+    --------
+    FourierFeatures : Features from the spectrum of an image.
+
     Examples
     --------
     >>> import numpy as np

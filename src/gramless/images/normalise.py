@@ -39,6 +39,10 @@ class UnitNormalizer(OneToOneFeatureMixin, ImageTransformer):
     n_jobs : int, optional
         Threads; None is one unless a joblib context says otherwise.
 
+    See Also
+    --------
+    Scale01 : Stretches the intensities to [0, 1].
+
     Examples
     --------
     >>> import numpy as np

@@ -38,6 +38,10 @@ class Patches(ImageTransformer):
     n_jobs : int, optional
         Threads; None is one unless a joblib context says otherwise.
 
+    See Also
+    --------
+    gramless.PatchClassifier : Lets the windows of an image vote.
+
     Examples
     --------
     >>> import numpy as np
@@ -64,7 +68,18 @@ class Patches(ImageTransformer):
         self.n_jobs = n_jobs
 
     def per_image(self, shape: tuple[int, ...]) -> int:
-        """Number of windows of an image of this (height, width[, channels])."""
+        """Count the windows of an image.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            The image's (height, width) or (height, width, channels).
+
+        Returns
+        -------
+        int
+            The number of windows.
+        """
         size = self._size(shape)
         return prod((side - length) // int(self.stride) + 1 for side, length in zip(shape, size, strict=False))
 
@@ -79,12 +94,24 @@ class Patches(ImageTransformer):
         Returns
         -------
         array of shape (n * per_image, patch_height * patch_width * channels)
+            One row for each window, those of one image after the other.
         """
         rows = super().transform(X)
         return rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2])
 
     def sizes(self, X: Any) -> tuple[int, int, int, np.dtype]:
-        """How many images there are, windows of each, values of a window, and their dtype."""
+        """Say how large the result of `transform` would be.
+
+        Parameters
+        ----------
+        X : array of shape (n, height, width), (n, height, width, channels) or (n, n_features)
+            The images.
+
+        Returns
+        -------
+        tuple
+            How many images there are, windows of each, values of a window, and their dtype.
+        """
         images, _ = self._read(X, reset=False)
         dtype = np.result_type(images.dtype, np.float32)
         plan = self._plan(images.shape[1:], dtype)
@@ -106,6 +133,7 @@ class Patches(ImageTransformer):
         which : slice
             The images the block belongs to.
         windows : array of shape (images * per_image, patch_height * patch_width * channels)
+            Their windows.
         """
         images, _ = self._read(X, reset=False)
         dtype = np.result_type(images.dtype, np.float32)

@@ -27,6 +27,10 @@ class Scale01(OneToOneFeatureMixin, ImageTransformer):
     n_jobs : int, optional
         Threads; None is one unless a joblib context says otherwise.
 
+    See Also
+    --------
+    UnitNormalizer : Centres every image and scales it to unit norm.
+
     Examples
     --------
     >>> import numpy as np

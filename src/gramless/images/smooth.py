@@ -29,6 +29,10 @@ class MedianFilter(OneToOneFeatureMixin, ImageTransformer):
     n_jobs : int, optional
         Threads; None is one unless a joblib context says otherwise.
 
+    See Also
+    --------
+    GaussianBlur : Convolves every image with a Gaussian.
+
     Examples
     --------
     >>> import numpy as np
@@ -65,6 +69,10 @@ class GaussianBlur(OneToOneFeatureMixin, ImageTransformer):
         Shape of one image when rows are flat; square grey images need none.
     n_jobs : int, optional
         Threads; None is one unless a joblib context says otherwise.
+
+    See Also
+    --------
+    MedianFilter : Removes single outlying pixels.
 
     Examples
     --------

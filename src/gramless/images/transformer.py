@@ -80,11 +80,13 @@ class ImageTransformer(TransformerMixin, BaseEstimator):
         ----------
         X : array of shape (n, height, width), (n, height, width, channels) or (n, n_features)
             The images.
-        y : ignored
+        y : object, optional
+            Ignored.
 
         Returns
         -------
-        self
+        self : object
+            The transformer.
         """
         images, _ = self._read(X, reset=True)
         plan = self._plan(images.shape[1:], np.result_type(images.dtype, np.float32))

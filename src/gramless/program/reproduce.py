@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gramless.datasets import DatasetError, obtain
-from gramless.experiments import DOCUMENTS, Results, Spec, run, specs
+from gramless.experiments import PAPERS, Results, Spec, run, specs
 from gramless.program.display import Display, DownloadBar
 from gramless.program.errors import EXIT_INTERRUPTED, EXIT_PARTLY_FAILED, InputError, check_writable
 from gramless.report import write_report
@@ -64,7 +64,7 @@ class Outcome:
 
 
 def reproduce(
-    document: str = "all",
+    paper: str = "all",
     *,
     quick: bool = False,
     out: str | os.PathLike = "gramless-report",
@@ -75,7 +75,7 @@ def reproduce(
     console: Console,
 ) -> Outcome:
     """Run the experiments that are not finished yet, then write the report, also after Ctrl-C or SIGTERM."""
-    chosen = choose(document, quick=quick, only=only)
+    chosen = choose(paper, quick=quick, only=only)
     _make_folder(Path(out))
     results = Results(Path(out) / RESULTS_FILE)
     if fresh:
@@ -135,35 +135,35 @@ def fetch_data(chosen: Sequence[Spec], data: str | os.PathLike | None, console: 
             console.print(f"[yellow]{escape(str(reason))}[/yellow]", soft_wrap=True)
 
 
-def choose(document: str, *, quick: bool, only: str | None) -> Sequence[Spec]:
+def choose(paper: str, *, quick: bool, only: str | None) -> Sequence[Spec]:
     """The experiments a command line asks for."""
-    if document != "all" and document not in DOCUMENTS:
-        raise InputError(f"unknown document {document!r}; known are {', '.join(DOCUMENTS)} and all")
-    declared = [spec for spec in specs(document) if not quick or spec.quick is not None]
+    if paper != "all" and paper not in PAPERS:
+        raise InputError(f"unknown paper {paper!r}; known are {', '.join(PAPERS)} and all")
+    declared = [spec for spec in specs(paper) if not quick or spec.quick is not None]
     chosen = [spec for spec in declared if only is None or spec.name == only]
     if not chosen:
         known = ", ".join(spec.name for spec in declared) or "none yet"
-        raise InputError(f"no experiment named {only!r} in {document}; there are: {known}")
+        raise InputError(f"no experiment named {only!r} in {paper}; there are: {known}")
     return [spec.quick_form() for spec in chosen] if quick else chosen
 
 
 def summary(chosen: Sequence[Spec], records: Sequence[dict[str, Any]]) -> Table:
-    """One line per experiment: the best fit, what it cost, what the document says."""
-    compare = any(reference.metric == "error" for spec in chosen for reference in spec.document_says)
+    """One line per experiment: the best fit, what it cost, what the paper says."""
+    compare = any(reference.metric == "error" for spec in chosen for reference in spec.paper_says)
     table = Table(title="Best fit of each experiment", title_justify="left", header_style="bold", box=SIMPLE)
     table.add_column("experiment")
-    for heading in ("fits", "error %", *(["document %"] if compare else []), "seconds", "peak MB"):
+    for heading in ("fits", "error %", *(["paper %"] if compare else []), "seconds", "peak MB"):
         table.add_column(heading, justify="right", no_wrap=True)
     for spec in chosen:
-        mine = [r for r in records if (r["document"], r["experiment"]) == (spec.document, spec.name)]
+        mine = [r for r in records if (r["paper"], r["experiment"]) == (spec.paper, spec.name)]
         done = [r for r in mine if r["status"] == "done"]
-        name = f"{spec.document} · {spec.name}"
+        name = f"{spec.paper} · {spec.name}"
         fits = f"{len(done)}/{len(spec.grid) * len(spec.seeds)}"
         if not done:
             table.add_row(name, fits)
             continue
         best = min(done, key=lambda record: record["metrics"]["error"])
-        says = [r.value for r in spec.document_says if r.metric == "error" and r.matches(best["params"])]
+        says = [r.value for r in spec.paper_says if r.metric == "error" and r.matches(best["params"])]
         how = escape(" ".join(f"{key}={value}" for key, value in best["params"].items()))
         cells = [f"{best['metrics']['error']:.2f}"]
         if compare:

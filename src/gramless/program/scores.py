@@ -2,21 +2,24 @@
 
 Intervals say how far a figure would move with other test rows, not with other training rows. For shares
 they come from the binomial law (Wilson's form, which is honest near 0 and 1 too), for errors of quantities
-from 1,000 resamplings.
+from 1,000 resamplings. SciPy computes both.
 """
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from rich.box import SIMPLE
 from rich.table import Table
+from scipy import stats
 
 RESAMPLINGS = 1000
-MOST_WEIGHTS = 5_000_000  # resamplings at once times rows
-Z = 1.959964
+MOST_DRAWN = 5_000_000  # resamplings at once times rows
+LEVEL = 0.95
+Z = float(stats.norm.ppf((1 + LEVEL) / 2))
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,11 @@ def _class_scores(y: np.ndarray, predicted: np.ndarray, guess: Any) -> list[Scor
     members = [y == label for label in np.unique(y)]
     counts = np.array([mask.sum() for mask in members])
     shares = np.array([right[mask].mean() for mask in members])
-    low, high = _wilson(right.mean(), len(y))
+    interval = stats.binomtest(int(right.sum()), len(y)).proportion_ci(LEVEL, "wilson")
     spread = np.sqrt(np.sum(_variance(shares, counts))) / len(members)
     balanced = shares.mean()
     return [
-        Score("accuracy", float(right.mean()), low, high, float(np.mean(y == guess))),
+        Score("accuracy", float(right.mean()), float(interval.low), float(interval.high), float(np.mean(y == guess))),
         Score(
             "balanced accuracy",
             float(balanced),
@@ -93,15 +96,9 @@ def log_loss(y: np.ndarray, classes: np.ndarray, chances: np.ndarray, shares: np
         return -np.log(np.where(met, given, 0.0).clip(np.finfo(np.float64).eps, 1.0))
 
     ours = losses(np.take_along_axis(chances, place[:, None], axis=1)[:, 0])
-    half = Z * ours.std(ddof=min(1, len(y) - 1)) / np.sqrt(len(y))
     mean = float(ours.mean())
-    return Score("log loss", mean, max(mean - float(half), 0.0), mean + float(half), float(losses(shares[place]).mean()))
-
-
-def _wilson(share: float, n: int) -> tuple[float, float]:
-    centre = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
-    half = Z / (1 + Z**2 / n) * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
-    return float(max(centre - half, 0.0)), float(min(centre + half, 1.0))
+    half = Z * float(stats.sem(ours, ddof=min(1, len(y) - 1)))
+    return Score("log loss", mean, max(mean - half, 0.0), mean + half, float(losses(shares[place]).mean()))
 
 
 def _variance(shares: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -112,35 +109,37 @@ def _variance(shares: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _quantity_scores(y: np.ndarray, predicted: np.ndarray, guess: float, rng: np.random.Generator) -> list[Score]:
-    everything = np.ones((1, len(y)))
-    values = _quantity_metrics(y, predicted, everything)
-    baselines = _quantity_metrics(y, np.full(len(y), float(guess)), everything)
-    at_once = max(1, min(RESAMPLINGS, MOST_WEIGHTS // len(y)))
-    drawn = []
-    for start in range(0, RESAMPLINGS, at_once):
-        size = min(at_once, RESAMPLINGS - start)
-        weights = rng.multinomial(len(y), np.full(len(y), 1 / len(y)), size=size).astype(float)
-        drawn.append(_quantity_metrics(y, predicted, weights))
+    with warnings.catch_warnings():
+        # Some resampling of few rows has no R²: it is left out below.
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
+        drawn = stats.bootstrap(
+            (y, predicted),
+            _quantity_metrics,
+            paired=True,
+            n_resamples=RESAMPLINGS,
+            batch=max(1, MOST_DRAWN // len(y)),
+            method="percentile",
+            rng=rng,
+        ).bootstrap_distribution
+    values = _quantity_metrics(y, predicted)
+    baselines = _quantity_metrics(y, np.full(len(y), float(guess)))
     scores = []
-    for name, value in values.items():
-        found = np.concatenate([batch[name] for batch in drawn])
+    for name, value, found, baseline in zip(QUANTITY_METRICS, values, drawn, baselines, strict=True):
         found = found[~np.isnan(found)]
-        low, high = np.quantile(found, [0.025, 0.975]) if len(found) else (np.nan, np.nan)
-        scores.append(Score(name, float(value[0]), float(low), float(high), float(baselines[name][0])))
+        low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if len(found) else (np.nan, np.nan)
+        scores.append(Score(name, float(value), float(low), float(high), float(baseline)))
     return scores
 
 
-def _quantity_metrics(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
-    """One value per row of `weights`, which say how often each row of `y` counts."""
+QUANTITY_METRICS = ("R²", "root mean squared error", "mean absolute error")
+
+
+def _quantity_metrics(y: np.ndarray, predicted: np.ndarray, axis: int = -1) -> np.ndarray:
+    """The metrics of each sample, of which there may be many along the first axis."""
     wrong = predicted - y
-    squares = weights @ wrong**2
-    around = y - y.mean()
-    raw = weights @ around**2
-    total = raw - (weights @ around) ** 2 / len(y)
+    squares = np.mean(wrong**2, axis=axis)
+    variance = np.var(y, axis=axis)
     # What rounding leaves of a difference of equals is no spread: a resampling of one row over and over has no R².
-    spread = total > 1e-12 * raw
-    return {
-        "R²": 1 - np.divide(squares, total, out=np.full_like(squares, np.nan), where=spread),
-        "root mean squared error": np.sqrt(squares / len(y)),
-        "mean absolute error": weights @ np.abs(wrong) / len(y),
-    }
+    spread = variance > (8 * np.finfo(np.float64).eps) ** 2 * np.mean(y**2, axis=axis)
+    r2 = 1 - np.divide(squares, variance, out=np.full_like(squares, np.nan), where=spread)
+    return np.stack([r2, np.sqrt(squares), np.mean(np.abs(wrong), axis=axis)])

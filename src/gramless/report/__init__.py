@@ -1,4 +1,4 @@
-"""The report: one HTML page that shows the documents' figures and tables beside what was measured."""
+"""The report: one HTML page that shows the papers' figures and tables beside what was measured."""
 
 from gramless.report.page import page, write_report
 

@@ -1,4 +1,4 @@
-"""Line charts as inline SVG: crisp at any size, coloured by the page's style sheet, light or dark.
+"""Line charts as the shapes of an inline SVG: crisp at any size, coloured by the page's style sheet, light or dark.
 
 Sizes are in the chart's own units, and text is twelve of them: draw a chart at about the size it is shown at.
 """
@@ -6,9 +6,9 @@ Sizes are in the chart's own units, and text is twelve of them: draw a chart at 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from gramless.report.html import Markup, element, join
 from gramless.report.scales import Scale, fit_scale
 from gramless.report.words import plain_number
 
@@ -29,7 +29,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Rule:
-    """A figure the document gives for the whole chart: a dashed horizontal line."""
+    """A figure the paper gives for the whole chart: a dashed horizontal line."""
 
     y: float
     name: str
@@ -38,7 +38,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Mark:
-    """A figure the document gives for one x."""
+    """A figure the paper gives for one x."""
 
     x: float
     y: float
@@ -71,107 +71,105 @@ class Chart:
         return xs, ys
 
 
-def draw(chart: Chart, width: int = 420, height: int = 280, class_: str = "", beside: Sequence[Chart] = ()) -> Markup:
-    """The chart as an `svg` element, on axes that also hold the charts `beside` it, to be compared by eye."""
+@dataclass(frozen=True)
+class Shape:
+    """One element of an SVG: its attributes, and what it says when pointed at."""
+
+    tag: str
+    attributes: dict[str, Any] = field(default_factory=dict)
+    title: str = ""
+    text: str = ""
+
+
+def draw(chart: Chart, width: int = 420, height: int = 280, kind: str = "", beside: Sequence[Chart] = ()) -> dict[str, Any]:
+    """The chart's shapes, on axes that also hold the charts `beside` it, to be compared by eye."""
     right, top, bottom = 14, 14, 46
     reached = [one.reach() for one in (chart, *beside)]
     xs, ys = [x for one in reached for x in one[0]], [y for one in reached for y in one[1]]
     y = fit_scale(ys, height - bottom, top, log=chart.log_y)
     left = max(62, 32 + 7 * max(len(plain_number(tick)) for tick in y.ticks()))  # the axis's name, then its longest number
     x = fit_scale(xs, left, width - right, log=chart.log_x, pad=0.03)
+    shapes = _axes(chart, x, y, width, height, left, right, bottom)
+    for rule in chart.rules:
+        shapes += _rule(rule, y, left, width - right)
+    shapes += [_band(line, x, y) for line in chart.lines if any(line.spread)]
+    for line in chart.lines:
+        shapes += _line(line, x, y)
+    shapes += [_mark(mark, x, y) for mark in chart.marks]
     about = f"{chart.title}: {chart.y_label} against {chart.x_label}"
-    return element(
-        "svg",
-        element("title", about),
-        _axes(chart, x, y, width, height, left, right, bottom),
-        join(_rule(rule, y, left, width - right) for rule in chart.rules),
-        join(_band(line, x, y) for line in chart.lines if any(line.spread)),
-        join(_line(line, x, y) for line in chart.lines),
-        join(_mark(mark, x, y) for mark in chart.marks),
-        class_=f"chart {class_}".strip(),
-        viewBox=f"0 0 {width} {height}",
-        role="img",
-        aria_label=about,
-    )
+    return {"about": about, "kind": kind, "width": width, "height": height, "shapes": shapes}
 
 
-def legend(chart: Chart) -> Markup | None:
-    """Names beside their colours, as HTML so that they wrap; nothing when there is one unnamed line."""
-    names = [element("li", element("span", class_=f"swatch c{line.colour}"), line.name) for line in chart.lines if line.name]
+def legend(chart: Chart) -> list[dict[str, str]]:
+    """Names beside their colours; nothing when there is one unnamed line."""
+    names = [{"kind": f"swatch c{line.colour}", "sign": "", "name": line.name} for line in chart.lines if line.name]
     if chart.rules:
-        names.append(element("li", element("span", class_="swatch says"), chart.rules[0].name))
+        names.append({"kind": "swatch says", "sign": "", "name": chart.rules[0].name})
     if chart.marks:
-        names.append(element("li", element("span", "◇", class_="diamond"), "document"))
-    return element("ul", *names, class_="legend") if names else None
+        names.append({"kind": "diamond", "sign": "◇", "name": "paper"})
+    return names
 
 
-def _axes(chart: Chart, x: Scale, y: Scale, width: int, height: int, left: int, right: int, bottom: int) -> Markup:
-    base = height - bottom
+def _axes(chart: Chart, x: Scale, y: Scale, width: int, height: int, left: int, right: int, bottom: int) -> list[Shape]:
+    base, end = height - bottom, width - right
+
+    def line(kind: str, x1: float, x2: float, y1: float, y2: float) -> Shape:
+        return Shape("line", {"class": kind, "x1": x1, "x2": x2, "y1": y1, "y2": y2})
+
+    def text(words: str, kind: str, at_x: float, at_y: float, **turned: str) -> Shape:
+        return Shape("text", {"x": at_x, "y": at_y, **turned, "class": kind}, text=words)
+
     parts = []
     for tick in y.ticks():
         at = round(y(tick), 1)
-        parts.append(element("line", class_="grid", x1=left, x2=width - right, y1=at, y2=at))
-        parts.append(element("text", plain_number(tick), x=left - 8, y=at + 4, class_="tick end"))
+        parts += [line("grid", left, end, at, at), text(plain_number(tick), "tick end", left - 8, at + 4)]
     inside = [tick for tick in chart.x_ticks if x.low <= tick <= x.high]
     for tick in inside if 1 < len(inside) <= width // 56 else x.ticks(min(max(width // 75, 4), 8)):
         at = round(x(tick), 1)
-        parts.append(element("line", class_="notch", x1=at, x2=at, y1=base, y2=base + 4))
-        parts.append(element("text", plain_number(tick), x=at, y=base + 18, class_="tick middle"))
-    parts.append(element("line", class_="axis", x1=left, x2=width - right, y1=base, y2=base))
-    middle = (left + width - right) / 2
-    parts.append(element("text", chart.x_label, x=middle, y=height - 8, class_="name middle"))
-    turn = f"rotate(-90 12 {base / 2})"
-    parts.append(element("text", chart.y_label, x=12, y=base / 2 + 4, transform=turn, class_="name middle"))
-    return join(parts)
+        parts += [line("notch", at, at, base, base + 4), text(plain_number(tick), "tick middle", at, base + 18)]
+    parts.append(line("axis", left, end, base, base))
+    parts.append(text(chart.x_label, "name middle", (left + end) / 2, height - 8))
+    parts.append(text(chart.y_label, "name middle", 12, base / 2 + 4, transform=f"rotate(-90 12 {base / 2})"))
+    return parts
 
 
-def _rule(rule: Rule, y: Scale, start: float, end: float) -> Markup:
+def _rule(rule: Rule, y: Scale, start: float, end: float) -> list[Shape]:
     parts = []
     if rule.spread:
         top = y(rule.y + rule.spread)
         bottom = y(max(rule.y - rule.spread, y.low))
-        parts.append(
-            element(
-                "rect",
-                class_="says-band",
-                x=start,
-                width=end - start,
-                y=round(top, 1),
-                height=round(bottom - top, 1),
-            )
-        )
+        place = {"x": start, "width": end - start, "y": round(top, 1), "height": round(bottom - top, 1)}
+        parts.append(Shape("rect", {"class": "says-band", **place}))
     at = round(y(rule.y), 1)
-    said = element("title", f"{rule.name} {rule.y:g}")
-    parts.append(element("line", said, class_="says", x1=start, x2=end, y1=at, y2=at))
-    return join(parts)
+    parts.append(Shape("line", {"class": "says", "x1": start, "x2": end, "y1": at, "y2": at}, f"{rule.name} {rule.y:g}"))
+    return parts
 
 
-def _band(line: Line, x: Scale, y: Scale) -> Markup:
+def _band(line: Line, x: Scale, y: Scale) -> Shape:
     def clip(value: float) -> float:
         return min(max(value, y.low), y.high)
 
     upper = [(x(a), y(clip(b + s))) for a, b, s in zip(line.x, line.y, line.spread, strict=True)]
     lower = [(x(a), y(clip(b - s))) for a, b, s in zip(line.x, line.y, line.spread, strict=True)]
     points = " ".join(f"{a:.1f},{b:.1f}" for a, b in upper + lower[::-1])
-    return element("polygon", points=points, class_=f"band c{line.colour}")
+    return Shape("polygon", {"points": points, "class": f"band c{line.colour}"})
 
 
-def _line(line: Line, x: Scale, y: Scale) -> Markup:
+def _line(line: Line, x: Scale, y: Scale) -> list[Shape]:
     keep = range(len(line.x))
     if len(keep) > MOST_POINTS:
         keep = sorted({round(k * (len(line.x) - 1) / (MOST_POINTS - 1)) for k in range(MOST_POINTS)})  # type: ignore[assignment]
     pixels = [(x(line.x[k]), y(max(line.y[k], y.low) if y.log else line.y[k])) for k in keep]
     path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in pixels)
-    parts = [element("path", element("title", line.name or "line"), d=path, class_=f"line c{line.colour}")]
+    parts = [Shape("path", {"d": path, "class": f"line c{line.colour}"}, line.name or "line")]
     if len(pixels) <= MOST_MARKERS:
         for k, (a, b) in zip(keep, pixels, strict=True):
-            said = element("title", f"{line.name} {plain_number(line.x[k])}: {line.y[k]:.4g}".strip())
-            parts.append(element("circle", said, cx=f"{a:.1f}", cy=f"{b:.1f}", r=3.2, class_=f"dot c{line.colour}"))
-    return join(parts)
+            place = {"cx": f"{a:.1f}", "cy": f"{b:.1f}", "r": 3.2, "class": f"dot c{line.colour}"}
+            parts.append(Shape("circle", place, f"{line.name} {plain_number(line.x[k])}: {line.y[k]:.4g}".strip()))
+    return parts
 
 
-def _mark(mark: Mark, x: Scale, y: Scale) -> Markup:
+def _mark(mark: Mark, x: Scale, y: Scale) -> Shape:
     a, b, r = x(mark.x), y(mark.y), 5.5
     points = f"{a:.1f},{b - r:.1f} {a + r:.1f},{b:.1f} {a:.1f},{b + r:.1f} {a - r:.1f},{b:.1f}"
-    said = element("title", f"{mark.name} {mark.y:g}")
-    return element("polygon", said, points=points, class_=f"mark c{mark.colour}")
+    return Shape("polygon", {"points": points, "class": f"mark c{mark.colour}"}, f"{mark.name} {mark.y:g}")

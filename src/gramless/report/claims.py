@@ -8,7 +8,6 @@ from typing import Any
 
 from gramless.experiments import Claim, Claims
 from gramless.report.groups import Point, Record, points
-from gramless.report.html import Markup, element
 from gramless.report.words import parameter
 
 
@@ -38,13 +37,10 @@ def checks(claim: Claim, records: Sequence[Record]) -> list[Check]:
     return made
 
 
-def claims_list(view: Claims, records: Sequence[Record]) -> Markup | None:
-    """Each claim with its verdict; None while no fit allows one."""
+def claims_list(view: Claims, records: Sequence[Record]) -> dict[str, Any] | None:
+    """Each claim with its verdict, as values for the templates; None while no fit allows one."""
     items = [_item(claim, made) for claim in view.claims if (made := checks(claim, records))]
-    if not items:
-        return None
-    heading = element("h4", view.title) if view.title else None
-    return element("div", heading, element("ul", *items), class_="claims")
+    return {"shows": "claims", "title": view.title, "found": items} if items else None
 
 
 def _by_value(found: Sequence[Point], where: Mapping[str, Any], along: str | None) -> dict[Any, Point]:
@@ -52,17 +48,17 @@ def _by_value(found: Sequence[Point], where: Mapping[str, Any], along: str | Non
     return {None if along is None else point.params.get(along): point for point in matching}
 
 
-def _item(claim: Claim, made: Sequence[Check]) -> Markup:
+def _item(claim: Claim, made: Sequence[Check]) -> dict[str, str]:
     broken = [check for check in made if not check.holds]
     if broken:
         figures = "; ".join(_said(claim, check) for check in broken)
-        verdict, kind = element("b", f"Does not hold at {len(broken)} of {len(made)}: "), "worse"
+        verdict, kind = f"Does not hold at {len(broken)} of {len(made)}: ", "worse"
         why = f" {claim.why}" if claim.why else ""
     else:
         nearest = max(made, key=lambda check: check.under - check.allowed)
         figures = ("nearest to the limit " if len(made) > 1 else "") + _said(claim, nearest)
-        verdict, kind, why = element("b", "Holds: "), "better", ""
-    return element("li", element("span", verdict, class_=kind), f"{claim.says} ({figures}).{why}")
+        verdict, kind, why = "Holds: ", "better", ""
+    return {"verdict": verdict, "kind": kind, "said": f"{claim.says} ({figures}).{why}"}
 
 
 def _said(claim: Claim, check: Check) -> str:

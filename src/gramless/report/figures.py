@@ -1,4 +1,4 @@
-"""`History` and `Curve` views as figures of line charts."""
+"""`History` and `Curve` views as figures of line charts: values for the templates."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 from gramless.experiments import Curve, History, Reference, Spec
 from gramless.report.charts import Chart, Line, Mark, Rule, draw, legend
 from gramless.report.groups import Record, group_by, name_of, points, varying
-from gramless.report.html import Markup, element, join
 from gramless.report.words import label
 
 
-def history_figure(view: History, spec: Spec, records: Sequence[Record], *, alone: bool = True) -> Markup | None:
+def history_figure(view: History, spec: Spec, records: Sequence[Record], *, alone: bool = True) -> dict[str, Any] | None:
     """One line per fit, from its history."""
     series = view.series or tuple(key for key in varying(records) if key != view.facet)
     many_seeds = len({record["seed"] for record in records}) > 1
@@ -28,13 +27,13 @@ def history_figure(view: History, spec: Spec, records: Sequence[Record], *, alon
                 shown = f"{name}, seed {record['seed']}".strip(", ") if many_seeds else name
                 xs, ys = [row[view.x] for row in rows], [row[view.y] for row in rows]
                 lines.append(Line(shown, xs, ys, colour=names[name]))
-        rules = _rules(spec.document_says, group, view.y)
+        rules = _rules(spec.paper_says, group, view.y)
         if lines:
             charts.append(Chart(facet, _x_label(view), label(view.y), lines, rules, log_x=view.log_x, log_y=view.log_y))
     return _figure(view.title or f"{_short(view.y)} against {_short(view.x)}", charts, alone)
 
 
-def curve_figure(view: Curve, spec: Spec, records: Sequence[Record], *, alone: bool = True) -> Markup | None:
+def curve_figure(view: Curve, spec: Spec, records: Sequence[Record], *, alone: bool = True) -> dict[str, Any] | None:
     """Mean and standard deviation over the seeds against one parameter of the grid."""
     series = view.series or tuple(key for key in varying(records) if key not in (view.facet, view.x))
     names = _colours(records, series)
@@ -50,42 +49,42 @@ def curve_figure(view: Curve, spec: Spec, records: Sequence[Record], *, alone: b
             ys = [point.mean(view.y) or 0.0 for point in known]
             lines.append(Line(name, xs, ys, [p.spread(view.y) or 0.0 for p in known], names[name]))
             marks += [
-                Mark(point.params[view.x], reference.value, f"document, {reference.where}", names[name])
+                Mark(point.params[view.x], reference.value, f"paper, {reference.where}", names[name])
                 for point in known
-                for reference in spec.document_says
+                for reference in spec.paper_says
                 if reference.metric == view.y and view.x in reference.params and reference.matches(point.params)
             ]
-        rules = _rules([r for r in spec.document_says if view.x not in r.params], group, view.y)
+        rules = _rules([r for r in spec.paper_says if view.x not in r.params], group, view.y)
         ticks = sorted({x for line in lines for x in line.x})
         if lines:
             charts.append(Chart(facet, label(view.x), label(view.y), lines, rules, marks, view.log_x, view.log_y, ticks))
     return _figure(view.title or f"{_short(view.y)} against {_short(view.x)}", charts, alone)
 
 
-def _figure(title: str, charts: Sequence[Chart], alone: bool) -> Markup | None:
+def _figure(title: str, charts: Sequence[Chart], alone: bool) -> dict[str, Any] | None:
     if not charts:
         return None
-    caption = element("figcaption", title[:1].upper() + title[1:])
-    if len(charts) == 1:
-        size = (860, 360) if alone else (460, 300)
-        return element("figure", caption, _twice(charts[0], size), legend(charts[0]), class_="plot")
     thirds = len(charts) % 3 == 0
-    size = (340, 250) if thirds else (440, 280)
-    drawn = [element("div", element("h5", chart.title), _twice(chart, size, charts), class_="facet") for chart in charts]
-    every = {line.name: line for chart in charts for line in chart.lines}
-    shared = replace(
-        charts[0],
-        lines=list(every.values()) if len(every) > 1 else [],
-        rules=[rule for chart in charts for rule in chart.rules][:1],
-        marks=[mark for chart in charts for mark in chart.marks][:1],
-    )
-    kind = "facets thirds" if thirds else "facets"
-    return element("figure", caption, element("div", *drawn, class_=kind), legend(shared), class_="plot")
-
-
-def _twice(chart: Chart, size: tuple[int, int], beside: Sequence[Chart] = ()) -> Markup:
-    """Drawn for wide screens and for narrow ones, each at about the size it is shown at, so that text keeps its size."""
-    return join([draw(chart, *size, "wide", beside), draw(chart, 350, 270, "narrow", beside)])
+    if len(charts) == 1:
+        size, shared = (860, 360) if alone else (460, 300), charts[0]
+    else:
+        size = (340, 250) if thirds else (440, 280)
+        every = {line.name: line for chart in charts for line in chart.lines}
+        shared = replace(
+            charts[0],
+            lines=list(every.values()) if len(every) > 1 else [],
+            rules=[rule for chart in charts for rule in chart.rules][:1],
+            marks=[mark for chart in charts for mark in chart.marks][:1],
+        )
+    # Drawn for wide screens and for narrow ones, each at about the size it is shown at, so that text keeps its size.
+    drawn = [[draw(chart, *size, "wide", charts), draw(chart, 350, 270, "narrow", charts)] for chart in charts]
+    return {
+        "shows": "figure",
+        "title": title[:1].upper() + title[1:],
+        "thirds": thirds,
+        "charts": [{"title": chart.title, "drawn": both} for chart, both in zip(charts, drawn, strict=True)],
+        "legend": legend(shared),
+    }
 
 
 def _x_label(view: History) -> str:
@@ -106,7 +105,7 @@ def _colours(records: Sequence[Record], series: Sequence[str]) -> dict[str, int]
 def _rules(references: Sequence[Reference], group: Sequence[Record], metric: str) -> list[Rule]:
     # A figure is drawn across a chart when it speaks of something in it; equal figures once.
     found = {
-        (r.value, r.where): Rule(r.value, f"document, {r.where}", r.spread)
+        (r.value, r.where): Rule(r.value, f"paper, {r.where}", r.spread)
         for r in references
         if r.metric == metric and any(r.matches(record["params"]) for record in group)
     }

@@ -86,6 +86,6 @@ def best(records: Iterable[Record], where: Mapping[str, Any] | None = None) -> R
 
 
 def said(references: Iterable[Reference], params: Mapping[str, Any], metric: str) -> Reference | None:
-    """The document's figure for these parameters, the most specific one where several match."""
+    """The paper's figure for these parameters, the most specific one where several match."""
     fitting = [r for r in references if r.metric == metric and r.matches(params)]
     return max(fitting, key=lambda reference: len(reference.params), default=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 LABELS = {
@@ -82,7 +83,19 @@ def memory(megabytes: float) -> str:
     return f"{megabytes:,.0f} MB" if megabytes < 1000 else f"{megabytes / 1000:.2f} GB"
 
 
-def parameters(params: dict[str, Any]) -> str:
+def comparison(metric: str, ours: float | None, theirs: float | None, where: str = "") -> list[dict[str, str]]:
+    """Two cells of a table: the figure of the paper (found at `where` in it), and how far ours is from it."""
+    if ours is None or theirs is None:
+        return [{"text": "–", "small": "", "kind": "dim"}] * 2
+    difference = ours - theirs
+    better = difference >= 0 if metric in LARGER_IS_BETTER else difference <= 0
+    return [
+        {"text": value(metric, theirs), "small": where, "kind": "dim"},
+        {"text": f"{difference:+.2f}".replace("-", "−"), "small": "", "kind": "better" if better else "worse"},
+    ]
+
+
+def parameters(params: Mapping[str, Any]) -> str:
     """One point of a grid on one line."""
     return ", ".join(parameter(name, given) for name, given in params.items()) or "all"
 

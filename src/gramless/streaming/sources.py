@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import scipy.sparse as sp
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
+from gramless._runtime.checkpoint import fingerprint
 
 Rows = tuple[Any, Any, Any]
 """Features, targets and weights (or None) of some consecutive rows."""
@@ -85,7 +85,7 @@ class ArraySource:
         X, y, weights = self.take(ends)
         X = X.toarray() if xa.is_sparse(X) else xa.to_numpy(X)
         y = None if y is None else xa.to_numpy(y).astype(str)
-        return ("array", tuple(self.X.shape), str(self.X.dtype), _digest(X), _digest(y), _digest(weights))
+        return ("array", tuple(self.X.shape), str(self.X.dtype), fingerprint(X, y, weights))
 
     def row(self, index: int) -> str:
         return f"row {index} of {self.name}"
@@ -234,7 +234,3 @@ def file_identity(kind: str, path: Path) -> tuple[Any, ...]:
     """A file by its place, its size and when it was last written."""
     stat = path.stat()
     return (kind, str(path.resolve()), stat.st_size, stat.st_mtime_ns)
-
-
-def _digest(part: Any) -> str | None:
-    return None if part is None else hashlib.sha256(np.ascontiguousarray(part).data).hexdigest()[:16]

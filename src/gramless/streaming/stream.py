@@ -26,13 +26,35 @@ from gramless.streaming.sources import ArraySource, IterableSource, Rows, Source
 
 @dataclass
 class Batch:
-    """Consecutive rows."""
+    """Consecutive rows.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        The features.
+    y : array of shape (n,)
+        The targets.
+    weights : array of shape (n,) or None
+        The weights, where rows have them.
+    start : int
+        Position of the first row in the stream.
+
+    See Also
+    --------
+    Stream : Where batches come from.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.streaming import Batch
+    >>> len(Batch(np.ones((3, 2)), np.ones(3), None, start=0))
+    3
+    """
 
     X: Array
     y: Any
     weights: np.ndarray | None
     start: int
-    """Position of the first row in the stream."""
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -57,6 +79,10 @@ class Stream:
     n_rows : int or None
         How many rows there are, where that is known before reading them.
 
+    See Also
+    --------
+    gramless.NystromLSSVC : Fits a stream in one pass.
+
     Examples
     --------
     >>> import numpy as np
@@ -71,10 +97,12 @@ class Stream:
 
     @property
     def n_rows(self) -> int | None:
+        """How many rows there are, where that is known before reading them."""
         return self._source.n_rows
 
     @property
     def name(self) -> str:
+        """Where the rows come from, in words."""
         return self._source.name
 
     @property
@@ -88,11 +116,23 @@ class Stream:
         return isinstance(self._source, ArraySource) and not isinstance(self._source.X, np.memmap)
 
     def identity(self) -> tuple[Any, ...]:
-        """What tells this data from other data, without reading it all."""
+        """Tell this data from other data, without reading it all.
+
+        Returns
+        -------
+        tuple
+            Equal for equal data.
+        """
         return self._source.identity()
 
     def first(self) -> Array:
-        """The features of the first row, which is still read afterwards."""
+        """Look at the first row, which is still read afterwards.
+
+        Returns
+        -------
+        array of shape (1, d)
+            Its features.
+        """
         X, y, _ = self._source.peek(1)
         if X.shape[0] == 0:
             raise ValueError(f"{self.name} has no rows")
@@ -103,15 +143,38 @@ class Stream:
         return X
 
     def take(self, idx: np.ndarray) -> Rows:
-        """Rows by their numbers; only arrays can."""
+        """Take rows by their numbers; only arrays can.
+
+        Parameters
+        ----------
+        idx : array of int
+            The numbers.
+
+        Returns
+        -------
+        tuple
+            Features, targets and weights of these rows.
+        """
         if not isinstance(self._source, ArraySource):
             raise ValueError(f"rows cannot be taken by number from {self.name}; pass an array")
         return self._source.take(idx)
 
     def batches(self, size: int, start: int = 0, prepare: Callable[[Array], Array] | None = None) -> Iterator[Batch]:
-        """Batches of `size` rows (the last one may be shorter) from row `start` on, the next one read ahead.
+        """Read the rows in batches, the next one while the current one is used.
 
-        `prepare` is applied to the features by the thread that reads.
+        Parameters
+        ----------
+        size : int
+            Rows of a batch; the last one may be shorter.
+        start : int, default=0
+            The first row to read.
+        prepare : callable, optional
+            Applied to the features by the thread that reads.
+
+        Returns
+        -------
+        iterator of Batch
+            The batches in order.
         """
         return read_ahead(self._checked(size, start, prepare))
 
@@ -142,10 +205,24 @@ class Stream:
             raise ValueError(f"{self._source.row(position + at)} has the weight {weights[at]!r}; weights are at least 0")
 
     def sample(self, n: int, rng: np.random.RandomState, batch_rows: int = 4096) -> Rows:
-        """`n` rows drawn uniformly without replacement (all, where there are fewer), in the order they come in.
+        """Draw rows uniformly without replacement, in the order they come in.
 
         An array is indexed, a file or a list of batches is read through once; of a generator, whose rows come only once,
         the first `n` rows are taken, and are read again by `batches`.
+
+        Parameters
+        ----------
+        n : int
+            How many; all, where there are fewer.
+        rng : RandomState
+            Draws them.
+        batch_rows : int, default=4096
+            Rows that are read at a time.
+
+        Returns
+        -------
+        tuple
+            Features, targets and weights of these rows.
         """
         source = self._source
         if isinstance(source, ArraySource):
@@ -174,7 +251,28 @@ class Stream:
 
 
 def is_stream_like(X: Any) -> bool:
-    """Whether `X` is for a `Stream` to read rather than an array-like for scikit-learn's checks."""
+    """Say whether `X` is for a `Stream` to read rather than an array-like for scikit-learn's checks.
+
+    Parameters
+    ----------
+    X : object
+        What a user gave.
+
+    Returns
+    -------
+    bool
+        True for streams, paths, arrays on disk and iterables of batches.
+
+    See Also
+    --------
+    Stream : Reads it.
+
+    Examples
+    --------
+    >>> from gramless.streaming import is_stream_like
+    >>> is_stream_like("train.csv"), is_stream_like([[0.0, 1.0]])
+    (True, False)
+    """
     if isinstance(X, (Stream, str, os.PathLike, np.memmap)):
         return True
     if hasattr(X, "shape") or hasattr(X, "__array__") or hasattr(X, "__dataframe__"):

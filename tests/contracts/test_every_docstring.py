@@ -1,0 +1,120 @@
+"""What every public name says about itself, checked by numpydoc: a new name is tested by being there.
+
+Public are the names in the `__all__` of each room, and the public methods and properties of those classes that this
+library writes (not those it inherits from scikit-learn).
+"""
+
+import importlib
+import inspect
+import pkgutil
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from numpydoc.validate import validate
+
+import gramless
+
+ROOT = Path(__file__).parents[2]
+
+CHECKED = {
+    "GL02": "closing quotes have a line of their own",
+    "GL03": "no double blank lines",
+    "GL05": "no tabs",
+    "GL06": "no section that numpydoc does not know",
+    "GL07": "sections in numpydoc's order",
+    "GL08": "there is a docstring",
+    "SS01": "there is a summary",
+    "SS02": "it starts with a capital letter",
+    "SS03": "it ends with a full stop",
+    "SS04": "it has no spaces in front",
+    "SS06": "it fits on one line",
+    "PR01": "every parameter is documented",
+    "PR02": "nothing is documented that is no parameter",
+    "PR03": "parameters stand in the order of the signature",
+    "PR04": "every parameter has a type",
+    "PR05": "a type does not end with a full stop",
+    "PR07": "every parameter is described",
+    "PR08": "its description starts with a capital letter",
+    "PR09": "its description ends with a full stop",
+    "PR10": "a space stands before the colon",
+    "RT01": "what is returned is documented",
+    "RT03": "and described",
+    "RT04": "its description starts with a capital letter",
+    "RT05": "its description ends with a full stop",
+    "YD01": "what is yielded is documented",
+}
+# Left out: GL01 (the summary may follow the quotes, as everywhere in this library), GL09 (nothing is deprecated), SS05 (a
+# summary may be a noun: "The rows of a file"), ES01 (one sentence is often enough), PR06 (a matter of spelling), RT02 (a
+# single result may have a name), SA02 to SA04 (a name in See Also speaks for itself), EX02 to EX04 (examples are run).
+ALSO_OF_CLASSES_AND_FUNCTIONS = {"SA01": "there is a See Also", "EX01": "there is an example"}
+
+# Not done yet; a name that is done leaves this list, and none is added.
+WAITING = ("gramless.BudgetLSS",)
+
+
+@cache
+def public():
+    """Dotted name -> object, of everything public."""
+    found = {}
+    packages = [module.name for module in pkgutil.iter_modules(gramless.__path__, "gramless.") if module.ispkg]
+    for package in ["gramless", *packages]:
+        if package.rsplit(".")[-1].startswith("_"):
+            continue
+        module = importlib.import_module(package)
+        for name in getattr(module, "__all__", ()):
+            value = getattr(module, name)
+            if not inspect.isclass(value) and not inspect.isfunction(value):
+                continue
+            found[f"{package}.{name}"] = value
+            if inspect.isclass(value):
+                found |= {f"{package}.{name}.{member}": held for member, held in written_here(value)}
+    return found
+
+
+def written_here(cls):
+    """Public methods and properties that a class of this library, and not scikit-learn or Python, wrote."""
+    for name, _ in inspect.getmembers(cls):
+        owner = next((parent for parent in cls.__mro__ if name in vars(parent)), None)
+        if name.startswith("_") or owner is None or not owner.__module__.startswith("gramless"):
+            continue
+        held = inspect.getattr_static(cls, name)
+        # Callable where it is not a property: methods, and what `available_if` makes of them.
+        if isinstance(held, property) or (hasattr(held, "__get__") and callable(getattr(cls, name, None))):
+            yield name, held
+
+
+def complaints(name):
+    """What numpydoc finds wrong with one docstring, of what is checked here."""
+    checked = {*CHECKED, *(ALSO_OF_CLASSES_AND_FUNCTIONS if is_whole(name) else ())}
+    return [f"{code} {words}" for code, words in validate(name)["errors"] if code in checked]
+
+
+def is_whole(name):
+    return inspect.isclass(public()[name]) or inspect.isclass(public().get(name.rpartition(".")[0])) is False
+
+
+@pytest.mark.parametrize("name", [name for name in public() if not name.startswith(WAITING)])
+def test_numpydoc_has_nothing_to_say(name):
+    assert complaints(name) == []
+
+
+def test_the_list_of_names_to_do_shrinks():
+    """A name whose docstring is done does not wait any longer."""
+    done = [start for start in WAITING if not any(complaints(name) for name in public() if name.startswith(start))]
+    assert done == []
+
+
+SPEAKS_OF_A_PAPER = re.compile(r"\b(the|this|a|each|five|every) documents?\b|\bdocuments?'s?\b", re.IGNORECASE)
+ENDINGS = {"src": (".py", ".html", ".svg"), "docs": (".md", ".py"), "benchmarks": (".py",)}
+TEXTS = [
+    *(path for folder, endings in ENDINGS.items() for path in sorted((ROOT / folder).rglob("*")) if path.suffix in endings),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+]
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_paper_is_called_a_paper(path):
+    said = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if SPEAKS_OF_A_PAPER.search(line)]
+    assert said == []
