@@ -79,7 +79,7 @@ def main() -> None:
     X, y = data.x_train[: args.rows].astype(np.float64) / 255, data.y_train[: args.rows]
     table = []
     with (
-        LocalCluster(n_workers=args.workers, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=args.workers, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         for name, (machine, rows) in machines(args.landmarks, min(args.rows, args.lssvc_rows)).items():

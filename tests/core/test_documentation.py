@@ -63,7 +63,7 @@ def small_cluster(monkeypatch):
     """`Client()` means threads of this process, which start at once."""
     from dask import distributed
 
-    with distributed.Client(processes=False, dashboard_address=None) as client:
+    with distributed.Client(processes=False, dashboard_address=":0") as client:
         monkeypatch.setattr(distributed, "Client", lambda: client)
         yield
 

@@ -16,7 +16,7 @@ distributed = pytest.importorskip("dask.distributed")
 @pytest.fixture(scope="module", autouse=True)
 def client():
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client

@@ -17,21 +17,44 @@ from gramless.estimators.risvo import RiSVOClassifier
 
 
 def fit(estimator: Any, X: Any, y: Any, sample_weight: Any = None, *, client: Any = None) -> Any:
-    """Fit `estimator` to dask collections.
+    """Fit an estimator to dask collections.
+
+    `estimator.fit(X, y)` does the same with the active client.
 
     Parameters
     ----------
-    estimator : NystromLSSVC, FourierLSSVC, RiSVOClassifier, LSSVC, or one of the regressors
-    X : dask array of shape (n, d), or dask dataframe
-    y : dask array or series with the partitions of `X`, or an array where the partitions' lengths are known
-    sample_weight : like `y`, optional
+    estimator : NystromLSSVC, FourierLSSVC, RiSVOClassifier, LSSVC or one of the regressors
+        A setting that cannot be honoured on a cluster is refused by name.
+    X : dask array of shape (n_samples, n_features) or dask dataframe
+        The rows, which stay on the workers.
+    y : dask array, series or ndarray
+        Labels or values, cut like the rows of `X`; an array where the partitions' lengths are known.
+    sample_weight : dask array, series or ndarray, optional
+        One weight for each row, cut like `y`.
     client : distributed.Client or str, optional
         A client, or a scheduler's address; by default the active client.
 
     Returns
     -------
     estimator
-        Fitted.
+        The same object, fitted.
+
+    See Also
+    --------
+    predict_partitions : Predict for a collection, lazily.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from dask.distributed import Client
+    >>> from gramless import NystromLSSVC
+    >>> from gramless.distributed import fit
+    >>> X = da.random.default_rng(0).normal(size=(400, 3), chunks=(100, 3))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> with Client(processes=False, dashboard_address=":0") as client:
+    ...     model = fit(NystromLSSVC(n_landmarks=50, random_state=0), X, y, client=client)
+    >>> model.points_.shape
+    (50, 3)
     """
     check, work = _check_and_fit(estimator)
     check(estimator)

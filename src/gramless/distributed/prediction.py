@@ -20,7 +20,38 @@ _ROWS_AT_ONCE = 8192
 
 
 def predict_partitions(estimator: Any, method: str, X: Any) -> da.Array:
-    """`getattr(estimator, method)(X)` as a dask array, computed partition by partition when it is asked for."""
+    """The result of a prediction method for a collection, as a dask array.
+
+    It is computed partition by partition, when it is asked for; `estimator.predict(X)` of a collection comes here.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted, on one machine or on many.
+    method : {"predict", "decision_function", "predict_proba"}
+        The name of the method.
+    X : dask array of shape (n_samples, n_features) or dask dataframe
+        The rows.
+
+    Returns
+    -------
+    dask.array.Array
+        What the method returns, in the partitions of `X`.
+
+    See Also
+    --------
+    predict_rows : For rows on this machine.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np
+    >>> from gramless import NystromLSSVR
+    >>> from gramless.distributed import predict_partitions
+    >>> X = np.linspace(0, 3, 60)[:, None]
+    >>> model = NystromLSSVR(n_landmarks=20, random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> predict_partitions(model, "predict", da.from_array(X, chunks=(20, 1))).numblocks
+    (3,)
+    """
     frame = hasattr(X, "columns")
     example = X._meta_nonempty if frame else np.zeros((1, *X.shape[1:]), X.dtype)
     if is_dask(estimator.__dict__.get("points_")):
@@ -42,7 +73,41 @@ def predict_partitions(estimator: Any, method: str, X: Any) -> da.Array:
 
 
 def predict_rows(estimator: Any, method: str, X: Any) -> np.ndarray:
-    """Prediction for rows on the client by a model whose points live on the workers."""
+    """The result of a prediction method for rows on this machine, by a model whose points are on the workers.
+
+    `estimator.predict(X)` of such a model comes here.
+
+    Parameters
+    ----------
+    estimator : LSSVC or LSSVR
+        Fitted to dask collections.
+    method : {"predict", "decision_function", "predict_proba"}
+        The name of the method.
+    X : array of shape (n_samples, n_features)
+        The rows.
+
+    Returns
+    -------
+    ndarray
+        What the method returns.
+
+    See Also
+    --------
+    predict_partitions : For the rows of a collection.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from dask.distributed import Client
+    >>> from gramless import LSSVC
+    >>> from gramless.distributed import predict_rows
+    >>> X = da.random.default_rng(0).normal(size=(200, 3), chunks=(100, 3))
+    >>> with Client(processes=False, dashboard_address=":0"):
+    ...     model = LSSVC(solver="cg", random_state=0).fit(X, (X[:, 0] > 0).astype(int))
+    ...     labels = predict_rows(model, "predict", [[3.0, 0.0, 0.0], [-3.0, 0.0, 0.0]])
+    >>> labels
+    array([1, 0])
+    """
     X = check_X(estimator, X, dtype=estimator.dual_coef_.dtype, accept_sparse=False, reset=False)
     rows = da.from_array(to_numpy(X), chunks=(_ROWS_AT_ONCE, -1))
     return _from_scores(estimator, method, _scores_by_workers(estimator, rows)).compute()

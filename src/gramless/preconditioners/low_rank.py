@@ -25,10 +25,15 @@ class LowRankPreconditioner:
     Parameters
     ----------
     F : array of shape (n, m)
+        The factor, such as `gramless.landmarks.RPCholesky().factor` gives.
     ridge : float or array of shape (n,)
-        Positive.
+        What the matrix has on its diagonal beside `F F^T`; positive.
     damping : float, default=0.0
         For instance `(trace(K) - ||F||^2) / n`, the mean of what `F` leaves out.
+
+    See Also
+    --------
+    NystromPreconditioner : From landmarks.
 
     Examples
     --------

@@ -33,8 +33,30 @@ class NystromPreconditioner:
     columns : LandmarkColumns
         `K(X, landmarks)`, such as `gramless.operators.landmark_columns.LocalColumns`.
     ridge : array of shape (n,)
+        What the matrix has on its diagonal beside the kernel.
     damping : float or "auto", default="auto"
+        What stands in for the spectrum that the landmarks leave out; "auto" estimates its mean.
     rng : RandomState
+        Draws the sample for that estimate.
+
+    Attributes
+    ----------
+    columns : LandmarkColumns
+        As given.
+    landmarks : ndarray of int
+        Which rows they are.
+    damping : float
+        As given, or as estimated.
+    jitter : float
+        What was added to the diagonal of the small matrix, against rounding.
+
+    See Also
+    --------
+    LowRankPreconditioner : From a factor of the matrix.
+
+    References
+    ----------
+    Z. Frangella, J. A. Tropp and M. Udell, "Randomized Nyström preconditioning", 2023.
 
     Examples
     --------
