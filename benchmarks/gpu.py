@@ -24,10 +24,11 @@ import sklearn
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from gramless import LSSVC
+from gramless import CUDA, LSSVC
 from gramless.kernels import RBF, Polynomial
 from gramless.operators import KernelOperator
 from gramless.operators.fused import FusedProduct
+from gramless.solvers import CG
 
 warnings.simplefilter("ignore", ConvergenceWarning)
 ROWS: list[dict[str, Any]] = []
@@ -89,7 +90,7 @@ def mnist(data: Any) -> None:
         error = float(np.mean(model.predict(T) != t))
         report(f"MNIST 60k cg tol={tol:g}", seconds=seconds, iterations=model.n_iter_, error_percent=100 * error)
     for precision in ("highest", "high", "medium"):
-        model.precision = precision
+        model.device = CUDA(precision=precision)
         seconds, labels = clock(lambda: model.predict(T), repeat=5)
         report(f"predict 10,000 ({precision})", seconds=seconds, error_percent=100 * float(np.mean(labels != t)))
     seconds, model = clock(lambda: LSSVC(solver="cholesky", **POLY4).fit(X, y), repeat=1)
@@ -190,7 +191,7 @@ def streamed_fit(name: str, X: torch.Tensor, y: np.ndarray, data: Any, **setting
     _, _, T, t = data
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    model = LSSVC(precision="medium", memory_budget="18GB", **POLY4, **settings)
+    model = LSSVC(memory_budget="18GB", **{**POLY4, "device": CUDA(precision="medium")}, **settings)
     seconds, _ = clock(lambda: model.fit(X, y), repeat=1, warm=0)
     peak = torch.cuda.max_memory_allocated() / 1e9
     labels = model.predict(torch.as_tensor(T, device="cuda"))
@@ -209,7 +210,9 @@ def streamed_fit(name: str, X: torch.Tensor, y: np.ndarray, data: Any, **setting
 def compile_for(X: torch.Tensor, y: np.ndarray) -> None:
     """Have Triton compile what the fits will run, on rows enough for the longer strips."""
     for solver in ("cg", "sketch_project"):
-        LSSVC(solver=solver, max_iter=2, precision="medium", memory_budget="4GB", **POLY4).fit(X[:50_000], y[:50_000])
+        LSSVC(solver=solver, max_iter=2, memory_budget="4GB", **{**POLY4, "device": CUDA(precision="medium")}).fit(
+            X[:50_000], y[:50_000]
+        )
 
 
 def million(data: Any, raw: Any) -> None:
@@ -228,7 +231,7 @@ def million_cg(data: Any, raw: Any) -> None:
     """As far as conjugate gradients come in a minute."""
     X, y = augmented(raw, 1_000_000)
     compile_for(X, y)
-    streamed_fit("cg 16 iterations", X, y, data, solver="cg", tol=0.1, max_iter=16, n_landmarks=20_000)
+    streamed_fit("cg 16 iterations", X, y, data, solver=CG(tol=0.1, max_iter=16, n_landmarks=20_000))
 
 
 def crossover(data: Any, raw: Any) -> None:
@@ -294,12 +297,12 @@ def covertype(path: Path) -> None:
     cut, part = round(0.9 * len(order)), round(0.81 * len(order))
     numbers = x[order[:cut], :10]  # the other 44 columns are indicators
     X[:, :10] = (x[:, :10] - numbers.mean(axis=0)) / numbers.std(axis=0)
-    settings = {"kernel": "rbf", "C": 10.0, "solver": "cg", "tol": 0.05, "precision": "medium", "memory_budget": "18GB"}
+    settings = {"kernel": "rbf", "C": 10.0, "solver": "cg", "tol": 0.05, "memory_budget": "18GB"}
 
     def fit(gamma: float, rows: np.ndarray, held_out: np.ndarray, name: str) -> float:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        model = LSSVC(gamma=gamma, device="cuda", random_state=0, **settings)
+        model = LSSVC(gamma=gamma, device=CUDA(precision="medium"), random_state=0, **settings)
         seconds, _ = clock(lambda: model.fit(X[rows], y[rows]), repeat=1, warm=0)
         predict, labels = clock(lambda: model.predict(X[held_out]), repeat=1, warm=0)
         error = 100 * float(np.mean(labels != y[held_out]))

@@ -96,7 +96,7 @@ def fit(n: int, block_size: int, budget: str, solver: str) -> None:
 
     X, y, _ = digits(n)
     machine = LSSVC(
-        C=1e4, kernel="poly", degree=4, gamma=1.0, solver=solver, block_size=block_size, max_iter=3, memory_budget=budget
+        C=1e4, kernel="poly", degree=4, gamma=1.0, solver=SOLVERS[solver](block_size, max_iter=3), memory_budget=budget
     )
     print("fitting", flush=True)
     with warnings.catch_warnings():

@@ -28,7 +28,7 @@ from gramless.experiments.environment import environment
 from gramless.images import UnitNormalizer
 from gramless.kernels import Polynomial
 from gramless.operators import evaluate
-from gramless.solvers import MatchingPursuit
+from gramless.solvers import CG, Cholesky, Kaczmarz, KaczmarzMP, MatchingPursuit, NystromCommittee
 
 TARGETS = (2.0, 1.5, 1.3, 1.2)
 
@@ -72,30 +72,27 @@ def main() -> None:
     normalise = UnitNormalizer()
     X, X_test = normalise.fit_transform(data.x_train), normalise.transform(data.x_test)
     J = args.block_size
-    block = {"budget": args.budget, "block_size": J, "max_iter": 150}
-    accelerated = MatchingPursuit(J, reuse_blocks=True, momentum=10, tol=1e-6, max_iter=300)
+    block = {"block_size": J, "tol": 1e-6, "max_iter": 150}
     candidates = {
-        "nystrom_committee": {"budget": args.budget, "block_size": J * 5 // 2, "max_iter": 6},
-        "matching_pursuit": block,
-        "matching_pursuit, reuse and momentum": {"budget": args.budget, "solver": accelerated},
-        "kaczmarz_mp": block,
-        "kaczmarz": block,
-        "cg": {"budget": args.budget, "max_iter": 40},
-        "cholesky": {"budget": args.exact_budget},
+        "nystrom_committee": NystromCommittee(J * 5 // 2, n_members=6),
+        "matching_pursuit": MatchingPursuit(**block),
+        "matching_pursuit, reuse and momentum": MatchingPursuit(J, reuse_blocks=True, momentum=10, tol=1e-6, max_iter=300),
+        "kaczmarz_mp": KaczmarzMP(**block),
+        "kaczmarz": Kaczmarz(**block),
+        "cg": CG(tol=1e-6, max_iter=40),
+        "cholesky": Cholesky(),
     }
     device = xa.resolve_device(args.device)
     block_of_test = evaluate(Polynomial(degree=4, gamma=1.0), xa.to_device(X_test, device), xa.to_device(X, device))
     found = {}
     print(f"{'solver':38s}" + "".join(f"{target:>9.1f} %" for target in TARGETS) + "   last error, iterations, seconds")
-    for name, settings in candidates.items():
+    for name, solver in candidates.items():
         if args.only and name not in args.only:
             continue
-        settings = {"solver": name, "tol": 1e-6, "memory_budget": settings["budget"], **settings}
-        del settings["budget"]
+        budget = args.exact_budget if name == "cholesky" else args.budget
         watch = Stopwatch(block_of_test, data.y_test)
-        machine = LSSVC(
-            C=1e4, kernel="poly", degree=4, gamma=1.0, device=args.device, random_state=0, callback=watch, **settings
-        )
+        machine = LSSVC(kernel="poly", C=1e4, gamma=1.0, degree=4, solver=solver, device=args.device, random_state=0)
+        machine.set_params(memory_budget=budget, callback=watch)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)

@@ -14,6 +14,7 @@ from gramless._version import __version__
 
 # Public name -> the module that defines it.
 _EXPORTS: dict[str, str] = {
+    "CUDA": "gramless._runtime.device",
     "BudgetLSSVC": "gramless.estimators.budget",
     "BudgetLSSVR": "gramless.estimators.budget",
     "FourierLSSVC": "gramless.estimators.fourier",

@@ -107,6 +107,7 @@ import numpy as np
 import gramless
 from gramless import LSSVC, LSSVR, LSSVCCV
 from gramless.kernels import RBF
+from gramless.solvers import CG
 n, d, model = int(sys.argv[1]), int(sys.argv[2]), eval(sys.argv[3])
 rng = np.random.default_rng(0)
 X = rng.normal(size=(n, d)).astype(np.float32)
@@ -136,8 +137,8 @@ print(json.dumps({"estimate": gramless.estimate(model, n, d, 3).nbytes - X.nbyte
     [
         (2500, 20, "LSSVC(solver='cholesky', dtype='float64')"),
         (3000, 20, "LSSVC(solver='cholesky')"),
-        (4000, 20, "LSSVC(solver='cg', n_landmarks=300)"),
-        (5000, 20, "LSSVC(solver='cg', memory_budget='40MB', n_landmarks=200)"),
+        (4000, 20, "LSSVC(solver=CG(n_landmarks=300, tol=1e-3))"),
+        (5000, 20, "LSSVC(solver=CG(n_landmarks=200, tol=1e-3), memory_budget='40MB')"),
         (2500, 20, "LSSVC(solver='cg', probability='sigmoid')"),
         (1200, 20, "LSSVCCV(Cs=[1.0, 10.0], kernel=RBF(gamma=0.1))"),
     ],

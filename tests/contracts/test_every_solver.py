@@ -13,7 +13,7 @@ from gramless._runtime import arrays as xa
 from gramless._runtime.checkpoint import Checkpoint
 from gramless.kernels import RBF, Precomputed
 from gramless.operators import BorderedOperator, DenseOperator, KernelOperator
-from gramless.solvers import SOLVERS, Averaged, solve
+from gramless.solvers import SOLVERS, Averaged, Status, solve
 from gramless.targets.columns import split_bias
 
 N = 60
@@ -95,8 +95,11 @@ def exact(operator="streamed", dtype="float64") -> np.ndarray:
 def test_the_solution_is_the_dense_one(name, operator, library, dtype, tol, error):
     op, Z = problem(operator, library, dtype)
     solver = make(name, tol)
-    if solver.needs_spd and not op.spd:
-        with pytest.raises(ValueError, match="needs a symmetric positive definite operator"):
+    if not set(solver.requires) <= op.capabilities:
+        lacking = (
+            rf"{type(solver).__name__} needs 'spd'.* which BorderedOperator does not have.* enough for .*MatchingPursuit"
+        )
+        with pytest.raises(TypeError, match=lacking):
             solve(op, Z, solver, random_state=0)
         return
     result = solve(op, Z, solver, random_state=0)
@@ -126,7 +129,7 @@ def test_numpy_and_torch_take_the_same_path(name, library):
 @pytest.mark.parametrize("name", RANDOMISED)
 def test_numpy_and_torch_take_the_same_blocks(name, library):
     """Long before convergence, on the border too where the method can."""
-    operator = "streamed" if SOLVERS[name].needs_spd else "bordered streamed"
+    operator = "streamed" if "spd" in SOLVERS[name].requires else "bordered streamed"
     solver = make(name, 1e-9, block_size=10, max_iter=7, n_members=7)
     ours, theirs = (xa.to_numpy(solve(*problem(operator, p), solver, random_state=5).W) for p in ("numpy", library))
     np.testing.assert_allclose(theirs, ours, rtol=1e-8, atol=1e-9 * np.abs(ours).max())
@@ -168,6 +171,8 @@ def test_a_callback_stops_it(name):
     result = solve(*problem("streamed"), make(name, 1e-6), callback=stop, random_state=0)
     assert seen == [1]
     assert result.n_iter == 1
+    assert result.status in (Status.STOPPED, Status.CONVERGED)
+    assert result.converged == (result.status is Status.CONVERGED)
     assert result.history[0]["mark"] == 7
 
 
@@ -181,7 +186,7 @@ INTERRUPTED = {name: make(name, 1e-12, block_size=10, max_iter=23, n_members=23)
     "kaczmarz norms": SOLVERS["kaczmarz"](block_size=1, sampling="norm", max_iter=70),
     "matching_pursuit with momentum": SOLVERS["matching_pursuit"](block_size=10, momentum=3, max_iter=23),
     "matching_pursuit reusing": SOLVERS["matching_pursuit"](block_size=10, reuse_blocks=True, max_iter=23),
-    "averaged": Averaged([SOLVERS["matching_pursuit"](block_size=b, momentum=1, max_iter=12) for b in (8, 12)]),
+    "averaged": Averaged(SOLVERS["matching_pursuit"](momentum=1, max_iter=12), n_runs=2, block_size=[8, 12]),
 }
 
 
@@ -192,7 +197,7 @@ INTERRUPTED = {name: make(name, 1e-12, block_size=10, max_iter=23, n_members=23)
 def test_killed_and_resumed_is_bit_identical(case, killed_at, every, dtype, library, tmp_path):
     """Killed at one iteration, at every second or third after that a few times over, and run to the end."""
     solver = INTERRUPTED[case]
-    op, Z = problem("streamed" if solver.needs_spd else "bordered streamed", library, dtype)
+    op, Z = problem("streamed" if "spd" in solver.requires else "bordered streamed", library, dtype)
     whole = solve(op, Z, solver, random_state=7)
     path = tmp_path / "state.npz"
 
@@ -219,7 +224,7 @@ def test_killed_and_resumed_is_bit_identical(case, killed_at, every, dtype, libr
 
 @pytest.mark.parametrize("name", ITERATIVE)
 def test_the_interrupted_take_long_enough_to_be_interrupted(name):
-    operator = "streamed" if SOLVERS[name].needs_spd else "bordered streamed"
+    operator = "streamed" if "spd" in SOLVERS[name].requires else "bordered streamed"
     assert solve(*problem(operator), INTERRUPTED[name], random_state=7).n_iter > 13
 
 
@@ -257,7 +262,7 @@ def test_dependent_and_equal_columns(name):
     np.testing.assert_allclose(result.W, np.linalg.solve(op.dense(), Z), atol=1e-4)
 
 
-@pytest.mark.parametrize("name", [name for name, cls in SOLVERS.items() if not cls.needs_spd])
+@pytest.mark.parametrize("name", [name for name, cls in SOLVERS.items() if "spd" not in cls.requires])
 def test_bias_by_border_and_by_one_more_column_agree(name):
     """`Theta W = Z` and `A [V, u] = [Z, 1]` have the same machine, whichever solver found it."""
     Z = right_hand_sides()[:, :2]

@@ -15,6 +15,7 @@ from sklearn.datasets import load_digits
 
 import gramless
 from gramless import LSSVC, LSSVR, BudgetLSSVC, FourierLSSVC, NystromLSSVC, NystromLSSVR, RiSVOClassifier
+from gramless.solvers import CG
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -53,7 +54,7 @@ MACHINES = {
     "risvo": lambda: RiSVOClassifier(n_landmarks=60, gamma=0.1, check_inclusion=True, max_iter=6, random_state=0),
     "risvo of rows": lambda: RiSVOClassifier(landmarks=np.arange(5, 90), gamma=0.1, rho=0.1, max_iter=4, random_state=0),
     "fourier": lambda: FourierLSSVC(n_components=80, gamma=0.1, C=10.0, random_state=0),
-    "lssvc": lambda: LSSVC(solver="cg", gamma=0.1, C=10.0, tol=1e-12, n_landmarks=100, random_state=0),
+    "lssvc": lambda: LSSVC(solver=CG(tol=1e-12, n_landmarks=100), gamma=0.1, C=10.0, random_state=0),
 }
 
 
@@ -274,7 +275,7 @@ def test_rows_never_travel_to_the_client(name, client):
     X = da.random.default_rng(0).normal(size=(n, d), chunks=(n // 8, d))
     y = (X[:, 0] > 0).astype(int)
     machine = MACHINES[name]().set_params(gamma=0.01)
-    machine.set_params(**({"tol": 1e-2, "n_landmarks": 20} if name == "lssvc" else {"n_landmarks": 30}))
+    machine.set_params(**({"solver": CG(tol=1e-2, n_landmarks=20)} if name == "lssvc" else {"n_landmarks": 30}))
     if name == "risvo":
         machine.set_params(max_iter=2, landmarks="uniform")
     tracemalloc.start()
@@ -323,10 +324,7 @@ def test_settings_that_cannot_be_distributed(machine, message, digits, client):
     [
         ("device", "cuda"),
         ("memory_budget", "1GB"),
-        ("precision", "high"),
-        ("storage", "float16"),
-        ("n_estimators", 3),
-        ("block_size", 100),
+        ("decision_function_shape", "ovo"),
         ("warm_start", True),
     ],
 )

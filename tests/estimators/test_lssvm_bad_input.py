@@ -6,10 +6,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from gramless import LSSVC, LSSVCCV, LSSVR, LSSVRCV, KernelSVC, NystromLSSVC
+from gramless import CUDA, LSSVC, LSSVCCV, LSSVR, LSSVRCV, KernelSVC, NystromLSSVC
 from gramless.callbacks import Checkpoint, EarlyStopping
 from gramless.kernels import RBF, Linear, Polynomial, Precomputed
-from gramless.solvers import CG
+from gramless.solvers import CG, Kaczmarz
 
 X = np.random.default_rng(0).normal(size=(20, 3))
 Y = np.arange(20) % 2
@@ -117,10 +117,12 @@ SETTINGS = [
     ({"max_iter": 0}, "max_iter .* must be a positive integer, got 0"),
     ({"max_iter": -2}, "max_iter .* must be a positive integer, got -2"),
     ({"max_iter": 1.5}, "max_iter .* must be a positive integer, got 1.5"),
-    ({"block_size": -3}, "block_size must be a positive integer"),
-    ({"n_landmarks": -1}, "n_landmarks must be 'auto' or an integer"),
-    ({"n_landmarks": "many"}, "n_landmarks must be 'auto' or an integer"),
-    ({"damping": 0.0}, "damping .* must be a positive"),
+    ({"solver": Kaczmarz(-3)}, "block_size must be an integer of at least 1"),
+    ({"solver": CG(n_landmarks=-1)}, "n_landmarks must be 'auto' or an integer"),
+    ({"solver": CG(n_landmarks="many")}, "n_landmarks must be 'auto' or an integer"),
+    ({"solver": CG(damping=0.0)}, "damping .* must be a positive"),
+    ({"device": CUDA(precision="low")}, "unknown precision 'low'"),
+    ({"device": CUDA(storage="float8")}, "unknown storage 'float8'"),
     ({"solver": "magic"}, r"unknown solver 'magic'; known: 'auto', .*'cg', 'cholesky'"),
     ({"solver": 3}, r"unknown solver 3; known: 'auto'"),
     ({"kernel": "magic"}, r"unknown kernel 'magic'; known: .*'laplacian', 'linear', 'poly', 'precomputed', 'rbf'"),

@@ -17,6 +17,7 @@ from gramless._runtime.checkpoint import Checkpoint as StateFile
 from gramless._runtime.checkpoint import fingerprint
 from gramless.callbacks import Checkpoint, EarlyStopping
 from gramless.kernels import RBF, Columns, as_kernel
+from gramless.solvers import CG
 
 # One process: fit with a checkpoint after every second iteration; slow enough, by its callback, to be hit in the middle.
 _SCRIPT = """
@@ -24,6 +25,7 @@ import sys, time
 import numpy as np
 from gramless import LSSVC
 from gramless.callbacks import Checkpoint, EarlyStopping
+from gramless.solvers import CG
 path, out, pause, early = sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4] == "early"
 rng = np.random.default_rng(0)
 X = rng.normal(size=(500, 4)).astype(np.float32)
@@ -32,7 +34,7 @@ def callback(estimator, record):
     print(record["n_iter"], flush=True)
     time.sleep(pause)
 callbacks = [callback, Checkpoint(path, every=2)] + [EarlyStopping(n_iter_no_change=8)] * early
-model = LSSVC(solver="cg", C=300.0, tol=1e-4, n_landmarks=10, callback=callbacks, max_iter=40).fit(X, y)
+model = LSSVC(solver=CG(n_landmarks=10, tol=1e-4, max_iter=40), C=300.0, callback=callbacks).fit(X, y)
 np.savez(out, coef=model.dual_coef_, bias=model.intercept_, support=model.support_, n_iter=model.n_iter_,
          residual=[r["residual"] for r in model.history_])
 """
@@ -92,15 +94,11 @@ def problem():
 
 
 def machine(path, **settings):
-    settings = {
-        "solver": "cg",
-        "C": 100.0,
-        "tol": 1e-8,
-        "n_landmarks": 5,
-        "random_state": 0,
-        **settings,
-    }
+    settings = {"C": 100.0, "random_state": 0, **settings}
+    own = {"tol": 1e-8, "n_landmarks": 5, "max_iter": 200}
+    solver = CG(**{name: settings.pop(name, value) for name, value in own.items()})
     return LSSVR(
+        solver=solver,
         kernel=settings.pop("kernel", RBF(gamma=0.5)),
         callback=[Checkpoint(path, every=1), *settings.pop("functions", [])],
         **settings,

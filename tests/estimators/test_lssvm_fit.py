@@ -53,7 +53,7 @@ def test_auto_says_what_it_picked_and_why(digits, capsys):
     assert model.solver_ == "cholesky"
     assert "small enough for one factorisation" in model.solver_reason_
     with threadpool_limits(1, user_api="blas"):  # every thread holds a tile: on many cores nothing fits so small a budget
-        streamed = LSSVC(memory_budget="11MB", verbose=1, n_landmarks=100, tol=1e-2).fit(X, y)
+        streamed = LSSVC(memory_budget="11MB", verbose=1, solver=CG(n_landmarks=100, tol=1e-2)).fit(X, y)
     assert streamed.solver_ == "cg"
     assert "does not fit the budget of 11.0 MB: streamed" in streamed.solver_reason_
     cached = LSSVC(solver="cg", tol=1e-2).fit(X, y)
@@ -109,10 +109,10 @@ def test_cg_stops_and_warns_where_float32_has_no_more_digits():
     y = np.sin(X[:, 0])
     started = time.perf_counter()
     with pytest.warns(
-        ConvergenceWarning, match=r"LSSVR did not converge: float32 has no more digits to give; true rel"
+        ConvergenceWarning, match=r"LSSVR did not converge: the precision has no more digits to give; true rel"
     ) as caught:
         model = LSSVR(C=100.0, kernel=RBF(gamma=0.5), solver="cg", tol=1e-9).fit(X, y)
-    assert "tol 1e-09. Raise max_iter or tol, lower C, use dtype='float64', or more n_landmarks" in str(caught[0].message)
+    assert "tol 1e-09. Raise max_iter or tol, lower C, use dtype='float64', or more landmarks" in str(caught[0].message)
     assert caught[0].filename == __file__, "the warning points at the caller's line"
     assert model.n_iter_ < 200
     assert time.perf_counter() - started < 30
@@ -152,28 +152,28 @@ def test_the_iteration_limit_warns_with_the_true_residual(digits):
     with pytest.warns(
         ConvergenceWarning, match=r"reached the limit of 2 iterations; true relative residual 0\.\d+, tol 0.001"
     ):
-        model = LSSVC(solver="cg", max_iter=2, C=100.0, n_landmarks=20).fit(X, y)
+        model = LSSVC(solver=CG(n_landmarks=20, tol=1e-3, max_iter=2), C=100.0).fit(X, y)
     assert model.n_iter_ == 2
 
 
 @pytest.mark.parametrize("max_iter", [-1, None])
 def test_no_limit_as_in_svc(max_iter, digits):
     X, _, y, _ = digits
-    assert LSSVC(solver="cg", max_iter=max_iter, n_landmarks=100).fit(X[:300], y[:300]).residual_ <= 1e-3
+    assert LSSVC(solver="cg", max_iter=max_iter).fit(X[:300], y[:300]).residual_ <= 1e-3
 
 
 @pytest.mark.parametrize("settings", [{"n_landmarks": 0}, {"n_landmarks": 50}, {"n_landmarks": 50, "damping": 0.5}], ids=str)
 def test_landmarks_and_damping_are_settable(settings, digits):
     X, _, y, _ = digits
-    model = LSSVC(solver="cg", tol=1e-5, random_state=0, dtype="float64", **settings).fit(X[:400], y[:400])
+    model = LSSVC(solver=CG(tol=1e-5, **settings), random_state=0, dtype="float64").fit(X[:400], y[:400])
     exact = LSSVC(solver="cholesky", dtype="float64").fit(X[:400], y[:400])
     np.testing.assert_allclose(model.decision_function(X), exact.decision_function(X), atol=1e-2)
 
 
 def test_the_preconditioner_saves_iterations(digits):
     X, _, y, _ = digits
-    settings = {"solver": "cg", "C": 1e3, "random_state": 0, "max_iter": 2000}
-    with_it, without = (LSSVC(n_landmarks=m, **settings).fit(X, y).n_iter_ for m in ("auto", 0))
+    solvers = [CG(tol=1e-3, max_iter=2000, n_landmarks=m) for m in ("auto", 0)]
+    with_it, without = (LSSVC(solver=solver, C=1e3, random_state=0).fit(X, y).n_iter_ for solver in solvers)
     assert with_it < without / 2
 
 
@@ -238,8 +238,8 @@ def test_warm_start_goes_on_from_the_last_solution(digits):
 
 def test_early_stopping_returns_the_best(digits):
     X, X_test, y, y_test = digits
-    settings = {"solver": "cg", "random_state": 0, "n_landmarks": 30, "C": 1e5}
-    model = LSSVC(callback=EarlyStopping(n_iter_no_change=3), tol=1e-7, **settings).fit(X, y)
+    stop = EarlyStopping(n_iter_no_change=3)
+    model = LSSVC(solver=CG(n_landmarks=30, tol=1e-7), C=1e5, callback=stop, random_state=0).fit(X, y)
     errors = [r["validation"] for r in model.history_]
     best = int(np.argmin(errors))
     assert len(errors) == best + 4
@@ -310,7 +310,7 @@ def test_sigmoids_from_an_estimated_diagonal(digits, monkeypatch, precomputed):
     fit_on, predict_on = (kernel(X, X), kernel(X_test, X)) if precomputed else (X, X_test)
     settings = {"kernel": "precomputed" if precomputed else kernel, "C": 10.0, "probability": "sigmoid", "random_state": 0}
     exact = LSSVC(**settings).fit(fit_on, y)
-    monkeypatch.setattr("gramless.estimators.lssvm.EXACT_UP_TO", 100)
+    monkeypatch.setattr("gramless.models.least_squares.EXACT_UP_TO", 100)
     estimated = LSSVC(**settings).fit(fit_on, y)
     difference = estimated.predict_proba(predict_on) - exact.predict_proba(predict_on)
     assert 0 < np.abs(difference).mean() < 5e-3
@@ -320,10 +320,10 @@ def test_sigmoids_from_an_estimated_diagonal(digits, monkeypatch, precomputed):
 # -- words -------------------------------------------------------------------------------------------------------------
 
 _FIT = (
-    "import numpy as np; from gramless import LSSVR\n"
+    "import numpy as np; from gramless import LSSVR; from gramless.solvers import CG\n"
     "import gramless._runtime.progress as p; p._SECONDS_BETWEEN_LINES = 0.0\n"
     "X = np.random.default_rng(0).normal(size=(300, 2)); y = np.sin(X[:, 0])\n"
-    "LSSVR(solver='cg', C=100.0, verbose={verbose}, n_landmarks=20, tol=1e-5).fit(X, y)\n"
+    "LSSVR(solver=CG(n_landmarks=20, tol=1e-5), C=100.0, verbose={verbose}).fit(X, y)\n"
 )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gramless.operators import DenseOperator
-from gramless.solvers import Averaged, Kaczmarz, KaczmarzMP, MatchingPursuit, NystromCommittee, solve
+from gramless.solvers import Averaged, Kaczmarz, KaczmarzMP, MatchingPursuit, NystromCommittee, Status, solve
 
 
 def symmetric(n, seed, log_condition=1.0):
@@ -63,25 +63,25 @@ def test_members_follow_their_formula():
 
 @pytest.mark.parametrize("solver", [Kaczmarz, MatchingPursuit, KaczmarzMP])
 def test_mean_is_the_mean_of_the_runs(solver):
-    runs = [solver(4, max_iter=3), solver(6, max_iter=5)]
+    runs = [solver(size, max_iter=4) for size in (4, 6)]
     rng = np.random.RandomState(4)
     separate = [solve(OP, Z, run, random_state=rng).W for run in runs]
-    result = solve(OP, Z, Averaged(runs), random_state=4)
+    result = solve(OP, Z, Averaged(solver(max_iter=4), n_runs=2, block_size=[4, 6]), random_state=4)
     np.testing.assert_allclose(result.W, np.mean(separate, axis=0), atol=1e-12)
     assert result.n_iter == 8
-    assert [record["run"] for record in result.history] == [0, 0, 0, 1, 1, 1, 1, 1]
+    assert [record["run"] for record in result.history] == [0, 0, 0, 0, 1, 1, 1, 1]
     assert not result.converged
 
 
 def test_mean_converges_when_every_run_does():
-    result = solve(OP, Z, Averaged([Kaczmarz(4, tol=1e-6, max_iter=1000)] * 2), random_state=0)
+    result = solve(OP, Z, Averaged(Kaczmarz(4, tol=1e-6, max_iter=1000), n_runs=2), random_state=0)
     assert result.converged
     np.testing.assert_allclose(result.W, np.linalg.solve(A, Z), atol=1e-3)
 
 
 def test_a_run_that_did_not_converge_is_told_though_the_last_one_did():
-    runs = [Kaczmarz(4, tol=1e-8, max_iter=2), Kaczmarz(12, tol=1e-3, max_iter=20)]
-    result = solve(OP, Z, Averaged(runs), random_state=0)
+    result = solve(OP, Z, Averaged(Kaczmarz(tol=1e-3, max_iter=2), n_runs=2, block_size=[4, 12]), random_state=0)
     assert result.residual < 1e-3
     assert not result.converged
-    assert result.message == "not all of the 2 runs converged within their iterations"
+    assert result.status is Status.SOME_RUNS
+    assert result.message == "not all runs converged within their iterations"

@@ -16,6 +16,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from gramless._runtime import grid as _grid
+from gramless._runtime.device import Device
 
 try:
     from array_api_compat import array_namespace
@@ -69,7 +70,7 @@ def device_of(x: Array) -> str:
     return "torch:cpu" if x.device.type == "cpu" else str(x.device)
 
 
-def resolve_device(device: str | None, X: Array = None) -> str:
+def resolve_device(device: Device, X: Array = None) -> str:
     """Turn the user's `device` into one of `"cpu"`, `"torch:cpu"`, `"cuda:i"`."""
     if device is None or device == "auto":
         if is_torch(X):

@@ -72,7 +72,7 @@ class Checkpoint:
 
     def __init__(self, path: str | os.PathLike[str], problem: str, every: int = 10):
         if every < 1:
-            raise ValueError(f"checkpoint_every must be at least 1, got {every!r}")
+            raise ValueError(f"every must be at least 1, got {every!r}")
         self.path = Path(path)
         self.problem = problem
         self.every = every

@@ -11,7 +11,7 @@ from gramless.distributed.collections import describe
 from gramless.distributed.lssvm import check_least_squares, fit_least_squares
 from gramless.distributed.one_pass import check_one_pass, fit_one_pass
 from gramless.distributed.risvo import check_risvo, fit_risvo
-from gramless.estimators.least_squares import LeastSquaresMachine
+from gramless.estimators.lssvm import LSSVC, LSSVR
 from gramless.estimators.one_pass import OnePassRidge
 from gramless.estimators.risvo import RiSVOClassifier
 
@@ -73,7 +73,7 @@ def _check_and_fit(estimator: Any) -> tuple[Callable[[Any], None], Callable[[Any
         return check_one_pass, fit_one_pass
     if isinstance(estimator, RiSVOClassifier):
         return check_risvo, fit_risvo
-    if isinstance(estimator, LeastSquaresMachine):
+    if isinstance(estimator, LSSVC | LSSVR):
         return check_least_squares, fit_least_squares
     raise TypeError(
         f"{type(estimator).__name__} cannot be fitted to dask collections; NystromLSSVC, FourierLSSVC, RiSVOClassifier and "

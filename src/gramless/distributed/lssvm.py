@@ -24,9 +24,11 @@ from gramless.distributed.cluster import cluster_memory, n_threads
 from gramless.distributed.collections import Piece, Rows, class_factors, draw, join
 from gramless.distributed.operator import DistributedOperator, RemoteColumns
 from gramless.distributed.settings import check_settings
-from gramless.estimators.least_squares import LeastSquaresMachine, check_machine
+from gramless.estimators.lssvm import LSSVC, LSSVR
+from gramless.models import least_squares
 from gramless.models.expansion import kernel_from_settings, set_single_output
 from gramless.operators.kernel import check_diagonal
+from gramless.planning.make_solver import solver_name
 from gramless.planning.plan import Plan, make_plan, sizes
 from gramless.preconditioners.nystrom import NystromPreconditioner
 from gramless.solvers import CG, solve
@@ -42,8 +44,6 @@ HONOURED = frozenset(
         "solver",
         "tol",
         "max_iter",
-        "n_landmarks",
-        "damping",
         "class_weight",
         "probability",
         "dtype",
@@ -58,13 +58,13 @@ _SCALE_ROWS = 50_000
 _BLOCKS_PER_THREAD = 2
 
 
-def check_least_squares(estimator: LeastSquaresMachine) -> None:
+def check_least_squares(estimator: LSSVC | LSSVR) -> None:
     """Refuse what cannot be distributed, before anything is read."""
-    check_machine(estimator)
+    least_squares.check_settings(estimator)
     check_settings(estimator, HONOURED)
     name = type(estimator).__name__
-    if estimator.solver not in ("auto", "cg"):
-        raise ValueError(f"{name} on dask collections needs solver='cg' (or 'auto'), got {estimator.solver!r}")
+    if solver_name(estimator.solver) not in ("auto", "cg"):
+        raise ValueError(f"{name} on dask collections needs solver='cg', 'auto' or a CG object, got {estimator.solver!r}")
     if not kernel_from_settings(estimator).separable:
         raise ValueError("a precomputed kernel cannot be distributed by rows; pass the data and a kernel")
     callbacks = read_callbacks(estimator.callback)
@@ -75,7 +75,7 @@ def check_least_squares(estimator: LeastSquaresMachine) -> None:
         raise ValueError("probability='sigmoid' needs all rows on one machine; use probability='softmax'")
 
 
-def fit_least_squares(client: Client, estimator: LeastSquaresMachine, rows: Rows) -> None:
+def fit_least_squares(client: Client, estimator: LSSVC | LSSVR, rows: Rows) -> None:
     """Fit `LSSVC` or `LSSVR` to rows on the workers."""
     rows.keep()
     rng = check_random_state(estimator.random_state)
@@ -87,9 +87,10 @@ def fit_least_squares(client: Client, estimator: LeastSquaresMachine, rows: Rows
     task = client.submit(_resolve, kernel_from_settings(estimator), rows.take(sample), own_weights, pure=False)
     estimator.kernel_ = task.result()
 
+    cg = _cg(estimator)
     size = sizes(rows.n, rows.d, Z.shape[1], rows.dtype, "cpu", estimator.kernel_)
     # Half of the workers' memory: dask needs room for what it moves.
-    plan = make_plan(size, "cg", cluster_memory(client) // 2, n_landmarks=estimator.n_landmarks, tol=estimator.tol)
+    plan = make_plan(size, "cg", cluster_memory(client) // 2, n_landmarks=cg.n_landmarks, tol=cg.tol)
     estimator.solver_, estimator.solver_reason_ = "cg", f"rows on {len(client.nthreads())} workers; {plan.reason}"
     blocks, counts = _grouped(client, rows)
     ridge = 1.0 / (estimator.C * weights)
@@ -99,7 +100,7 @@ def fit_least_squares(client: Client, estimator: LeastSquaresMachine, rows: Rows
     result = solve(
         op,
         np.column_stack([Z, np.ones(rows.n)]).astype(rows.dtype),
-        _solver(estimator, plan, op, rows, rng),
+        _preconditioned(cg, plan, op, rows, rng),
         callback=_callback(estimator, unscaled),
         random_state=rng,
         verbose=estimator.verbose,
@@ -107,29 +108,33 @@ def fit_least_squares(client: Client, estimator: LeastSquaresMachine, rows: Rows
     )
     estimator.dual_coef_, estimator.intercept_ = unscaled(*split_bias(result.W))
     estimator.history_, estimator.n_iter_, estimator.residual_ = result.history, result.n_iter, result.residual
-    if not result.converged:
+    if not result.status.as_wanted:
         warnings.warn(
             f"{type(estimator).__name__} did not converge: {result.message}; relative residual {result.residual:.2g}, "
-            f"tol {estimator.tol:g}. Raise max_iter or tol, lower C, or use more n_landmarks.",
+            f"tol {cg.tol:g}. Raise max_iter or tol, lower C, or use more n_landmarks.",
             ConvergenceWarning,
             stacklevel=5,
         )
 
 
-def _solver(
-    estimator: LeastSquaresMachine, plan: Plan, op: DistributedOperator, rows: Rows, rng: np.random.RandomState
-) -> CG:
-    settings: dict[str, Any] = {"tol": estimator.tol}
-    if estimator.max_iter not in (None, -1):
-        settings["max_iter"] = estimator.max_iter
-    if plan.n_landmarks > 0:
+def _cg(estimator: LSSVC | LSSVR) -> CG:
+    """The settings of the solver: those of an object, or of the name."""
+    if isinstance(estimator.solver, CG):
+        return estimator.solver
+    limit = {} if estimator.max_iter in (None, -1) else {"max_iter": int(estimator.max_iter or 0)}
+    return CG(tol=estimator.tol, **limit)
+
+
+def _preconditioned(cg: CG, plan: Plan, op: DistributedOperator, rows: Rows, rng: np.random.RandomState) -> CG:
+    preconditioner = cg.preconditioner
+    if preconditioner is None and plan.n_landmarks > 0:
         landmarks = np.sort(rng.permutation(rows.n)[: plan.n_landmarks])
         columns = RemoteColumns(op, rows, landmarks, store=plan.store_landmarks)
-        settings["preconditioner"] = NystromPreconditioner(columns, op.ridge, damping=estimator.damping, rng=rng)
-    return CG(**settings)
+        preconditioner = NystromPreconditioner(columns, op.ridge, damping=cg.damping, rng=rng)
+    return CG(tol=cg.tol, max_iter=cg.max_iter, preconditioner=preconditioner)
 
 
-def _targets(estimator: LeastSquaresMachine, rows: Rows) -> tuple[np.ndarray, np.ndarray, Callable[..., Any]]:
+def _targets(estimator: LSSVC | LSSVR, rows: Rows) -> tuple[np.ndarray, np.ndarray, Callable[..., Any]]:
     """Target matrix and weights of all rows, and the way from a solution to the model.
 
     Labels come to the client as small codes, rows never do.
@@ -182,7 +187,7 @@ def _features(piece: Piece) -> np.ndarray:
     return piece.X
 
 
-def _callback(estimator: LeastSquaresMachine, unscaled: Callable[..., Any]) -> Any:
+def _callback(estimator: LSSVC | LSSVR, unscaled: Callable[..., Any]) -> Any:
     callbacks = read_callbacks(estimator.callback)
     if not callbacks.functions:
         return None

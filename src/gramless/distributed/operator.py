@@ -26,7 +26,7 @@ from dask.distributed import Client
 from gramless.distributed.cluster import reduce_in_tree
 from gramless.distributed.collections import Piece, Rows
 from gramless.kernels.base import Kernel
-from gramless.operators import evaluate
+from gramless.operators import Operator, evaluate
 from gramless.operators.kernel import KernelOperator
 from gramless.operators.tall import TallMatrix
 
@@ -35,7 +35,7 @@ _SECONDS_BEFORE_THE_NEXT = 0.25
 _TILE = 2048
 
 
-class DistributedOperator:
+class DistributedOperator(Operator):
     """`K(X, X) + diag(ridge)` over blocks of rows on the workers.
 
     Parameters
@@ -51,7 +51,7 @@ class DistributedOperator:
         Keep the tiles.
     """
 
-    spd = True
+    capabilities = frozenset({"spd", "ridge"})
 
     def __init__(
         self,

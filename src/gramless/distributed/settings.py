@@ -11,14 +11,10 @@ from collections.abc import Collection
 from typing import Any
 
 WHY = {
-    "block_size": "blocks are for solvers that read all rows on one machine",
     "checkpoint": "what a lost worker had done is done again by the others",
     "device": "the workers compute on their processors",
     "forget": "it needs rows in an order, and partitions are summed in any order",
     "memory_budget": "what a worker may hold is the cluster's to say: Client(memory_limit=...)",
-    "n_estimators": "the mean of several runs is for randomised solvers, which need all rows on one machine",
-    "precision": "it is for CUDA devices, and the workers compute on their processors",
-    "storage": "it is for CUDA devices, and the workers compute on their processors",
     "warm_start": "every fit on a cluster starts from zero",
 }
 """Why a setting means nothing on a cluster, or what takes its place."""

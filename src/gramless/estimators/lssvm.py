@@ -2,102 +2,121 @@
 
     min_f  1/2 ||f||^2 + C/2 sum_i w_i (z_i - f(x_i) - b)^2
 
-(Suykens and Vandewalle 1999; Suykens et al. 2002 for weights). The fit itself is in `gramless.estimators.least_squares`;
-here are the targets: classes as +-1 or one-hot columns, values standardised.
+The solution is one linear system in as many unknowns as there are rows, shared by all classes or outputs. Exact, it costs
+O(n^3) time and n^2 numbers; conjugate gradients on a streamed kernel matrix cost O(n^2 d) an iteration and a few megabytes.
+The fit is `gramless.models.least_squares.fit_expansion`; here are the targets: classes as +-1 or one-hot columns, values
+standardised.
+
+References: Suykens and Vandewalle, "Least squares support vector machine classifiers", 1999; Suykens et al., "Weighted least
+squares support vector machines", 2002, for weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from gramless._runtime.dask_hooks import fits_collections
-from gramless._runtime.memory import MemoryEstimate, parse_budget
+from gramless._runtime.arrays import Array
+from gramless._runtime.dask_hooks import fits_collections, over_partitions
+from gramless._runtime.device import Device
 from gramless._runtime.validation import all_or_nothing, check_choice, check_labels, check_outputs, check_weights
-from gramless.calibration.leave_one_out import (
-    EXACT_UP_TO,
-    leave_one_out_memory,
-    leave_one_out_scores,
-    probes_plan,
-)
+from gramless.calibration.leave_one_out import leave_one_out_scores
 from gramless.calibration.platt import fit_sigmoids
-from gramless.estimators.least_squares import LeastSquaresMachine
 from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, kernel_from_settings, scores_to_labels
+from gramless.models.least_squares import check_rows, check_settings, fit_expansion, generator, plan_fit
 from gramless.planning.plan import Plan
 from gramless.solvers import Solver
 from gramless.targets.columns import Standardised, class_targets
 
-_PARAMETERS = """C : float, default=1.0
-        Regularisation: the ridge on the kernel's diagonal is `1 / C`. Larger fits closer.
+
+class LSSVC(ExpansionClassifier):
+    """Least-squares support vector classifier.
+
+    Parameters
+    ----------
     kernel : str, Kernel or callable, default="rbf"
         `"linear"`, `"poly"`, `"rbf"`, `"laplacian"`, `"precomputed"`, a `gramless.kernels` expression, or `f(X, Y)`.
-    degree, gamma, coef0
-        Settings of a kernel given by name, as in `sklearn.svm.SVC`.
+    C : float, default=1.0
+        Regularisation: the ridge on the kernel's diagonal is `1 / C`. Larger fits closer.
+    gamma : float or str, default="scale"
+        Of a kernel given by name: a number, `"scale"` or `"auto"`, as in `sklearn.svm.SVC`.
+    degree : int, default=3
+        Of the polynomial kernel.
+    coef0 : float, default=0.0
+        Of the polynomial kernel.
     solver : str or Solver, default="auto"
         `"cholesky"` is exact; `"cg"` is block conjugate gradients with a Nyström preconditioner; `"sketch_project"` is
         faster than `"cg"` to a loose `tol` on very large streamed data; `"auto"` chooses from the sizes, `tol`, the memory
-        and the device, and says in `solver_` what it chose. The randomised `"matching_pursuit"`,
-        `"kaczmarz"`, `"kaczmarz_mp"` and `"nystrom_committee"` (whose members `max_iter` counts) read a block of rows at
-        a time; a `Solver` instance brings its own settings.
+        and the device, and says in `solver_` what it chose. The randomised `"matching_pursuit"`, `"kaczmarz"`,
+        `"kaczmarz_mp"` and `"nystrom_committee"` (whose members `max_iter` counts) read a block of rows at a time. An
+        object of `gramless.solvers` brings its own settings: `CG(n_landmarks=2000)`, `MatchingPursuit(block_size=2000)`,
+        `Averaged(Kaczmarz(), n_runs=5)`.
     tol : float, default=1e-3
-        Relative residual `||Z - A W|| / ||Z||` at which an iterative solver stops.
+        Relative residual `||Z - A W|| / ||Z||` at which a solver given by name stops; a solver object has a `tol` of its
+        own, and this one is not used.
     max_iter : int or None, default=None
-        Limit on iterations; None, or -1 as in `SVC`, is the solver's own.
-    block_size : int, sequence of int or None, default=None
-        Rows in a block, for the solvers that work by blocks; None is the solver's own, or less where `memory_budget` says
-        so. A sequence has one for each of the `n_estimators`.
-    n_estimators : int, default=1
-        Runs of a randomised solver, each with its own blocks, whose mean is the model: steadier, at the same cost of
-        prediction.
-    n_landmarks, damping : default="auto"
-        Of the preconditioner of `"cg"`; see `gramless.preconditioners.nystrom`.
+        Limit on the iterations of a solver given by name; None, or -1 as in `SVC`, is the solver's own. Not used with a
+        solver object.
+    class_weight : dict, "balanced" or None, default=None
+        Multiplies `sample_weight`: the ridge of a sample is `1 / (C w)`, so weight 2 equals two copies.
+    probability : {"softmax", "sigmoid", False}, default="softmax"
+        What `predict_proba` is: the softmax of the scores, or Platt's sigmoid fitted on closed-form leave-one-out scores
+        (no refit). `predict` does not depend on it.
+    decision_function_shape : {"ovr", "ovo"}, default="ovr"
+        Whether `decision_function` has a column for each class, its score, or for each pair of classes, the difference of
+        their scores, in the order and with the signs of `sklearn.svm.SVC`. Ignored for two classes.
+    warm_start : bool, default=False
+        Start from the last solution when the data has the same number of rows.
     dtype : {"float32", "float64"} or None, default=None
         None computes float32 and byte data in float32 and everything else in float64.
-    device : {"cpu", "cuda", "auto"} or None, default=None
-        Where to compute; None follows the data.
-    precision : {"highest", "high", "medium"}, default="highest"
-        Of streamed products and predictions on a CUDA device: float32, or a fused kernel on the tensor cores with a relative
-        error of about 3e-5 or 8e-4. Predict in the precision of the fit: the coefficients belong to points rounded so.
-    storage : {None, "float16", "bfloat16"}, default=None
-        Half-precision cache of the kernel matrix on a CUDA device: half the memory, entries rounded to 5e-4 or 4e-3.
+    device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
+        Where to compute; None follows the data. `gramless.CUDA` has the precision and the storage of a graphics card.
     memory_budget : str, int, float or None, default=None
         Bound on the peak of what a fit allocates, beside loaded libraries: `"4GB"`, bytes, a fraction of what is free; None
         is 70 % of it.
-    warm_start : bool, default=False
-        Start from the last solution when the data has the same number of rows.
     callback : callable, Checkpoint, EarlyStopping, a list of these, or None, default=None
         `callback(estimator, record) -> bool` is called after each iteration with an estimator that can already predict; a
         true answer stops the fit. `gramless.callbacks` has checkpoints to go on from, and stopping on held-out rows.
     verbose : int, default=0
-    random_state : int, RandomState or None, default=None"""
-
-
-class LSSVC(ExpansionClassifier, LeastSquaresMachine):
-    __doc__ = f"""Least-squares support vector classifier.
-
-    Parameters
-    ----------
-    {_PARAMETERS}
-    class_weight : dict, "balanced" or None, default=None
-        Multiplies `sample_weight`: the ridge of a sample is `1 / (C w)`, so weight 2 equals two copies.
-    probability : {{"softmax", "sigmoid", False}}, default="softmax"
-        What `predict_proba` is: the softmax of the scores, or Platt's sigmoid fitted on closed-form leave-one-out scores
-        (no refit). `predict` does not depend on it.
+        1 shows progress.
+    random_state : int, RandomState or None, default=None
+        Draws landmarks, blocks and held-out rows.
 
     Attributes
     ----------
     classes_ : ndarray
-    points_, dual_coef_, intercept_, kernel_
-        The model: `decision_function(X) = kernel_(X, points_) @ dual_coef_ + intercept_`.
+    kernel_ : Kernel
+        With every setting a number.
+    points_ : array of shape (m, n_features)
+        The rows that carry the model: `decision_function(X) = kernel_(X, points_) @ dual_coef_ + intercept_`.
+    dual_coef_ : ndarray of shape (m, n_outputs)
+        One column for two classes, else one for each class.
+    intercept_ : ndarray of shape (n_outputs,)
     support_ : ndarray of int
         Which training rows `points_` are.
-    solver_, solver_reason_ : str
-        What was chosen, and why.
+    solver_ : str
+        What was chosen.
+    solver_reason_ : str
+        Why.
     history_ : list of dict
         One record for each iteration: n_iter, seconds (callbacks excluded), residual, and what the callback added.
-    n_iter_, residual_
+    n_iter_ : int
+    residual_ : float
+        The relative residual at the end.
+    sigmoids_ : ndarray of shape (n_outputs, 2)
+        With `probability="sigmoid"`.
+
+    See Also
+    --------
+    LSSVR : The regressor.
+    LSSVCCV : Chooses C and the kernel by closed-form leave-one-out.
+    NystromLSSVC : The same on landmarks, in one pass over the data.
+
+    References
+    ----------
+    Suykens and Vandewalle, "Least squares support vector machine classifiers", 1999.
 
     Examples
     --------
@@ -111,117 +130,203 @@ class LSSVC(ExpansionClassifier, LeastSquaresMachine):
     def __init__(
         self,
         *,
-        C: float = 1.0,
         kernel: Any = "rbf",
-        degree: int = 3,
+        C: float = 1.0,
         gamma: float | str = "scale",
+        degree: int = 3,
         coef0: float = 0.0,
         solver: str | Solver = "auto",
         tol: float = 1e-3,
         max_iter: int | None = None,
-        block_size: int | Sequence[int] | None = None,
-        n_estimators: int = 1,
         class_weight: Any = None,
         probability: str | bool = "softmax",
-        n_landmarks: int | str = "auto",
-        damping: float | str = "auto",
-        dtype: Any = None,
-        device: str | None = None,
-        precision: str = "highest",
-        storage: str | None = None,
-        memory_budget: str | float | None = None,
+        decision_function_shape: str = "ovr",
         warm_start: bool = False,
+        dtype: Any = None,
+        device: Device = None,
+        memory_budget: str | float | None = None,
         callback: Any = None,
         verbose: int = 0,
         random_state: Any = None,
     ):
-        super().__init__(
-            C=C,
-            kernel=kernel,
-            degree=degree,
-            gamma=gamma,
-            coef0=coef0,
-            solver=solver,
-            tol=tol,
-            max_iter=max_iter,
-            block_size=block_size,
-            n_estimators=n_estimators,
-            n_landmarks=n_landmarks,
-            damping=damping,
-            dtype=dtype,
-            device=device,
-            precision=precision,
-            storage=storage,
-            memory_budget=memory_budget,
-            warm_start=warm_start,
-            callback=callback,
-            verbose=verbose,
-            random_state=random_state,
-        )
+        self.kernel = kernel
+        self.C = C
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
         self.class_weight = class_weight
         self.probability = probability
+        self.decision_function_shape = decision_function_shape
+        self.warm_start = warm_start
+        self.dtype = dtype
+        self.device = device
+        self.memory_budget = memory_budget
+        self.callback = callback
+        self.verbose = verbose
+        self.random_state = random_state
 
     @all_or_nothing
     @fits_collections
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVC:
-        """Fit to labels; rows of weight zero are as if they were not there."""
+        """Fit to labels.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            Kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
+        y : array of shape (n_samples,)
+        sample_weight : array of shape (n_samples,), optional
+            Rows of weight zero do not take part in the fit.
+
+        Returns
+        -------
+        self
+        """
+        check_settings(self)
+        check_choice("decision_function_shape", self.decision_function_shape, {"ovr", "ovo"})
         if self.probability is not False:
             check_choice("probability", self.probability, {"softmax", "sigmoid"})
-        X = self._check_X(X)
+        X = check_rows(self, X)
         self.classes_, codes = check_labels(y, X.shape[0])
         weights = check_weights(sample_weight, X, codes, self.classes_, self.class_weight)
         if weights is not None and len(np.unique(codes[weights > 0])) < 2:
             raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
         targets = class_targets(codes, len(self.classes_))
         self.__dict__.pop("sigmoids_", None)  # those of an earlier fit must not meet this one's scores in a callback
-        op = self._fit(X, targets, weights, codes)
+        op, plan = fit_expansion(
+            self,
+            X,
+            targets,
+            weights,
+            classes=codes,
+            validation_error=_share_of_wrong_labels,
+            leave_one_out=self.probability == "sigmoid",
+        )
         if self.probability == "sigmoid":
-            sizes = op.X.shape[0], op.X.shape[1], targets.shape[1], op.dtype, self.device_
-            probes, _ = self._sigmoid_plan(super().plan(*sizes), *sizes)
-            rng = self._generator(X, targets)
-            scores = leave_one_out_scores(op, targets[self.support_], self.dual_coef_, probes, random_state=rng)
-            used = None if weights is None else weights[self.support_]
-            self.sigmoids_ = fit_sigmoids(scores, codes[self.support_], len(self.classes_), used)
+            rows, rng = self.support_, generator(self, X, targets)
+            scores = leave_one_out_scores(op, targets[rows], self.dual_coef_, plan.probes, random_state=rng)
+            used = None if weights is None else weights[rows]
+            self.sigmoids_ = fit_sigmoids(scores, codes[rows], len(self.classes_), used)
         return self
 
+    @over_partitions
+    def decision_function(self, X: Any) -> Array:
+        """Class scores, or with `decision_function_shape="ovo"` their differences for each pair of classes.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,) for two classes, where positive means `classes_[1]`; else (n_samples, n_classes), or
+        (n_samples, n_classes * (n_classes - 1) / 2), where positive means the first class of a pair
+        """
+        scores = self._scores(X)
+        if len(self.classes_) == 2:
+            return scores[:, 0]
+        if self.decision_function_shape == "ovr":
+            return scores
+        first, second = map(list, zip(*combinations(range(len(self.classes_)), 2), strict=True))
+        return scores[:, first] - scores[:, second]
+
     def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
-        plan = super().plan(n, d, n_outputs, dtype, device)
-        if self.probability == "sigmoid":
-            memory = self._sigmoid_plan(plan, n, d, n_outputs, dtype, device)[1]
-            plan.memory = max(plan.memory, memory, key=lambda part: part.nbytes)
-        return plan
+        """How a fit of this size would be solved.
 
-    def _sigmoid_plan(
-        self, plan: Plan, n: int, d: int, n_outputs: int, dtype: Any, device: str
-    ) -> tuple[Plan | None, MemoryEstimate]:
-        """How the leave-one-out scores are estimated (None where they are exact), and what that takes."""
-        budget = parse_budget(self.memory_budget, device)
-        exact = leave_one_out_memory(n, d, n_outputs, dtype, device)
-        if plan.solver != "cholesky":
-            exact.parts["what the solver gave back, not always to the system"] = plan.memory.nbytes
-        if n <= EXACT_UP_TO and exact.nbytes <= budget:
-            return None, exact
-        probes = probes_plan(n, d, dtype, device, kernel_from_settings(self), budget)
-        return probes, probes.memory
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Rows, features, and columns of targets.
+        dtype : dtype
+        device : str
 
-    def _validation_error(self, scores: np.ndarray, Z: np.ndarray) -> float:
-        labels = np.arange(max(2, Z.shape[1]))
-        return float(np.mean(scores_to_labels(labels, scores) != scores_to_labels(labels, Z)))
+        Returns
+        -------
+        Plan
+            Or a `MemoryError` that says why it cannot be.
+        """
+        loo = self.probability == "sigmoid"
+        return plan_fit(self, kernel_from_settings(self), (n, d), n_outputs, dtype, device, leave_one_out=loo)
 
 
-class LSSVR(ExpansionRegressor, LeastSquaresMachine):
-    __doc__ = f"""Least-squares support vector regressor: kernel ridge with an unpenalised bias; many outputs at once.
+def _share_of_wrong_labels(scores: np.ndarray, Z: np.ndarray) -> float:
+    labels = np.arange(max(2, Z.shape[1]))
+    return float(np.mean(scores_to_labels(labels, scores) != scores_to_labels(labels, Z)))
+
+
+class LSSVR(ExpansionRegressor):
+    """Least-squares support vector regressor: kernel ridge with an unpenalised bias; many outputs at once.
 
     Parameters
     ----------
-    {_PARAMETERS}
+    kernel : str, Kernel or callable, default="rbf"
+        `"linear"`, `"poly"`, `"rbf"`, `"laplacian"`, `"precomputed"`, a `gramless.kernels` expression, or `f(X, Y)`.
+    C : float, default=1.0
+        Regularisation: the ridge on the kernel's diagonal is `1 / C` (the `alpha` of `sklearn.kernel_ridge.KernelRidge`).
+    gamma : float or str, default="scale"
+        Of a kernel given by name: a number, `"scale"` or `"auto"`, as in `sklearn.svm.SVR`.
+    degree : int, default=3
+        Of the polynomial kernel.
+    coef0 : float, default=0.0
+        Of the polynomial kernel.
+    solver : str or Solver, default="auto"
+        A name or an object of `gramless.solvers`, as in `LSSVC`.
+    tol : float, default=1e-3
+        Relative residual `||Z - A W|| / ||Z||` at which a solver given by name stops; a solver object has a `tol` of its
+        own, and this one is not used.
+    max_iter : int or None, default=None
+        Limit on the iterations of a solver given by name; None, or -1 as in `SVR`, is the solver's own. Not used with a
+        solver object.
+    fit_intercept : bool, default=True
+        Whether there is a bias; without one this is kernel ridge regression.
+    warm_start : bool, default=False
+        Start from the last solution when the data has the same number of rows.
+    dtype : {"float32", "float64"} or None, default=None
+        None computes float32 and byte data in float32 and everything else in float64.
+    device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
+        Where to compute; None follows the data. `gramless.CUDA` has the precision and the storage of a graphics card.
+    memory_budget : str, int, float or None, default=None
+        Bound on the peak of what a fit allocates, beside loaded libraries: `"4GB"`, bytes, a fraction of what is free; None
+        is 70 % of it.
+    callback : callable, Checkpoint, EarlyStopping, a list of these, or None, default=None
+        As in `LSSVC`; see `gramless.callbacks`.
+    verbose : int, default=0
+        1 shows progress.
+    random_state : int, RandomState or None, default=None
+        Draws landmarks, blocks and held-out rows.
 
     Attributes
     ----------
-    points_, dual_coef_, intercept_, kernel_
-        The model: `predict(X) = kernel_(X, points_) @ dual_coef_ + intercept_`.
-    support_, solver_, solver_reason_, history_, n_iter_, residual_
-        As in `LSSVC`.
+    kernel_ : Kernel
+        With every setting a number.
+    points_ : array of shape (m, n_features)
+        The rows that carry the model: `predict(X) = kernel_(X, points_) @ dual_coef_ + intercept_`.
+    dual_coef_ : ndarray of shape (m, n_outputs)
+    intercept_ : ndarray of shape (n_outputs,)
+    support_ : ndarray of int
+        Which training rows `points_` are.
+    solver_ : str
+        What was chosen.
+    solver_reason_ : str
+        Why.
+    history_ : list of dict
+        One record for each iteration: n_iter, seconds (callbacks excluded), residual, and what the callback added.
+    n_iter_ : int
+    residual_ : float
+        The relative residual at the end, of standardised targets.
+
+    See Also
+    --------
+    LSSVC : The classifier.
+    LSSVRCV : Chooses C and the kernel by closed-form leave-one-out.
+    NystromLSSVR : The same on landmarks, in one pass over the data.
+
+    References
+    ----------
+    Suykens et al., "Weighted least squares support vector machines: robustness and sparse approximation", 2002.
 
     Examples
     --------
@@ -232,18 +337,94 @@ class LSSVR(ExpansionRegressor, LeastSquaresMachine):
     True
     """
 
+    def __init__(
+        self,
+        *,
+        kernel: Any = "rbf",
+        C: float = 1.0,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        solver: str | Solver = "auto",
+        tol: float = 1e-3,
+        max_iter: int | None = None,
+        fit_intercept: bool = True,
+        warm_start: bool = False,
+        dtype: Any = None,
+        device: Device = None,
+        memory_budget: str | float | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+        random_state: Any = None,
+    ):
+        self.kernel = kernel
+        self.C = C
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.warm_start = warm_start
+        self.dtype = dtype
+        self.device = device
+        self.memory_budget = memory_budget
+        self.callback = callback
+        self.verbose = verbose
+        self.random_state = random_state
+
     @all_or_nothing
     @fits_collections
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVR:
-        """Fit to values, of shape (n,) or (n, n_outputs)."""
-        X = self._check_X(X)
+        """Fit to values.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            Kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+        sample_weight : array of shape (n_samples,), optional
+            Rows of weight zero do not take part in the fit.
+
+        Returns
+        -------
+        self
+        """
+        check_settings(self)
+        X = check_rows(self, X)
         targets = check_outputs(y, X.shape[0])
         self._single_output = targets.ndim == 1
         weights = check_weights(sample_weight, X)
-        self._targets = Standardised.of(targets.reshape(X.shape[0], -1), weights)
-        self._fit(X, self._targets.Z, weights)
-        del self._targets
+        standardised = Standardised.of(targets.reshape(X.shape[0], -1), weights, shifted=self.fit_intercept)
+        fit_expansion(
+            self,
+            X,
+            standardised.Z,
+            weights,
+            validation_error=_mean_squared_error,
+            rescale=standardised.model,
+            fit_intercept=self.fit_intercept,
+        )
         return self
 
-    def _take(self, coef: np.ndarray, bias: np.ndarray) -> None:
-        super()._take(*self._targets.model(coef, bias))
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
+        """How a fit of this size would be solved.
+
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Rows, features, and columns of targets.
+        dtype : dtype
+        device : str
+
+        Returns
+        -------
+        Plan
+            Or a `MemoryError` that says why it cannot be.
+        """
+        return plan_fit(self, kernel_from_settings(self), (n, d), n_outputs, dtype, device)
+
+
+def _mean_squared_error(scores: np.ndarray, Z: np.ndarray) -> float:
+    return float(np.mean((scores - Z) ** 2))

@@ -17,9 +17,11 @@ ends with a tuple ``SPECS``. An experiment is one `Spec` in that tuple. A comple
 
     def machine(params, seed):
         from gramless import LSSVC
+        from gramless.solvers import SOLVERS
 
-        return LSSVC(kernel="poly", degree=4, gamma=1.0, coef0=0.0, C=1e4, tol=0, random_state=seed,
-                     **params)
+        settings = {"block_size": params["block_size"], "max_iter": params["max_iter"], "tol": 1e-6}
+        solver = SOLVERS[params["solver"]](**settings)
+        return LSSVC(kernel="poly", degree=4, gamma=1.0, C=1e4, solver=solver, random_state=seed)
 
 
     SPECS = (

@@ -13,6 +13,7 @@ from gramless.estimators.lssvm import LSSVC
 from gramless.experiments.spec import Params, Reference, Spec, product
 from gramless.experiments.views import Confusion, Curve, Gallery, History, Table
 from gramless.images import FourierFeatures, GaussianWindow, UnitNormalizer
+from gramless.solvers import SOLVERS, Averaged, NystromCommittee
 
 _IMAGES = {"mnist": (28, 28), "digits": (8, 8), "cifar10": (32, 32, 3)}
 
@@ -24,7 +25,21 @@ def unit_vectors(params: Params, seed: int) -> Any:
 
 def quartic_machine(params: Params, seed: int) -> Any:
     """The paper's machine; the grid says how its system is solved."""
-    return LSSVC(kernel="poly", degree=4, gamma=1.0, coef0=0.0, C=1e4, random_state=seed, **params)
+    settings = dict(params)
+    if "block_size" in settings:
+        settings["solver"] = _by_blocks(**{name: settings.pop(name) for name in _OF_BLOCKS if name in settings})
+    return LSSVC(kernel="poly", degree=4, gamma=1.0, coef0=0.0, C=1e4, random_state=seed, **settings)
+
+
+_OF_BLOCKS = ("solver", "block_size", "max_iter", "tol", "n_estimators")
+
+
+def _by_blocks(solver: str, block_size: int, max_iter: int, tol: float = 1e-3, n_estimators: int = 1) -> Any:
+    """A solver by blocks, or the mean of some runs of it."""
+    if solver == "nystrom_committee":
+        return NystromCommittee(block_size, n_members=max_iter)
+    made = SOLVERS[solver](block_size=block_size, tol=tol, max_iter=max_iter)
+    return made if n_estimators == 1 else Averaged(made, n_runs=n_estimators)
 
 
 def machine_by_blocks(params: Params, seed: int) -> Any:

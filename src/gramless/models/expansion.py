@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.dask_hooks import over_partitions
+from gramless._runtime.device import precision_of
 from gramless._runtime.validation import check_X
 from gramless.calibration.platt import sigmoid_probabilities
 from gramless.kernels import Kernel, as_kernel
@@ -58,7 +59,7 @@ def score_expansion(model: Any, X: Any) -> Array:
     if not kernel.separable and not np.array_equal(model.support_, np.arange(checked.shape[1])):
         checked = checked[:, xa.indices(model.support_, checked)]
     points, coef = expansion_on(model, device)
-    scores = expand(kernel, xa.to_device(checked, device), points, coef, getattr(model, "precision", "highest"))
+    scores = expand(kernel, xa.to_device(checked, device), points, coef, precision_of(getattr(model, "device", None)))
     # A regressor's bias holds the mean of the targets: where that is large, float32 has no digits left for the rest.
     scores = xa.astype(scores, np.result_type(dtype, xa.numpy_dtype(model.intercept_)))
     scores += xa.like(model.intercept_, scores)

@@ -3,13 +3,14 @@
 from gramless.operators.base import DenseOperator, Operator
 from gramless.operators.blocks import compact, evaluate, expand
 from gramless.operators.bordered import BorderedOperator
-from gramless.operators.kernel import KernelOperator, nbytes_cached
+from gramless.operators.kernel import KernelOperator, check_diagonal, nbytes_cached
 
 __all__ = [
     "BorderedOperator",
     "DenseOperator",
     "KernelOperator",
     "Operator",
+    "check_diagonal",
     "compact",
     "evaluate",
     "expand",

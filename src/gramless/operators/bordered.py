@@ -21,7 +21,7 @@ from gramless.operators.base import Operator
 _ALIGNMENT = 16
 
 
-class BorderedOperator:
+class BorderedOperator(Operator):
     """`A` with a border of ones, without holding it.
 
     Parameters
@@ -38,7 +38,7 @@ class BorderedOperator:
            [1., 1., 0.]])
     """
 
-    spd = False
+    capabilities = frozenset({"rows", "dense"})
 
     def __init__(self, inner: Operator):
         self.inner = inner
@@ -51,7 +51,7 @@ class BorderedOperator:
         total = xp.sum(coef, axis=0, keepdims=True, dtype=xp.float64)
         return xp.concat([self.inner @ coef + bias, xa.astype(total, xa.numpy_dtype(V))])
 
-    def rows(self, idx: np.ndarray, out: Array = None) -> Array:
+    def rows(self, idx: np.ndarray, out: Array | None = None) -> Array:
         """The rows `idx`, in any order, the border being row `n`: a `(b, n + 1)` block, into `out` where given."""
         idx, n = np.asarray(idx), self.inner.shape[0]
         if out is None:
@@ -72,7 +72,7 @@ class BorderedOperator:
 
     def dense(self, dtype: Any = None) -> Array:
         """The whole matrix in `dtype` (its own by default)."""
-        inner = self.inner.dense(dtype)  # type: ignore[attr-defined]
+        inner = self.inner.dense(dtype)
         n = inner.shape[0]
         A = xa.empty((n + 1, n + 1), inner)
         A[:n, :n] = inner

@@ -26,11 +26,11 @@ from typing import Any
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
+from gramless._runtime.device import PRECISIONS
 from gramless.kernels.base import Kernel, Scaled
 from gramless.kernels.dot import Linear, Polynomial
 from gramless.kernels.stationary import RBF, Laplacian
 
-PRECISIONS = ("highest", "high", "medium")
 _POLYNOMIAL, _RBF, _EXPONENTIAL = 0, 1, 2
 _COLUMNS_AT_A_TIME = 64
 # bfloat16 numbers, of eight bits each, that stand for one entry of V in an accurate product.

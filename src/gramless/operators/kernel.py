@@ -20,6 +20,7 @@ from gramless._runtime.arrays import Array
 from gramless._runtime.memory import free_memory, human
 from gramless._runtime.threads import lower_tiles, run, share, slices
 from gramless.kernels.base import Kernel
+from gramless.operators.base import CAPABILITIES, Operator
 from gramless.operators.blocks import compact, evaluate, expand, tile_edge, workers_for
 from gramless.operators.fused import prepare as prepare_fused
 from gramless.operators.tile_product import PANEL, BlasSums, Columns, CompiledSums, can_compile
@@ -28,7 +29,7 @@ _SMALLEST_TILE = 256
 _TILES_IN_ARENA = 16
 
 
-class KernelOperator:
+class KernelOperator(Operator):
     """`K(X, X) + diag(ridge)` without holding it (or holding one triangle of it).
 
     Parameters
@@ -57,7 +58,7 @@ class KernelOperator:
     True
     """
 
-    spd = True
+    capabilities = CAPABILITIES
 
     def __init__(
         self,
@@ -248,20 +249,20 @@ class KernelOperator:
         return xa.add_diagonal_(A, xa.astype(self.ridge, dtype))
 
 
-def nbytes_cached(n: int, itemsize: int, edge: int) -> int:
-    """Bytes of one triangle of tiles."""
-    parts = -(-n // edge)
-    return parts * (parts + 1) // 2 * edge * edge * itemsize if parts > 1 else n * n * itemsize
-
-
-def check_diagonal(op: Any) -> None:
-    """`|K_ij|` is bounded by the diagonal: where that is finite, everything is."""
+def check_diagonal(op: Operator) -> None:
+    """Raise a `ValueError` where the kernel's values are no numbers: `|K_ij|` is bounded by the diagonal."""
     with np.errstate(over="ignore", invalid="ignore"):
         diagonal = xa.to_numpy(op.diag())
     if not np.isfinite(diagonal).all():
         raise ValueError(
-            f"the kernel's values overflow {op.dtype.name} or are not numbers: scale the data (StandardScaler), lower "
-            "the kernel's degree or coefficients" + (", or use dtype='float64'" if op.dtype == np.float32 else "")
+            f"the kernel's values overflow {diagonal.dtype.name} or are not numbers: scale the data (StandardScaler), lower "
+            "the kernel's degree or coefficients" + (", or use dtype='float64'" if diagonal.dtype == np.float32 else "")
         )
     if (diagonal <= 0).any():
         raise ValueError(f"the kernel has a negative value {diagonal.min():g} of k(x, x): it is not positive semi-definite")
+
+
+def nbytes_cached(n: int, itemsize: int, edge: int) -> int:
+    """Bytes of one triangle of tiles."""
+    parts = -(-n // edge)
+    return parts * (parts + 1) // 2 * edge * edge * itemsize if parts > 1 else n * n * itemsize

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from gramless._runtime.device import PRECISIONS
 from gramless._runtime.memory import MemoryEstimate, human
 from gramless._runtime.threads import CPU_TILE, CUDA_TILE, blas_threads
 from gramless._runtime.validation import check_choice
 from gramless.kernels.base import Kernel
 from gramless.operators import nbytes_cached
-from gramless.operators.fused import PRECISIONS, fused_form, has_triton
+from gramless.operators.fused import fused_form, has_triton
 from gramless.solvers.sketch_project import default_block_size
 
 # Below these sizes one factorisation is faster than building a preconditioner and iterating.
@@ -42,6 +43,8 @@ class Plan:
     reason: str
     block_size: int = 0
     """Rows in a block, for the solvers that work by blocks."""
+    probes: Plan | None = None
+    """How the diagonal of the inverse is estimated for leave-one-out scores; None where it is computed."""
 
 
 @dataclass

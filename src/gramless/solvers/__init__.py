@@ -1,7 +1,7 @@
 """Methods for `op @ W = Z` with many right-hand sides; `solve` drives them."""
 
 from gramless.solvers.averaged import Averaged
-from gramless.solvers.base import Solver, SolveResult, Step, solve
+from gramless.solvers.base import Solver, SolveResult, Status, Step, check_requirements, solve
 from gramless.solvers.cg import CG
 from gramless.solvers.cholesky import Cholesky
 from gramless.solvers.kaczmarz import Kaczmarz
@@ -33,6 +33,8 @@ __all__ = [
     "SketchProject",
     "SolveResult",
     "Solver",
+    "Status",
     "Step",
+    "check_requirements",
     "solve",
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,23 @@ from gramless.operators.base import Operator
 Record = dict[str, Any]
 
 
+class Status(Enum):
+    """How a solve ended; the value is a message for people, with the number of iterations to be filled in."""
+
+    CONVERGED = "converged in {n_iter} iterations"
+    STOPPED = "stopped by the callback after {n_iter} iterations"
+    NO_BETTER = "no better on held-out data after {n_iter} iterations"
+    MAX_ITER = "reached the limit of {n_iter} iterations"
+    STALLED = "the precision has no more digits to give"
+    SINGULAR = "the system is singular to float64: C is too large for this kernel"
+    SOME_RUNS = "not all runs converged within their iterations"
+
+    @property
+    def as_wanted(self) -> bool:
+        """Whether the solver reached its tolerance or somebody asked it to end before."""
+        return self in (Status.CONVERGED, Status.STOPPED, Status.NO_BETTER)
+
+
 @dataclass
 class Step:
     """Where a solver stands after one iteration."""
@@ -32,14 +50,12 @@ class Step:
     W: Array
     residual: float
     """`||Z - op @ W|| / ||Z||`, or the solver's own estimate of it where the true one would cost a product."""
-    converged: bool = False
-    """The solver's own word that its tolerance is met."""
+    status: Status | None = None
+    """Why this step is the last one; None where more can follow."""
     state: dict[str, Any] = field(default_factory=dict)
     """Everything beside `W` and the random generator that the next iteration depends on, as arrays and numbers."""
     info: Record = field(default_factory=dict)
     """More columns for the history."""
-    message: str = ""
-    """Why this step is the last one, where the solver ends without convergence."""
 
 
 @dataclass
@@ -49,16 +65,25 @@ class SolveResult:
     W: Array
     n_iter: int
     residual: float
-    converged: bool
+    status: Status
     history: list[Record]
-    message: str
+
+    @property
+    def converged(self) -> bool:
+        """Whether the solver's tolerance is met."""
+        return self.status is Status.CONVERGED
+
+    @property
+    def message(self) -> str:
+        """How the solve ended, as a sentence."""
+        return self.status.value.format(n_iter=self.n_iter)
 
 
 class Solver(BaseEstimator):
     """Settings of a method for `op @ W = Z`; no state."""
 
-    needs_spd: bool = True
-    """Whether the operator must be symmetric positive definite."""
+    requires: tuple[str, ...] = ("spd",)
+    """What the operator must have beside products and a diagonal: names from `gramless.operators.base`."""
     tol: float
     max_iter: int
 
@@ -74,7 +99,7 @@ def solve(
     Z: Array,
     solver: Solver,
     *,
-    W0: Array = None,
+    W0: Array | None = None,
     callback: Callable[[Array, Record], bool | None] | None = None,
     monitor: Callable[[Array], float] | None = None,
     patience: int = 5,
@@ -114,8 +139,7 @@ def solve(
     >>> result.W.ravel().round(6), result.converged
     (array([1.  , 0.5 , 0.25]), True)
     """
-    if solver.needs_spd and not op.spd:
-        raise ValueError(f"{type(solver).__name__} needs a symmetric positive definite operator; this one is not")
+    check_requirements(solver, op)
     rng = check_random_state(random_state)
     W = xa.zeros(tuple(Z.shape), Z) if W0 is None else xa.like(W0, Z) + 0
     history: list[Record] = []
@@ -131,7 +155,7 @@ def solve(
     if state and "best_W" in state:
         best_W, best_value, best_at = state.pop("best_W"), state.pop("best_value"), state.pop("best_at")
     step = Step(W, residual=np.inf)
-    message = f"reached the limit of {solver.max_iter} iterations"
+    status = Status.MAX_ITER
     n_iter = len(history)
     with Progress(verbose, total=solver.max_iter, label=label) as progress:
         iterator = solver.steps(op, Z, W, rng, state)
@@ -140,7 +164,7 @@ def solve(
             try:
                 step = next(iterator)
             except StopIteration:
-                message = "the solver ended"
+                status = Status.STALLED
                 break
             elapsed += time.perf_counter() - clock
             n_iter += 1
@@ -157,34 +181,41 @@ def solve(
                     f"{type(solver).__name__}: the residual is not finite after {n_iter} iterations; the kernel values are "
                     "too large or too small for the precision: scale the data, or change the kernel's settings"
                 )
-            if step.message:
-                message = step.message
-                break
-            if step.converged:
-                message = f"converged in {n_iter} iterations"
+            if step.status is not None:
+                status = step.status
                 break
             if stopped:
-                message = f"stopped by the callback after {n_iter} iterations"
+                status = Status.STOPPED
                 break
             if monitor is not None and n_iter - best_at >= patience:
-                message = f"no better on held-out data for {patience} iterations"
+                status = Status.NO_BETTER
                 break
             # Only a state that is to be gone on from: a kill after the last step must not add another one.
             if checkpoint is not None and n_iter % checkpoint.every == 0 and n_iter < solver.max_iter:
                 best = {"best_W": best_W, "best_value": best_value, "best_at": best_at} if monitor is not None else {}
                 checkpoint.save(step.W, {**step.state, **best}, rng, history, elapsed)
             clock = time.perf_counter()
-    deliberate = step.converged or message.startswith(("stopped", "no better"))
     if checkpoint is not None:
         checkpoint.remove()
     return SolveResult(
         W=best_W if monitor is not None and history else step.W,
         n_iter=n_iter,
         residual=step.residual,
-        converged=deliberate,
+        status=status,
         history=history,
-        message=message,
     )
+
+
+def check_requirements(solver: Solver, op: Operator) -> None:
+    """Raise a `TypeError` where the operator lacks what the solver requires, with the solvers that take it."""
+    missing = [name for name in solver.requires if name not in op.capabilities]
+    if missing:
+        declared = {cls.__name__: cls.requires for cls in Solver.__subclasses__() if isinstance(cls.requires, tuple)}
+        able = [name for name, needs in declared.items() if set(needs) <= op.capabilities]
+        raise TypeError(
+            f"{type(solver).__name__} needs {', '.join(map(repr, missing))} of its operator, which {type(op).__name__} does "
+            f"not have; it has {sorted(op.capabilities)}, enough for {', '.join(sorted(able)) or 'no solver here'}"
+        )
 
 
 def _is_matrix(value: Any) -> bool:

@@ -23,7 +23,7 @@ from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.threads import one_blas_thread
 from gramless.operators.base import Operator
-from gramless.solvers.base import Solver, Step
+from gramless.solvers.base import Solver, Status, Step
 
 # After this many restarts from a true residual without halving it, the arithmetic has no more digits to give.
 _STALLED_RESTARTS = 2
@@ -40,8 +40,13 @@ class CG(Solver):
     tol : float, default=1e-4
         Stop when the true relative residual is at most this.
     max_iter : int, default=200
+    n_landmarks : int or "auto", default="auto"
+        Landmarks of the Nyström preconditioner that a least-squares estimator builds for its kernel matrix; 0 is none,
+        `"auto"` decides from the sizes and the memory. `solve` takes the operator as it is, and `preconditioner`.
+    damping : float or "auto", default="auto"
+        Of that preconditioner; see `gramless.preconditioners.nystrom`.
     preconditioner : object with `@`, optional
-        An approximate inverse, symmetric positive definite.
+        An approximate inverse, symmetric positive definite; given, it is used instead of landmarks.
 
     Examples
     --------
@@ -53,9 +58,19 @@ class CG(Solver):
     10
     """
 
-    def __init__(self, tol: float = 1e-4, max_iter: int = 200, preconditioner: Any = None):
+    def __init__(
+        self,
+        *,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        n_landmarks: int | str = "auto",
+        damping: float | str = "auto",
+        preconditioner: Any = None,
+    ):
         self.tol = tol
         self.max_iter = max_iter
+        self.n_landmarks = n_landmarks
+        self.damping = damping
         self.preconditioner = preconditioner
 
     def steps(
@@ -69,7 +84,7 @@ class CG(Solver):
             R = Z - op @ W if xa.norm(W) else Z + 0
             residual = xa.norm(R) / z_norm
             if residual <= self.tol:
-                yield Step(W, residual, converged=True)
+                yield Step(W, residual, status=Status.CONVERGED)
                 return
             P = _orthonormal(self._precondition(R))
             best_true, stalled = np.inf, 0
@@ -92,15 +107,14 @@ class CG(Solver):
                 R = Z - op @ W
                 residual = xa.norm(R) / z_norm
                 if residual <= self.tol:
-                    yield Step(W, residual, converged=True)
+                    yield Step(W, residual, status=Status.CONVERGED)
                     return
                 # From here on the recurrence is measured against the truth, not against what it had believed before.
                 restarted, best, best_residual = True, W, residual
                 stalled = stalled + 1 if residual > 0.5 * best_true else 0
                 best_true = min(best_true, residual)
                 if stalled >= _STALLED_RESTARTS:
-                    reason = f"{xa.numpy_dtype(Z).name} has no more digits to give"
-                    yield Step(W, residual, message=reason)
+                    yield Step(W, residual, status=Status.STALLED)
                     return
             M_R = self._precondition(R)
             with one_blas_thread():

@@ -17,7 +17,8 @@ import scipy.linalg
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
-from gramless.solvers.base import Solver, Step
+from gramless.operators.base import Operator
+from gramless.solvers.base import Solver, Status, Step
 
 _REFINEMENTS = 5
 _SAMPLE = 512
@@ -45,13 +46,14 @@ class Cholesky(Solver):
     array([1.  , 0.25])
     """
 
+    requires = ("spd", "dense")
     max_iter = 1
 
     def __init__(self, tol: float = 1e-6):
         self.tol = tol
 
     def steps(
-        self, op: Any, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
+        self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         dtype = xa.numpy_dtype(Z)
         precisions = [np.float32, np.float64] if dtype == np.float32 and not _hopeless(op, rng) else [np.float64]
@@ -70,10 +72,10 @@ class Cholesky(Solver):
                 break
         info = {"precision": np.dtype(precision).name}
         good = residual <= max(self.tol, _ACCEPTABLE)
-        message = "" if good else "the system is singular to float64: C is too large for this kernel"
-        yield Step(xa.astype(W, dtype), residual, converged=good, info=info, message=message)
+        status = Status.CONVERGED if good else Status.SINGULAR
+        yield Step(xa.astype(W, dtype), residual, status=status, info=info)
 
-    def _factor_and_refine(self, op: Any, Z: Array, precision: Any) -> tuple[Array, float]:
+    def _factor_and_refine(self, op: Operator, Z: Array, precision: Any) -> tuple[Array, float]:
         A = op.dense(precision)
         diagonal = xa.namespace(A).linalg.diagonal(A) + 0
         keep = None if not xa.is_torch(A) else A
@@ -102,12 +104,12 @@ def _product_from_upper(A: np.ndarray, diagonal: np.ndarray, W: np.ndarray) -> n
     return product
 
 
-def _hopeless(op: Any, rng: np.random.RandomState) -> bool:
+def _hopeless(op: Operator, rng: np.random.RandomState) -> bool:
     """Whether float32 is sure to break down: the ridge is below the rounding of the largest eigenvalue.
 
     The mean entry of a sampled block, times n, bounds the largest eigenvalue from below.
     """
-    if not (hasattr(op, "diagonal_block") and hasattr(op, "ridge")):
+    if not {"diagonal_block", "ridge"} <= op.capabilities:
         return False
     sample = rng.permutation(op.shape[0])[:_SAMPLE]
     block = op.diagonal_block(sample)

@@ -20,7 +20,7 @@ from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.threads import slices
 from gramless.operators.base import Operator
-from gramless.solvers.base import Solver, Step
+from gramless.solvers.base import Solver, Status, Step
 from gramless.solvers.block_gram import BlockGrams
 from gramless.solvers.block_rows import BlockRows, check_block_size
 from gramless.solvers.momentum import column_dots
@@ -65,7 +65,7 @@ class Kaczmarz(Solver):
     (True, True)
     """
 
-    needs_spd = False
+    requires = ("rows",)
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Kaczmarz(Solver):
             yield Step(
                 W,
                 residual,
-                converged=converged,
+                status=Status.CONVERGED if converged else None,
                 state={**blocks.state(), "left": left, "moved": moved},
                 info={"change": change / (xa.norm(W) or 1.0), "jitter": gram.jitter},
             )

@@ -22,7 +22,7 @@ import numpy as np
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless.operators.base import Operator
-from gramless.solvers.base import Solver, Step
+from gramless.solvers.base import Solver, Status, Step
 from gramless.solvers.block_gram import BlockGrams
 from gramless.solvers.block_rows import BlockRows
 
@@ -52,7 +52,7 @@ class KaczmarzMP(Solver):
     (True, True)
     """
 
-    needs_spd = False
+    requires = ("rows",)
 
     def __init__(self, block_size: int = 2000, *, tol: float = 1e-4, max_iter: int = 200, reuse_blocks: bool = False):
         self.block_size = block_size
@@ -93,7 +93,7 @@ class KaczmarzMP(Solver):
             yield Step(
                 W,
                 residual,
-                converged=converged,
+                status=Status.CONVERGED if converged else None,
                 state={**blocks.state(), "R": R, "left": left, "moved": moved},
                 info={
                     "change": change / (xa.norm(W) or 1.0),

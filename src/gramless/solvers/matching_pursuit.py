@@ -19,7 +19,7 @@ import numpy as np
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless.operators.base import Operator
-from gramless.solvers.base import Solver, Step
+from gramless.solvers.base import Solver, Status, Step
 from gramless.solvers.block_gram import BlockGrams
 from gramless.solvers.block_rows import BlockRows
 from gramless.solvers.momentum import Directions, column_dots
@@ -60,7 +60,7 @@ class MatchingPursuit(Solver):
     (True, True)
     """
 
-    needs_spd = False
+    requires = ("rows",)
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class MatchingPursuit(Solver):
             yield Step(
                 W,
                 residual,
-                converged=converged,
+                status=Status.CONVERGED if converged else None,
                 state={**blocks.state(), **directions.state(), **numbers, "R": R},
                 info={"change": size / (xa.norm(W) or 1.0), "jitter": gram.jitter},
             )

@@ -21,7 +21,7 @@ import numpy as np
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless.operators.base import Operator
-from gramless.solvers.base import Solver, Step
+from gramless.solvers.base import Solver, Status, Step
 from gramless.solvers.block_gram import BlockGram
 from gramless.solvers.block_rows import BlockRows
 
@@ -46,10 +46,10 @@ class NystromCommittee(Solver):
     True
     """
 
-    needs_spd = False
+    requires = ("rows",)
     tol = 0.0
 
-    def __init__(self, block_size: int = 2000, n_members: int = 6):
+    def __init__(self, block_size: int = 2000, *, n_members: int = 6):
         self.block_size = block_size
         self.n_members = n_members
 
@@ -74,7 +74,7 @@ class NystromCommittee(Solver):
             yield Step(
                 W,
                 residual,
-                converged=members == self.n_members,
+                status=Status.CONVERGED if members == self.n_members else None,
                 state={**blocks.state(), "total": total, "members": members},
                 info={"jitter": gram.jitter},
             )

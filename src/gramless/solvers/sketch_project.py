@@ -26,9 +26,10 @@ import numpy as np
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless.kernels.precomputed import Precomputed
+from gramless.operators.base import Operator
 from gramless.operators.landmark_columns import LocalColumns
 from gramless.preconditioners.nystrom import NystromPreconditioner
-from gramless.solvers.base import Solver, Step
+from gramless.solvers.base import Solver, Status, Step
 from gramless.solvers.block_rows import check_block_size
 
 _POWER_ITERATIONS = 10
@@ -73,8 +74,11 @@ class SketchProject(Solver):
     True
     """
 
+    requires = ("spd", "rows_times", "diagonal_block")
+
     def __init__(
         self,
+        *,
         tol: float = 1e-2,
         max_iter: int = 5000,
         block_size: int | None = None,
@@ -88,7 +92,7 @@ class SketchProject(Solver):
         self.momentum = momentum
 
     def steps(
-        self, op: Any, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
+        self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         n = op.shape[0]
         b = min(n, default_block_size(n) if self.block_size is None else check_block_size(self.block_size))
@@ -99,7 +103,7 @@ class SketchProject(Solver):
         count = int(state.get("count", 0))
         while True:
             block = _draw(n, b, rng)
-            R = _rows_times(op, block, U) - xa.take_rows(Z, block)
+            R = op.rows_times(block, U) - xa.take_rows(Z, block)
             residual = xa.norm(R) / scale
             count += 1
             smooth = _SMOOTHING * smooth + (1 - _SMOOTHING) * residual
@@ -111,7 +115,7 @@ class SketchProject(Solver):
                 # The sequences overshot: no momentum in this step, and less of it from here on.
                 mu, V, U = min(1.0, 4 * mu), W + 0, W + 0
                 smooth, count, best = 0.0, 0, np.inf
-                R = _rows_times(op, block, U) - xa.take_rows(Z, block)
+                R = op.rows_times(block, U) - xa.take_rows(Z, block)
                 direction, _ = self._block_step(op, block, R, rng)
             elif count > 1 / (1 - _SMOOTHING):
                 best = min(best, estimate)
@@ -120,7 +124,7 @@ class SketchProject(Solver):
             yield Step(
                 W,
                 estimate,
-                converged=converged,
+                status=Status.CONVERGED if converged else None,
                 state={"V": V, "U": U, "mu": mu, "smooth": smooth, "best": float(best), "count": count},
                 info={"mu": mu},
             )
@@ -141,10 +145,10 @@ class SketchProject(Solver):
         V[at] -= g * direction
         return W, V, a * V + (1 - a) * W
 
-    def _block_step(self, op: Any, block: np.ndarray, R: Array, rng: np.random.RandomState) -> tuple[Array, float]:
+    def _block_step(self, op: Operator, block: np.ndarray, R: Array, rng: np.random.RandomState) -> tuple[Array, float]:
         """The preconditioned, safely scaled step on the block, and its smallest to largest curvature."""
         b = len(block)
-        A = _diagonal_block(op, block)
+        A = op.diagonal_block(block)
         # Half of the block at most: what is left out, ridge included, is what the damping is measured on.
         rank = min(max(1, b // 2), self.rank or max(b // 16, int(np.sqrt(10 * b)) + 1))
         nothing = xa.zeros((b,), A)
@@ -156,7 +160,7 @@ class SketchProject(Solver):
             v = v / xa.norm(v)
             v = P @ (A @ v)
             largest = xa.norm(v)
-        floor = (float(op.ridge.min()) if hasattr(op, "ridge") else 0.0) or _UNKNOWN_FLOOR * P.damping
+        floor = (float(op.ridge.min()) if "ridge" in op.capabilities else 0.0) or _UNKNOWN_FLOOR * P.damping
         return (P @ R) / (_SAFETY * largest), floor / (floor + P.damping) / (_SAFETY * largest)
 
 
@@ -168,13 +172,3 @@ def _draw(n: int, b: int, rng: np.random.RandomState) -> np.ndarray:
         if len(first) >= b:
             return np.sort(drawn[np.sort(first)[:b]])
     return np.sort(rng.permutation(n)[:b])
-
-
-def _rows_times(op: Any, idx: np.ndarray, V: Array) -> Array:
-    return op.rows_times(idx, V) if hasattr(op, "rows_times") else op.rows(idx) @ V
-
-
-def _diagonal_block(op: Any, idx: np.ndarray) -> Array:
-    if hasattr(op, "diagonal_block"):
-        return op.diagonal_block(idx)
-    return op.rows(idx)[:, xa.indices(idx, op.rows(idx[:1]))]

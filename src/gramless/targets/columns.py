@@ -57,9 +57,9 @@ class Standardised:
     spread: np.ndarray
 
     @classmethod
-    def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Standardised:
-        """Standardise `values` of shape (n, k); a constant column is only shifted."""
-        shift = np.average(values, axis=0, weights=weights)
+    def of(cls, values: np.ndarray, weights: np.ndarray | None = None, *, shifted: bool = True) -> Standardised:
+        """Standardise `values` of shape (n, k); a constant column is only shifted, none without a bias to take the shift."""
+        shift = np.average(values, axis=0, weights=weights) if shifted else np.zeros(values.shape[1])
         spread = np.average(np.abs(values - shift), axis=0, weights=weights)
         spread = np.where(spread > 0, spread, 1.0)
         return cls((values - shift) / spread, shift, spread)
