@@ -21,6 +21,10 @@ class CUDA(BaseEstimator):
     storage : {None, "float16", "bfloat16"}, default=None
         Half-precision cache of the kernel matrix: half the memory, entries rounded to 5e-4 or 4e-3.
 
+    See Also
+    --------
+    LSSVC : Takes one as `device`.
+
     Examples
     --------
     >>> from gramless import CUDA, LSSVC

@@ -30,29 +30,28 @@ _PREFIX = "run_"
 class Averaged(Solver):
     """Some runs of a randomised solver, each with its own blocks, averaged: steadier, at the same cost of prediction.
 
-        Parameters
-        ----------
-        solver : Solver
-            What runs; its `tol` and `max_iter` are those of each run.
-        n_runs : int, default=5
-            Iterations are counted over all runs, one after another.
-        block_size : int, sequence of int or None, default=None
-            Rows in a block instead of the solver's own: one number, or one for each run.
+    Parameters
+    ----------
+    solver : Solver
+        What runs; its `tol` and `max_iter` are those of each run.
+    n_runs : int, default=5
+        Iterations are counted over all runs, one after another.
+    block_size : int, sequence of int or None, default=None
+        Rows in a block instead of the solver's own: one number, or one for each run.
 
-        References
-        ----------
-        Andrecut, "Randomized kernel methods for least-squares support vector machines", 2016, eqs. (67)-(68).
+    References
+    ----------
+    Andrecut, "Randomized kernel methods for least-squares support vector machines", 2016, eqs. (67)-(68).
 
-        Examples
-        --------
-        >>> import numpy as np
-    from sklearn.base import clone
-        >>> from gramless.operators import DenseOperator
-        >>> from gramless.solvers import Averaged, Kaczmarz, solve
-        >>> A = np.diag(np.arange(1.0, 7.0)) + 1.0
-        >>> runs = Averaged(Kaczmarz(max_iter=4), n_runs=2, block_size=[2, 3])
-        >>> solve(DenseOperator(A), A @ np.ones((6, 1)), runs, random_state=0).n_iter
-        8
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.operators import DenseOperator
+    >>> from gramless.solvers import Averaged, Kaczmarz, solve
+    >>> A = np.diag(np.arange(1.0, 7.0)) + 1.0
+    >>> runs = Averaged(Kaczmarz(max_iter=4), n_runs=2, block_size=[2, 3])
+    >>> solve(DenseOperator(A), A @ np.ones((6, 1)), runs, random_state=0).n_iter
+    8
     """
 
     def __init__(self, solver: Solver, *, n_runs: int = 5, block_size: int | Sequence[int] | None = None):
