@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from gramless import FourierLSSVC, NystromLSSVC, NystromLSSVR, Stream
+from gramless.streaming.delimited import CsvSource
 from gramless.streaming.read_ahead import read_ahead
 
 pa = pytest.importorskip("pyarrow")
@@ -163,12 +164,11 @@ def test_a_bad_row_of_a_text_file_is_named(tmp_path, rows, new, message):
         NystromLSSVC(landmarks=rows[0][:10], batch_size=64).fit(path)
 
 
-def test_a_target_that_turns_to_text_is_named(tmp_path, rows, monkeypatch):
-    monkeypatch.setattr("gramless.streaming.delimited._BLOCK_BYTES", 4096)
+def test_a_target_that_turns_to_text_is_named(tmp_path, rows):
     path = tmp_path / "rows.csv"
     path.write_text(spoil(text(*rows), 900, "1.0,2.0,3.0,many"))
     with pytest.raises(ValueError, match=r"row 900 \(line 901\) has the target 'many', unlike the rows before"):
-        list(Stream(path).batches(64))
+        list(CsvSource(path, piece_rows=100).read(64, 0))
 
 
 def test_a_bad_row_of_a_parquet_file_is_named(tmp_path, rows):
@@ -290,15 +290,14 @@ def test_a_byte_order_mark_and_spaces_are_no_part_of_a_name_or_number(tmp_path, 
         np.testing.assert_array_equal(batch.y, [1, 0])
 
 
-def test_whole_targets_may_be_followed_by_fractions(tmp_path, rows, monkeypatch):
-    monkeypatch.setattr("gramless.streaming.delimited._BLOCK_BYTES", 4096)
+def test_whole_targets_may_be_followed_by_fractions(tmp_path, rows):
     values = np.where(np.arange(N) < 700, 3.0, 0.5)
     path = tmp_path / "rows.csv"
     path.write_text(text(rows[0], ["3" if v == 3 else "0.5" for v in values]))
     for start in (0, 650, 800):
-        batches = list(Stream(path).batches(64, start))
-        np.testing.assert_allclose(np.concatenate([b.X for b in batches]), rows[0][start:])
-        np.testing.assert_array_equal(np.concatenate([b.y for b in batches]), values[start:])
+        batches = list(CsvSource(path, piece_rows=100).read(64, start))
+        np.testing.assert_allclose(np.concatenate([X for X, _, _ in batches]), rows[0][start:])
+        np.testing.assert_array_equal(np.concatenate([y for _, y, _ in batches]), values[start:])
 
 
 @pytest.mark.parametrize("order", ["CC", "CF", "FC", "FF"])

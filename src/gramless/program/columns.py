@@ -20,7 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
 from gramless.program.errors import InputError
-from gramless.program.tables import GAPS
+from gramless.streaming.text import GAPS
 
 MOST_LEVELS = 100
 

@@ -3,16 +3,11 @@
 What a file is follows from its name; `.gz` and `.bz2` are opened as they are. Dense data becomes a pandas
 DataFrame whose columns are found again by name, svmlight a sparse matrix. Nothing is unpickled.
 
-In a CSV file a column is numbers when everything in it is one or says that it is missing; the decimal mark may be a
-comma where another mark parts the columns.
+CSV and Parquet files are read as `gramless.streaming` reads them for a `Stream`.
 """
 
 from __future__ import annotations
 
-import bz2
-import csv
-import gzip
-import io
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator
@@ -25,6 +20,7 @@ import pandas as pd
 import scipy.sparse
 
 from gramless.program.errors import InputError
+from gramless.streaming import parquet, text
 
 KINDS = {
     ".csv": "csv",
@@ -39,8 +35,6 @@ KINDS = {
     ".libsvm": "svmlight",
 }
 BATCH = 20_000
-# Among numbers these are gaps; in a column of words they are words.
-GAPS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None", "none", "-", ".")
 
 
 @dataclass(frozen=True)
@@ -102,14 +96,22 @@ def batches(
     if not path.is_file():
         raise InputError(f"{path} is a pipe or a device: save what comes out of it to a file first")
     kind = kind_of(path)
-    if kind == "csv":
-        yield from (_split_target(frame, target, path) for frame in _csv(path, size, words))
-    elif kind == "parquet":
-        yield from (_split_target(frame, target, path) for frame in _parquet(path, size))
+    if kind in ("csv", "parquet"):
+        yield from (_split_target(frame, target, path) for frame in _frames(path, kind, size, words))
     elif kind == "npz":
         yield from _pieces(_npz(path, target, held_out), size)
     else:
         yield from _pieces(_svmlight(path, n_features, counts_from), size)
+
+
+def _frames(path: Path, kind: str, size: int | None, words: Collection[str]) -> Iterator[pd.DataFrame]:
+    try:
+        if kind == "parquet":
+            yield from parquet.frames(path, size)
+        else:
+            yield from text.frames(path, text.separator_of(path), size, words=words)
+    except ValueError as reason:
+        raise InputError(str(reason)) from reason
 
 
 def _split_target(frame: pd.DataFrame, target: str | None, path: Path) -> Rows:
@@ -127,114 +129,6 @@ def _answers(column: pd.Series) -> np.ndarray:
     if column.hasnans:
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     return column.to_numpy(dtype=getattr(column.dtype, "numpy_dtype", column.dtype))
-
-
-def _csv(path: Path, size: int | None, words: Collection[str]) -> Iterator[pd.DataFrame]:
-    try:
-        separator = _separator(path)
-        options: dict[str, Any] = {
-            "sep": separator,
-            # Words that pandas would take for missing values ("None", "NA") are categories like any other here.
-            "na_values": ["", "?", "NaN", "nan"],
-            "keep_default_na": False,
-            "skipinitialspace": True,
-            "low_memory": False,
-            "dtype": dict.fromkeys(words, str),
-        }
-        if size is None:
-            yield _with_numbers(pd.read_csv(path, **options), separator, words, path)
-            return
-        with pd.read_csv(path, chunksize=size, **options) as reader:
-            yield from (_with_numbers(frame, separator, words, path) for frame in reader)
-    except pd.errors.EmptyDataError as reason:
-        raise InputError(f"{path} is empty") from reason
-    except UnicodeDecodeError as reason:
-        raise InputError(
-            f"{path} cannot be read as a table: it is not UTF-8 text. Save it again as UTF-8 (in Excel: CSV UTF-8), "
-            "or convert it, as with iconv -f WINDOWS-1252 -t UTF-8"
-        ) from reason
-    except (pd.errors.ParserError, csv.Error, EOFError, OSError, zlib.error) as reason:
-        raise InputError(f"{path} cannot be read as a table: {str(reason).strip()}") from reason
-
-
-def _with_numbers(frame: pd.DataFrame, separator: str, words: Collection[str], path: Path) -> pd.DataFrame:
-    """The frame with those columns as numbers that pandas took for words because of their gaps or decimal commas."""
-    if len(frame) and not isinstance(frame.index, pd.RangeIndex):
-        # pandas takes what is too much for names of the rows, and every heading would stand over its neighbour's values.
-        raise InputError(f"{path}: rows have more values than the heading has names; name the columns that have no name")
-    for name in frame.columns:
-        column = frame[name]
-        if name in words or pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
-            continue
-        known = column.dropna().astype(str)
-        known = known[~known.isin(GAPS)]
-        if known.empty or _as_numbers(known.iloc[:100], separator) is None:
-            continue
-        numbers = _as_numbers(known, separator)
-        if numbers is not None:
-            frame[name] = numbers.reindex(column.index)
-    return frame
-
-
-def _as_numbers(known: pd.Series, separator: str) -> pd.Series | None:
-    if separator != "," and known.str.fullmatch(r"[+-]?\d*,?\d+(?:[eE][+-]?\d+)?").all():
-        known = known.str.replace(",", ".", regex=False)
-    try:
-        return pd.to_numeric(known).astype(np.float64)
-    except (TypeError, ValueError):
-        return None
-
-
-def _separator(path: Path) -> str:
-    with _open_text(path) as file:
-        sample = file.read(64_000)
-    lines = sample.splitlines()[:50]
-    if not lines:
-        raise InputError(f"{path} is empty")
-    counts = {}
-    for mark in ",;\t|":
-        found = [len(row) for row in csv.reader(lines[:-1] or lines, delimiter=mark)]
-        if found and min(found) == max(found) and found[0] > 1:
-            counts[mark] = found[0]
-    if counts:
-        return max(counts, key=lambda mark: counts[mark])
-    return max(",;\t|", key=lines[0].count)
-
-
-def _open_text(path: Path) -> io.TextIOBase:
-    # utf-8-sig: a byte order mark before a quoted heading would hide its quotes.
-    if path.suffix.lower() == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig")
-    if path.suffix.lower() == ".bz2":
-        return bz2.open(path, "rt", encoding="utf-8-sig")
-    return open(path, encoding="utf-8-sig")
-
-
-def _parquet(path: Path, size: int | None) -> Iterator[pd.DataFrame]:
-    import pyarrow
-    import pyarrow.parquet
-
-    def frame(table: Any) -> pd.DataFrame:
-        fields = [
-            field.with_type(pyarrow.float64()) if pyarrow.types.is_decimal(field.type) else field for field in table.schema
-        ]
-        made = table.cast(pyarrow.schema(fields, table.schema.metadata)).to_pandas().reset_index(drop=True)
-        made.columns = made.columns.map(str)
-        return made
-
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            twice = sorted({name for name in names if names.count(name) > 1})
-            if twice:
-                raise InputError(f"{path} has more than one column named {listed(twice)}: rename them")
-            if size is None:
-                yield frame(file.read())
-                return
-            for batch in file.iter_batches(batch_size=size):
-                yield frame(pyarrow.Table.from_batches([batch]))
-    except (pyarrow.ArrowException, OSError) as reason:
-        raise InputError(f"{path} cannot be read as Parquet: {reason}") from reason
 
 
 def _npz(path: Path, target: str | None, held_out: bool) -> Rows:

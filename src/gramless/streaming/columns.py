@@ -11,14 +11,14 @@ import numpy as np
 from gramless.streaming.sources import TARGET_NAMES
 
 
-def import_pyarrow(what: str) -> Any:
-    """Import a module of pyarrow, or say how to get it."""
+def import_reader(what: str) -> Any:
+    """Import what reads files, or say how to get it."""
     import importlib
 
     try:
         return importlib.import_module(what)
     except ImportError as error:
-        raise ImportError("CSV and Parquet files need pyarrow: pip install 'gramless[files]'") from error
+        raise ImportError("CSV and Parquet files need pandas and pyarrow: pip install 'gramless[files]'") from error
 
 
 def target_column(names: Sequence[str], target: str | int | None, path: Path) -> int:

@@ -1,28 +1,25 @@
-"""Rows of a delimited text file (.csv, .tsv, .txt, also gzipped), parsed block by block.
+"""Rows of a delimited text file (.csv, .tsv, .txt, also packed), read in pieces as `text` reads tables.
 
-The header, where the first line is one, and the delimiter are found from the first line; every column but the target must
-be numbers. Arrow parses without Python's lock, so reading ahead costs the computation little. When it refuses a block, the
-file is read again slowly up to the row at fault, so that the message can name it.
+Whether the first line is a heading is found from what it says; every column but the target must be numbers. When a piece
+has something else, the file is read again slowly up to the row at fault, so that the message can name it.
 """
 
 from __future__ import annotations
 
 import csv
-import gzip
 import itertools
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gramless.streaming.columns import import_pyarrow, matrix, target_column
+from gramless.streaming import text
+from gramless.streaming.columns import target_column
 from gramless.streaming.sources import TARGET_NAMES, Rows, file_identity, is_number, rebatch
 
-_DELIMITERS = (",", ";", "\t", " ")
-_BLOCK_BYTES = 4 << 20
-_ROWS_AT_A_TIME = 8192
-_MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")
+_MISSING = (*text.NOT_KNOWN, *text.GAPS)
 
 
 class CsvSource:
@@ -31,15 +28,13 @@ class CsvSource:
     n_rows = None  # counting lines would be a pass of its own
     repeatable = True
 
-    def __init__(self, path: Path, target: str | int | None = None):
+    def __init__(self, path: Path, target: str | int | None = None, piece_rows: int = 8192):
         self.path = path
         self.name = str(path)
-        with self._open() as file:
-            first = file.readline().rstrip("\r\n")
-        if not first:
-            raise ValueError(f"{path} is empty, or begins with an empty line")
-        self.delimiter = max(_DELIMITERS, key=first.count)
-        fields = next(csv.reader([first], delimiter=self.delimiter))
+        self.piece_rows = piece_rows
+        self.delimiter = text.separator_of(path, text.MARKS + " ")
+        with text.open_text(path) as file:
+            fields = next(csv.reader(file, delimiter=self.delimiter, skipinitialspace=True))
         self.has_header = _is_header(fields, target)
         self.names = [field.strip() for field in fields] if self.has_header else [f"column {i}" for i in range(len(fields))]
         if len(set(self.names)) < len(self.names):
@@ -50,72 +45,62 @@ class CsvSource:
             )
         self.target = target_column(self.names, target, path)
 
-    def _open(self) -> Any:
-        # Spreadsheets mark UTF-8 with a byte order mark, which is no part of the first name or number.
-        if self.path.name.endswith(".gz"):
-            return gzip.open(self.path, "rt", encoding="utf-8-sig", newline="")
-        return open(self.path, encoding="utf-8-sig", newline="")
-
     def read(self, size: int, start: int) -> Iterator[Rows]:
-        # Arrow could skip rows unread, but counts empty lines among them, which are none.
         return rebatch(self._pieces(), size, start)
 
     def _pieces(self) -> Iterator[Rows]:
-        arrow = import_pyarrow("pyarrow")
-        types = {name: arrow.float64() for i, name in enumerate(self.names) if i != self.target}
-        seen, whole = 0, False
+        target = self.names[self.target]
+        names = None if self.has_header else self.names
+        numbers: bool | None = None
         try:
-            for block in self._blocks(types):
-                whole = arrow.types.is_integer(block.schema.field(self.target).type)
-                yield *matrix(block, self.target), None
-                seen += block.num_rows
-            return
-        except arrow.ArrowInvalid as error:
-            refused = error
-        if whole:
-            # The first block's targets were whole numbers, and Arrow expects no others: here may come the first fraction.
-            try:
-                yield from rebatch(self._fractions(types), _ROWS_AT_A_TIME, seen)
-                return
-            except arrow.ArrowInvalid as error:
-                refused = error
-        raise ValueError(self._explain(str(refused))) from refused
-
-    def _fractions(self, types: dict[str, Any]) -> Iterator[Rows]:
-        arrow = import_pyarrow("pyarrow")
-        for block in self._blocks({**types, self.names[self.target]: arrow.float64()}):
-            yield *matrix(block, self.target), None
-
-    def _blocks(self, types: dict[str, Any]) -> Any:
-        reader = import_pyarrow("pyarrow.csv")
-        return reader.open_csv(
-            self.path,
-            reader.ReadOptions(
-                use_threads=False, block_size=_BLOCK_BYTES, column_names=self.names, skip_rows=int(self.has_header)
-            ),
-            reader.ParseOptions(delimiter=self.delimiter),
-            reader.ConvertOptions(column_types=types, null_values=list(_MISSING), strings_can_be_null=True),
-        )
+            for frame in text.frames(self.path, self.delimiter, self.piece_rows, words=[target], names=names):
+                frame.columns = self.names
+                answers = frame.pop(target)
+                y = _answers(answers, self.delimiter)
+                # The first rows say what targets are: a piece of the labels "1", "2", "A" may look like numbers.
+                numbers = y is not None if numbers is None else numbers
+                if any(kind.kind not in "iuf" for kind in frame.dtypes) or (numbers and y is None):
+                    raise ValueError(f"{self.path} has something that is not a number")
+                X = frame.to_numpy(np.float64)
+                if np.isnan(X).any() or answers.isna().any():
+                    self._refuse_short_rows()
+                yield X, y if numbers else answers.to_numpy(dtype=object, na_value=None), None
+        except ValueError as refused:
+            if isinstance(refused.__cause__, OSError | EOFError | UnicodeDecodeError | zlib.error):
+                raise
+            raise ValueError(self._explain(str(refused))) from refused
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
         """Number and fields of every line that is a row: not the header, and not an empty one."""
-        with self._open() as file:
-            lines = csv.reader(file, delimiter=self.delimiter)
+        with text.open_text(self.path) as file:
+            lines = csv.reader(file, delimiter=self.delimiter, skipinitialspace=True)
             yield from itertools.islice(((lines.line_num, fields) for fields in lines if fields), int(self.has_header), None)
 
+    def _refuse_short_rows(self) -> None:
+        """A row with too few fields reads as one with gaps at its end."""
+        for index, (line, fields) in enumerate(self._lines()):
+            if len(fields) != len(self.names):
+                raise ValueError(self._wrong_width(index, line, fields))
+
+    def _wrong_width(self, index: int, line: int, fields: list[str]) -> str:
+        return f"{self.path}, row {index + 1} (line {line}) has {len(fields)} columns; the file has {len(self.names)}"
+
     def _explain(self, reason: str) -> str:
-        """The row that Arrow refused, in words."""
+        """The row that was refused, in words."""
         text_target = None
         for index, (line, fields) in enumerate(self._lines()):
             row = f"{self.path}, row {index + 1} (line {line})"
             if len(fields) != len(self.names):
-                return f"{row} has {len(fields)} columns; the file has {len(self.names)}"
+                return self._wrong_width(index, line, fields)
             for i, field in enumerate(fields):
-                if i != self.target and not is_number(field) and field not in _MISSING:
+                if i != self.target and not self._is_known_number(field) and field not in _MISSING:
                     return f"{row} has {field!r}{self._named(i)}, which is not a number"
-            if text_target is None and not is_number(fields[self.target]):
+            if text_target is None and not self._is_known_number(fields[self.target]):
                 text_target = f"{row} has the target {fields[self.target]!r}, unlike the rows before it"
-        return text_target or f"{self.path} cannot be read: {reason}"
+        return text_target or reason
+
+    def _is_known_number(self, field: str) -> bool:
+        return is_number(field) or (self.delimiter != "," and is_number(field.replace(",", ".")))
 
     def identity(self) -> tuple[Any, ...]:
         return (*file_identity("csv", self.path), self.target)
@@ -144,3 +129,15 @@ def _is_header(fields: list[str], target: str | int | None) -> bool:
     else:  # nobody says which column it is: a single word among numbers is a label
         labels = words if len(words) == 1 < len(fields) else set()
     return bool(words - labels) or any(fields[i].strip() in TARGET_NAMES for i in words)
+
+
+def _answers(column: Any, separator: str) -> np.ndarray | None:
+    """Targets as numbers, whole ones as integers; None where one of them is none."""
+    known = column.dropna()
+    known = known[~known.isin(text.GAPS)]
+    numbers = text.as_numbers(known.astype(str), separator)
+    if numbers is None:
+        return None
+    if len(known) == len(column) and known.str.fullmatch(r"\s*[+-]?\d{1,18}\s*").all():
+        return known.to_numpy(dtype=object).astype(np.int64)
+    return numbers.reindex(column.index).to_numpy(np.float64)

@@ -3,15 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gramless.streaming.columns import import_pyarrow, matrix, target_column
+from gramless.streaming.columns import import_reader, matrix, target_column
 from gramless.streaming.sources import Rows, file_identity, rebatch
 
 _ROWS_AT_A_TIME = 8192
+
+
+@contextmanager
+def open_parquet(path: Path) -> Iterator[Any]:
+    """The opened file, whose columns have names of their own."""
+    arrow, parquet = import_reader("pyarrow"), import_reader("pyarrow.parquet")
+    try:
+        with parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise ValueError(f"{path} has more than one column named {', '.join(map(repr, twice))}: rename them")
+            yield file
+    except (arrow.ArrowException, OSError) as reason:
+        raise ValueError(f"{path} is not a complete Parquet file: {reason}") from reason
+
+
+def frames(path: Path, size: int | None) -> Iterator[Any]:
+    """The rows as pandas tables, `size` at a time; None reads the file in one piece. Decimals become floats."""
+    arrow = import_reader("pyarrow")
+
+    def frame(table: Any) -> Any:
+        fields = [
+            field.with_type(arrow.float64()) if arrow.types.is_decimal(field.type) else field for field in table.schema
+        ]
+        made = table.cast(arrow.schema(fields, table.schema.metadata)).to_pandas().reset_index(drop=True)
+        made.columns = made.columns.map(str)
+        return made
+
+    with open_parquet(path) as file:
+        if size is None:
+            yield frame(file.read())
+            return
+        for batch in file.iter_batches(batch_size=size):
+            yield frame(arrow.Table.from_batches([batch]))
 
 
 class ParquetSource:
@@ -20,14 +56,11 @@ class ParquetSource:
     repeatable = True
 
     def __init__(self, path: Path, target: str | int | None = None):
-        arrow, parquet = import_pyarrow("pyarrow"), import_pyarrow("pyarrow.parquet")
+        arrow = import_reader("pyarrow")
         self.path = path
         self.name = str(path)
-        try:
-            with parquet.ParquetFile(path) as file:
-                schema, self.n_rows = file.schema_arrow, int(file.metadata.num_rows)
-        except arrow.ArrowInvalid as error:
-            raise ValueError(f"{path} is not a complete Parquet file: {error}") from error
+        with open_parquet(path) as file:
+            schema, self.n_rows = file.schema_arrow, int(file.metadata.num_rows)
         # What pandas kept as the index of its rows is no feature; pandas hides it as well.
         index = set() if schema.pandas_metadata is None else set(map(str, schema.pandas_metadata["index_columns"]))
         self.names = [name for name in schema.names if name not in index or name == target]
@@ -39,10 +72,9 @@ class ParquetSource:
                 raise ValueError(f"{path}: column {field.name!r} holds {field.type}, not numbers; encode it or leave it out")
 
     def read(self, size: int, start: int) -> Iterator[Rows]:
-        parquet = import_pyarrow("pyarrow.parquet")
         groups: list[int] = []
         before = 0
-        with parquet.ParquetFile(self.path) as file:
+        with open_parquet(self.path) as file:
             for i in range(file.num_row_groups):
                 length = file.metadata.row_group(i).num_rows
                 if groups or before + length > start:
