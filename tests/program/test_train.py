@@ -163,7 +163,7 @@ def test_the_same_seed_gives_the_same_model(run, plants, tmp_path):
         (["{bad}/ragged.csv", "--target", "b"], "line 4"),
         (["{bad}/binary.csv", "--target", "b"], "cannot be read as a table"),
         (["{bad}/cut.csv.gz", "--target", "b"], "cannot be read as a table"),
-        (["{bad}/text.parquet", "--target", "b"], "cannot be read as Parquet"),
+        (["{bad}/text.parquet", "--target", "b"], "not a complete Parquet file"),
         (["{bad}/pickle.npz"], "without pickles"),
         (["{bad}/inputs.npz"], "no array named y or y_train: say with --target"),
         (["{bad}/wide.csv"], "'c19' and 20 more"),
