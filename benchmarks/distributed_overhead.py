@@ -24,7 +24,7 @@ from gramless import LSSVC, NystromLSSVC, RiSVOClassifier
 from gramless.datasets import load
 from gramless.experiments.environment import environment
 from gramless.kernels import RBF
-from gramless.learners.normal_equations import NormalEquations
+from gramless.learners import RidgeSums
 from gramless.operators import evaluate
 
 
@@ -58,9 +58,9 @@ def rates(X: np.ndarray, m: int) -> dict[str, float]:
     """Rows per second of one thread, and seconds to merge two sums."""
     kernel, points = RBF(gamma=0.02), X[:m]
     rows = X[: min(len(X), 4096)]
-    sums = NormalEquations(m, 10)
-    spent, _ = timed(lambda: sums.update(evaluate(kernel, rows, points), np.ones((len(rows), 10))))
-    other = NormalEquations(m, 10)
+    sums = RidgeSums(m, 10)
+    spent, _ = timed(lambda: sums.add(evaluate(kernel, rows, points), np.ones((len(rows), 10))))
+    other = RidgeSums(m, 10)
     merging, _ = timed(lambda: sums.merge(other))
     return {"rows_per_second": len(rows) / spent, "merge_seconds": merging, "sum_bytes": 8 * (m * m + m * 10)}
 

@@ -15,6 +15,7 @@ from sklearn.datasets import load_digits
 
 import gramless
 from gramless import LSSVC, LSSVR, BudgetLSSVC, FourierLSSVC, NystromLSSVC, NystromLSSVR, RiSVOClassifier
+from gramless.callbacks import Checkpoint
 from gramless.solvers import CG
 
 dask = pytest.importorskip("dask")
@@ -299,10 +300,10 @@ def test_scheduler_by_its_address(digits, cluster):
 @pytest.mark.parametrize(
     ("machine", "message"),
     [
-        (NystromLSSVC(forget=0.9), "forget"),
+        (NystromLSSVC(forgetting_factor=0.9), "forgetting_factor"),
         (BudgetLSSVC(), "online"),
         (FourierLSSVC(method="online"), "online"),
-        (NystromLSSVC(checkpoint="x"), "checkpoint"),
+        (NystromLSSVC(callback=Checkpoint("x")), "checkpoint"),
         (RiSVOClassifier(landmarks="all"), "one machine"),
         (LSSVC(solver="cholesky"), "solver='cg'"),
         (LSSVC(solver="cg", warm_start=True), "warm_start"),

@@ -7,6 +7,7 @@ from sklearn.datasets import load_digits
 
 import gramless
 from gramless import LSSVC, LSSVR, FourierLSSVC, FourierLSSVR
+from gramless.callbacks import Checkpoint, EarlyStopping
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def test_leave_one_out_chooses_c(digits):
     assert model.score(X[900:], y[900:]) > 0.96
 
 
-def test_labels_that_flip_are_followed_with_forget():
+def test_labels_that_flip_are_followed_with_a_forgetting_factor():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(4000, 2))
     y = np.where(np.arange(4000) < 3000, X[:, 0] > 0, X[:, 0] < 0).astype(int)
@@ -72,7 +73,7 @@ def test_labels_that_flip_are_followed_with_forget():
     now = (test[:, 0] < 0).astype(int)
     settings = {"n_components": 60, "gamma": 0.5, "random_state": 0}
     assert FourierLSSVC(**settings).fit(X, y).score(test, now) < 0.2
-    assert FourierLSSVC(forget=0.995, **settings).fit(X, y).score(test, now) > 0.95
+    assert FourierLSSVC(forgetting_factor=0.995, **settings).fit(X, y).score(test, now) > 0.95
 
 
 def test_torch_gives_numpys_model(digits):
@@ -111,7 +112,9 @@ def test_online_goes_on_after_a_file(digits, tmp_path):
         ({"method": "magic"}, "unknown method"),
         ({"n_components": 0}, "n_components must be"),
         ({"method": "online", "C": "loo"}, "needs the exact sums"),
-        ({"method": "online", "forget": 0.9}, "go with method='exact'"),
+        ({"method": "online", "forgetting_factor": 0.9}, "goes with method='exact'"),
+        ({"method": "online", "callback": Checkpoint("pass.npz")}, "goes with sums"),
+        ({"callback": EarlyStopping()}, "holds out no rows"),
         ({"method": "online", "optimizer": "lbfgs"}, "unknown optimizer"),
         ({"method": "online", "probability": "sigmoid"}, "leave-one-out scores"),
         ({"kernel": "poly"}, "RBF and Laplacian"),

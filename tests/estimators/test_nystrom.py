@@ -75,7 +75,7 @@ def test_batch_size_changes_nothing(digits):
 
 
 def test_batch_size_does_not_change_what_leave_one_out_samples(monkeypatch):
-    monkeypatch.setattr("gramless.estimators.one_pass.LEAVE_ONE_OUT_ROWS", 100)
+    monkeypatch.setattr("gramless.learners.sums.LEFT_OUT_ROWS", 100)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 3))
     z = np.sin(X.sum(axis=1)) + rng.normal(size=1000)
@@ -165,7 +165,7 @@ def test_float32_stays_close_to_float64(digits):
     np.testing.assert_allclose(single.decision_function(X.astype(np.float32)), double.decision_function(X), atol=0.02)
 
 
-def test_labels_that_flip_are_followed_with_forget():
+def test_labels_that_flip_are_followed_with_a_forgetting_factor():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(4000, 2))
     y = np.where(np.arange(4000) < 3000, X[:, 0] > 0, X[:, 0] < 0).astype(int)
@@ -173,15 +173,17 @@ def test_labels_that_flip_are_followed_with_forget():
     now = (test[:, 0] < 0).astype(int)
     settings = {"n_landmarks": 50, "gamma": 0.5, "random_state": 0}
     remembers = NystromLSSVC(**settings).fit(X, y)
-    follows = NystromLSSVC(forget=0.995, **settings).fit(X, y)
+    follows = NystromLSSVC(forgetting_factor=0.995, **settings).fit(X, y)
     assert remembers.score(test, now) < 0.2
     assert follows.score(test, now) > 0.95
 
 
-def test_forget_does_not_depend_on_batches():
+def test_forgetting_does_not_depend_on_batches():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(500, 2)), rng.normal(size=500)
-    models = [NystromLSSVR(landmarks=X[:20], gamma=0.5, forget=0.99, batch_size=b).fit(X, y) for b in (1, 77, 500)]
+    models = [
+        NystromLSSVR(landmarks=X[:20], gamma=0.5, forgetting_factor=0.99, batch_size=b).fit(X, y) for b in (1, 77, 500)
+    ]
     weights = 0.99 ** np.arange(499, -1, -1.0)
     models.append(NystromLSSVR(landmarks=X[:20], gamma=0.5).fit(X, y, weights))
     for model in models[1:]:
@@ -242,7 +244,7 @@ def test_class_weights_hold_for_rows_that_come_after_a_fit(digits):
     ],
 )
 def test_a_bad_row_in_the_middle_of_partial_fit_leaves_the_model_as_it_was(digits, machine, monkeypatch):
-    monkeypatch.setattr("gramless.estimators.one_pass._MOST_BATCH_ROWS", 64)
+    monkeypatch.setattr("gramless.learners.driver.MOST_BATCH_ROWS", 64)
     X, y = digits
     bad = X[200:600].copy()
     bad[300, 5] = np.nan
@@ -340,7 +342,7 @@ def test_rows_held_back_are_solved_before_they_go(digits):
         ({"C": -1}, "C must be a positive"),
         ({"n_landmarks": 0}, "n_landmarks must be"),
         ({"n_landmarks": 1.5}, "n_landmarks must be"),
-        ({"forget": 0}, "forget must be above 0"),
+        ({"forgetting_factor": 0}, "forgetting_factor must be above 0"),
         ({"landmarks": "nonsense"}, "unknown landmarks 'nonsense'"),
         ({"kernel": "precomputed"}, "precomputed"),
         ({"C": "loo", "Cs": (0.0,)}, "Cs must be positive"),

@@ -5,7 +5,7 @@ import pytest
 import scipy.linalg
 import scipy.sparse as sp
 
-from gramless.features.fourier_map import FourierMap, draw_fourier_map, hadamard_rows
+from gramless.features.fourier_map import FourierMap, draw_fourier_features, hadamard_rows
 from gramless.kernels import RBF, Laplacian, Linear
 
 RNG = np.random.default_rng(0)
@@ -23,14 +23,14 @@ CASES = [
 
 @pytest.mark.parametrize(("kernel", "draw"), CASES)
 def test_inner_products_are_the_kernel_on_average(kernel, draw):
-    phi = draw_fourier_map(kernel, 6, 60_000, np.random.RandomState(0), draw)(X)
+    phi = draw_fourier_features(kernel, 6, 60_000, np.random.RandomState(0), draw)(X)
     assert phi.shape == (12, 60_000)
     np.testing.assert_allclose(phi @ phi.T, kernel(X, X), atol=0.025)
 
 
 def errors(draw, kernel, data, repeats=150):
     truth = kernel(data, data)
-    found = (draw_fourier_map(kernel, data.shape[1], 32, np.random.RandomState(s), draw)(data) for s in range(repeats))
+    found = (draw_fourier_features(kernel, data.shape[1], 32, np.random.RandomState(s), draw)(data) for s in range(repeats))
     return np.array([phi @ phi.T - truth for phi in found])
 
 
@@ -53,26 +53,26 @@ def test_hadamard_rows(width):
 @pytest.mark.parametrize(("kernel", "draw"), CASES[1:4])
 def test_sparse_torch_and_single_precision_agree(kernel, draw):
     torch = pytest.importorskip("torch")
-    phi = draw_fourier_map(kernel, 6, 50, np.random.RandomState(0), draw)
+    phi = draw_fourier_features(kernel, 6, 50, np.random.RandomState(0), draw)
     np.testing.assert_allclose(phi(sp.csr_matrix(X)), phi(X), atol=1e-12)
     np.testing.assert_allclose(phi(torch.as_tensor(X)).numpy(), phi(X), atol=1e-12)
     assert phi(X.astype(np.float32)).dtype == np.float32
     np.testing.assert_allclose(phi(X.astype(np.float32)), phi(X), atol=1e-4)
-    np.testing.assert_array_equal(FourierMap.from_state(phi.state())(X), phi(X))
+    np.testing.assert_array_equal(FourierMap(kernel).restore(phi.state())(X), phi(X))
 
 
 def test_what_has_no_such_features_says_so():
     rng = np.random.RandomState(0)
     with pytest.raises(ValueError, match="for RBF and Laplacian kernels"):
-        draw_fourier_map(Linear(), 6, 10, rng)
+        draw_fourier_features(Linear(), 6, 10, rng)
     with pytest.raises(ValueError, match="looks the same in all directions"):
-        draw_fourier_map(Laplacian(gamma=1.0), 6, 10, rng, "orthogonal")
+        draw_fourier_features(Laplacian(gamma=1.0), 6, 10, rng, "orthogonal")
     with pytest.raises(ValueError, match="unknown draw"):
-        draw_fourier_map(RBF(gamma=1.0), 6, 10, rng, "best")
+        draw_fourier_features(RBF(gamma=1.0), 6, 10, rng, "best")
 
 
 def test_auto_is_structured_for_many_columns_and_plain_for_the_city_block():
     rng = np.random.RandomState(0)
-    assert draw_fourier_map(RBF(gamma=1e-4), 3000, 10, rng).signs.shape == (1, 3, 4096)
-    assert draw_fourier_map(RBF(gamma=1.0), 6, 10, rng).directions.shape == (6, 5)
-    assert draw_fourier_map(Laplacian(gamma=1.0), 6, 10, rng).directions.shape == (6, 5)
+    assert draw_fourier_features(RBF(gamma=1e-4), 3000, 10, rng).signs.shape == (1, 3, 4096)
+    assert draw_fourier_features(RBF(gamma=1.0), 6, 10, rng).directions.shape == (6, 5)
+    assert draw_fourier_features(Laplacian(gamma=1.0), 6, 10, rng).directions.shape == (6, 5)

@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 
 from gramless import NystromLSSVC
+from gramless.callbacks import Checkpoint
+from gramless.learners import Pass
 
 SCRIPT = """
 import sys, time
 import numpy as np
 from gramless import NystromLSSVC
+from gramless.callbacks import Checkpoint
 
 data, checkpoint, out, pause = sys.argv[1:]
 with np.load(data) as file:
@@ -25,10 +28,10 @@ def batches():
         time.sleep(float(pause))
         yield X[i : i + 50], y[i : i + 50]
 
-settings = dict(batch_size=50, checkpoint=checkpoint, checkpoint_every=3, random_state=0)
+settings = dict(batch_size=50, callback=Checkpoint(checkpoint, every=3), random_state=0)
 model = NystromLSSVC(n_landmarks=40, gamma=0.3, C="loo", **settings)
 model.fit(batches())
-np.savez(out, coef=model.dual_coef_, intercept=model.intercept_, weight=model._equations.weight, C=model.C_)
+np.savez(out, coef=model.dual_coef_, intercept=model.intercept_, weight=model.pass_.run.weight, C=model.C_)
 """
 
 
@@ -83,19 +86,19 @@ def interrupted(batches, after):
 def test_resume_reads_only_the_rest(tmp_path, data, source, monkeypatch):
     with np.load(data) as file:
         X, y = file["x"], file["y"]
-    model = NystromLSSVC(landmarks=X[:20], gamma=0.3, batch_size=100, checkpoint=tmp_path / "pass.npz", checkpoint_every=4)
+    model = NystromLSSVC(landmarks=X[:20], gamma=0.3, batch_size=100, callback=Checkpoint(tmp_path / "pass.npz", every=4))
     expected = NystromLSSVC(landmarks=X[:20], gamma=0.3).fit(X, y).decision_function(X)
     batches = [(X[i : i + 100], y[i : i + 100]) for i in range(0, len(X), 100)]
-    absorb, seen, failed = NystromLSSVC._absorb, [], []
+    add, seen, failed = Pass.add, [], []
 
     def counted(self, block, *rest):
         seen.append(len(block))
         if len(seen) == 16 and not failed:
             failed.append(True)
             raise Interrupted
-        absorb(self, block, *rest)
+        add(self, block, *rest)
 
-    monkeypatch.setattr(NystromLSSVC, "_absorb", counted)
+    monkeypatch.setattr(Pass, "add", counted)
     with pytest.raises(Interrupted):
         model.fit(data if source == "file" else batches)
     seen.clear()
@@ -107,7 +110,7 @@ def test_resume_reads_only_the_rest(tmp_path, data, source, monkeypatch):
 def test_a_checkpoint_of_other_settings_or_data_is_refused(tmp_path, data):
     with np.load(data) as file:
         X, y = file["x"], file["y"]
-    settings = {"landmarks": X[:20], "batch_size": 100, "checkpoint": tmp_path / "pass.npz", "checkpoint_every": 1}
+    settings = {"landmarks": X[:20], "batch_size": 100, "callback": Checkpoint(tmp_path / "pass.npz", every=1)}
     batches = [(X[:100], y[:100]), (X[100:200], y[100:200])]
     with pytest.raises(Interrupted):
         NystromLSSVC(gamma=0.3, **settings).fit(interrupted(batches, 1))

@@ -8,6 +8,8 @@ method with backtracking and the overflow-free likelihood of Lin, Lin and Weng (
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.special import expit
 
@@ -81,3 +83,24 @@ def sigmoid_probabilities(scores: np.ndarray, sigmoids: np.ndarray) -> np.ndarra
     total = p.sum(axis=1, keepdims=True)
     # A point that every class rejects has no information: uniform, not 0/0.
     return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1.0 / p.shape[1])
+
+
+def left_out_sigmoids(model: Any, targets: Any) -> np.ndarray:
+    """Sigmoids from the leave-one-out scores of a one-pass model, fitted once and kept in `model.sigmoids`.
+
+    Parameters
+    ----------
+    model : gramless.learners.Model
+    targets : LabelTargets
+        In whose columns the model's targets are encoded.
+
+    Returns
+    -------
+    ndarray
+        As `fit_sigmoids` has them.
+    """
+    if model.sigmoids is None:
+        scores, encoded, weights = model.left_out
+        classes, columns = targets.sorted()
+        model.sigmoids = fit_sigmoids(scores, np.argsort(columns)[encoded], len(classes), weights)
+    return model.sigmoids

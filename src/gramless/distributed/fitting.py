@@ -11,9 +11,13 @@ from gramless.distributed.collections import describe
 from gramless.distributed.lssvm import check_least_squares, fit_least_squares
 from gramless.distributed.one_pass import check_one_pass, fit_one_pass
 from gramless.distributed.risvo import check_risvo, fit_risvo
+from gramless.estimators.budget import BudgetLSSVC, BudgetLSSVR
+from gramless.estimators.fourier import FourierLSSVC, FourierLSSVR
 from gramless.estimators.lssvm import LSSVC, LSSVR
-from gramless.estimators.one_pass import OnePassRidge
+from gramless.estimators.nystrom import NystromLSSVC, NystromLSSVR
 from gramless.estimators.risvo import RiSVOClassifier
+
+ONE_PASS = (NystromLSSVC, NystromLSSVR, FourierLSSVC, FourierLSSVR, BudgetLSSVC, BudgetLSSVR)
 
 
 def fit(estimator: Any, X: Any, y: Any, sample_weight: Any = None, *, client: Any = None) -> Any:
@@ -69,7 +73,7 @@ def _fit(estimator: Any, work: Callable[[Any, Any, Any], None], client: Any, X: 
 
 
 def _check_and_fit(estimator: Any) -> tuple[Callable[[Any], None], Callable[[Any, Any, Any], None]]:
-    if isinstance(estimator, OnePassRidge):
+    if isinstance(estimator, ONE_PASS):
         return check_one_pass, fit_one_pass
     if isinstance(estimator, RiSVOClassifier):
         return check_risvo, fit_risvo

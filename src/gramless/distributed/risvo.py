@@ -10,7 +10,6 @@ and all, on the common basis, and the coefficients are averaged. No communicatio
 
 from __future__ import annotations
 
-import copy
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -26,10 +25,11 @@ from gramless.distributed.cluster import reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, draw
 from gramless.distributed.settings import check_settings
 from gramless.estimators.risvo import RiSVOClassifier, active_rows, check_machine, signed_targets, warn_if_undetermined
+from gramless.features.landmark_map import Whitening
 from gramless.kernels.base import Kernel
 from gramless.landmarks import as_points, select
-from gramless.learners.active_set import stale
-from gramless.learners.ridge_sums import LandmarkFeatures, RidgeSums
+from gramless.learners.active_set import worth_summing_again
+from gramless.learners.ridge_sums import RidgeSums
 from gramless.models.expansion import kernel_from_settings, scores_to_labels
 from gramless.operators import evaluate, expand
 
@@ -44,7 +44,7 @@ class Basis:
 
     kernel: Kernel
     points: np.ndarray
-    features: LandmarkFeatures
+    features: Whitening
     support: np.ndarray | None
 
 
@@ -147,7 +147,7 @@ def _choose(blank: RiSVOClassifier, piece: Piece, numbers: np.ndarray, state: An
     landmarks = select(rule, X, kernel, blank.n_landmarks, rng)
     points = as_points(landmarks, X)
     double = points.astype(np.float64)
-    features = LandmarkFeatures(evaluate(kernel, double, double), X.dtype)
+    features = Whitening(evaluate(kernel, double, double), X.dtype)
     return Basis(kernel, points, features, numbers[landmarks] if landmarks.ndim == 1 else None)
 
 
@@ -236,7 +236,7 @@ def _updated(
     """The sums over the rows that stay: by removal where fewer leave than stay and rounding allows."""
     if record["discarded"] < record["active"] - record["discarded"]:
         left = client.submit(_subtract, total, _summed(client, rows, states, basis, needs, leaving=True), pure=False)
-        if not client.submit(stale, left, rho, pure=False).result():
+        if not client.submit(worth_summing_again, left, rho, pure=False).result():
             return left, "removal"
     return _summed(client, rows, states, basis, needs, leaving=False), "summation"
 
@@ -248,15 +248,13 @@ def _sums(piece: Piece, state: State, basis: Basis, needs: dict[str, Any], leavi
     weights = piece.weights
     if needs["factors"] is not None:
         weights = needs["factors"][state.codes] * (1.0 if weights is None else weights)
-    total: RidgeSums | None = None
+    if len(idx) == 0:
+        return None
+    total = RidgeSums(len(basis.points), Z.shape[1])
     for start in range(0, len(idx), _ROWS_AT_A_TIME):
         part = idx[start : start + _ROWS_AT_A_TIME]
         phi = basis.features.features(evaluate(basis.kernel, piece.X[part], basis.points))
-        sums = RidgeSums.of(phi, Z[part], None if weights is None else weights[part])
-        if total is None:
-            total = sums
-        else:
-            total += sums
+        total.add(phi, Z[part], None if weights is None else weights[part])
     return total
 
 
@@ -264,23 +262,21 @@ def _merge(parts: list[RidgeSums | None]) -> RidgeSums | None:
     some = [part for part in parts if part is not None]
     if not some:
         return None
-    total = copy.deepcopy(some[0])  # what a task is given stays as it was: the task may be run again
+    total = some[0].copy()  # what a task is given stays as it was: the task may be run again
     for part in some[1:]:
-        total += part
+        total.merge(part)
     return total
 
 
 def _subtract(total: RidgeSums, part: RidgeSums) -> RidgeSums:
-    left = copy.deepcopy(total)
-    left -= part
-    return left
+    return total.copy().subtract(part)
 
 
 def _solve(total: RidgeSums, basis: Basis, rho: float) -> Model:
     solution = total.solve(rho)
     dtype = basis.points.dtype
-    coef = basis.features.coefficients(solution.W).astype(dtype)
-    return Model(coef, solution.bias.astype(dtype), solution.condition, solution.jitter)
+    coef = basis.features.coefficients(solution.A).astype(dtype)
+    return Model(coef, solution.bias.astype(dtype), solution.condition, solution.cut)
 
 
 def _condition(model: Model) -> float:

@@ -11,9 +11,9 @@ from collections.abc import Collection
 from typing import Any
 
 WHY = {
-    "checkpoint": "what a lost worker had done is done again by the others",
+    "callback": "there is one pass, and what a lost worker had done of it (a checkpoint's work) is done again by the others",
     "device": "the workers compute on their processors",
-    "forget": "it needs rows in an order, and partitions are summed in any order",
+    "forgetting_factor": "it needs rows in an order, and partitions are summed in any order",
     "memory_budget": "what a worker may hold is the cluster's to say: Client(memory_limit=...)",
     "warm_start": "every fit on a cluster starts from zero",
 }

@@ -1,6 +1,6 @@
 """Online least-squares support vector machine on a budget of points.
 
-The dual loss of the document, on a budget B of `beta` points (v = alpha y, one column for each class),
+The dual loss, on a budget B of `beta` points (v = alpha y, one column for each class),
 
     L(v, b) = 1/2 v^T K_BB v - y_B^T v + C/2 sum_i (y_i - v^T k(B, x_i) - b)^2
 
@@ -17,50 +17,68 @@ there is none (the loss falls without end along their difference). What generali
 is the regularisation as much as `C`. `loss="primal"` leaves the term out; its minimiser is the model of `NystromLSSVC` on
 the same points, and more epochs only come closer to it.
 
-All classes share the budget and one kernel block for each batch. The step size, the flattening of the leading curvature and
-the answer to divergence are in `gramless.learners.online`. Cost: O(beta d) for each row and epoch (once, where the kernel
-values fit half of the memory budget), O(beta^2) for the regulariser once for several batches.
+All classes share the budget and one kernel block for each batch. The features are those of `LandmarkMap`; the step size, the
+flattening of the leading curvature and the answer to divergence are those of `Steps`. Cost: O(beta d) for each row and epoch
+(once, where the kernel values fit half of the memory budget), O(beta^2) for the regulariser once for several batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
 from typing import Any
 
-import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.memory import parse_budget
-from gramless._runtime.threads import CPU_TILE
-from gramless._runtime.validation import check_choice
-from gramless.estimators.nystrom import NystromMachine
-from gramless.estimators.one_pass import PATH
-from gramless.estimators.online_pass import OnlinePass
-from gramless.estimators.streamed_fit import ClassesFromStream, ValuesFromStream
-from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor
-from gramless.operators import KernelOperator, nbytes_cached
-from gramless.operators.blocks import tile_edge
-from gramless.streaming import Stream
-from gramless.targets.streamed import Targets
+from gramless._runtime.dask_hooks import fits_collections
+from gramless._runtime.validation import all_or_nothing, check_choice
+from gramless.callbacks import read_callbacks
+from gramless.features import FeatureMap, LandmarkMap
+from gramless.learners import (
+    Learner,
+    Pass,
+    PassOptions,
+    PassPlan,
+    Steps,
+    from_model,
+    more_rows,
+    plan_pass,
+    run_pass,
+)
+from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, kernel_from_settings
+from gramless.streaming.from_user import further_labels, further_rows, rows_and_labels, rows_and_values
+from gramless.targets.streamed import ValueTargets
 
-LOSSES = ("dual", "primal")
-# The kernel matrix of the points is kept where it takes no more than this part of the memory budget.
-_SHARE_OF_GRAM = 4
 
-_PARAMETERS = """budget : int or float, default=500
-        Points that carry the model: a number, or a share of the rows above 0 and at most 1 (`partial_fit` needs a number).
-    landmarks : str, LandmarkRule or array, default="uniform"
-        How the budget is chosen, as in `NystromLSSVC`.
+class BudgetLSSVC(ExpansionClassifier):
+    """Least-squares support vector classifier learnt online on a budget of points.
+
+    Parameters
+    ----------
+    kernel : str, Kernel or callable, default="rbf"
     C : float, default=1.0
         Weight of the errors against the regulariser.
-    kernel : str, Kernel or callable, default="rbf"
-    degree, gamma, coef0
-        Settings of a kernel given by name.
+    gamma : float, "scale" or "auto", default="scale"
+        Of a kernel given by name. `"scale"` takes the variance of the rows that the features are chosen from; with
+        `partial_fit` these are the first ones, so give a number where the pieces differ.
+    degree : int, default=3
+        Of a polynomial kernel given by name.
+    coef0 : float, default=0.0
+        Of a polynomial kernel given by name.
+    budget : int or float, default=500
+        Points that carry the model, as `n_landmarks` of `NystromLSSVC`: a number, or a share of the rows above 0 and at most
+        1 (`partial_fit` needs a number).
+    landmarks : str, LandmarkRule or array, default="uniform"
+        A rule of `gramless.landmarks` by name or with its settings, row numbers, or the points themselves. A rule chooses
+        from a uniform sample of at most 50,000 rows (all where there are fewer), of a generator from its first rows (four
+        for each landmark).
+    class_weight : dict, "balanced" or None, default=None
+        `"balanced"` needs arrays, whose labels can be counted beforehand.
+    probability : {"softmax", False}, default="softmax"
+        What `predict_proba` makes of scores.
     loss : {"dual", "primal"}, default="dual"
-        `"dual"` is the document's: its term `-y_B^T v` pulls the model through the labels of the budget, the closer the more
-        epochs are made, so few are better than many. `"primal"` leaves that term out and tends to the model of
-        `NystromLSSVC`. Points given as an array have no labels: both are the same then.
+        `"dual"` has the term `-y_B^T v`, which pulls the model through the labels of the budget, the closer the more epochs
+        are made, so few are better than many. `"primal"` leaves that term out and tends to the model of `NystromLSSVC`.
+        Points given as an array have no labels: both are the same then.
     optimizer : {"sgd", "averaged_sgd", "adam"}, default="sgd"
         `"averaged_sgd"` returns the mean of the iterates of the second half.
     batch_size : int, default=64
@@ -68,152 +86,42 @@ _PARAMETERS = """budget : int or float, default=500
     epochs : int, default=30
         Passes over the rows in `fit`; `partial_fit` makes one, and so does a fit on a generator.
     dtype : {"float32", "float64"} or None, default=None
+        Of the computation. None is float32 for float32 and byte data, else float64.
     device : {"cpu", "cuda", "auto"} or None, default=None
+        None is where the data are.
     memory_budget : str, int, float or None, default=None
-    callback : callable(estimator, record) -> bool, optional
-        Called after each epoch with an estimator that can already predict; a true answer stops the fit.
+        What the fit may take: `"4GB"`, bytes, or a share of what is free; None is 70 % of it.
+    callback : callable, a list of these, or None, default=None
+        `callback(estimator, record) -> bool` is called after each epoch with an estimator that can already predict; a true
+        answer stops the fit.
     verbose : int, default=0
-    random_state : int, RandomState or None, default=None"""
-
-_ATTRIBUTES = """points_, dual_coef_, intercept_, kernel_
-        The model, as in `LSSVC`; `points_` is the budget.
-    history_ : list of dict
-        One record for each epoch of `fit`: n_iter, seconds, loss (mean squared error of the batches as they came), step."""
-
-
-class BudgetMachine(OnlinePass, NystromMachine):
-    """What `BudgetLSSVC` and `BudgetLSSVR` share: kernel values with the budget, learnt online."""
-
-    _size_parameter = "budget"
-    # The settings of a pass that sums have and steps have not.
-    Cs = PATH
-    forget = 1.0
-    checkpoint = None
-    checkpoint_every = 1
-
-    def __init__(
-        self,
-        *,
-        budget: float = 500,
-        landmarks: Any = "uniform",
-        C: float = 1.0,
-        kernel: Any = "rbf",
-        degree: int = 3,
-        gamma: float | str = "scale",
-        coef0: float = 0.0,
-        loss: str = "dual",
-        optimizer: str = "sgd",
-        batch_size: int = 64,
-        epochs: int = 30,
-        dtype: Any = None,
-        device: str | None = None,
-        memory_budget: str | float | None = None,
-        callback: Callable[..., Any] | None = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.budget = budget
-        self.landmarks = landmarks
-        self.C = C
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.loss = loss
-        self.optimizer = optimizer
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.dtype = dtype
-        self.device = device
-        self.memory_budget = memory_budget
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
-
-    @property
-    def adds_up(self) -> bool:
-        return False
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        check_choice("loss", self.loss, LOSSES)
-        self._check_online()
-
-    def _needs_sample(self) -> bool:
-        return False
-
-    def _fixed_parts(self, p: int, itemsize: int, n: int | None) -> dict[str, int]:
-        return self._steps_parts(p, itemsize, n)
-
-    def _kept_parts(self, n: int | None, p: int, itemsize: int, budget: int, left: int) -> dict[str, int]:
-        gram = nbytes_cached(p, itemsize, CPU_TILE)
-        gram = gram if gram <= budget // _SHARE_OF_GRAM else 0
-        return {**super()._kept_parts(n, p, itemsize, budget, left - gram), "budget's kernel matrix": gram}
-
-    def _rows_asked_for(self) -> None:
-        return None  # batch_size is that of the steps, not of what is read at once
-
-    def _fit_stream(self, stream: Stream, targets: Targets) -> None:
-        self._learn_stream(stream, targets)
-
-    def _absorb(self, X: Array, compact: np.ndarray, weights: np.ndarray | None) -> None:
-        self._absorb_online(X, compact, weights)
-
-    def _solve(self) -> None:
-        if self._held:
-            self._solve_held()
-        else:
-            self._solve_online()
-
-    def _model(self) -> tuple[np.ndarray, np.ndarray] | None:
-        if not self._rows_seen or "_dual_coef" not in self.__dict__:
-            return None
-        return self._dual_coef, self._intercept
-
-    def _whitens_rows(self) -> bool:
-        return False
-
-    def _know_targets(self, compact: np.ndarray | None) -> None:
-        self._own_targets = compact
-        self._operator: KernelOperator | None = None
-
-    def _linear_term(self, reference: Array) -> Array:
-        if self.loss == "primal" or self._own_targets is None:
-            return None
-        return xa.like(self._targets.matrix(self._own_targets), reference)
-
-    def _penalty_product(self, A: Array) -> Array:
-        if getattr(self, "_operator", None) is None:
-            points = self._points_on(A) if xa.is_torch(A) else self.points_
-            m = int(points.shape[0])
-            size = nbytes_cached(m, xa.numpy_dtype(A).itemsize, tile_edge(points))
-            fits = size <= parse_budget(self.memory_budget, self.device_) // _SHARE_OF_GRAM
-            self._operator = KernelOperator(points, self.kernel_, cache=fits)
-        return self._operator @ A
-
-    def _penalty_every(self) -> int:
-        # A product with K_BB costs beta / batch times the two products of a step: leave it about half of the work.
-        return max(1, min(50, int(self.points_.shape[0]) // (2 * self.batch_size)))
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        return {**state, "_operator": None} if "_operator" in state else state
-
-
-class BudgetLSSVC(ExpansionClassifier, ClassesFromStream, BudgetMachine):
-    __doc__ = f"""Least-squares support vector classifier learnt online on a budget of points.
-
-    Parameters
-    ----------
-    {_PARAMETERS}
-    class_weight : dict, "balanced" or None, default=None
-        `"balanced"` needs arrays, whose labels can be counted beforehand.
-    probability : {{"softmax", False}}, default="softmax"
+        1 shows rows per second, or the loss of each epoch, and the time left.
+    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
     classes_ : ndarray
-    {_ATTRIBUTES}
+    points_ : array of shape (m, n_features)
+        The budget.
+    dual_coef_ : ndarray of shape (m, n_outputs)
+    intercept_ : ndarray of shape (n_outputs,)
+    kernel_ : Kernel
+        With every setting a number.
+    C_ : float
+        The regularisation used.
+    history_ : list of dict
+        One record for each epoch of `fit`: n_iter, seconds, loss (mean squared error of the batches as they came), step.
+    pass_ : gramless.learners.Pass
+        Where the pass stands: what `partial_fit` goes on with.
+
+    See Also
+    --------
+    NystromLSSVC : The exact solution on the same points.
+    LSSVC : All rows as points.
+
+    References
+    ----------
+    S. Ma and M. Belkin, "Diving into the shallows: a computational perspective on large-scale shallow learning", 2017.
 
     Examples
     --------
@@ -225,16 +133,23 @@ class BudgetLSSVC(ExpansionClassifier, ClassesFromStream, BudgetMachine):
     True
     """
 
+    pass_: Pass | None = None
+    dual_coef_ = from_model("coef")
+    intercept_ = from_model("intercept")
+    points_ = from_model("features.points")
+    kernel_ = from_model("features.kernel")
+    C_ = from_model("C")
+
     def __init__(
         self,
         *,
+        kernel: Any = "rbf",
+        C: float = 1.0,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
         budget: float = 500,
         landmarks: Any = "uniform",
-        C: float = 1.0,
-        kernel: Any = "rbf",
-        degree: int = 3,
-        gamma: float | str = "scale",
-        coef0: float = 0.0,
         class_weight: Any = None,
         probability: str | bool = "softmax",
         loss: str = "dual",
@@ -244,48 +159,236 @@ class BudgetLSSVC(ExpansionClassifier, ClassesFromStream, BudgetMachine):
         dtype: Any = None,
         device: str | None = None,
         memory_budget: str | float | None = None,
-        callback: Callable[..., Any] | None = None,
+        callback: Any = None,
         verbose: int = 0,
         random_state: Any = None,
     ):
-        super().__init__(
-            budget=budget,
-            landmarks=landmarks,
-            C=C,
-            kernel=kernel,
-            degree=degree,
-            gamma=gamma,
-            coef0=coef0,
-            loss=loss,
-            optimizer=optimizer,
-            batch_size=batch_size,
-            epochs=epochs,
-            dtype=dtype,
-            device=device,
-            memory_budget=memory_budget,
-            callback=callback,
-            verbose=verbose,
-            random_state=random_state,
-        )
+        self.kernel = kernel
+        self.C = C
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.budget = budget
+        self.landmarks = landmarks
         self.class_weight = class_weight
         self.probability = probability
+        self.loss = loss
+        self.optimizer = optimizer
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.dtype = dtype
+        self.device = device
+        self.memory_budget = memory_budget
+        self.callback = callback
+        self.verbose = verbose
+        self.random_state = random_state
 
-    def _check_settings(self) -> None:
-        super()._check_settings()
+    def parts(self) -> tuple[FeatureMap, Learner, PassOptions]:
+        """The feature map, the learner and the options of the pass that these settings mean.
+
+        Returns
+        -------
+        tuple of FeatureMap, Learner and PassOptions
+        """
+        if self.probability is not False:
+            check_choice("probability", self.probability, {"softmax", "sigmoid"})
         if self.probability == "sigmoid":
             raise ValueError("probability='sigmoid' needs leave-one-out scores, which only exact solutions have")
+        kernel = kernel_from_settings(self)
+        feature_map = LandmarkMap(kernel, self.budget, self.landmarks, whiten=False, size_name="budget")
+        learner = Steps(self.C, optimizer=self.optimizer, batch_size=self.batch_size, epochs=self.epochs, loss=self.loss)
+        options = PassOptions(
+            name=type(self).__name__,
+            batch_rows=None,
+            dtype=self.dtype,
+            device=self.device,
+            memory_budget=self.memory_budget,
+            verbose=self.verbose,
+        )
+        return feature_map, learner, options
+
+    @all_or_nothing
+    @fits_collections
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BudgetLSSVC:
+        """Fit in `epochs` passes.
+
+        Parameters
+        ----------
+        X : array, path, iterable or Stream
+            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
+            `(X, y, sample_weight)` batches; or a `Stream`.
+        y : array, or the name of the target column of a file
+        sample_weight : array, optional
+            With an array, one weight for each row: weight 2 equals two copies.
+
+        Returns
+        -------
+        self
+        """
+        feature_map, learner, options = self.parts()
+        stream, targets = rows_and_labels(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
+        callbacks = read_callbacks(self.callback)
+        state = run_pass(
+            stream,
+            feature_map,
+            learner,
+            targets,
+            options,
+            random_state=self.random_state,
+            checkpoint=callbacks.checkpoint,
+            early_stopping=callbacks.early_stopping,
+            callback=lambda state, record: callbacks(self.adopt(state), record),
+        )
+        return self.adopt(state)
+
+    @all_or_nothing
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> BudgetLSSVC:
+        """Learn from more rows, once each.
+
+        Parameters
+        ----------
+        X, y
+            As in `fit`.
+        classes : array, optional
+            All labels that will ever come; needed in the first call.
+        sample_weight : array, optional
+            As in `fit`.
+
+        Returns
+        -------
+        self
+        """
+        feature_map, learner, options = self.parts()
+        known = None if self.pass_ is None else copy.copy(self.pass_.targets)
+        targets = further_labels(known, classes, self.class_weight)
+        stream, checked = further_rows(
+            self, X, y, sample_weight, targets, first=self.pass_ is None, accept_sparse=feature_map.accepts_sparse
+        )
+        # Rows that are checked as they pass may turn out bad after good ones, and must leave the model as it was.
+        state = Pass.going_on(self.pass_, targets, learner, self.random_state, own_sums=not checked)
+        more_rows(state, stream, feature_map, learner, options)
+        return self.adopt(state)
+
+    def adopt(self, state: Pass) -> BudgetLSSVC:
+        """Take a pass, made here or on other machines, as the model's.
+
+        Parameters
+        ----------
+        state : Pass
+            Made with this estimator's `parts()`.
+
+        Returns
+        -------
+        self
+        """
+        self.pass_, self.n_features_in_, self.device_ = state, state.n_columns, state.device
+        self.history_ = state.history
+        self.classes_ = state.targets.close()
+        return self
+
+    def finish(self) -> BudgetLSSVC:
+        """Keep the model and let go of what only `partial_fit` needs: the sums, and rows held back or sampled.
+
+        In memory and in a saved file, `m` points are left instead of `m^2` sums; `partial_fit` is refused from then on.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "intercept_")
+        assert self.pass_ is not None
+        self.pass_ = self.pass_.finish(*self.parts())
+        return self
+
+    def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
+        """Rows in a batch and the peak memory of a fit.
+
+        Parameters
+        ----------
+        n : int or None
+            Rows; None where nobody knows.
+        d : int
+            Columns.
+        n_outputs : int
+        dtype : dtype
+        device : str
+
+        Returns
+        -------
+        PassPlan
+            With `batch_rows` and `memory`; a `MemoryError` is raised where no plan fits.
+        """
+        return plan_pass(*self.parts(), n_rows=n, n_columns=d, n_targets=n_outputs, dtype=dtype, device=device)
 
 
-class BudgetLSSVR(ExpansionRegressor, ValuesFromStream, BudgetMachine):
-    __doc__ = f"""Least-squares support vector regressor learnt online on a budget of points.
+class BudgetLSSVR(ExpansionRegressor):
+    """Least-squares support vector regressor learnt online on a budget of points.
 
     Parameters
     ----------
-    {_PARAMETERS}
+    kernel : str, Kernel or callable, default="rbf"
+    C : float, default=1.0
+        Weight of the errors against the regulariser.
+    gamma : float, "scale" or "auto", default="scale"
+        Of a kernel given by name. `"scale"` takes the variance of the rows that the features are chosen from; with
+        `partial_fit` these are the first ones, so give a number where the pieces differ.
+    degree : int, default=3
+        Of a polynomial kernel given by name.
+    coef0 : float, default=0.0
+        Of a polynomial kernel given by name.
+    budget : int or float, default=500
+        Points that carry the model, as `n_landmarks` of `NystromLSSVC`: a number, or a share of the rows above 0 and at most
+        1 (`partial_fit` needs a number).
+    landmarks : str, LandmarkRule or array, default="uniform"
+        A rule of `gramless.landmarks` by name or with its settings, row numbers, or the points themselves. A rule chooses
+        from a uniform sample of at most 50,000 rows (all where there are fewer), of a generator from its first rows (four
+        for each landmark).
+    loss : {"dual", "primal"}, default="dual"
+        `"dual"` has the term `-y_B^T v`, which pulls the model through the labels of the budget, the closer the more epochs
+        are made, so few are better than many. `"primal"` leaves that term out and tends to the model of `NystromLSSVC`.
+        Points given as an array have no labels: both are the same then.
+    optimizer : {"sgd", "averaged_sgd", "adam"}, default="sgd"
+        `"averaged_sgd"` returns the mean of the iterates of the second half.
+    batch_size : int, default=64
+        Rows in a step; 1 is one point at a time.
+    epochs : int, default=30
+        Passes over the rows in `fit`; `partial_fit` makes one, and so does a fit on a generator.
+    dtype : {"float32", "float64"} or None, default=None
+        Of the computation. None is float32 for float32 and byte data, else float64.
+    device : {"cpu", "cuda", "auto"} or None, default=None
+        None is where the data are.
+    memory_budget : str, int, float or None, default=None
+        What the fit may take: `"4GB"`, bytes, or a share of what is free; None is 70 % of it.
+    callback : callable, a list of these, or None, default=None
+        `callback(estimator, record) -> bool` is called after each epoch with an estimator that can already predict; a true
+        answer stops the fit.
+    verbose : int, default=0
+        1 shows rows per second, or the loss of each epoch, and the time left.
+    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
-    {_ATTRIBUTES}
+    points_ : array of shape (m, n_features)
+        The budget.
+    dual_coef_ : ndarray of shape (m, n_outputs)
+    intercept_ : ndarray of shape (n_outputs,)
+    kernel_ : Kernel
+        With every setting a number.
+    C_ : float
+        The regularisation used.
+    history_ : list of dict
+        One record for each epoch of `fit`: n_iter, seconds, loss (mean squared error of the batches as they came), step.
+    pass_ : gramless.learners.Pass
+        Where the pass stands: what `partial_fit` goes on with.
+
+    See Also
+    --------
+    NystromLSSVR : The exact solution on the same points.
+    LSSVR : All rows as points.
+
+    References
+    ----------
+    S. Ma and M. Belkin, "Diving into the shallows: a computational perspective on large-scale shallow learning", 2017.
 
     Examples
     --------
@@ -296,3 +399,180 @@ class BudgetLSSVR(ExpansionRegressor, ValuesFromStream, BudgetMachine):
     >>> model.score(X, np.sin(X[:, 0])) > 0.99
     True
     """
+
+    pass_: Pass | None = None
+    dual_coef_ = from_model("coef")
+    intercept_ = from_model("intercept")
+    points_ = from_model("features.points")
+    kernel_ = from_model("features.kernel")
+    C_ = from_model("C")
+
+    def __init__(
+        self,
+        *,
+        kernel: Any = "rbf",
+        C: float = 1.0,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        budget: float = 500,
+        landmarks: Any = "uniform",
+        loss: str = "dual",
+        optimizer: str = "sgd",
+        batch_size: int = 64,
+        epochs: int = 30,
+        dtype: Any = None,
+        device: str | None = None,
+        memory_budget: str | float | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+        random_state: Any = None,
+    ):
+        self.kernel = kernel
+        self.C = C
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.budget = budget
+        self.landmarks = landmarks
+        self.loss = loss
+        self.optimizer = optimizer
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.dtype = dtype
+        self.device = device
+        self.memory_budget = memory_budget
+        self.callback = callback
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def parts(self) -> tuple[FeatureMap, Learner, PassOptions]:
+        """The feature map, the learner and the options of the pass that these settings mean.
+
+        Returns
+        -------
+        tuple of FeatureMap, Learner and PassOptions
+        """
+        kernel = kernel_from_settings(self)
+        feature_map = LandmarkMap(kernel, self.budget, self.landmarks, whiten=False, size_name="budget")
+        learner = Steps(self.C, optimizer=self.optimizer, batch_size=self.batch_size, epochs=self.epochs, loss=self.loss)
+        options = PassOptions(
+            name=type(self).__name__,
+            batch_rows=None,
+            dtype=self.dtype,
+            device=self.device,
+            memory_budget=self.memory_budget,
+            verbose=self.verbose,
+        )
+        return feature_map, learner, options
+
+    @all_or_nothing
+    @fits_collections
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BudgetLSSVR:
+        """Fit in `epochs` passes.
+
+        Parameters
+        ----------
+        X : array, path, iterable or Stream
+            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
+            `(X, y, sample_weight)` batches; or a `Stream`.
+        y : array of shape (n,) or (n, n_outputs), or the name of the target column of a file
+        sample_weight : array, optional
+            With an array, one weight for each row: weight 2 equals two copies.
+
+        Returns
+        -------
+        self
+        """
+        feature_map, learner, options = self.parts()
+        stream, targets = rows_and_values(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
+        callbacks = read_callbacks(self.callback)
+        state = run_pass(
+            stream,
+            feature_map,
+            learner,
+            targets,
+            options,
+            random_state=self.random_state,
+            checkpoint=callbacks.checkpoint,
+            early_stopping=callbacks.early_stopping,
+            callback=lambda state, record: callbacks(self.adopt(state), record),
+        )
+        return self.adopt(state)
+
+    @all_or_nothing
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BudgetLSSVR:
+        """Learn from more rows, once each.
+
+        Parameters
+        ----------
+        X, y
+            As in `fit`.
+        sample_weight : array, optional
+            As in `fit`.
+
+        Returns
+        -------
+        self
+        """
+        feature_map, learner, options = self.parts()
+        known = None if self.pass_ is None else copy.copy(self.pass_.targets)
+        targets = ValueTargets() if known is None else known
+        stream, checked = further_rows(
+            self, X, y, sample_weight, targets, first=self.pass_ is None, accept_sparse=feature_map.accepts_sparse
+        )
+        # Rows that are checked as they pass may turn out bad after good ones, and must leave the model as it was.
+        state = Pass.going_on(self.pass_, targets, learner, self.random_state, own_sums=not checked)
+        more_rows(state, stream, feature_map, learner, options)
+        return self.adopt(state)
+
+    def adopt(self, state: Pass) -> BudgetLSSVR:
+        """Take a pass, made here or on other machines, as the model's.
+
+        Parameters
+        ----------
+        state : Pass
+            Made with this estimator's `parts()`.
+
+        Returns
+        -------
+        self
+        """
+        self.pass_, self.n_features_in_, self.device_ = state, state.n_columns, state.device
+        self.history_ = state.history
+        self._single_output = state.targets.single
+        return self
+
+    def finish(self) -> BudgetLSSVR:
+        """Keep the model and let go of what only `partial_fit` needs: the sums, and rows held back or sampled.
+
+        In memory and in a saved file, `m` points are left instead of `m^2` sums; `partial_fit` is refused from then on.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "intercept_")
+        assert self.pass_ is not None
+        self.pass_ = self.pass_.finish(*self.parts())
+        return self
+
+    def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
+        """Rows in a batch and the peak memory of a fit.
+
+        Parameters
+        ----------
+        n : int or None
+            Rows; None where nobody knows.
+        d : int
+            Columns.
+        n_outputs : int
+        dtype : dtype
+        device : str
+
+        Returns
+        -------
+        PassPlan
+            With `batch_rows` and `memory`; a `MemoryError` is raised where no plan fits.
+        """
+        return plan_pass(*self.parts(), n_rows=n, n_columns=d, n_targets=n_outputs, dtype=dtype, device=device)

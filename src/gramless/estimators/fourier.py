@@ -2,16 +2,18 @@
 
     f(x) = w . phi(x) + b,   min_{w, b}  1/2 ||w||^2 + C/2 sum_i (z_i - f(x_i))^2
 
-in the primal, with features `phi` whose inner products approximate an RBF or Laplacian kernel (see
-`gramless.features.fourier_map`). `method="exact"` adds up the normal equations in one pass: the same answer in any order and
-any grouping of the rows. `method="online"` takes a step for each mini-batch, as in the document.
+in the primal, with features `phi` of `FourierMap`, whose inner products approximate an RBF or Laplacian kernel.
+`method="exact"` adds up the normal equations in one pass (`Sums`): the same answer in any order and any grouping of the
+rows. `method="online"` takes a step for each mini-batch (`Steps`).
 
 Cost: O(d D + D^2) time for each row (exact), O(D^2) memory whatever the number of rows; a prediction is O(d D).
+
+Reference: Rahimi and Recht, "Random features for large-scale kernel machines", 2007.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
 from typing import Any
 
 import numpy as np
@@ -19,243 +21,118 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
-from gramless._runtime.memory import parse_budget
-from gramless._runtime.validation import check_choice, check_positive, check_X
-from gramless.estimators.one_pass import PATH, SCALE_ROWS, Read
-from gramless.estimators.online_pass import OnlinePass
-from gramless.estimators.streamed_fit import ClassesFromStream, ValuesFromStream
-from gramless.features.fourier_map import FourierMap, draw_fourier_map
+from gramless._runtime.dask_hooks import fits_collections
+from gramless._runtime.validation import all_or_nothing, check_choice, check_X
+from gramless.calibration.platt import left_out_sigmoids
+from gramless.callbacks import read_callbacks
+from gramless.features import FeatureMap, FourierMap
+from gramless.learners import (
+    C_PATH,
+    Learner,
+    Pass,
+    PassOptions,
+    PassPlan,
+    Steps,
+    Sums,
+    from_model,
+    more_rows,
+    plan_pass,
+    run_pass,
+)
 from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, kernel_from_settings
-from gramless.streaming import Stream
-from gramless.targets.streamed import Targets
+from gramless.streaming.from_user import further_labels, further_rows, rows_and_labels, rows_and_values
+from gramless.targets.streamed import ValueTargets
 
 _SCORED_ROWS = 4096
-_ONLINE_BATCH = 64
 
-_PARAMETERS = """n_components : int, default=500
+
+def score_features(model: Any, X: Any) -> Array:
+    """`features_(X) @ coef_ + intercept_`, in the library and on the device of `X`."""
+    check_is_fitted(model, "coef_")
+    coef = model.coef_
+    checked = check_X(model, X, dtype=coef.dtype, reset=False, accept_sparse=True)
+    device = xa.device_of(checked) if xa.is_torch(checked) else model.device_
+    coef, bias = xa.to_device(coef, device), xa.to_device(model.intercept_, device)
+    scores = xa.empty((int(checked.shape[0]), int(coef.shape[1])), coef)
+    for start in range(0, int(checked.shape[0]), _SCORED_ROWS):
+        rows = slice(start, start + _SCORED_ROWS)
+        scores[rows] = model.features_(xa.to_device(checked[rows], device)) @ coef + bias
+    return scores if xa.is_torch(X) else xa.to_numpy(scores)
+
+
+class FourierLSSVC(ExpansionClassifier):
+    """Least-squares support vector classifier on random Fourier features, for data of any length.
+
+    Parameters
+    ----------
+    kernel : {"rbf", "laplacian"} or Kernel, default="rbf"
+    C : float or "loo", default=1.0
+        Regularisation: the ridge is `1 / C`. `"loo"`, with `method="exact"`, takes the value of `Cs` with the smallest
+        closed-form leave-one-out squared error; nothing is refitted.
+    gamma : float, "scale" or "auto", default="scale"
+        Of a kernel given by name. `"scale"` takes the variance of the rows that the features are chosen from; with
+        `partial_fit` these are the first ones, so give a number where the pieces differ.
+    n_components : int, default=500
         Features: cosines and sines of half as many frequencies (rounded up to an even number).
     draw : {"auto", "plain", "orthogonal", "structured"}, default="auto"
         How frequencies are drawn: independent; orthogonal to each other (smaller variance); orthogonal through Hadamard
         matrices (cheaper for many columns). `"auto"` is orthogonal, structured from 2048 columns on, and plain for the
         Laplacian in the city-block norm.
     method : {"exact", "online"}, default="exact"
-    C : float or "loo", default=1.0
-        As in `NystromLSSVC`; `"loo"` with `method="exact"`.
+        Sums in one pass, or steps in several.
     Cs : sequence of float
-        The path for `C="loo"`.
-    kernel : {"rbf", "laplacian"} or Kernel, default="rbf"
-    gamma : float, "scale" or "auto", default="scale"
-        `"scale"` takes the variance of a sample of at most 50,000 rows; with `partial_fit` that of the first call, so give a
-        number where the pieces differ.
-    forget : float, default=1.0
-        Exponential forgetting, with `method="exact"`.
-    optimizer, epochs
-        Of `method="online"`, as in `BudgetLSSVC`.
-    batch_size : int or None, default=None
-        Rows at a time; with `method="online"` rows in a step, where None is 64.
-    dtype : {"float32", "float64"} or None, default=None
-    device : {"cpu", "cuda", "auto"} or None, default=None
-    memory_budget : str, int, float or None, default=None
-    checkpoint, checkpoint_every
-        As in `NystromLSSVC`, with `method="exact"`.
-    callback : callable(estimator, record) -> bool, optional
-        Called after each epoch of `method="online"`.
-    verbose : int, default=0
-    random_state : int, RandomState or None, default=None"""
-
-_ATTRIBUTES = """coef_ : ndarray of shape (n_components, n_outputs)
-    intercept_ : ndarray of shape (n_outputs,)
-    features_ : FourierMap
-        `decision_function(X) = features_(X) @ coef_ + intercept_`.
-    kernel_ : Kernel
-    C_ : float
-    loo_errors_ : ndarray
-        With `C="loo"`, the leave-one-out squared error at each of `Cs`."""
-
-
-class FourierMachine(OnlinePass):
-    """What `FourierLSSVC` and `FourierLSSVR` share: random Fourier features, summed or learnt online."""
-
-    features_: FourierMap
-
-    def __init__(
-        self,
-        *,
-        n_components: int = 500,
-        draw: str = "auto",
-        method: str = "exact",
-        C: float | str = 1.0,
-        Cs: Any = PATH,
-        kernel: Any = "rbf",
-        gamma: float | str = "scale",
-        forget: float = 1.0,
-        optimizer: str = "sgd",
-        epochs: int = 30,
-        batch_size: int | None = None,
-        dtype: Any = None,
-        device: str | None = None,
-        memory_budget: str | float | None = None,
-        checkpoint: Any = None,
-        checkpoint_every: int = 50,
-        callback: Callable[..., Any] | None = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.n_components = n_components
-        self.draw = draw
-        self.method = method
-        self.C = C
-        self.Cs = Cs
-        self.kernel = kernel
-        self.gamma = gamma
-        self.forget = forget
-        self.optimizer = optimizer
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.dtype = dtype
-        self.device = device
-        self.memory_budget = memory_budget
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = False
-        return tags
-
-    @property
-    def coef_(self) -> np.ndarray:
-        return self._solved("_coef")
-
-    @property
-    def intercept_(self) -> np.ndarray:
-        return self._solved("_intercept")
-
-    @property
-    def _online(self) -> bool:
-        return self.method == "online"
-
-    @property
-    def adds_up(self) -> bool:
-        return not self._online
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        check_choice("method", self.method, {"exact", "online"})
-        check_positive("n_components", self.n_components, integer=True)
-        if self._online:
-            self._check_online()
-            if self.forget != 1 or self.checkpoint is not None:
-                raise ValueError("forget and checkpoint go with method='exact'")
-            if getattr(self, "probability", None) == "sigmoid":
-                raise ValueError("probability='sigmoid' needs leave-one-out scores: use method='exact'")
-
-    def _accepts_sparse(self) -> bool:
-        return True
-
-    def _n_components(self, n_rows: int | None) -> int:
-        return 2 * (-(-int(self.n_components) // 2))
-
-    def _rows_needed(self) -> int:
-        return 1
-
-    def _fixed_parts(self, p: int, itemsize: int, n: int | None) -> dict[str, int]:
-        return self._steps_parts(p, itemsize, n) if self._online else super()._fixed_parts(p, itemsize, n)
-
-    def _kept_parts(self, n: int | None, p: int, itemsize: int, budget: int, left: int) -> dict[str, int]:
-        return super()._kept_parts(n, p, itemsize, budget, left) if self._online else {}
-
-    def _rows_asked_for(self) -> int | None:
-        return None if self._online else super()._rows_asked_for()
-
-    def _step_rows(self) -> int:
-        return _ONLINE_BATCH if self.batch_size is None else int(self.batch_size)
-
-    def _begin(self, stream: Stream, rng: np.random.RandomState, read: Read | None = None) -> None:
-        self._set_up(stream.first())
-        kernel, dtype = kernel_from_settings(self), np.dtype(self._dtype_name)
-        affordable = parse_budget(self.memory_budget, self.device_) // (8 * self.n_features_in_ * dtype.itemsize)
-        X, _, weights = stream.sample(max(1, min(SCALE_ROWS, affordable)) if stream.repeatable else 1024, rng)
-        if weights is not None and not weights.any():
-            raise ValueError("all sample weights are zero: there is nothing to fit")
-        self.kernel_ = kernel.resolve(X if xa.is_torch(X) else X.astype(dtype, copy=False), weights)
-        self.features_ = draw_fourier_map(
-            self.kernel_, self.n_features_in_, self.n_components, np.random.RandomState(self._seed), self.draw
-        )
-        self._chosen = True
-
-    def _features(self, X: Array) -> Array:
-        return self.features_(X)
-
-    def _penalty(self) -> None:
-        return None
-
-    def _penalty_product(self, A: Array) -> Array:
-        return A
-
-    def _set_model(self, A: np.ndarray, intercept: np.ndarray) -> None:
-        dtype = np.dtype(self._dtype_name)
-        self._coef, self._intercept = A.astype(dtype), intercept.astype(dtype)
-
-    def _model(self) -> tuple[np.ndarray, np.ndarray] | None:
-        return None if not self._rows_seen or "_coef" not in self.__dict__ else (self._coef, self._intercept)
-
-    def _feature_state(self) -> dict[str, Any]:
-        return {**self.features_.state(), "gamma": float(self.kernel_.gamma)}
-
-    def _restore_features(self, state: dict[str, Any]) -> None:
-        self.features_ = FourierMap.from_state(state)
-        self.kernel_ = kernel_from_settings(self).set_params(gamma=state["gamma"])
-
-    def _fit_stream(self, stream: Stream, targets: Targets) -> None:
-        if self._online:
-            self._learn_stream(stream, targets)
-        else:
-            super()._fit_stream(stream, targets)
-
-    def _absorb(self, X: Array, compact: np.ndarray, weights: np.ndarray | None) -> None:
-        if self._online:
-            self._absorb_online(X, compact, weights)
-        else:
-            super()._absorb(X, compact, weights)
-
-    def _solve(self) -> None:
-        if self._online and not self._held:
-            self._solve_online()
-        else:
-            super()._solve()
-
-    def _scores(self, X: Any) -> Array:
-        check_is_fitted(self, "coef_")
-        coef = self.coef_
-        checked = check_X(self, X, dtype=coef.dtype, reset=False, accept_sparse=True)
-        device = xa.device_of(checked) if xa.is_torch(checked) else self.device_
-        coef, bias = xa.to_device(coef, device), xa.to_device(self.intercept_, device)
-        scores = xa.empty((int(checked.shape[0]), int(coef.shape[1])), coef)
-        for start in range(0, int(checked.shape[0]), _SCORED_ROWS):
-            rows = slice(start, start + _SCORED_ROWS)
-            scores[rows] = self.features_(xa.to_device(checked[rows], device)) @ coef + bias
-        return scores if xa.is_torch(X) else xa.to_numpy(scores)
-
-
-class FourierLSSVC(ClassesFromStream, FourierMachine, ExpansionClassifier):  # type: ignore[override]
-    __doc__ = f"""Least-squares support vector classifier on random Fourier features, for data of any length.
-
-    Parameters
-    ----------
-    {_PARAMETERS}
+        The path for `C="loo"`: 1e-3 to 1e6 in half decades by default.
     class_weight : dict, "balanced" or None, default=None
         `"balanced"` needs arrays, whose labels can be counted beforehand.
-    probability : {{"softmax", "sigmoid", False}}, default="softmax"
-        As in `NystromLSSVC`.
+    probability : {"softmax", "sigmoid", False}, default="softmax"
+        What `predict_proba` makes of scores; `"sigmoid"`, with `method="exact"`, is fitted on leave-one-out scores.
+    forgetting_factor : float, default=1.0
+        With `method="exact"`: the weight of all earlier rows is multiplied by this with each new row.
+    optimizer : {"sgd", "averaged_sgd", "adam"}, default="sgd"
+        Of `method="online"`; `"averaged_sgd"` returns the mean of the iterates of the second half.
+    epochs : int, default=30
+        With `method="online"`, passes over the rows in `fit`; `partial_fit` makes one, and so does a fit on a generator.
+    batch_size : int or None, default=None
+        Rows at a time, as in `NystromLSSVC`; with `method="online"` rows in a step, where None is 64.
+    dtype : {"float32", "float64"} or None, default=None
+        Of the features; sums and solution are in float64. None is float32 for float32 and byte data, else float64.
+    device : {"cpu", "cuda", "auto"} or None, default=None
+        None is where the data are.
+    memory_budget : str, int, float or None, default=None
+        What the fit may take: `"4GB"`, bytes, or a share of what is free; None is 70 % of it.
+    callback : callable, Checkpoint, a list of these, or None, default=None
+        `callback(estimator, record) -> bool` is called after each epoch with an estimator that can already predict; a true
+        answer stops the fit. `gramless.callbacks.Checkpoint`, with `method="exact"`, is as in `NystromLSSVC`.
+    verbose : int, default=0
+        1 shows rows per second, or the loss of each epoch, and the time left.
+    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
     classes_ : ndarray
-    {_ATTRIBUTES}
+    coef_ : ndarray of shape (n_components, n_outputs)
+    intercept_ : ndarray of shape (n_outputs,)
+    features_ : FourierFeatures
+        `decision_function(X) = features_(X) @ coef_ + intercept_`.
+    kernel_ : Kernel
+        With every setting a number.
+    C_ : float
+        The regularisation used.
+    loo_errors_ : ndarray
+        With `C="loo"`, the leave-one-out squared error at each of `Cs`.
+    history_ : list of dict
+        One record for each pass of `fit`: n_iter, seconds and, with `method="online"`, loss and step.
+    pass_ : gramless.learners.Pass
+        Where the pass stands: what `partial_fit` goes on with.
+
+    See Also
+    --------
+    NystromLSSVC : Features chosen from the rows.
+    LSSVC : The kernel itself.
+
+    References
+    ----------
+    A. Rahimi and B. Recht, "Random features for large-scale kernel machines", 2007.
 
     Examples
     --------
@@ -266,66 +143,289 @@ class FourierLSSVC(ClassesFromStream, FourierMachine, ExpansionClassifier):  # t
     True
     """
 
+    pass_: Pass | None = None
+    coef_ = from_model("coef")
+    intercept_ = from_model("intercept")
+    features_ = from_model("features")
+    kernel_ = from_model("features.kernel")
+    C_ = from_model("C")
+    loo_errors_ = from_model("loo_errors")
+
     def __init__(
         self,
         *,
+        kernel: Any = "rbf",
+        C: float | str = 1.0,
+        gamma: float | str = "scale",
         n_components: int = 500,
         draw: str = "auto",
         method: str = "exact",
-        C: float | str = 1.0,
-        Cs: Any = PATH,
-        kernel: Any = "rbf",
-        gamma: float | str = "scale",
+        Cs: Any = C_PATH,
         class_weight: Any = None,
         probability: str | bool = "softmax",
-        forget: float = 1.0,
+        forgetting_factor: float = 1.0,
         optimizer: str = "sgd",
         epochs: int = 30,
         batch_size: int | None = None,
         dtype: Any = None,
         device: str | None = None,
         memory_budget: str | float | None = None,
-        checkpoint: Any = None,
-        checkpoint_every: int = 50,
-        callback: Callable[..., Any] | None = None,
+        callback: Any = None,
         verbose: int = 0,
         random_state: Any = None,
     ):
-        super().__init__(
-            n_components=n_components,
-            draw=draw,
-            method=method,
-            C=C,
-            Cs=Cs,
-            kernel=kernel,
-            gamma=gamma,
-            forget=forget,
-            optimizer=optimizer,
-            epochs=epochs,
-            batch_size=batch_size,
-            dtype=dtype,
-            device=device,
-            memory_budget=memory_budget,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
-            callback=callback,
-            verbose=verbose,
-            random_state=random_state,
-        )
+        self.kernel = kernel
+        self.C = C
+        self.gamma = gamma
+        self.n_components = n_components
+        self.draw = draw
+        self.method = method
+        self.Cs = Cs
         self.class_weight = class_weight
         self.probability = probability
+        self.forgetting_factor = forgetting_factor
+        self.optimizer = optimizer
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.dtype = dtype
+        self.device = device
+        self.memory_budget = memory_budget
+        self.callback = callback
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def parts(self) -> tuple[FeatureMap, Learner, PassOptions]:
+        """The feature map, the learner and the options of the pass that these settings mean.
+
+        Returns
+        -------
+        tuple of FeatureMap, Learner and PassOptions
+        """
+        if self.probability is not False:
+            check_choice("probability", self.probability, {"softmax", "sigmoid"})
+        if self.probability == "sigmoid" and self.method == "online":
+            raise ValueError("probability='sigmoid' needs leave-one-out scores: use method='exact'")
+        check_choice("method", self.method, {"exact", "online"})
+        feature_map = FourierMap(kernel_from_settings(self), self.n_components, self.draw)
+        learner: Learner
+        if self.method == "exact":
+            learner = Sums(
+                self.C, self.Cs, forgetting_factor=self.forgetting_factor, leave_one_out=self.probability == "sigmoid"
+            )
+        else:
+            if self.forgetting_factor != 1:
+                raise ValueError("forgetting_factor goes with method='exact'")
+            batch_size = 64 if self.batch_size is None else self.batch_size
+            learner = Steps(self.C, optimizer=self.optimizer, batch_size=batch_size, epochs=self.epochs)
+        options = PassOptions(
+            name=type(self).__name__,
+            batch_rows=self.batch_size if self.method == "exact" else None,
+            dtype=self.dtype,
+            device=self.device,
+            memory_budget=self.memory_budget,
+            verbose=self.verbose,
+        )
+        return feature_map, learner, options
+
+    @all_or_nothing
+    @fits_collections
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FourierLSSVC:
+        """Fit in one pass, or in `epochs` of them with `method="online"`.
+
+        Parameters
+        ----------
+        X : array, path, iterable or Stream
+            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
+            `(X, y, sample_weight)` batches; or a `Stream`.
+        y : array, or the name of the target column of a file
+        sample_weight : array, optional
+            With an array, one weight for each row: weight 2 equals two copies.
+
+        Returns
+        -------
+        self
+        """
+        feature_map, learner, options = self.parts()
+        stream, targets = rows_and_labels(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
+        callbacks = read_callbacks(self.callback)
+        state = run_pass(
+            stream,
+            feature_map,
+            learner,
+            targets,
+            options,
+            random_state=self.random_state,
+            checkpoint=callbacks.checkpoint,
+            early_stopping=callbacks.early_stopping,
+            callback=lambda state, record: callbacks(self.adopt(state), record),
+        )
+        return self.adopt(state)
+
+    @all_or_nothing
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> FourierLSSVC:
+        """Add rows to the model; with `method="exact"` the result is that of one `fit` on all rows together.
+
+        Parameters
+        ----------
+        X, y
+            As in `fit`.
+        classes : array, optional
+            All labels that will ever come; needed in the first call.
+        sample_weight : array, optional
+            As in `fit`.
+
+        Returns
+        -------
+        self
+        """
+        feature_map, learner, options = self.parts()
+        known = None if self.pass_ is None else copy.copy(self.pass_.targets)
+        targets = further_labels(known, classes, self.class_weight)
+        stream, checked = further_rows(
+            self, X, y, sample_weight, targets, first=self.pass_ is None, accept_sparse=feature_map.accepts_sparse
+        )
+        # Rows that are checked as they pass may turn out bad after good ones, and must leave the model as it was.
+        state = Pass.going_on(self.pass_, targets, learner, self.random_state, own_sums=not checked)
+        more_rows(state, stream, feature_map, learner, options)
+        return self.adopt(state)
+
+    def adopt(self, state: Pass) -> FourierLSSVC:
+        """Take a pass, made here or on other machines, as the model's.
+
+        Parameters
+        ----------
+        state : Pass
+            Made with this estimator's `parts()`.
+
+        Returns
+        -------
+        self
+        """
+        self.pass_, self.n_features_in_, self.device_ = state, state.n_columns, state.device
+        self.history_ = state.history
+        self.classes_ = state.targets.close()
+        return self
+
+    def finish(self) -> FourierLSSVC:
+        """Keep the model and let go of what only `partial_fit` needs: the sums, and rows held back or sampled.
+
+        In memory and in a saved file, `m` points are left instead of `m^2` sums; `partial_fit` is refused from then on.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "intercept_")
+        assert self.pass_ is not None
+        if self.probability == "sigmoid":
+            _ = self.sigmoids_
+        self.pass_ = self.pass_.finish(*self.parts())
+        return self
+
+    def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
+        """Rows in a batch and the peak memory of a fit.
+
+        Parameters
+        ----------
+        n : int or None
+            Rows; None where nobody knows.
+        d : int
+            Columns.
+        n_outputs : int
+        dtype : dtype
+        device : str
+
+        Returns
+        -------
+        PassPlan
+            With `batch_rows` and `memory`; a `MemoryError` is raised where no plan fits.
+        """
+        return plan_pass(*self.parts(), n_rows=n, n_columns=d, n_targets=n_outputs, dtype=dtype, device=device)
+
+    @property
+    def sigmoids_(self) -> np.ndarray:
+        """Platt's sigmoids, fitted to leave-one-out scores."""
+        if self.probability != "sigmoid" or self.pass_ is None:
+            raise AttributeError("sigmoids are fitted with probability='sigmoid'")
+        return left_out_sigmoids(self.pass_.model(*self.parts()), self.pass_.targets)
+
+    def _scores(self, X: Any) -> Array:
+        return score_features(self, X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = False
+        return tags
 
 
-class FourierLSSVR(ValuesFromStream, FourierMachine, ExpansionRegressor):  # type: ignore[override]
-    __doc__ = f"""Least-squares support vector regressor on random Fourier features, for data of any length.
+class FourierLSSVR(ExpansionRegressor):
+    """Least-squares support vector regressor on random Fourier features, for data of any length.
 
     Parameters
     ----------
-    {_PARAMETERS}
+    kernel : {"rbf", "laplacian"} or Kernel, default="rbf"
+    C : float or "loo", default=1.0
+        Regularisation: the ridge is `1 / C`. `"loo"`, with `method="exact"`, takes the value of `Cs` with the smallest
+        closed-form leave-one-out squared error; nothing is refitted.
+    gamma : float, "scale" or "auto", default="scale"
+        Of a kernel given by name. `"scale"` takes the variance of the rows that the features are chosen from; with
+        `partial_fit` these are the first ones, so give a number where the pieces differ.
+    n_components : int, default=500
+        Features: cosines and sines of half as many frequencies (rounded up to an even number).
+    draw : {"auto", "plain", "orthogonal", "structured"}, default="auto"
+        How frequencies are drawn: independent; orthogonal to each other (smaller variance); orthogonal through Hadamard
+        matrices (cheaper for many columns). `"auto"` is orthogonal, structured from 2048 columns on, and plain for the
+        Laplacian in the city-block norm.
+    method : {"exact", "online"}, default="exact"
+        Sums in one pass, or steps in several.
+    Cs : sequence of float
+        The path for `C="loo"`: 1e-3 to 1e6 in half decades by default.
+    forgetting_factor : float, default=1.0
+        With `method="exact"`: the weight of all earlier rows is multiplied by this with each new row.
+    optimizer : {"sgd", "averaged_sgd", "adam"}, default="sgd"
+        Of `method="online"`; `"averaged_sgd"` returns the mean of the iterates of the second half.
+    epochs : int, default=30
+        With `method="online"`, passes over the rows in `fit`; `partial_fit` makes one, and so does a fit on a generator.
+    batch_size : int or None, default=None
+        Rows at a time, as in `NystromLSSVC`; with `method="online"` rows in a step, where None is 64.
+    dtype : {"float32", "float64"} or None, default=None
+        Of the features; sums and solution are in float64. None is float32 for float32 and byte data, else float64.
+    device : {"cpu", "cuda", "auto"} or None, default=None
+        None is where the data are.
+    memory_budget : str, int, float or None, default=None
+        What the fit may take: `"4GB"`, bytes, or a share of what is free; None is 70 % of it.
+    callback : callable, Checkpoint, a list of these, or None, default=None
+        `callback(estimator, record) -> bool` is called after each epoch with an estimator that can already predict; a true
+        answer stops the fit. `gramless.callbacks.Checkpoint`, with `method="exact"`, is as in `NystromLSSVC`.
+    verbose : int, default=0
+        1 shows rows per second, or the loss of each epoch, and the time left.
+    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
-    {_ATTRIBUTES}
+    coef_ : ndarray of shape (n_components, n_outputs)
+    intercept_ : ndarray of shape (n_outputs,)
+    features_ : FourierFeatures
+        `decision_function(X) = features_(X) @ coef_ + intercept_`.
+    kernel_ : Kernel
+        With every setting a number.
+    C_ : float
+        The regularisation used.
+    loo_errors_ : ndarray
+        With `C="loo"`, the leave-one-out squared error at each of `Cs`.
+    history_ : list of dict
+        One record for each pass of `fit`: n_iter, seconds and, with `method="online"`, loss and step.
+    pass_ : gramless.learners.Pass
+        Where the pass stands: what `partial_fit` goes on with.
+
+    See Also
+    --------
+    NystromLSSVR : Features chosen from the rows.
+    LSSVR : The kernel itself.
+
+    References
+    ----------
+    A. Rahimi and B. Recht, "Random features for large-scale kernel machines", 2007.
 
     Examples
     --------
@@ -336,3 +436,196 @@ class FourierLSSVR(ValuesFromStream, FourierMachine, ExpansionRegressor):  # typ
     >>> model.score(X, np.sin(X[:, 0])) > 0.99
     True
     """
+
+    pass_: Pass | None = None
+    coef_ = from_model("coef")
+    intercept_ = from_model("intercept")
+    features_ = from_model("features")
+    kernel_ = from_model("features.kernel")
+    C_ = from_model("C")
+    loo_errors_ = from_model("loo_errors")
+
+    def __init__(
+        self,
+        *,
+        kernel: Any = "rbf",
+        C: float | str = 1.0,
+        gamma: float | str = "scale",
+        n_components: int = 500,
+        draw: str = "auto",
+        method: str = "exact",
+        Cs: Any = C_PATH,
+        forgetting_factor: float = 1.0,
+        optimizer: str = "sgd",
+        epochs: int = 30,
+        batch_size: int | None = None,
+        dtype: Any = None,
+        device: str | None = None,
+        memory_budget: str | float | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+        random_state: Any = None,
+    ):
+        self.kernel = kernel
+        self.C = C
+        self.gamma = gamma
+        self.n_components = n_components
+        self.draw = draw
+        self.method = method
+        self.Cs = Cs
+        self.forgetting_factor = forgetting_factor
+        self.optimizer = optimizer
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.dtype = dtype
+        self.device = device
+        self.memory_budget = memory_budget
+        self.callback = callback
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def parts(self) -> tuple[FeatureMap, Learner, PassOptions]:
+        """The feature map, the learner and the options of the pass that these settings mean.
+
+        Returns
+        -------
+        tuple of FeatureMap, Learner and PassOptions
+        """
+        check_choice("method", self.method, {"exact", "online"})
+        feature_map = FourierMap(kernel_from_settings(self), self.n_components, self.draw)
+        learner: Learner
+        if self.method == "exact":
+            learner = Sums(self.C, self.Cs, forgetting_factor=self.forgetting_factor)
+        else:
+            if self.forgetting_factor != 1:
+                raise ValueError("forgetting_factor goes with method='exact'")
+            batch_size = 64 if self.batch_size is None else self.batch_size
+            learner = Steps(self.C, optimizer=self.optimizer, batch_size=batch_size, epochs=self.epochs)
+        options = PassOptions(
+            name=type(self).__name__,
+            batch_rows=self.batch_size if self.method == "exact" else None,
+            dtype=self.dtype,
+            device=self.device,
+            memory_budget=self.memory_budget,
+            verbose=self.verbose,
+        )
+        return feature_map, learner, options
+
+    @all_or_nothing
+    @fits_collections
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FourierLSSVR:
+        """Fit in one pass, or in `epochs` of them with `method="online"`.
+
+        Parameters
+        ----------
+        X : array, path, iterable or Stream
+            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
+            `(X, y, sample_weight)` batches; or a `Stream`.
+        y : array of shape (n,) or (n, n_outputs), or the name of the target column of a file
+        sample_weight : array, optional
+            With an array, one weight for each row: weight 2 equals two copies.
+
+        Returns
+        -------
+        self
+        """
+        feature_map, learner, options = self.parts()
+        stream, targets = rows_and_values(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
+        callbacks = read_callbacks(self.callback)
+        state = run_pass(
+            stream,
+            feature_map,
+            learner,
+            targets,
+            options,
+            random_state=self.random_state,
+            checkpoint=callbacks.checkpoint,
+            early_stopping=callbacks.early_stopping,
+            callback=lambda state, record: callbacks(self.adopt(state), record),
+        )
+        return self.adopt(state)
+
+    @all_or_nothing
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FourierLSSVR:
+        """Add rows to the model; with `method="exact"` the result is that of one `fit` on all rows together.
+
+        Parameters
+        ----------
+        X, y
+            As in `fit`.
+        sample_weight : array, optional
+            As in `fit`.
+
+        Returns
+        -------
+        self
+        """
+        feature_map, learner, options = self.parts()
+        known = None if self.pass_ is None else copy.copy(self.pass_.targets)
+        targets = ValueTargets() if known is None else known
+        stream, checked = further_rows(
+            self, X, y, sample_weight, targets, first=self.pass_ is None, accept_sparse=feature_map.accepts_sparse
+        )
+        # Rows that are checked as they pass may turn out bad after good ones, and must leave the model as it was.
+        state = Pass.going_on(self.pass_, targets, learner, self.random_state, own_sums=not checked)
+        more_rows(state, stream, feature_map, learner, options)
+        return self.adopt(state)
+
+    def adopt(self, state: Pass) -> FourierLSSVR:
+        """Take a pass, made here or on other machines, as the model's.
+
+        Parameters
+        ----------
+        state : Pass
+            Made with this estimator's `parts()`.
+
+        Returns
+        -------
+        self
+        """
+        self.pass_, self.n_features_in_, self.device_ = state, state.n_columns, state.device
+        self.history_ = state.history
+        self._single_output = state.targets.single
+        return self
+
+    def finish(self) -> FourierLSSVR:
+        """Keep the model and let go of what only `partial_fit` needs: the sums, and rows held back or sampled.
+
+        In memory and in a saved file, `m` points are left instead of `m^2` sums; `partial_fit` is refused from then on.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "intercept_")
+        assert self.pass_ is not None
+        self.pass_ = self.pass_.finish(*self.parts())
+        return self
+
+    def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
+        """Rows in a batch and the peak memory of a fit.
+
+        Parameters
+        ----------
+        n : int or None
+            Rows; None where nobody knows.
+        d : int
+            Columns.
+        n_outputs : int
+        dtype : dtype
+        device : str
+
+        Returns
+        -------
+        PassPlan
+            With `batch_rows` and `memory`; a `MemoryError` is raised where no plan fits.
+        """
+        return plan_pass(*self.parts(), n_rows=n, n_columns=d, n_targets=n_outputs, dtype=dtype, device=device)
+
+    def _scores(self, X: Any) -> Array:
+        return score_features(self, X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = False
+        return tags

@@ -2,14 +2,15 @@
 
     k(x - y) = E cos(w . (x - y)),   phi(x) = [cos(W x), sin(W x)] / sqrt(D)   for D frequencies w drawn from k's spectrum
 
-(Rahimi and Recht 2007). The spectrum of the RBF kernel is normal, that of the Laplacian kernel Cauchy: independent in each
-coordinate for the city-block norm, spherical for the Euclidean one. A cosine and a sine of the same frequency have a smaller
-variance than one cosine with a random phase, at the same number of features.
+(Rahimi and Recht, "Random features for large-scale kernel machines", 2007). The spectrum of the RBF kernel is normal, that
+of the Laplacian kernel Cauchy: independent in each coordinate for the city-block norm, spherical for the Euclidean one. A
+cosine and a sine of the same frequency have a smaller variance than one cosine with a random phase, at the same number of
+features.
 
 Frequencies of spherical spectra can be drawn orthogonal to each other, with the same lengths as independent ones: still
-unbiased, with a smaller variance (Yu et al. 2016). For many columns the orthogonal matrix is made of three Hadamard matrices
-with random signs between them: O(D) numbers and, through two small matrix products for each Hadamard matrix, a map that is
-cheaper than a dense one.
+unbiased, with a smaller variance (Yu et al., "Orthogonal random features", 2016). For many columns the orthogonal matrix is
+made of three Hadamard matrices with random signs between them: O(D) numbers and, through two small matrix products for each
+Hadamard matrix, a map that is cheaper than a dense one.
 """
 
 from __future__ import annotations
@@ -18,31 +19,43 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+from sklearn.base import clone
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.threads import CPU_TILE, blas_threads, share, slices
-from gramless.kernels import RBF, Kernel, Laplacian
+from gramless._runtime.validation import check_positive
+from gramless.features.base import FeatureMap, Features
+from gramless.kernels import RBF, Kernel, Laplacian, as_kernel
 
 DRAWS = ("auto", "plain", "orthogonal", "structured")
 # From this many columns on, three Hadamard products are faster than one dense one.
 _STRUCTURED_FROM = 2048
+# Rows of a stream that is read once from which gamma="scale" is computed.
+_HEAD_ROWS = 1024
 
 
-class FourierMap:
-    """Features `phi` with `phi(x) . phi(y)` close to `k(x, y)`; made by `draw_fourier_map`.
+class FourierFeatures(Features):
+    """Features `phi` with `phi(x) . phi(y)` close to `k(x, y)`; made by `draw_fourier_features`.
 
     Parameters
     ----------
+    kernel : RBF or Laplacian
+        Resolved.
     lengths : ndarray of shape (D,)
         Norms of the frequencies (structured), or ones.
     directions : ndarray of shape (d, D), or None
         The frequencies, dense.
     signs : ndarray of shape (blocks, 3, d2), or None
         The signs between the Hadamard matrices, structured; `d2` is `d` rounded up to a power of two.
+    n_columns : int
+        `d`, the columns of the data.
     """
 
-    def __init__(self, lengths: np.ndarray, directions: np.ndarray | None, signs: np.ndarray | None, n_columns: int):
+    def __init__(
+        self, kernel: Kernel, lengths: np.ndarray, directions: np.ndarray | None, signs: np.ndarray | None, n_columns: int
+    ):
+        self.kernel = kernel
         self.lengths = lengths
         self.directions = directions
         self.signs = signs
@@ -53,7 +66,6 @@ class FourierMap:
         return 2 * len(self.lengths)
 
     def __call__(self, X: Array) -> Array:
-        """The `(n, n_features)` features, in the library and dtype of `X`."""
         D = len(self.lengths)
         reference = X.data if xa.is_sparse(X) else X
         out = xa.empty((int(X.shape[0]), 2 * D), reference)
@@ -92,13 +104,8 @@ class FourierMap:
         return phases * xa.like(self.lengths, X)
 
     def state(self) -> dict[str, Any]:
-        """Arrays and numbers that `from_state` makes the map of again."""
         parts = {"lengths": self.lengths, "directions": self.directions, "signs": self.signs, "n_columns": self.n_columns}
-        return {key: value for key, value in parts.items() if value is not None}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> FourierMap:
-        return cls(state["lengths"], state.get("directions"), state.get("signs"), int(state["n_columns"]))
+        return {key: value for key, value in parts.items() if value is not None} | {"gamma": float(self.kernel.gamma)}
 
 
 def hadamard_rows(V: Array) -> Array:
@@ -111,9 +118,9 @@ def hadamard_rows(V: Array) -> Array:
     return (H_left @ (V.reshape(n, left, right) @ H_right)).reshape(n, width)
 
 
-def draw_fourier_map(
+def draw_fourier_features(
     kernel: Kernel, n_columns: int, n_features: int, rng: np.random.RandomState, draw: str = "auto"
-) -> FourierMap:
+) -> FourierFeatures:
     """Draw frequencies from the spectrum of `kernel`.
 
     Parameters
@@ -132,9 +139,9 @@ def draw_fourier_map(
     --------
     >>> import numpy as np
     >>> from gramless.kernels import RBF
-    >>> from gramless.features.fourier_map import draw_fourier_map
+    >>> from gramless.features.fourier_map import draw_fourier_features
     >>> X = np.random.default_rng(0).normal(size=(5, 3))
-    >>> phi = draw_fourier_map(RBF(gamma=0.5), 3, 20_000, np.random.RandomState(0))(X)
+    >>> phi = draw_fourier_features(RBF(gamma=0.5), 3, 20_000, np.random.RandomState(0))(X)
     >>> bool(np.abs(phi @ phi.T - RBF(gamma=0.5)(X, X)).max() < 0.02)
     True
     """
@@ -147,20 +154,20 @@ def draw_fourier_map(
     if isinstance(kernel, Laplacian) and kernel.norm == "l1":
         if draw not in ("auto", "plain"):
             raise ValueError(f"draw={draw!r} needs a spectrum that looks the same in all directions: RBF, or norm='l2'")
-        return FourierMap(np.ones(D), gamma * rng.standard_cauchy(size=(n_columns, D)), None, n_columns)
+        return FourierFeatures(kernel, np.ones(D), gamma * rng.standard_cauchy(size=(n_columns, D)), None, n_columns)
     if draw == "auto":
         draw = "structured" if n_columns >= _STRUCTURED_FROM else "orthogonal"
     width = 1 << (n_columns - 1).bit_length() if draw == "structured" else n_columns
     scale = _lengths(kernel, gamma, D, width, rng)
     if draw == "structured":
         signs = rng.choice(np.array([-1.0, 1.0]), size=(-(-D // width), 3, width))
-        return FourierMap(scale, None, signs, n_columns)
+        return FourierFeatures(kernel, scale, None, signs, n_columns)
     normal = rng.normal(size=(n_columns, D))
     if draw == "orthogonal":
         for block in slices(D, n_columns):
             normal[:, block] = np.linalg.qr(rng.normal(size=(n_columns, n_columns)))[0][:, : block.stop - block.start]
     directions = normal / np.linalg.norm(normal, axis=0)
-    return FourierMap(np.ones(D), directions * scale, None, n_columns)
+    return FourierFeatures(kernel, np.ones(D), directions * scale, None, n_columns)
 
 
 def _lengths(kernel: Kernel, gamma: float, D: int, width: int, rng: np.random.RandomState) -> np.ndarray:
@@ -169,3 +176,56 @@ def _lengths(kernel: Kernel, gamma: float, D: int, width: int, rng: np.random.Ra
     if isinstance(kernel, RBF):
         return np.sqrt(2 * gamma) * chi
     return gamma * chi / np.abs(rng.normal(size=D))
+
+
+class FourierMap(FeatureMap):
+    """Random Fourier features of an RBF or Laplacian kernel.
+
+    Parameters
+    ----------
+    kernel : {"rbf", "laplacian"} or Kernel, default="rbf"
+    n_components : int, default=500
+        Cosines and sines together; rounded up to an even number.
+    draw : {"auto", "plain", "orthogonal", "structured"}, default="auto"
+        As in `draw_fourier_features`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.features import FourierMap
+    >>> features = FourierMap(n_components=7).begin(np.eye(3), None, np.random.RandomState(0))
+    >>> features(np.eye(3)).shape
+    (3, 8)
+    """
+
+    looks_at_rows = False
+
+    def __init__(self, kernel: Any = "rbf", n_components: int = 500, draw: str = "auto"):
+        self.kernel = kernel
+        self.n_components = n_components
+        self.draw = draw
+
+    def n_features(self, n_rows: int | None) -> int:
+        return 2 * (-(-int(check_positive("n_components", self.n_components, integer=True)) // 2))
+
+    def rows_wanted(self, n_rows: int | None) -> int:
+        return _HEAD_ROWS
+
+    def begin(
+        self,
+        X: Array,
+        y: np.ndarray | None,
+        rng: np.random.RandomState,
+        *,
+        n_rows: int | None = None,
+        weights: np.ndarray | None = None,
+        named: tuple[Array, np.ndarray | None] | None = None,
+    ) -> FourierFeatures:
+        kernel = as_kernel(self.kernel).resolve(X, weights)
+        return draw_fourier_features(kernel, int(X.shape[1]), self.n_components, rng, self.draw)
+
+    def restore(self, state: dict[str, Any]) -> FourierFeatures:
+        kernel = clone(as_kernel(self.kernel)).set_params(gamma=state["gamma"])
+        return FourierFeatures(
+            kernel, state["lengths"], state.get("directions"), state.get("signs"), int(state["n_columns"])
+        )

@@ -15,9 +15,10 @@ import numpy as np
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.threads import slices
+from gramless.features.landmark_map import Whitening
 from gramless.kernels.base import Kernel
 from gramless.landmarks.rule import cross
-from gramless.learners.ridge_sums import LandmarkFeatures, RidgeSums
+from gramless.learners.ridge_sums import RidgeSums
 from gramless.operators import KernelOperator, evaluate, expand
 from gramless.solvers import Cholesky, solve
 from gramless.targets.columns import split_bias
@@ -28,7 +29,7 @@ _TOLERATED_ROUNDING = 1e-3
 _WORTH_REBUILDING = 10.0
 
 
-def stale(sums: RidgeSums, ridge: float) -> bool:
+def worth_summing_again(sums: RidgeSums, ridge: float) -> bool:
     """Whether rounding of rows that have left shows, beside this ridge, and summing again would be rid of it."""
     shows = sums.rounding > _TOLERATED_ROUNDING * ridge
     return shows and sums.largest > _WORTH_REBUILDING * sums.trace
@@ -66,7 +67,7 @@ class OnBasis:
         self.Z, self.weights, self.ridge = Z, weights, ridge
         self.rows_at_a_time = rows_at_a_time
         dtype = xa.numpy_dtype(Z)
-        self._map = LandmarkFeatures(self._gram(), dtype)
+        self._map = Whitening(self._gram(), dtype)
         self.jitter = self._map.jitter
         self._held = self._values(slice(0, X.shape[0])) if hold else None
         self._sums: RidgeSums | None = None
@@ -87,18 +88,14 @@ class OnBasis:
         return evaluate(self.kernel, xa.take_rows(self.X, rows), self.landmarks)
 
     def _sums_over(self, rows: np.ndarray) -> RidgeSums:
-        total: RidgeSums | None = None
+        if len(rows) == 0:
+            raise ValueError("no rows to fit")
+        total = RidgeSums(int(self._map.L.shape[0]), int(self.Z.shape[1]), self.Z)
         for part in slices(len(rows), self.rows_at_a_time):
             idx = rows[part]
             values = self._values(idx) if self._held is None else xa.take_rows(self._held, idx)
             weights = None if self.weights is None else xa.take_rows(self.weights, idx)
-            sums = RidgeSums.of(self._map.features(values), xa.take_rows(self.Z, idx), weights)
-            if total is None:
-                total = sums
-            else:
-                total += sums
-        if total is None:
-            raise ValueError("no rows to fit")
+            total.add(self._map.features(values), xa.take_rows(self.Z, idx), weights)
         return total
 
     def _update(self, rows: np.ndarray) -> RidgeSums:
@@ -106,8 +103,8 @@ class OnBasis:
         if self._sums is not None and len(left) == 0:
             return self._sums
         if self._sums is not None and len(left) < len(rows):
-            self._sums -= self._sums_over(left)
-            if not stale(self._sums, self.ridge):
+            self._sums.subtract(self._sums_over(left))
+            if not worth_summing_again(self._sums, self.ridge):
                 self.updated_by = "removal"
                 return self._sums
         self.updated_by = "summation"
@@ -118,9 +115,9 @@ class OnBasis:
         self._sums = self._update(rows)
         self._rows = rows
         solution = self._sums.solve(self.ridge)
-        self.condition, self.added_jitter = solution.condition, solution.jitter
+        self.condition, self.added_jitter = solution.condition, solution.cut
         dtype = xa.numpy_dtype(self.Z)
-        self._coef = xa.astype(self._map.coefficients(solution.W), dtype)
+        self._coef = xa.astype(self._map.coefficients(solution.A), dtype)
         self._bias = xa.astype(solution.bias, dtype)
         return self._coef, self._bias
 

@@ -2,7 +2,8 @@
 
 Gram matrices of near-duplicate points have eigenvalues that rounding puts on either side of zero. A jitter of the size of
 that rounding, relative to the largest diagonal entry, makes them definite; it grows tenfold until the factorisation goes
-through, and is returned so that a result can say what was added.
+through, and is returned so that a result can say what was added. This is the one place where a jitter grows; who knows the
+rounding of a matrix better than its dtype does says so (`rounding_of`), and who has a ridge starts from none.
 """
 
 from __future__ import annotations
@@ -17,6 +18,16 @@ from gramless._runtime.threads import one_blas_thread
 
 _LARGEST_RELATIVE_JITTER = 1e-2
 _SMALL = 1024
+
+
+def rounding_of(A: Array, eps: float) -> float:
+    """How far entries that are known to a relative `eps` leave the eigenvalues of `A` unknown: `eps sqrt(m) max(diag)`."""
+    scale = float(xa.namespace(A).max(xa.namespace(A).linalg.diagonal(A)))
+    if not np.isfinite(scale):
+        raise ValueError("the kernel matrix of the landmarks is not finite; scale the features or choose another kernel")
+    if not scale > 0:
+        raise ValueError("every landmark has kernel value zero with itself: choose another kernel or other landmarks")
+    return float(eps) * int(A.shape[0]) ** 0.5 * scale
 
 
 def jittered_cholesky(A: Array, jitter: float | None = None) -> tuple[Array, float]:

@@ -22,7 +22,7 @@ _SPARSE = ("data", "indices", "indptr", "shape")
 class PassCheckpoint:
     """The file of one pass: the same settings over the same data."""
 
-    def __init__(self, path: str | os.PathLike[str], every: int, settings: list[str], stream: Stream):
+    def __init__(self, path: str | os.PathLike[str], every: int, settings: list[Any], stream: Stream):
         self.every = every
         self._file = Checkpoint(path, fingerprint("pass", settings, stream.identity()), every)
 
@@ -49,12 +49,3 @@ class PassCheckpoint:
 
     def remove(self) -> None:
         self._file.remove()
-
-
-def described(value: Any) -> str:
-    """A setting in words that are the same in the next process."""
-    if hasattr(value, "shape"):
-        return fingerprint(value)
-    if isinstance(value, np.random.RandomState) or (callable(value) and hasattr(value, "__qualname__")):
-        return getattr(value, "__qualname__", type(value).__name__)
-    return repr(value)

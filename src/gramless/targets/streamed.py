@@ -72,6 +72,13 @@ class LabelTargets:
         order = np.argsort(self.known, kind="stable")
         return self.known[order], order
 
+    def close(self) -> np.ndarray:
+        """Take no more classes than those known; returns them in their order."""
+        self.open = False
+        if len(self.known) < 2:
+            raise ValueError(f"The number of classes has to be greater than one; got {len(self.known)} class")
+        return self.sorted()[0]
+
     def outputs(self, columns: np.ndarray) -> np.ndarray:
         """Scores, coefficients or targets (last axis: one for each class known) as the machine's outputs."""
         columns = columns[..., self.sorted()[1]]
@@ -93,6 +100,7 @@ class ValueTargets:
     """Numbers, one column for each output."""
 
     open = False
+    class_weight = None
 
     def __init__(self) -> None:
         self.n_columns = 0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gramless.kernels import RBF
-from gramless.learners.normal_equations import NormalEquations
+from gramless.learners import RidgeSums
 
 
 def explicit(F, Z, ridge, penalty=None, weights=None):
@@ -31,9 +31,9 @@ def problem():
 
 
 def summed(F, Z, weights=None, cuts=()):
-    sums = NormalEquations(F.shape[1], Z.shape[1])
+    sums = RidgeSums(F.shape[1], Z.shape[1])
     for rows in np.split(np.arange(len(F)), list(cuts)):
-        sums.update(F[rows], Z[rows], None if weights is None else weights[rows])
+        sums.add(F[rows], Z[rows], None if weights is None else weights[rows])
     return sums
 
 
@@ -42,54 +42,54 @@ def summed(F, Z, weights=None, cuts=()):
 def test_solution_is_the_explicit_one(problem, weighted, with_penalty):
     F, Z, K, w = problem
     weights, penalty = (w if weighted else None), (K if with_penalty else None)
-    coef, bias = summed(F, Z, weights, cuts=[10, 11, 200]).solve(0.2, penalty)
+    found = summed(F, Z, weights, cuts=[10, 11, 200]).solve(0.2, penalty)
     expected, expected_bias = explicit(F, Z, 0.2, penalty, weights)
-    np.testing.assert_allclose(F @ coef + bias, F @ expected + expected_bias, atol=1e-8)
+    np.testing.assert_allclose(F @ found.A + found.bias, F @ expected + expected_bias, atol=1e-8)
 
 
 def test_merge_equals_one_accumulator_and_leaves_the_other_alone(problem):
     F, Z, K, w = problem
     left, right = summed(F[:120], Z[:120], w[:120]), summed(F[120:], Z[120:], w[120:])
-    before = right.solve(0.1, K)[0]
+    before = right.solve(0.1, K).A
     merged = left.merge(right)
-    np.testing.assert_allclose(merged.solve(0.1, K)[0], summed(F, Z, w).solve(0.1, K)[0], rtol=1e-8, atol=1e-8)
-    np.testing.assert_array_equal(right.solve(0.1, K)[0], before)
+    np.testing.assert_allclose(merged.solve(0.1, K).A, summed(F, Z, w).solve(0.1, K).A, rtol=1e-8, atol=1e-8)
+    np.testing.assert_array_equal(right.solve(0.1, K).A, before)
     assert (merged.n_rows, merged.weight) == (300, pytest.approx(w.sum()))
 
 
 def test_merge_refuses_other_sizes():
     with pytest.raises(ValueError, match="cannot merge sums of 3 features"):
-        NormalEquations(2, 1).merge(NormalEquations(3, 1))
+        RidgeSums(2, 1).merge(RidgeSums(3, 1))
 
 
 def test_a_batch_of_another_width_is_refused():
     with pytest.raises(ValueError, match="does not fit"):
-        NormalEquations(2, 1).update(np.ones((4, 3)), np.ones((4, 1)))
+        RidgeSums(2, 1).add(np.ones((4, 3)), np.ones((4, 1)))
 
 
 def test_nothing_added_cannot_be_solved():
     with pytest.raises(ValueError, match="no rows"):
-        NormalEquations(2, 1).solve(1.0)
+        RidgeSums(2, 1).solve(1.0)
 
 
 def test_decay_is_a_smaller_weight(problem):
     F, Z, K, _ = problem
     sums = summed(F[:100], Z[:100])
     sums.decay(0.25)
-    sums.update(F[100:], Z[100:])
+    sums.add(F[100:], Z[100:])
     weights = np.r_[np.full(100, 0.25), np.ones(200)]
-    np.testing.assert_allclose(sums.solve(0.1, K)[0], explicit(F, Z, 0.1, K, weights)[0], rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(sums.solve(0.1, K).A, explicit(F, Z, 0.1, K, weights)[0], rtol=1e-6, atol=1e-8)
 
 
 def test_a_target_first_met_late_was_zero_before(problem):
     F, Z, K, _ = problem
     late = Z * np.array([1.0, 1.0, 0.0])
     late[200:, 2] = Z[200:, 2]
-    sums = NormalEquations(25, 2)
-    sums.update(F[:200], late[:200, :2])
+    sums = RidgeSums(25, 2)
+    sums.add(F[:200], late[:200, :2])
     sums.widen(3)
-    sums.update(F[200:], late[200:])
-    np.testing.assert_allclose(sums.solve(0.1, K)[0], summed(F, late).solve(0.1, K)[0], rtol=1e-9, atol=1e-9)
+    sums.add(F[200:], late[200:])
+    np.testing.assert_allclose(sums.solve(0.1, K).A, summed(F, late).solve(0.1, K).A, rtol=1e-9, atol=1e-9)
 
 
 def test_leave_one_out_is_a_refit_without_the_row(problem):
@@ -108,7 +108,7 @@ def test_float32_features_are_summed_in_float64(problem):
     F, Z, K, _ = problem
     single = np.tile(F.astype(np.float32), (10, 1))
     sums = summed(single, np.tile(Z, (10, 1)))
-    np.testing.assert_allclose(np.triu(sums._upper), np.triu(single.T.astype(float) @ single.astype(float)), rtol=1e-12)
+    np.testing.assert_allclose(np.triu(sums.upper), np.triu(single.T.astype(float) @ single.astype(float)), rtol=1e-12)
     assert sums.whiten(K).jitter > 1e3 * summed(F, Z).whiten(K).jitter > 0
 
 
@@ -117,29 +117,29 @@ def test_jitter_keeps_duplicate_landmarks_solvable():
     kernel = RBF(gamma=1.0)
     sums = summed(kernel(X, X), np.sin(6 * X))
     whitened = sums.whiten(kernel(X, X))
-    coef, bias = whitened.solve(1e-6)
+    found = whitened.solve(1e-6)
     assert 0 < whitened.jitter < 1e-10
-    np.testing.assert_allclose(kernel(X, X) @ coef + bias, np.sin(6 * X), atol=0.01)
+    np.testing.assert_allclose(kernel(X, X) @ found.A + found.bias, np.sin(6 * X), atol=0.01)
 
 
 def test_pickle_carries_the_sums(problem):
     F, Z, K, w = problem
     sums = summed(F, Z, w)
     copy = pickle.loads(pickle.dumps(sums))
-    copy.update(F[:5], Z[:5])
-    sums.update(F[:5], Z[:5])
-    np.testing.assert_array_equal(copy.solve(0.1, K)[0], sums.solve(0.1, K)[0])
+    copy.add(F[:5], Z[:5])
+    sums.add(F[:5], Z[:5])
+    np.testing.assert_array_equal(copy.solve(0.1, K).A, sums.solve(0.1, K).A)
 
 
 def test_torch_gives_numpys_numbers(problem):
     torch = pytest.importorskip("torch")
     F, Z, K, w = problem
     t = torch.as_tensor
-    sums = NormalEquations(25, 3, t(F))
-    sums.update(t(F[:100]), t(Z[:100]), t(w[:100]))
-    sums.update(t(F[100:]), t(Z[100:]), t(w[100:]))
-    coef, bias = sums.solve(0.1, t(K))
-    expected, expected_bias = summed(F, Z, w).solve(0.1, K)
-    np.testing.assert_allclose(F @ coef.numpy() + bias.numpy(), F @ expected + expected_bias, atol=1e-9)
+    sums = RidgeSums(25, 3, t(F))
+    sums.add(t(F[:100]), t(Z[:100]), t(w[:100]))
+    sums.add(t(F[100:]), t(Z[100:]), t(w[100:]))
+    found = sums.solve(0.1, t(K))
+    expected = summed(F, Z, w).solve(0.1, K)
+    np.testing.assert_allclose(F @ found.A.numpy() + found.bias.numpy(), F @ expected.A + expected.bias, atol=1e-9)
     residuals = sums.whiten(t(K)).leave_one_out(t(F), t(Z), [0.1], t(w))
     np.testing.assert_allclose(residuals.numpy(), summed(F, Z, w).whiten(K).leave_one_out(F, Z, [0.1], w), atol=1e-7)

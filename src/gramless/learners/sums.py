@@ -1,0 +1,110 @@
+"""Exact ridge regression in one pass: the learner that only adds up.
+
+    min_{A, b}  sum_i w_i ||z_i - A^T phi(x_i) - b||^2 + (1 / C) tr(A^T P A)
+
+from the sums of `gramless.learners.ridge_sums`: O(p^2) time for each row and O(p^2) memory whatever the number of rows, the
+same model in any order and any grouping of them, here or on many machines.
+
+`C="loo"` takes the value of a path with the smallest leave-one-out squared error, in closed form: leverages come from the
+sums of all rows and are evaluated on a uniform sample of them (all, up to `LEFT_OUT_ROWS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.validation import check_positive
+from gramless.features import Features
+from gramless.learners.base import Fit, Learner, Sample
+from gramless.learners.ridge_sums import RidgeSums
+
+C_PATH = tuple(float(C) for C in 10.0 ** np.arange(-3, 6.01, 0.5))
+"""The values of C that `C="loo"` tries unless others are given."""
+LEFT_OUT_ROWS = 8192
+# Matrices of p x p float64 that the solution holds at its peak: sums, penalty, factor, whitened copy, eigenvectors, work.
+_SOLVE_MATRICES = 7
+
+
+class Sums(Learner):
+    """Normal equations, added up and solved.
+
+    Parameters
+    ----------
+    C : float or "loo", default=1.0
+        Regularisation: the ridge is `1 / C`.
+    Cs : sequence of float
+        The path for `C="loo"`.
+    forgetting_factor : float, default=1.0
+        The weight of all earlier rows is multiplied by this with each new row.
+    leave_one_out : bool, default=False
+        Compute leave-one-out scores also where `C` is a number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.features import FourierMap
+    >>> from gramless.learners import Sums
+    >>> X = np.linspace(0, 3, 50)[:, None]
+    >>> features = FourierMap(n_components=20).begin(X, None, np.random.RandomState(0))
+    >>> learner = Sums(C=1e6)
+    >>> run = learner.begin(features, features(X[:1]), 1, n_rows=50)
+    >>> run.add(features(X), np.sin(X))
+    >>> fit = learner.solve(run, features)
+    >>> bool(np.abs(features(X) @ fit.A + fit.bias - np.sin(X)).max() < 0.01)
+    True
+    """
+
+    merges = True
+
+    def __init__(
+        self, C: float | str = 1.0, Cs: Any = C_PATH, *, forgetting_factor: float = 1.0, leave_one_out: bool = False
+    ):
+        self.C = C
+        self.Cs = Cs
+        self.forgetting_factor = forgetting_factor
+        self.leave_one_out = leave_one_out
+
+    @property
+    def rows_left_out(self) -> int:  # type: ignore[override]
+        return LEFT_OUT_ROWS if self.C == "loo" or self.leave_one_out else 0
+
+    def check(self) -> None:
+        if self.C != "loo":
+            check_positive("C", self.C)
+        elif not len(self.Cs) or any(not isinstance(C, Real) or not float(C) > 0 for C in self.Cs):
+            raise ValueError(f"Cs must be positive numbers, got {self.Cs!r}")
+        factor = self.forgetting_factor
+        if not isinstance(factor, Real) or not 0 < factor <= 1:
+            raise ValueError(f"forgetting_factor must be above 0 and at most 1 (1 forgets nothing), got {factor!r}")
+
+    def memory(self, p: int, itemsize: int, n_rows: int | None) -> dict[str, int]:
+        return {"normal equations": _SOLVE_MATRICES * 8 * p * p}
+
+    def begin(self, features: Features, Phi: Array, n_targets: int, **how: Any) -> RidgeSums:
+        return RidgeSums(features.n_features, n_targets, Phi)
+
+    def restore(self, state: dict[str, Any], reference: Array = None) -> RidgeSums:
+        return RidgeSums.from_state(state, reference)
+
+    def solve(self, run: RidgeSums, features: Features, sample: Callable[[], Sample] | None = None) -> Fit:
+        problem = run.whiten(features.penalty())
+        path = [float(C) for C in self.Cs] if self.C == "loo" else [float(self.C)]
+        errors = scores = None
+        best = 0
+        if sample is not None:
+            Phi, Z, weights = sample()
+            targets = xa.like(Z, xa.astype(Phi, np.float64))
+            left_out = problem.leave_one_out(Phi, targets, [1.0 / C for C in path], xa.like(weights, targets))
+            residuals = xa.to_numpy(left_out)
+            errors = np.array([float(np.average((R * R).sum(axis=1), weights=weights)) for R in residuals])
+            best = int(np.argmin(errors))
+            scores = Z - residuals[best]
+        solution = problem.solve(1.0 / path[best])
+        jitter = features.jitter if problem.jitter is None else problem.jitter
+        return Fit(xa.to_numpy(solution.A), xa.to_numpy(solution.bias), path[best], jitter, errors, scores)
