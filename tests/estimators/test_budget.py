@@ -277,7 +277,7 @@ def test_settings_that_cannot_be_say_so(digits, settings, message):
 def test_steps_are_not_distributed():
     distributed = pytest.importorskip("gramless.distributed.one_pass")
     with pytest.raises(ValueError, match="learns online"):
-        distributed.fit_one_pass(None, BudgetLSSVC(), None)
+        distributed.check_one_pass(BudgetLSSVC())
 
 
 def test_a_large_budget_needs_no_square_matrices_of_sums():

@@ -33,12 +33,13 @@ def check_one_pass(estimator: Any) -> None:
             f"{options.name} learns online, a step after the other; partitions need sums: "
             "use NystromLSSVC or FourierLSSVC(method='exact')"
         )
-    if learner.forgetting_factor < 1:
-        raise ValueError("forgetting_factor needs rows in an order; partitions are summed in any order")
-    if read_callbacks(estimator.callback) != read_callbacks(None):
-        raise ValueError(
-            "callback (a checkpoint too) is of no use here: what a lost worker had done is done again by others"
-        )
+    for name in ("device", "memory_budget", "callback", "forgetting_factor"):
+        check_settings(estimator, set(estimator.get_params(deep=False)) - {name})
+
+
+def fit_one_pass(client: Client, estimator: Any, rows: Rows) -> None:
+    """Fit an estimator that has `parts()` and takes a pass by `adopt` to rows on the workers."""
+    feature_map, learner, options = parts = estimator.parts()
     state, rng = Pass.fresh(_targets(estimator, rows), learner, estimator.random_state)
     state.set_up(np.zeros((1, rows.d), rows.dtype), options)
     numbers = feature_map.named_rows(rows.n)
@@ -72,9 +73,9 @@ def _begin(
     rng.set_state(rng_state)
     if named is not None:
         inverse = np.unique(numbers, return_inverse=True)[1]
-        own = named.X[inverse], named.y[inverse], None
+        own = named.X[inverse], _columns(named, state)[inverse], None
     ready = state.copy()
-    ready.begin((sample.X, sample.y, sample.weights), feature_map, rng, n, own)
+    ready.begin((sample.X, _columns(sample, state), sample.weights), feature_map, rng, n, own)
     return ready
 
 
@@ -86,11 +87,16 @@ def _learn(piece: Piece, offset: int, ready: Pass, parts: Parts) -> Pass:
     columns = part.targets.n_columns
     how = {"n_rows": n, "n_columns": d, "n_targets": columns, "dtype": part.dtype, "device": part.device}
     size = plan_pass(feature_map, learner, options, **how).batch_rows
-    y = piece.y.reshape(n) if isinstance(part.targets, LabelTargets) else piece.y
+    y = _columns(piece, part)
     for start in range(0, n, size):
         batch: Batch = tuple(None if x is None else x[start : start + size] for x in (piece.X, y, piece.weights))  # type: ignore[assignment]
         part.add(part.prepare(batch[0]), part.targets.read(batch[1]), batch[2], learner)
     return replace(part, features=None, rows_seen=n)
+
+
+def _columns(piece: Piece, state: Pass) -> np.ndarray:
+    """The targets of a piece: labels as a vector, values as they are."""
+    return piece.y.reshape(len(piece.y)) if isinstance(state.targets, LabelTargets) else piece.y
 
 
 def _merge(parts: list[Pass]) -> Pass:

@@ -234,7 +234,14 @@ class Pass:
         return max(feature_map.rows_needed(n_rows), min(CANDIDATES, affordable))
 
     def begin(
-        self, rows: Rows, feature_map: FeatureMap, rng: np.random.RandomState, n_rows: int | None, named: Rows | None = None
+        self,
+        rows: Rows,
+        feature_map: FeatureMap,
+        rng: np.random.RandomState,
+        n_rows: int | None,
+        named: Rows | None = None,
+        *,
+        encoded: bool = False,
     ) -> None:
         """Choose the features from a sample of the rows, and from those that the user named."""
         X, y, weights = rows
@@ -247,6 +254,8 @@ class Pass:
         rng = rng if feature_map.looks_at_rows else np.random.RandomState(self.seed)
         own = None if named is None else (self.prepare(named[0]), named[1])
         self.features = feature_map.begin(self.prepare(X), y, rng, n_rows=n_rows, weights=weights, named=own)
+        if self.features.targets is not None and not encoded:
+            self.features.targets = self.targets.read(self.features.targets)
         self.phase = LEARNING
 
     def _begin_from(
@@ -256,10 +265,7 @@ class Pass:
         n = stream.n_rows
         numbers = feature_map.named_rows(n)
         rows = stream.sample(self.rows_to_see(feature_map, options, n, stream.repeatable), rng)
-        self.begin(rows, feature_map, rng, n, None if numbers is None else stream.take(numbers))
-        assert self.features is not None
-        if self.features.targets is not None and not encoded:
-            self.features.targets = self.targets.read(self.features.targets)
+        self.begin(rows, feature_map, rng, n, None if numbers is None else stream.take(numbers), encoded=encoded)
 
     # The rows.
 
