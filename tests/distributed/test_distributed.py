@@ -16,13 +16,13 @@ from sklearn.datasets import load_digits
 import gramless
 from gramless import LSSVC, LSSVR, BudgetLSSVC, FourierLSSVC, NystromLSSVC, NystromLSSVR, RiSVOClassifier
 from gramless.callbacks import Checkpoint
-from gramless.solvers import CG
+from gramless.solvers import CG, Averaged
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("dask.distributed")
 
-from gramless.distributed import collections, fit, lssvm, operator, risvo  # noqa: E402
+from gramless.distributed import collections, fit, lssvm, one_pass, operator, risvo  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_two_classes_with_names_weights_and_single_precision(name, digits, clien
     weights = np.linspace(0.5, 2.0, len(X))
     machine = MACHINES[name]().set_params(class_weight="balanced")
     if name == "lssvc":
-        machine.set_params(tol=1e-4)
+        machine.set_params(solver=CG(tol=1e-4, n_landmarks=100))
     dX, dlabels, dweights = cut(X, labels, weights, rows=60)
     ours = clone(machine).fit(dX, dlabels, sample_weight=dweights)
     theirs = clone(machine).fit(X, labels, sample_weight=weights)
@@ -325,7 +325,6 @@ def test_settings_that_cannot_be_distributed(machine, message, digits, client):
     [
         ("device", "cuda"),
         ("memory_budget", "1GB"),
-        ("decision_function_shape", "ovo"),
         ("warm_start", True),
     ],
 )
@@ -339,13 +338,34 @@ def test_a_setting_that_is_not_honoured_is_refused_by_its_name(name, setting, va
     assert not hasattr(machine, "classes_")
 
 
+def test_averaged_runs_are_refused(digits, client):
+    with pytest.raises(ValueError, match="solver=Averaged"):
+        LSSVC(solver=Averaged(CG(), n_runs=2)).fit(*cut(*digits))
+
+
+def test_scores_of_pairs_and_models_without_a_bias(digits, client):
+    X, y = digits
+    machine = MACHINES["lssvc"]().set_params(decision_function_shape="ovo")
+    ours, theirs = clone(machine).fit(*cut(X, y)), clone(machine).fit(X, y)
+    np.testing.assert_allclose(ours.decision_function(cut(X)[0]).compute(), theirs.decision_function(X), atol=1e-8)
+    machine = LSSVR(solver=CG(tol=1e-12), fit_intercept=False, gamma=0.1, random_state=0)
+    assert_same_model(clone(machine).fit(*cut(X, X[:, 20] + 3)), clone(machine).fit(X, X[:, 20] + 3))
+
+
 @pytest.mark.parametrize(("setting", "value"), [("callback", print), ("check_inclusion", True)])
 def test_independent_fits_have_no_common_steps_to_watch(setting, value, digits, client):
     with pytest.raises(ValueError, match=f"{setting}=.* cannot be honoured"):
         RiSVOClassifier(merge="average", **{setting: value}).fit(*cut(*digits))
 
 
-@pytest.mark.parametrize(("honoured", "estimators"), [(lssvm.HONOURED, [LSSVC, LSSVR]), (risvo.HONOURED, [RiSVOClassifier])])
+@pytest.mark.parametrize(
+    ("honoured", "estimators"),
+    [
+        (lssvm.HONOURED, [LSSVC, LSSVR]),
+        (risvo.HONOURED, [RiSVOClassifier]),
+        (one_pass.HONOURED, [NystromLSSVC, NystromLSSVR, FourierLSSVC]),
+    ],
+)
 def test_settings_said_to_be_honoured_exist(honoured, estimators):
     assert honoured <= {name for estimator in estimators for name in estimator().get_params(deep=False)}
 

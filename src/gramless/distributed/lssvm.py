@@ -28,11 +28,12 @@ from gramless.estimators.lssvm import LSSVC, LSSVR
 from gramless.models import least_squares
 from gramless.models.expansion import kernel_from_settings, set_single_output
 from gramless.operators.kernel import check_diagonal
+from gramless.operators.system import LinearSystem
 from gramless.planning.make_solver import solver_name
 from gramless.planning.plan import Plan, make_plan, sizes
 from gramless.preconditioners.nystrom import NystromPreconditioner
-from gramless.solvers import CG, solve
-from gramless.targets.columns import Standardised, class_targets, split_bias
+from gramless.solvers import CG, Averaged, solve
+from gramless.targets.columns import Standardised, class_targets
 
 HONOURED = frozenset(
     {
@@ -44,8 +45,10 @@ HONOURED = frozenset(
         "solver",
         "tol",
         "max_iter",
+        "fit_intercept",
         "class_weight",
         "probability",
+        "decision_function_shape",
         "dtype",
         "callback",
         "verbose",
@@ -62,9 +65,9 @@ def check_least_squares(estimator: LSSVC | LSSVR) -> None:
     """Refuse what cannot be distributed, before anything is read."""
     least_squares.check_settings(estimator)
     check_settings(estimator, HONOURED)
-    name = type(estimator).__name__
-    if solver_name(estimator.solver) not in ("auto", "cg"):
-        raise ValueError(f"{name} on dask collections needs solver='cg', 'auto' or a CG object, got {estimator.solver!r}")
+    # The mean of several runs of CG has the name of CG, and is not one.
+    if solver_name(estimator.solver) not in ("auto", "cg") or isinstance(estimator.solver, Averaged):
+        raise ValueError(f"solver on dask collections must be 'auto', 'cg' or a CG object, got solver={estimator.solver!r}")
     if not kernel_from_settings(estimator).separable:
         raise ValueError("a precomputed kernel cannot be distributed by rows; pass the data and a kernel")
     callbacks = read_callbacks(estimator.callback)
@@ -79,7 +82,7 @@ def fit_least_squares(client: Client, estimator: LSSVC | LSSVR, rows: Rows) -> N
     """Fit `LSSVC` or `LSSVR` to rows on the workers."""
     rows.keep()
     rng = check_random_state(estimator.random_state)
-    Z, weights, unscaled = _targets(estimator, rows)
+    Z, weights, rescale = _targets(estimator, rows)
     if (weights == 0).any():
         raise ValueError("rows of weight zero must be left out of a distributed fit: X[sample_weight > 0]")
     sample = np.arange(rows.n) if rows.n <= _SCALE_ROWS else draw(rows.n, _SCALE_ROWS, rng)
@@ -97,16 +100,21 @@ def fit_least_squares(client: Client, estimator: LSSVC | LSSVR, rows: Rows) -> N
     op = DistributedOperator(client, blocks, counts, estimator.kernel_, ridge, rows.dtype, cache=plan.cached)
     check_diagonal(op)
     estimator.device_, estimator.support_, estimator.points_ = "cpu", np.arange(rows.n), _points(rows)
+    system = LinearSystem(op, Z, bordered=False, intercept=getattr(estimator, "fit_intercept", True))
+
+    def take(W: np.ndarray) -> None:
+        estimator.dual_coef_, estimator.intercept_ = rescale(*system.split(W))
+
     result = solve(
         op,
-        np.column_stack([Z, np.ones(rows.n)]).astype(rows.dtype),
+        system.rhs,
         _preconditioned(cg, plan, op, rows, rng),
-        callback=_callback(estimator, unscaled),
+        callback=_callback(estimator, take),
         random_state=rng,
         verbose=estimator.verbose,
         label=f"{type(estimator).__name__} cg on {len(client.nthreads())} workers",
     )
-    estimator.dual_coef_, estimator.intercept_ = unscaled(*split_bias(result.W))
+    take(result.W)
     estimator.history_, estimator.n_iter_, estimator.residual_ = result.history, result.n_iter, result.residual
     if not result.status.as_wanted:
         warnings.warn(
@@ -144,7 +152,8 @@ def _targets(estimator: LSSVC | LSSVR, rows: Rows) -> tuple[np.ndarray, np.ndarr
     weights = np.concatenate([part[1] for part in parts])
     if rows.classes is None:
         set_single_output(estimator, not rows.target_shape)
-        targets = Standardised.of(y.reshape(len(y), -1), weights)
+        shifted = getattr(estimator, "fit_intercept", True)
+        targets = Standardised.of(y.reshape(len(y), -1), weights, shifted=shifted)
         return targets.Z, weights, targets.model
     estimator.classes_ = rows.classes
     factors = class_factors(getattr(estimator, "class_weight", None), rows)
@@ -187,13 +196,13 @@ def _features(piece: Piece) -> np.ndarray:
     return piece.X
 
 
-def _callback(estimator: LSSVC | LSSVR, unscaled: Callable[..., Any]) -> Any:
+def _callback(estimator: LSSVC | LSSVR, take: Callable[[np.ndarray], None]) -> Any:
     callbacks = read_callbacks(estimator.callback)
     if not callbacks.functions:
         return None
 
     def call(W: np.ndarray, record: dict[str, Any]) -> bool:
-        estimator.dual_coef_, estimator.intercept_ = unscaled(*split_bias(W))
+        take(W)
         return callbacks(estimator, record)
 
     return call

@@ -23,6 +23,29 @@ from gramless.targets.streamed import LabelTargets, Targets, ValueTargets
 
 Parts = tuple[FeatureMap, Learner, PassOptions]
 
+HONOURED = frozenset(
+    {
+        "kernel",
+        "C",
+        "gamma",
+        "degree",
+        "coef0",
+        "n_landmarks",
+        "landmarks",
+        "n_components",
+        "draw",
+        "method",
+        "Cs",
+        "class_weight",
+        "probability",
+        "batch_size",
+        "dtype",
+        "verbose",
+        "random_state",
+    }
+)
+"""The settings of the one-pass estimators that a fit on many machines reads."""
+
 
 def check_one_pass(estimator: Any) -> None:
     """Refuse what cannot be distributed, before anything is read."""
@@ -33,8 +56,7 @@ def check_one_pass(estimator: Any) -> None:
             f"{options.name} learns online, a step after the other; partitions need sums: "
             "use NystromLSSVC or FourierLSSVC(method='exact')"
         )
-    for name in ("device", "memory_budget", "callback", "forgetting_factor"):
-        check_settings(estimator, set(estimator.get_params(deep=False)) - {name})
+    check_settings(estimator, HONOURED)
 
 
 def fit_one_pass(client: Client, estimator: Any, rows: Rows) -> None:

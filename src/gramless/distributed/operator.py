@@ -67,6 +67,7 @@ class DistributedOperator(Operator):
         n = sum(counts)
         self.shape = (n, n)
         self.dtype = np.dtype(dtype)
+        self.reference = np.empty(0, self.dtype)
         self.client, self.blocks, self.kernel = client, blocks, kernel
         self.ridge = ridge.astype(self.dtype)
         edges = np.cumsum([0, *counts])

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Any
 
 WHY = {
-    "callback": "there is one pass, and what a lost worker had done of it (a checkpoint's work) is done again by the others",
+    "callback": "each worker is on its own until the end, and what a lost one had done is done again by the others",
     "device": "the workers compute on their processors",
     "forgetting_factor": "it needs rows in an order, and partitions are summed in any order",
     "memory_budget": "what a worker may hold is the cluster's to say: Client(memory_limit=...)",

@@ -53,7 +53,7 @@ def score_features(model: Any, X: Any) -> Array:
     checked = check_X(model, X, dtype=coef.dtype, reset=False, accept_sparse=True)
     device = xa.device_of(checked) if xa.is_torch(checked) else model.device_
     coef, bias = xa.to_device(coef, device), xa.to_device(model.intercept_, device)
-    scores = xa.empty((int(checked.shape[0]), int(coef.shape[1])), coef)
+    scores = xa.empty((int(checked.shape[0]), int(coef.shape[1])), bias)
     for start in range(0, int(checked.shape[0]), _SCORED_ROWS):
         rows = slice(start, start + _SCORED_ROWS)
         scores[rows] = model.features_(xa.to_device(checked[rows], device)) @ coef + bias

@@ -36,7 +36,7 @@ from gramless.streaming import Stream
 from gramless.streaming.pass_checkpoint import PassCheckpoint
 from gramless.streaming.reservoir import Reservoir
 from gramless.streaming.sources import Rows, concatenate
-from gramless.targets.streamed import Targets
+from gramless.targets.streamed import Targets, ValueTargets
 
 HOLDING, LEARNING, FINISHED = "holding", "learning", "finished"
 
@@ -370,7 +370,9 @@ class Pass:
         if fit.loo_scores is not None:
             left_out = (self.targets.outputs(fit.loo_scores), encoded, weights)
         coef = self.features.coefficients(self.targets.outputs(fit.A)).astype(self.dtype)
-        intercept = self.targets.outputs(fit.bias).astype(self.dtype)
+        # The bias of a regressor holds the mean of the targets: where that is large, float32 has no digits for the rest.
+        values = isinstance(self.targets, ValueTargets)
+        intercept = self.targets.outputs(fit.bias).astype(np.float64 if values else self.dtype)
         return Model(self.features, coef, intercept, fit.C, fit.jitter, fit.loo_errors, left_out)
 
     def finish(self, feature_map: FeatureMap, learner: Learner, options: PassOptions) -> Pass:

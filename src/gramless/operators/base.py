@@ -33,6 +33,9 @@ class Operator:
     capabilities: frozenset[str] = frozenset()
     """What the matrix has beside products and a diagonal; names from `CAPABILITIES`."""
     ridge: Array
+    dtype: np.dtype
+    reference: Array
+    """An array of the library, on the device and of the dtype of the vectors; of kernel matrices only, like `dtype`."""
 
     def __matmul__(self, V: Array) -> Array:
         raise NotImplementedError

@@ -14,7 +14,7 @@ import numpy as np
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
-from gramless.operators import BorderedOperator, KernelOperator, Operator
+from gramless.operators import BorderedOperator, Operator
 from gramless.targets.columns import split_bias
 
 
@@ -24,6 +24,7 @@ class LinearSystem:
     Parameters
     ----------
     op : KernelOperator
+        Or another operator with `dtype` and `reference`.
     Z : ndarray of shape (n, k)
     bordered : bool
         Whether the bias is an unknown (else one more right-hand side).
@@ -31,7 +32,7 @@ class LinearSystem:
         Whether there is a bias at all.
     """
 
-    def __init__(self, op: KernelOperator, Z: np.ndarray, *, bordered: bool, intercept: bool = True):
+    def __init__(self, op: Operator, Z: np.ndarray, *, bordered: bool, intercept: bool = True):
         self.intercept, self.bordered = intercept, bordered
         self.op: Operator = BorderedOperator(op) if bordered and intercept else op
         rhs = Z
