@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from sklearn.base import BaseEstimator
+from dataclasses import dataclass
 
 PRECISIONS = ("highest", "high", "medium")
 STORAGES = (None, "float16", "bfloat16")
 
 
-class CUDA(BaseEstimator):
+@dataclass(frozen=True, kw_only=True)
+class CUDA:
     """A CUDA device and how precisely it computes, for `device=`; the strings "cuda" and "cuda:1" have the defaults.
 
     Parameters
@@ -29,13 +30,12 @@ class CUDA(BaseEstimator):
     --------
     >>> from gramless import CUDA, LSSVC
     >>> LSSVC(device=CUDA(precision="medium")).device
-    CUDA(precision='medium')
+    CUDA(index=0, precision='medium', storage=None)
     """
 
-    def __init__(self, *, index: int = 0, precision: str = "highest", storage: str | None = None):
-        self.index = index
-        self.precision = precision
-        self.storage = storage
+    index: int = 0
+    precision: str = "highest"
+    storage: str | None = None
 
     def __str__(self) -> str:
         return f"cuda:{self.index}"

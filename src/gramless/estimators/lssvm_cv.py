@@ -10,13 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, mean_absolute_error, mean_squared_error, r2_score
 from sklearn.model_selection import ParameterGrid
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
+from gramless._runtime.device import Device
 from gramless._runtime.memory import MemoryEstimate, parse_budget
+from gramless._runtime.progress import Progress
 from gramless._runtime.validation import (
     all_or_nothing,
     check_choice,
@@ -54,155 +56,165 @@ _REGRESSION_SCORES: dict[str, Callable[..., float]] = {
 }
 
 
-class LeaveOneOutSearch(BaseEstimator):
-    """The search that `LSSVCCV` and `LSSVRCV` share."""
+def candidates(kernel: Any, param_grid: dict[str, Sequence[Any]] | None) -> list[tuple[dict[str, Any], Kernel]]:
+    """Every kernel to try, with the settings that made it."""
+    kernels = list(kernel) if isinstance(kernel, (list, tuple)) else [kernel]
+    if not kernels:
+        raise ValueError("kernel is an empty list: give at least one kernel")
+    found = []
+    for one in kernels:
+        for settings in ParameterGrid(param_grid or {}):
+            if isinstance(one, str):
+                made = as_kernel(one, **settings)
+                unknown = set(settings) - set(made.get_params())
+                if unknown:
+                    raise ValueError(f"kernel {one!r} has no setting {sorted(unknown)}; it has {made.get_params()}")
+            else:
+                made = clone(as_kernel(one)).set_params(**settings)
+            found.append(({"kernel": one, **settings}, made))
+    return found
 
-    kernel_: Kernel
-    dual_coef_: np.ndarray
-    intercept_: np.ndarray
-    device_: str
 
-    def __init__(
-        self,
-        *,
-        Cs: Sequence[float] = _DEFAULT_CS,
-        kernel: Any = "rbf",
-        param_grid: dict[str, Sequence[Any]] | None = None,
-        scoring: Any = None,
-        dtype: Any = None,
-        device: str | None = None,
-        memory_budget: str | float | None = None,
-    ):
-        self.Cs = Cs
-        self.kernel = kernel
-        self.param_grid = param_grid
-        self.scoring = scoring
-        self.dtype = dtype
-        self.device = device
-        self.memory_budget = memory_budget
+def check_search(search: LSSVCCV | LSSVRCV, X: Any) -> Array:
+    """The settings of a search, then its rows."""
+    if np.size(search.Cs) == 0:
+        raise ValueError("Cs is empty: give at least one C")
+    for C in np.atleast_1d(np.asarray(search.Cs, dtype=float)):
+        check_positive("every C in Cs", float(C))
+    kernels = [kernel for _, kernel in candidates(search.kernel, search.param_grid)]
+    sparse = all(kernel.accepts_sparse for kernel in kernels)
+    checked = check_X(search, X, dtype=working_dtype(X, search.dtype), reset=True, accept_sparse=sparse)
+    look_up = {not kernel.separable for kernel in kernels}
+    if len(look_up) > 1:
+        raise ValueError("a precomputed kernel cannot be compared with kernels of points: their X differ")
+    if look_up == {True}:
+        check_square(checked)
+    return checked
 
-    def _candidates(self) -> list[tuple[dict[str, Any], Kernel]]:
-        """Every kernel to try, with the settings that made it."""
-        kernels = list(self.kernel) if isinstance(self.kernel, (list, tuple)) else [self.kernel]
-        if not kernels:
-            raise ValueError("kernel is an empty list: give at least one kernel")
-        candidates = []
-        for kernel in kernels:
-            for settings in ParameterGrid(self.param_grid or {}):
-                if isinstance(kernel, str):
-                    made = as_kernel(kernel, **settings)
-                    unknown = set(settings) - set(made.get_params())
-                    if unknown:
-                        raise ValueError(f"kernel {kernel!r} has no setting {sorted(unknown)}; it has {made.get_params()}")
-                else:
-                    made = clone(as_kernel(kernel)).set_params(**settings)
-                candidates.append(({"kernel": kernel, **settings}, made))
-        return candidates
 
-    def _check_X(self, X: Any) -> Array:
-        if np.size(self.Cs) == 0:
-            raise ValueError("Cs is empty: give at least one C")
-        for C in np.atleast_1d(np.asarray(self.Cs, dtype=float)):
-            check_positive("every C in Cs", float(C))
-        candidates = self._candidates()
-        sparse = all(kernel.accepts_sparse for _, kernel in candidates)
-        checked = check_X(self, X, dtype=working_dtype(X, self.dtype), reset=True, accept_sparse=sparse)
-        look_up = {not kernel.separable for _, kernel in candidates}
-        if len(look_up) > 1:
-            raise ValueError("a precomputed kernel cannot be compared with kernels of points: their X differ")
-        if look_up == {True}:
-            check_square(checked)
-        return checked
+def plan_search(search: LSSVCCV | LSSVRCV, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
+    """What a search of this size holds, or a `MemoryError` where that is too much."""
+    parts = {
+        "kernel matrix and eigenvectors": 3 * n * n * 8,
+        "path": 3 * np.size(search.Cs) * n * (n_outputs + 1) * 8,
+        "data": n * d * np.dtype(dtype).itemsize,
+        "points in float64": double_points_bytes(n, d, dtype, device),
+    }
+    memory = MemoryEstimate(parts, device, "eigenvectors")
+    memory.check(
+        parse_budget(search.memory_budget, device),
+        "leave-one-out needs the whole kernel matrix: search on a subset, or use LSSVC with an EarlyStopping callback",
+    )
+    return Plan("eigenvectors", False, 0, False, memory, "one eigendecomposition gives the whole path of C")
 
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
-        """What a search of this size holds, or a `MemoryError` where that is too much."""
-        n_C = np.size(self.Cs)
-        memory = MemoryEstimate(
-            {
-                "kernel matrix and eigenvectors": 3 * n * n * 8,
-                "path": 3 * n_C * n * (n_outputs + 1) * 8,
-                "data": n * d * np.dtype(dtype).itemsize,
-                "points in float64": double_points_bytes(n, d, dtype, device),
-            },
-            device,
-            "eigenvectors",
-        )
-        memory.check(
-            parse_budget(self.memory_budget, device),
-            "leave-one-out needs the whole kernel matrix: search on a subset, or use LSSVC with an EarlyStopping callback",
-        )
-        return Plan("eigenvectors", False, 0, False, memory, "one eigendecomposition gives the whole path of C")
 
-    def _fit_path(self, X: Array, Z: np.ndarray, weights: np.ndarray | None, score: Callable[[np.ndarray], float]) -> None:
-        self.device_ = xa.resolve_device(self.device, X)
-        Cs = np.atleast_1d(np.asarray(self.Cs, dtype=float))
-        kept = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
-        n = len(kept)
-        if n < 2:
-            raise ValueError(f"leave-one-out needs at least 2 samples of positive weight, got n_samples = {n}")
-        used = None if weights is None else weights[kept]
-        self.plan(n, X.shape[1], Z.shape[1], xa.numpy_dtype(X), self.device_)
-        candidates = self._candidates()
-        self.scores_ = np.empty((len(candidates), len(Cs)))
-        self.params_ = [settings for settings, _ in candidates]
-        best = -np.inf
-        for i, (settings, kernel) in enumerate(candidates):
+def fit_path(
+    search: LSSVCCV | LSSVRCV,
+    X: Array,
+    Z: np.ndarray,
+    weights: np.ndarray | None,
+    score: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
+) -> None:
+    """Score every kernel and `C`, and make `search` the model of the best.
+
+    `score(loo, rows, weights)` says how good leave-one-out scores of these rows are; larger is better.
+    """
+    device = search.device_ = xa.resolve_device(search.device, X)
+    Cs = np.atleast_1d(np.asarray(search.Cs, dtype=float))
+    kept = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
+    n, dtype = len(kept), xa.numpy_dtype(X)
+    if n < 2:
+        raise ValueError(f"leave-one-out needs at least 2 samples of positive weight, got n_samples = {n}")
+    used = None if weights is None else weights[kept]
+    plan_search(search, n, X.shape[1], Z.shape[1], dtype, device)
+    tried = candidates(search.kernel, search.param_grid)
+    search.scores_ = np.empty((len(tried), len(Cs)))
+    search.params_ = [settings for settings, _ in tried]
+    best = -np.inf
+    with Progress(search.verbose, len(tried), type(search).__name__) as progress:
+        for i, (settings, kernel) in enumerate(tried):
             resolved = kernel.resolve(X, weights)
             points = X if n == X.shape[0] else (xa.take_rows(X, kept) if kernel.separable else xa.submatrix(X, kept, kept))
-            op = KernelOperator(xa.to_device(points, self.device_), resolved)
+            op = KernelOperator(xa.to_device(points, device), resolved)
             loo, coefs, biases = path_scores(op.dense(np.float64), Z[kept], Cs, used)
             for j, C in enumerate(Cs):
-                value = self.scores_[i, j] = score(loo[j])
+                value = search.scores_[i, j] = score(loo[j], kept, used)
                 if value > best:
                     best = value
-                    dtype = xa.numpy_dtype(X)
-                    self.best_params_ = {**settings, "C": float(C)}
-                    self.best_score_, self.C_, self.kernel_ = float(value), float(C), resolved
-                    self.dual_coef_, self.intercept_ = coefs[j].astype(dtype), biases[j].astype(dtype)
-                    self.loo_decision_ = loo[j][:, 0] if loo.shape[2] == 1 else loo[j]
-        set_training_points(self, points, xa.to_device(points, self.device_), kept)
-
-    def _metric(self, known: dict[str, Callable[..., float]], default: str) -> Callable[..., float]:
-        if callable(self.scoring):
-            return self.scoring
-        return known[check_choice("scoring", default if self.scoring is None else self.scoring, known)]
+                    search.best_params_ = {**settings, "C": float(C)}
+                    search.best_score_, search.C_, search.kernel_ = float(value), float(C), resolved
+                    search.dual_coef_, search.intercept_ = coefs[j].astype(dtype), biases[j].astype(dtype)
+                    search.loo_decision_ = loo[j][:, 0] if loo.shape[2] == 1 else loo[j]
+            progress.update({"n_iter": i + 1, "best score": float(best)})
+    set_training_points(search, points, xa.to_device(points, device), kept)
 
 
-_PARAMETERS = """Cs : sequence of float
-        The path of regularisation; fifteen values from 1e-2 to 1e5 by default.
-    kernel : str, Kernel, callable or a list of them, default="rbf"
-    param_grid : dict, optional
-        Settings of the kernel to try, such as `{"gamma": [0.01, 0.1, 1.0]}`.
-    scoring : str or callable(y_true, y_pred, sample_weight=...) -> float, optional
-        What to maximise over leave-one-out predictions."""
-
-_ATTRIBUTES = """best_params_ : dict
-        The kernel, its settings and `C` of the model that was kept.
-    best_score_ : float
-    scores_ : ndarray of shape (n_kernels, n_C)
-        Leave-one-out scores of the whole grid; rows as in `params_`.
-    loo_decision_ : ndarray
-        Leave-one-out scores of the training rows (those of positive weight) under the model that was kept.
-    points_, dual_coef_, intercept_, kernel_, C_
-        The model."""
+def metric_of(scoring: Any, known: dict[str, Callable[..., float]], default: str) -> Callable[..., float]:
+    """The function that `scoring=` means."""
+    if callable(scoring):
+        return scoring
+    return known[check_choice("scoring", default if scoring is None else scoring, known)]
 
 
-class LSSVCCV(ExpansionClassifier, LeaveOneOutSearch):
-    __doc__ = f"""Least-squares support vector classifier that chooses C and the kernel by closed-form leave-one-out.
+class LSSVCCV(ExpansionClassifier):
+    """Least-squares support vector classifier that chooses C and the kernel by closed-form leave-one-out.
 
     Parameters
     ----------
-    {_PARAMETERS}
-        `"accuracy"` by default, or `"balanced_accuracy"`.
+    kernel : str, Kernel, callable or a list of them, default="rbf"
+        What to try.
+    Cs : sequence of float
+        The path of regularisation; fifteen values from 1e-2 to 1e5 by default.
+    param_grid : dict, optional
+        Settings of the kernel to try, such as `{"gamma": [0.01, 0.1, 1.0]}`.
+    scoring : str or callable(y_true, y_pred, sample_weight=...) -> float, optional
+        What to maximise over leave-one-out predictions: `"accuracy"` (by default) or `"balanced_accuracy"`.
     class_weight : dict, "balanced" or None, default=None
-    probability : {{"softmax", "sigmoid", False}}, default="softmax"
-    dtype, device, memory_budget
-        As in `LSSVC`.
+        Multiplies `sample_weight`.
+    probability : {"softmax", "sigmoid", False}, default="softmax"
+        What `predict_proba` is, as in `LSSVC`.
+    dtype : {"float32", "float64"} or None, default=None
+        None computes float32 and byte data in float32 and everything else in float64; leave-one-out is always in float64.
+    device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
+        Where to compute; None follows the data.
+    memory_budget : str, int, float or None, default=None
+        Bound on the peak of what a fit allocates; None is 70 % of what is free.
+    verbose : int, default=0
+        1 shows progress.
 
     Attributes
     ----------
-    {_ATTRIBUTES}
+    best_params_ : dict
+        The kernel, its settings and `C` of the model that was kept.
+    best_score_ : float
+        Its score.
+    scores_ : ndarray of shape (n_kernels, n_C)
+        Leave-one-out scores of the whole grid; rows as in `params_`.
+    params_ : list of dict
+        The kernels that were tried.
+    loo_decision_ : ndarray
+        Leave-one-out scores of the training rows (those of positive weight) under the model that was kept.
+    C_ : float
+        The regularisation that was kept.
+    kernel_ : Kernel
+        With every setting a number.
+    points_ : array of shape (m, n_features)
+        The rows that carry the model, numbered in `support_`.
+    dual_coef_ : ndarray of shape (m, n_outputs)
+        Their coefficients.
+    intercept_ : ndarray of shape (n_outputs,)
+        The bias.
     classes_ : ndarray
+        The labels.
+
+    See Also
+    --------
+    LSSVC : For one kernel and one C.
+    LSSVRCV : The regressor.
+
+    References
+    ----------
+    Cawley and Talbot, "Fast exact leave-one-out cross-validation of sparse least-squares support vector machines", 2004.
 
     Examples
     --------
@@ -210,7 +222,7 @@ class LSSVCCV(ExpansionClassifier, LeaveOneOutSearch):
     >>> from sklearn.preprocessing import StandardScaler
     >>> from gramless import LSSVCCV
     >>> X, y = load_wine(return_X_y=True)
-    >>> search = LSSVCCV(param_grid={{"gamma": [0.01, 0.1]}}).fit(StandardScaler().fit_transform(X), y)
+    >>> search = LSSVCCV(param_grid={"gamma": [0.01, 0.1]}).fit(StandardScaler().fit_transform(X), y)
     >>> search.best_score_ > 0.97
     True
     """
@@ -218,87 +230,216 @@ class LSSVCCV(ExpansionClassifier, LeaveOneOutSearch):
     def __init__(
         self,
         *,
-        Cs: Sequence[float] = _DEFAULT_CS,
         kernel: Any = "rbf",
+        Cs: Sequence[float] = _DEFAULT_CS,
         param_grid: dict[str, Sequence[Any]] | None = None,
         scoring: Any = None,
         class_weight: Any = None,
         probability: str | bool = "softmax",
         dtype: Any = None,
-        device: str | None = None,
+        device: Device = None,
         memory_budget: str | float | None = None,
+        verbose: int = 0,
     ):
-        super().__init__(
-            Cs=Cs,
-            kernel=kernel,
-            param_grid=param_grid,
-            scoring=scoring,
-            dtype=dtype,
-            device=device,
-            memory_budget=memory_budget,
-        )
+        self.kernel = kernel
+        self.Cs = Cs
+        self.param_grid = param_grid
+        self.scoring = scoring
         self.class_weight = class_weight
         self.probability = probability
+        self.dtype = dtype
+        self.device = device
+        self.memory_budget = memory_budget
+        self.verbose = verbose
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVCCV:
-        """Search and keep the best model."""
+        """Search and keep the best model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or tensor of shape (n_samples, n_features)
+            Kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
+        y : array of shape (n_samples,)
+            Labels.
+        sample_weight : array of shape (n_samples,), optional
+            Rows of weight zero do not take part.
+
+        Returns
+        -------
+        self
+            Fitted.
+        """
         if self.probability is not False:
             check_choice("probability", self.probability, {"softmax", "sigmoid"})
-        X = self._check_X(X)
+        X = check_search(self, X)
         self.classes_, codes = check_labels(y, X.shape[0])
         weights = check_weights(sample_weight, X, codes, self.classes_, self.class_weight)
-        kept = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
-        if len(np.unique(codes[kept])) < 2:
+        if weights is not None and len(np.unique(codes[weights > 0])) < 2:
             raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
-        used = None if weights is None else weights[kept]
-        metric = self._metric(_CLASSIFICATION_SCORES, "accuracy")
-        truth = self.classes_[codes[kept]]
+        metric = metric_of(self.scoring, _CLASSIFICATION_SCORES, "accuracy")
 
-        def score(loo: np.ndarray) -> float:
-            return metric(truth, scores_to_labels(self.classes_, loo), sample_weight=used)
+        def score(loo: np.ndarray, rows: np.ndarray, used: np.ndarray | None) -> float:
+            return metric(self.classes_[codes[rows]], scores_to_labels(self.classes_, loo), sample_weight=used)
 
-        self._fit_path(X, class_targets(codes, len(self.classes_)), weights, score)
+        fit_path(self, X, class_targets(codes, len(self.classes_)), weights, score)
         self.__dict__.pop("sigmoids_", None)
         if self.probability == "sigmoid":
-            self.sigmoids_ = fit_sigmoids(self.loo_decision_, codes[kept], len(self.classes_), used)
+            rows = self.support_
+            used = None if weights is None else weights[rows]
+            self.sigmoids_ = fit_sigmoids(self.loo_decision_, codes[rows], len(self.classes_), used)
         return self
 
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
+        """What a search of this size holds.
 
-class LSSVRCV(ExpansionRegressor, LeaveOneOutSearch):
-    __doc__ = f"""Least-squares support vector regressor that chooses C and the kernel by closed-form leave-one-out.
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Rows, features, and columns of targets.
+        dtype : dtype
+            Of the data.
+        device : str
+            Where to compute.
+
+        Returns
+        -------
+        Plan
+            Or a `MemoryError` where that is too much.
+        """
+        return plan_search(self, n, d, n_outputs, dtype, device)
+
+
+class LSSVRCV(ExpansionRegressor):
+    """Least-squares support vector regressor that chooses C and the kernel by closed-form leave-one-out.
 
     Parameters
     ----------
-    {_PARAMETERS}
-        `"neg_mean_squared_error"` by default, `"neg_mean_absolute_error"` or `"r2"`.
-    dtype, device, memory_budget
-        As in `LSSVR`.
+    kernel : str, Kernel, callable or a list of them, default="rbf"
+        What to try.
+    Cs : sequence of float
+        The path of regularisation; fifteen values from 1e-2 to 1e5 by default.
+    param_grid : dict, optional
+        Settings of the kernel to try, such as `{"gamma": [0.01, 0.1, 1.0]}`.
+    scoring : str or callable(y_true, y_pred, sample_weight=...) -> float, optional
+        What to maximise over leave-one-out predictions: `"neg_mean_squared_error"` (by
+        default), `"neg_mean_absolute_error"` or `"r2"`.
+    dtype : {"float32", "float64"} or None, default=None
+        None computes float32 and byte data in float32 and everything else in float64; leave-one-out is always in float64.
+    device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
+        Where to compute; None follows the data.
+    memory_budget : str, int, float or None, default=None
+        Bound on the peak of what a fit allocates; None is 70 % of what is free.
+    verbose : int, default=0
+        1 shows progress.
 
     Attributes
     ----------
-    {_ATTRIBUTES}
+    best_params_ : dict
+        The kernel, its settings and `C` of the model that was kept.
+    best_score_ : float
+        Its score.
+    scores_ : ndarray of shape (n_kernels, n_C)
+        Leave-one-out scores of the whole grid; rows as in `params_`.
+    params_ : list of dict
+        The kernels that were tried.
+    loo_decision_ : ndarray
+        Leave-one-out scores of the training rows (those of positive weight) under the model that was kept.
+    C_ : float
+        The regularisation that was kept.
+    kernel_ : Kernel
+        With every setting a number.
+    points_ : array of shape (m, n_features)
+        The rows that carry the model, numbered in `support_`.
+    dual_coef_ : ndarray of shape (m, n_outputs)
+        Their coefficients.
+    intercept_ : ndarray of shape (n_outputs,)
+        The bias.
+
+    See Also
+    --------
+    LSSVR : For one kernel and one C.
+    LSSVCCV : The classifier.
+
+    References
+    ----------
+    Cawley and Talbot, "Fast exact leave-one-out cross-validation of sparse least-squares support vector machines", 2004.
 
     Examples
     --------
     >>> import numpy as np
     >>> from gramless import LSSVRCV
     >>> X = np.linspace(0, 6, 100)[:, None]
-    >>> LSSVRCV(param_grid={{"gamma": [0.1, 1.0]}}).fit(X, np.sin(X[:, 0])).best_score_ > -1e-4
+    >>> LSSVRCV(param_grid={"gamma": [0.1, 1.0]}).fit(X, np.sin(X[:, 0])).best_score_ > -1e-4
     True
     """
 
+    def __init__(
+        self,
+        *,
+        kernel: Any = "rbf",
+        Cs: Sequence[float] = _DEFAULT_CS,
+        param_grid: dict[str, Sequence[Any]] | None = None,
+        scoring: Any = None,
+        dtype: Any = None,
+        device: Device = None,
+        memory_budget: str | float | None = None,
+        verbose: int = 0,
+    ):
+        self.kernel = kernel
+        self.Cs = Cs
+        self.param_grid = param_grid
+        self.scoring = scoring
+        self.dtype = dtype
+        self.device = device
+        self.memory_budget = memory_budget
+        self.verbose = verbose
+
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVRCV:
-        """Search and keep the best model."""
-        X = self._check_X(X)
+        """Search and keep the best model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or tensor of shape (n_samples, n_features)
+            Kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+            Values.
+        sample_weight : array of shape (n_samples,), optional
+            Rows of weight zero do not take part.
+
+        Returns
+        -------
+        self
+            Fitted.
+        """
+        X = check_search(self, X)
         targets = check_outputs(y, X.shape[0])
         self._single_output = targets.ndim == 1
-        Z = targets.reshape(X.shape[0], -1)
         weights = check_weights(sample_weight, X)
-        kept = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
-        used = None if weights is None else weights[kept]
-        metric = self._metric(_REGRESSION_SCORES, "neg_mean_squared_error")
-        truth = targets[kept]
-        self._fit_path(X, Z, weights, lambda loo: metric(truth, loo.reshape(truth.shape), sample_weight=used))
+        metric = metric_of(self.scoring, _REGRESSION_SCORES, "neg_mean_squared_error")
+
+        def score(loo: np.ndarray, rows: np.ndarray, used: np.ndarray | None) -> float:
+            return metric(targets[rows], loo.reshape(targets[rows].shape), sample_weight=used)
+
+        fit_path(self, X, targets.reshape(X.shape[0], -1), weights, score)
         return self
+
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
+        """What a search of this size holds.
+
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Rows, features, and columns of targets.
+        dtype : dtype
+            Of the data.
+        device : str
+            Where to compute.
+
+        Returns
+        -------
+        Plan
+            Or a `MemoryError` where that is too much.
+        """
+        return plan_search(self, n, d, n_outputs, dtype, device)

@@ -5,8 +5,8 @@
 
 The clustering costs O(n Q d) an iteration as matrix products, one class at a time; the system has K Q unknowns whatever n
 is. With `refit` the coefficients answer to all points instead of to the prototypes' labels: the prototypes become the
-landmarks of a Nyström machine, one more pass of O(n (K Q)^2). Document "prototypes" (Kurugodu and Kongara, "KMeans kernel
-classifier", 2023); Andrecut, "K-means kernel classifier", 2020.
+landmarks of a Nyström machine, one more pass of O(n (K Q)^2). Kurugodu and Kongara, "KMeans kernel
+classifier", 2023; Andrecut, "K-means kernel classifier", 2020.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from sklearn.utils import check_random_state
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
+from gramless._runtime.device import Device
 from gramless._runtime.progress import say
 from gramless._runtime.validation import all_or_nothing, check_labels, check_positive, check_weights, check_X, working_dtype
 from gramless.estimators.lssvm import LSSVC
 from gramless.estimators.nystrom import NystromLSSVC
 from gramless.estimators.spherical_kmeans import SphericalKMeans
 from gramless.models.expansion import ExpansionClassifier, kernel_from_settings
+from gramless.solvers import Solver
 
 
 class PrototypeLSSVC(ExpansionClassifier):
@@ -35,6 +37,16 @@ class PrototypeLSSVC(ExpansionClassifier):
 
     Parameters
     ----------
+    kernel : str, Kernel or callable, default="rbf"
+        Of points; prototypes are new points, at which a precomputed kernel has no values.
+    C : float, default=1.0
+        Regularisation: the ridge on the kernel's diagonal is `1 / C`.
+    gamma : float or str, default="scale"
+        Of a kernel given by name; `"scale"` takes the variance of the training data.
+    degree : int, default=3
+        Of the polynomial kernel.
+    coef0 : float, default=0.0
+        Of the polynomial kernel.
     n_prototypes : int, float or dict, default=100
         Prototypes for each class: a number, a share of the class's points above 0 and at most 1, or one of these for each
         class label. A class with no more points than that keeps them all.
@@ -43,11 +55,6 @@ class PrototypeLSSVC(ExpansionClassifier):
         prototypes' own labels. One more pass over the data; the model is of the same size. Test error on MNIST with 500
         prototypes a class: 1.47 % instead of 1.78 % on whole images, 1.59 % instead of 2.02 % on 25 x 25 patches, where
         twice the prototypes without it come to 1.42 %.
-    C : float, default=1.0
-        Regularisation: the ridge on the kernel's diagonal is `1 / C`.
-    kernel : str, Kernel or callable, default="rbf"
-    degree, gamma, coef0
-        Settings of a kernel given by name. `gamma="scale"` takes the variance of the training data.
     solver : str or Solver, default="auto"
         As in `LSSVC`; `"auto"` is `"cholesky"` as long as the prototypes' kernel matrix fits the memory.
     tol : float, default=1e-3
@@ -99,14 +106,14 @@ class PrototypeLSSVC(ExpansionClassifier):
     def __init__(
         self,
         *,
+        kernel: Any = "rbf",
+        C: float = 1.0,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
         n_prototypes: Any = 100,
         refit: bool = False,
-        C: float = 1.0,
-        kernel: Any = "rbf",
-        degree: int = 3,
-        gamma: float | str = "scale",
-        coef0: float = 0.0,
-        solver: Any = "auto",
+        solver: str | Solver = "auto",
         tol: float = 1e-3,
         init: str = "random",
         kmeans_max_iter: int = 50,
@@ -115,18 +122,18 @@ class PrototypeLSSVC(ExpansionClassifier):
         class_weight: Any = None,
         probability: str | bool = "softmax",
         dtype: Any = None,
-        device: str | None = None,
+        device: Device = None,
         memory_budget: str | float | None = None,
         verbose: int = 0,
         random_state: Any = None,
     ):
+        self.kernel = kernel
+        self.C = C
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
         self.n_prototypes = n_prototypes
         self.refit = refit
-        self.C = C
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
         self.solver = solver
         self.tol = tol
         self.init = init
@@ -231,7 +238,7 @@ class PrototypeLSSVC(ExpansionClassifier):
         if q >= len(members):
             return xa.to_numpy(xa.take_rows(X, members)), ones, {"passes": 0, "inertia": 0.0}
         kmeans = SphericalKMeans(
-            q,
+            n_clusters=q,
             init=self.init,
             max_iter=self.kmeans_max_iter,
             tol=self.kmeans_tol,

@@ -54,14 +54,19 @@ class RiSVOClassifier(ExpansionClassifier):
 
     Parameters
     ----------
+    kernel : str, Kernel or callable, default="rbf"
+        A name, a `gramless.kernels` expression, or `f(X, Y)`.
+    gamma : float or str, default="scale"
+        Of a kernel given by name, as in `sklearn.svm.SVC`.
+    degree : int, default=3
+        Of the polynomial kernel.
+    coef0 : float, default=0.0
+        Of the polynomial kernel.
     n_landmarks : int, default=1000
         Size of the basis at most.
     landmarks : str, LandmarkRule or array, default="basis"
         How the basis is chosen: a name or a rule of `gramless.landmarks`, row numbers, or points. `"all"` takes the active
         set itself, which is a least-squares support vector machine on ever fewer points.
-    kernel : str, Kernel or callable, default="rbf"
-    degree, gamma, coef0
-        Settings of a kernel given by name, as in `sklearn.svm.SVC`.
     gamma_l, gamma_u : float, default=-1.1, 1.1
         Between which the own class's margin keeps a pattern active.
     zeta_l, zeta_u : float, default=-0.5, 0.5
@@ -123,13 +128,13 @@ class RiSVOClassifier(ExpansionClassifier):
 
     def __init__(
         self,
-        n_landmarks: int = 1000,
         *,
-        landmarks: str | LandmarkRule | Any = "basis",
         kernel: Any = "rbf",
-        degree: int = 3,
         gamma: float | str = "scale",
+        degree: int = 3,
         coef0: float = 0.0,
+        n_landmarks: int = 1000,
+        landmarks: str | LandmarkRule | Any = "basis",
         gamma_l: float = -1.1,
         gamma_u: float = 1.1,
         zeta_l: float = -0.5,
@@ -147,12 +152,12 @@ class RiSVOClassifier(ExpansionClassifier):
         verbose: int = 0,
         random_state: Any = None,
     ):
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
         self.n_landmarks = n_landmarks
         self.landmarks = landmarks
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
         self.gamma_l = gamma_l
         self.gamma_u = gamma_u
         self.zeta_l = zeta_l

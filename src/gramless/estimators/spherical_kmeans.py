@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
+from gramless._runtime.device import Device
 from gramless._runtime.threads import slices
 from gramless._runtime.validation import all_or_nothing, check_choice, check_positive, check_weights, check_X, working_dtype
 from gramless.clustering.bounds import Bounds
@@ -65,7 +66,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     n_iter_ : int
         Passes made.
     history_ : list of dict
-        For each pass: iteration, inertia before the centroids were updated, deviation, moved (points that changed
+        For each pass: n_iter, inertia before the centroids were updated, deviation, moved (points that changed
         their cluster), reseeded (clusters that were empty), seconds since the start.
 
     Examples
@@ -86,7 +87,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         max_iter: int = 100,
         tol: float = 1e-6,
         batch_size: int | None = None,
-        device: str | None = None,
+        device: Device = None,
         random_state: Any = None,
     ):
         self.n_clusters = n_clusters
@@ -284,7 +285,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         seconds = time.perf_counter() - start
         self.history_.append(
             {
-                "iteration": iteration,
+                "n_iter": iteration,
                 "inertia": inertia,
                 "deviation": deviation,
                 "moved": moved,
