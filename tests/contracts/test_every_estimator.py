@@ -85,6 +85,55 @@ def test_no_check_is_skipped():
     assert done.stdout.split() == ESTIMATORS
 
 
+# The estimators that read a stream are still made of layers.
+IN_LAYERS = ("Budget", "Fourier", "Nystrom")
+PUBLIC = [made for made in CLASSES if issubclass(made, BaseEstimator) and not made.__name__.startswith(IN_LAYERS)]
+IN_ORDER = [
+    ("kernel", "C", "gamma", "degree", "coef0", "solver", "callback", "verbose", "random_state"),
+    ("solver", "tol", "callback"),
+    ("solver", "max_iter", "callback"),
+    ("kernel", "Cs", "param_grid"),
+    ("dtype", "device", "callback"),
+    ("class_weight", "memory_budget", "callback"),
+]
+
+
+@pytest.mark.parametrize("made", PUBLIC, ids=lambda made: made.__name__)
+def test_parameters_stand_in_one_order(made):
+    given = list(inspect.signature(made).parameters)
+    for order in IN_ORDER:
+        assert [name for name in given if name in order] == [name for name in order if name in given]
+    if "kernel" in given:
+        assert given[0] == "kernel"
+    if "random_state" in given:
+        assert given[-1] == "random_state"
+
+
+@pytest.mark.parametrize("made", PUBLIC, ids=lambda made: made.__name__)
+def test_parameters_are_keywords_and_nothing_is_random_on_purpose(made):
+    """One may come by position where scikit-learn's counterpart has it so: what is wrapped, or what is counted."""
+    parameters = list(inspect.signature(made).parameters.values())
+    by_position = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    assert by_position in ([], ["kernel"], ["kernels"], ["estimator"], ["n_clusters"])
+    assert all(p.default is None for p in parameters if p.name == "random_state")
+
+
+@pytest.mark.parametrize("made", PUBLIC, ids=lambda made: made.__name__)
+def test_no_tower(made):
+    ours = [cls.__name__ for cls in made.__mro__[1:] if cls.__module__.startswith("gramless")]
+    assert len(ours) <= 1, ours
+
+
+@pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning")
+def test_histories_have_the_same_first_columns(estimator):
+    X, y = problem(estimator)
+    history = getattr(estimator.fit(X, y), "history_", None)
+    if history is None or type(estimator).__name__.startswith(IN_LAYERS):
+        pytest.skip(f"{type(estimator).__name__} has no history")
+    assert [list(record)[:2] for record in history] == [["n_iter", "seconds"]] * len(history)
+    assert [record["n_iter"] for record in history] == list(range(1, len(history) + 1))
+
+
 def problem(estimator, n: int = 60):
     rng = np.random.default_rng(0)
     X = np.abs(rng.normal(size=(n, 5))) + 0.1

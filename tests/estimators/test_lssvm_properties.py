@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_iris
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
+from sklearn.utils.multiclass import _ovr_decision_function
 
 from gramless import LSSVC, LSSVCCV, LSSVR, LSSVRCV
 from gramless.calibration.leave_one_out import dense_scores, leave_one_out_scores, path_scores, probes_plan
@@ -218,3 +221,31 @@ def test_coefficients_sum_to_zero_and_solve_the_bordered_system(solver):
     np.testing.assert_allclose(machine.dual_coef_.sum(0), 0.0, atol=1e-6)
     A = RBF(gamma=0.4)(X, X) + np.eye(200) / 5.0
     np.testing.assert_allclose(A @ machine.dual_coef_ + machine.intercept_, Z, atol=1e-6)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("solver", ["cholesky", "cg", "matching_pursuit"])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_without_a_bias_it_is_kernel_ridge(solver, weighted, outputs):
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(80, 3)), 5.0 + rng.normal(size=(80, outputs))
+    weights = rng.uniform(0.5, 2.0, size=80) if weighted else None
+    expected = KernelRidge(alpha=0.2, kernel="rbf", gamma=0.3).fit(X, Y, weights)
+    ours = LSSVR(C=5.0, gamma=0.3, solver=solver, tol=1e-8, max_iter=5000, fit_intercept=False, random_state=0)
+    ours.fit(X, Y, weights)
+    np.testing.assert_allclose(ours.dual_coef_, expected.dual_coef_, atol=1e-5)
+    np.testing.assert_allclose(ours.predict(X), expected.predict(X), atol=1e-5)
+    np.testing.assert_array_equal(ours.intercept_, 0.0)
+
+
+def test_pairs_of_classes_have_the_differences_of_their_scores():
+    X, y = load_iris(return_X_y=True)
+    model = LSSVC(decision_function_shape="ovo").fit(X, y)
+    scores = model.set_params(decision_function_shape="ovr").decision_function(X)
+    pairs = model.set_params(decision_function_shape="ovo").decision_function(X)
+    np.testing.assert_allclose(pairs, np.column_stack([scores[:, a] - scores[:, b] for a, b in ((0, 1), (0, 2), (1, 2))]))
+    # The signs and the order of the pairs are scikit-learn's: votes by them give its one-vs-rest form, and the same classes.
+    votes = _ovr_decision_function(pairs < 0, -pairs, 3)
+    np.testing.assert_array_equal(votes.argmax(axis=1), model.predict(X))
+    with pytest.raises(ValueError, match="unknown decision_function_shape 'all'"):
+        LSSVC(decision_function_shape="all").fit(X, y)

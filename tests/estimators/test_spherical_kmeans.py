@@ -208,3 +208,17 @@ def test_rows_move_between_sums(library, n, k, d, seed):
     np.add.at(expected, new, weights[:, None] * X)
     np.add.at(expected, old[old >= 0], -(weights[:, None] * X)[old >= 0])
     assert_allclose(xa.to_numpy(found), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("batch_size", [None, 40])
+def test_a_callback_can_predict_and_stops(batch_size):
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    seen = []
+
+    def stop(estimator, record):
+        seen.append((record["n_iter"], estimator.predict(X).shape))
+        return record["n_iter"] == 2
+
+    kmeans = SphericalKMeans(6, batch_size=batch_size, tol=0, callback=stop, random_state=0).fit(X)
+    assert seen == [(1, (200,)), (2, (200,))]
+    assert kmeans.n_iter_ == 2

@@ -25,8 +25,10 @@ from sklearn.utils.validation import check_is_fitted
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.device import Device
+from gramless._runtime.progress import say
 from gramless._runtime.threads import slices
 from gramless._runtime.validation import all_or_nothing, check_choice, check_positive, check_weights, check_X, working_dtype
+from gramless.callbacks import read_callbacks
 from gramless.clustering.bounds import Bounds
 from gramless.clustering.starts import plus_plus, random_points
 from gramless.clustering.steps import deviation_of, inertia_of, mass_of, nearest, reseed, turn, workers_for
@@ -51,9 +53,14 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     batch_size : int, optional
         Update the centroids after every batch of so many random points instead of after every pass. What earlier
         passes have added to a centroid fades by half with each.
-    device : str, optional
-        "cpu", "cuda", ...; None computes where the data is.
-    random_state : int, RandomState or None
+    device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
+        Where to compute; None follows the data.
+    callback : callable(estimator, record) -> bool, or a list of them, optional
+        Called after each pass with an estimator that can already predict; a true answer stops the fit.
+    verbose : int, default=0
+        1 shows progress.
+    random_state : int, RandomState or None, default=None
+        Draws the start and the batches.
 
     Attributes
     ----------
@@ -66,8 +73,8 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     n_iter_ : int
         Passes made.
     history_ : list of dict
-        For each pass: n_iter, inertia before the centroids were updated, deviation, moved (points that changed
-        their cluster), reseeded (clusters that were empty), seconds since the start.
+        For each pass: n_iter, seconds since the start, inertia before the centroids were updated, deviation, moved (points
+        that changed their cluster), reseeded (clusters that were empty).
 
     Examples
     --------
@@ -88,6 +95,8 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         tol: float = 1e-6,
         batch_size: int | None = None,
         device: Device = None,
+        callback: Any = None,
+        verbose: int = 0,
         random_state: Any = None,
     ):
         self.n_clusters = n_clusters
@@ -96,6 +105,8 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         self.tol = tol
         self.batch_size = batch_size
         self.device = device
+        self.callback = callback
+        self.verbose = verbose
         self.random_state = random_state
 
     @all_or_nothing
@@ -233,8 +244,8 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             moved = int((labels != old).sum())
             chords = turn(centres, sum(sums[1:], sums[0]), counts)
             drift = 2 * np.arcsin(np.minimum(chords / 2, 1))
-            self._record(iteration, inertia, deviation_of(chords), moved, reseeded, start)
-            if moved == 0 or deviation_of(chords) < self.tol:
+            stopped = self._record(centres, iteration, inertia, deviation_of(chords), moved, reseeded, start)
+            if stopped or moved == 0 or deviation_of(chords) < self.tol:
                 break
             old[:] = labels
         if moved == 0:
@@ -275,24 +286,25 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
                 xa.move_rows_(sums, batch, found * 0 - 1, found, weight[rows])
                 turn(centres, sums, counts)
             deviation = 1 - float((before * centres).sum()) / k
-            self._record(iteration, inertia, deviation, moved, reseeded, start)
-            if deviation < self.tol:
+            stopped = self._record(centres, iteration, inertia, deviation, moved, reseeded, start)
+            if stopped or deviation < self.tol:
                 break
         labels, cosines = nearest(X, centres)
         return labels, inertia_of(cosines, scale, mass)
 
-    def _record(self, iteration: int, inertia: float, deviation: float, moved: int, reseeded: int, start: float) -> None:
-        seconds = time.perf_counter() - start
-        self.history_.append(
-            {
-                "n_iter": iteration,
-                "inertia": inertia,
-                "deviation": deviation,
-                "moved": moved,
-                "reseeded": reseeded,
-                "seconds": seconds,
-            }
-        )
+    def _record(
+        self, centres: Array, n_iter: int, inertia: float, deviation: float, moved: int, reseeded: int, start: float
+    ) -> bool:
+        """Add a pass to the history; whether a callback wants it to be the last."""
+        clock = {"n_iter": n_iter, "seconds": time.perf_counter() - start}
+        record = {**clock, "inertia": inertia, "deviation": deviation, "moved": moved, "reseeded": reseeded}
+        self.history_.append(record)
+        say(self.verbose, f"pass {n_iter} of at most {self.max_iter}: inertia {inertia:.6g}, {moved} points moved")
+        callbacks = read_callbacks(self.callback)
+        if not callbacks.functions:
+            return False
+        self.cluster_centers_, self._n_features_out = centres, centres.shape[0]
+        return callbacks(self, record)
 
     def _start(self, X: Array, scale: Array, mass: np.ndarray, rng: np.random.Generator) -> Array:
         def unit(idx: np.ndarray) -> Array:
