@@ -46,7 +46,7 @@ from gramless.learners import (
 )
 from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, kernel_from_settings
 from gramless.streaming.from_user import further_labels, further_rows, rows_and_labels, rows_and_values
-from gramless.targets.streamed import ValueTargets
+from gramless.targets.streamed import LabelTargets, ValueTargets
 
 
 class BudgetLSSVC(ExpansionClassifier):
@@ -55,6 +55,7 @@ class BudgetLSSVC(ExpansionClassifier):
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
+        Similarity of two rows: a name or an expression of `gramless.kernels`, or a function `f(X, Y)`.
     C : float, default=1.0
         Weight of the errors against the regulariser.
     gamma : float, "scale" or "auto", default="scale"
@@ -97,6 +98,7 @@ class BudgetLSSVC(ExpansionClassifier):
     verbose : int, default=0
         1 shows rows per second, or the loss of each epoch, and the time left.
     random_state : int, RandomState or None, default=None
+        Seed of all that is drawn.
 
     Attributes
     ----------
@@ -134,11 +136,11 @@ class BudgetLSSVC(ExpansionClassifier):
     """
 
     pass_: Pass | None = None
-    dual_coef_ = from_model("coef")
-    intercept_ = from_model("intercept")
-    points_ = from_model("features.points")
-    kernel_ = from_model("features.kernel")
-    C_ = from_model("C")
+    dual_coef_ = from_model("coef", "Coefficients of the points' kernel functions.")
+    intercept_ = from_model("intercept", "The biases.")
+    points_ = from_model("features.points", "The points that carry the model.")
+    kernel_ = from_model("features.kernel", "The kernel, with every setting a number.")
+    C_ = from_model("C", "The regularisation used.")
 
     def __init__(
         self,
@@ -189,6 +191,7 @@ class BudgetLSSVC(ExpansionClassifier):
         Returns
         -------
         tuple of FeatureMap, Learner and PassOptions
+            What `run_pass` is called with.
         """
         if self.probability is not False:
             check_choice("probability", self.probability, {"softmax", "sigmoid"})
@@ -218,12 +221,14 @@ class BudgetLSSVC(ExpansionClassifier):
             An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
             `(X, y, sample_weight)` batches; or a `Stream`.
         y : array, or the name of the target column of a file
+            Targets; none beside batches or a `Stream`, which carry their own.
         sample_weight : array, optional
             With an array, one weight for each row: weight 2 equals two copies.
 
         Returns
         -------
-        self
+        self : BudgetLSSVC
+            Fitted.
         """
         feature_map, learner, options = self.parts()
         stream, targets = rows_and_labels(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
@@ -247,7 +252,9 @@ class BudgetLSSVC(ExpansionClassifier):
 
         Parameters
         ----------
-        X, y
+        X : array, path, iterable or Stream
+            As in `fit`.
+        y : array, or the name of the target column of a file
             As in `fit`.
         classes : array, optional
             All labels that will ever come; needed in the first call.
@@ -256,7 +263,8 @@ class BudgetLSSVC(ExpansionClassifier):
 
         Returns
         -------
-        self
+        self : BudgetLSSVC
+            With the rows added.
         """
         feature_map, learner, options = self.parts()
         known = None if self.pass_ is None else copy.copy(self.pass_.targets)
@@ -279,10 +287,12 @@ class BudgetLSSVC(ExpansionClassifier):
 
         Returns
         -------
-        self
+        self : BudgetLSSVC
+            With that model.
         """
         self.pass_, self.n_features_in_, self.device_ = state, state.n_columns, state.device
         self.history_ = state.history
+        assert isinstance(state.targets, LabelTargets)
         self.classes_ = state.targets.close()
         return self
 
@@ -293,7 +303,8 @@ class BudgetLSSVC(ExpansionClassifier):
 
         Returns
         -------
-        self
+        self : BudgetLSSVC
+            Smaller, with the same model.
         """
         check_is_fitted(self, "intercept_")
         assert self.pass_ is not None
@@ -310,8 +321,11 @@ class BudgetLSSVC(ExpansionClassifier):
         d : int
             Columns.
         n_outputs : int
+            Columns of targets.
         dtype : dtype
+            Of the computation.
         device : str
+            Where it is made.
 
         Returns
         -------
@@ -327,6 +341,7 @@ class BudgetLSSVR(ExpansionRegressor):
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
+        Similarity of two rows: a name or an expression of `gramless.kernels`, or a function `f(X, Y)`.
     C : float, default=1.0
         Weight of the errors against the regulariser.
     gamma : float, "scale" or "auto", default="scale"
@@ -365,6 +380,7 @@ class BudgetLSSVR(ExpansionRegressor):
     verbose : int, default=0
         1 shows rows per second, or the loss of each epoch, and the time left.
     random_state : int, RandomState or None, default=None
+        Seed of all that is drawn.
 
     Attributes
     ----------
@@ -401,11 +417,11 @@ class BudgetLSSVR(ExpansionRegressor):
     """
 
     pass_: Pass | None = None
-    dual_coef_ = from_model("coef")
-    intercept_ = from_model("intercept")
-    points_ = from_model("features.points")
-    kernel_ = from_model("features.kernel")
-    C_ = from_model("C")
+    dual_coef_ = from_model("coef", "Coefficients of the points' kernel functions.")
+    intercept_ = from_model("intercept", "The biases.")
+    points_ = from_model("features.points", "The points that carry the model.")
+    kernel_ = from_model("features.kernel", "The kernel, with every setting a number.")
+    C_ = from_model("C", "The regularisation used.")
 
     def __init__(
         self,
@@ -452,6 +468,7 @@ class BudgetLSSVR(ExpansionRegressor):
         Returns
         -------
         tuple of FeatureMap, Learner and PassOptions
+            What `run_pass` is called with.
         """
         kernel = kernel_from_settings(self)
         feature_map = LandmarkMap(kernel, self.budget, self.landmarks, whiten=False, size_name="budget")
@@ -477,12 +494,14 @@ class BudgetLSSVR(ExpansionRegressor):
             An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
             `(X, y, sample_weight)` batches; or a `Stream`.
         y : array of shape (n,) or (n, n_outputs), or the name of the target column of a file
+            Targets; none beside batches or a `Stream`, which carry their own.
         sample_weight : array, optional
             With an array, one weight for each row: weight 2 equals two copies.
 
         Returns
         -------
-        self
+        self : BudgetLSSVR
+            Fitted.
         """
         feature_map, learner, options = self.parts()
         stream, targets = rows_and_values(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
@@ -506,14 +525,17 @@ class BudgetLSSVR(ExpansionRegressor):
 
         Parameters
         ----------
-        X, y
+        X : array, path, iterable or Stream
+            As in `fit`.
+        y : array, or the name of the target column of a file
             As in `fit`.
         sample_weight : array, optional
             As in `fit`.
 
         Returns
         -------
-        self
+        self : BudgetLSSVR
+            With the rows added.
         """
         feature_map, learner, options = self.parts()
         known = None if self.pass_ is None else copy.copy(self.pass_.targets)
@@ -536,7 +558,8 @@ class BudgetLSSVR(ExpansionRegressor):
 
         Returns
         -------
-        self
+        self : BudgetLSSVR
+            With that model.
         """
         self.pass_, self.n_features_in_, self.device_ = state, state.n_columns, state.device
         self.history_ = state.history
@@ -550,7 +573,8 @@ class BudgetLSSVR(ExpansionRegressor):
 
         Returns
         -------
-        self
+        self : BudgetLSSVR
+            Smaller, with the same model.
         """
         check_is_fitted(self, "intercept_")
         assert self.pass_ is not None
@@ -567,8 +591,11 @@ class BudgetLSSVR(ExpansionRegressor):
         d : int
             Columns.
         n_outputs : int
+            Columns of targets.
         dtype : dtype
+            Of the computation.
         device : str
+            Where it is made.
 
         Returns
         -------

@@ -41,7 +41,7 @@ from gramless.learners import (
 )
 from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, kernel_from_settings
 from gramless.streaming.from_user import further_labels, further_rows, rows_and_labels, rows_and_values
-from gramless.targets.streamed import ValueTargets
+from gramless.targets.streamed import LabelTargets, ValueTargets
 
 _SCORED_ROWS = 4096
 
@@ -66,6 +66,7 @@ class FourierLSSVC(ExpansionClassifier):
     Parameters
     ----------
     kernel : {"rbf", "laplacian"} or Kernel, default="rbf"
+        The kernel that the features stand for.
     C : float or "loo", default=1.0
         Regularisation: the ridge is `1 / C`. `"loo"`, with `method="exact"`, takes the value of `Cs` with the smallest
         closed-form leave-one-out squared error; nothing is refitted.
@@ -106,6 +107,7 @@ class FourierLSSVC(ExpansionClassifier):
     verbose : int, default=0
         1 shows rows per second, or the loss of each epoch, and the time left.
     random_state : int, RandomState or None, default=None
+        Seed of all that is drawn.
 
     Attributes
     ----------
@@ -144,12 +146,12 @@ class FourierLSSVC(ExpansionClassifier):
     """
 
     pass_: Pass | None = None
-    coef_ = from_model("coef")
-    intercept_ = from_model("intercept")
-    features_ = from_model("features")
-    kernel_ = from_model("features.kernel")
-    C_ = from_model("C")
-    loo_errors_ = from_model("loo_errors")
+    coef_ = from_model("coef", "Coefficients of the features.")
+    intercept_ = from_model("intercept", "The biases.")
+    features_ = from_model("features", "The features.")
+    kernel_ = from_model("features.kernel", "The kernel, with every setting a number.")
+    C_ = from_model("C", "The regularisation used.")
+    loo_errors_ = from_model("loo_errors", "The leave-one-out squared error at each C tried.")
 
     def __init__(
         self,
@@ -200,6 +202,7 @@ class FourierLSSVC(ExpansionClassifier):
         Returns
         -------
         tuple of FeatureMap, Learner and PassOptions
+            What `run_pass` is called with.
         """
         if self.probability is not False:
             check_choice("probability", self.probability, {"softmax", "sigmoid"})
@@ -238,12 +241,14 @@ class FourierLSSVC(ExpansionClassifier):
             An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
             `(X, y, sample_weight)` batches; or a `Stream`.
         y : array, or the name of the target column of a file
+            Targets; none beside batches or a `Stream`, which carry their own.
         sample_weight : array, optional
             With an array, one weight for each row: weight 2 equals two copies.
 
         Returns
         -------
-        self
+        self : FourierLSSVC
+            Fitted.
         """
         feature_map, learner, options = self.parts()
         stream, targets = rows_and_labels(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
@@ -267,7 +272,9 @@ class FourierLSSVC(ExpansionClassifier):
 
         Parameters
         ----------
-        X, y
+        X : array, path, iterable or Stream
+            As in `fit`.
+        y : array, or the name of the target column of a file
             As in `fit`.
         classes : array, optional
             All labels that will ever come; needed in the first call.
@@ -276,7 +283,8 @@ class FourierLSSVC(ExpansionClassifier):
 
         Returns
         -------
-        self
+        self : FourierLSSVC
+            With the rows added.
         """
         feature_map, learner, options = self.parts()
         known = None if self.pass_ is None else copy.copy(self.pass_.targets)
@@ -299,10 +307,12 @@ class FourierLSSVC(ExpansionClassifier):
 
         Returns
         -------
-        self
+        self : FourierLSSVC
+            With that model.
         """
         self.pass_, self.n_features_in_, self.device_ = state, state.n_columns, state.device
         self.history_ = state.history
+        assert isinstance(state.targets, LabelTargets)
         self.classes_ = state.targets.close()
         return self
 
@@ -313,7 +323,8 @@ class FourierLSSVC(ExpansionClassifier):
 
         Returns
         -------
-        self
+        self : FourierLSSVC
+            Smaller, with the same model.
         """
         check_is_fitted(self, "intercept_")
         assert self.pass_ is not None
@@ -332,8 +343,11 @@ class FourierLSSVC(ExpansionClassifier):
         d : int
             Columns.
         n_outputs : int
+            Columns of targets.
         dtype : dtype
+            Of the computation.
         device : str
+            Where it is made.
 
         Returns
         -------
@@ -364,6 +378,7 @@ class FourierLSSVR(ExpansionRegressor):
     Parameters
     ----------
     kernel : {"rbf", "laplacian"} or Kernel, default="rbf"
+        The kernel that the features stand for.
     C : float or "loo", default=1.0
         Regularisation: the ridge is `1 / C`. `"loo"`, with `method="exact"`, takes the value of `Cs` with the smallest
         closed-form leave-one-out squared error; nothing is refitted.
@@ -400,6 +415,7 @@ class FourierLSSVR(ExpansionRegressor):
     verbose : int, default=0
         1 shows rows per second, or the loss of each epoch, and the time left.
     random_state : int, RandomState or None, default=None
+        Seed of all that is drawn.
 
     Attributes
     ----------
@@ -438,12 +454,12 @@ class FourierLSSVR(ExpansionRegressor):
     """
 
     pass_: Pass | None = None
-    coef_ = from_model("coef")
-    intercept_ = from_model("intercept")
-    features_ = from_model("features")
-    kernel_ = from_model("features.kernel")
-    C_ = from_model("C")
-    loo_errors_ = from_model("loo_errors")
+    coef_ = from_model("coef", "Coefficients of the features.")
+    intercept_ = from_model("intercept", "The biases.")
+    features_ = from_model("features", "The features.")
+    kernel_ = from_model("features.kernel", "The kernel, with every setting a number.")
+    C_ = from_model("C", "The regularisation used.")
+    loo_errors_ = from_model("loo_errors", "The leave-one-out squared error at each C tried.")
 
     def __init__(
         self,
@@ -490,6 +506,7 @@ class FourierLSSVR(ExpansionRegressor):
         Returns
         -------
         tuple of FeatureMap, Learner and PassOptions
+            What `run_pass` is called with.
         """
         check_choice("method", self.method, {"exact", "online"})
         feature_map = FourierMap(kernel_from_settings(self), self.n_components, self.draw)
@@ -522,12 +539,14 @@ class FourierLSSVR(ExpansionRegressor):
             An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
             `(X, y, sample_weight)` batches; or a `Stream`.
         y : array of shape (n,) or (n, n_outputs), or the name of the target column of a file
+            Targets; none beside batches or a `Stream`, which carry their own.
         sample_weight : array, optional
             With an array, one weight for each row: weight 2 equals two copies.
 
         Returns
         -------
-        self
+        self : FourierLSSVR
+            Fitted.
         """
         feature_map, learner, options = self.parts()
         stream, targets = rows_and_values(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
@@ -551,14 +570,17 @@ class FourierLSSVR(ExpansionRegressor):
 
         Parameters
         ----------
-        X, y
+        X : array, path, iterable or Stream
+            As in `fit`.
+        y : array, or the name of the target column of a file
             As in `fit`.
         sample_weight : array, optional
             As in `fit`.
 
         Returns
         -------
-        self
+        self : FourierLSSVR
+            With the rows added.
         """
         feature_map, learner, options = self.parts()
         known = None if self.pass_ is None else copy.copy(self.pass_.targets)
@@ -581,7 +603,8 @@ class FourierLSSVR(ExpansionRegressor):
 
         Returns
         -------
-        self
+        self : FourierLSSVR
+            With that model.
         """
         self.pass_, self.n_features_in_, self.device_ = state, state.n_columns, state.device
         self.history_ = state.history
@@ -595,7 +618,8 @@ class FourierLSSVR(ExpansionRegressor):
 
         Returns
         -------
-        self
+        self : FourierLSSVR
+            Smaller, with the same model.
         """
         check_is_fitted(self, "intercept_")
         assert self.pass_ is not None
@@ -612,8 +636,11 @@ class FourierLSSVR(ExpansionRegressor):
         d : int
             Columns.
         n_outputs : int
+            Columns of targets.
         dtype : dtype
+            Of the computation.
         device : str
+            Where it is made.
 
         Returns
         -------

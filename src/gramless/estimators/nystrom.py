@@ -41,7 +41,7 @@ from gramless.learners import (
 )
 from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, kernel_from_settings
 from gramless.streaming.from_user import further_labels, further_rows, rows_and_labels, rows_and_values
-from gramless.targets.streamed import ValueTargets
+from gramless.targets.streamed import LabelTargets, ValueTargets
 
 
 class NystromLSSVC(ExpansionClassifier):
@@ -50,6 +50,7 @@ class NystromLSSVC(ExpansionClassifier):
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
+        Similarity of two rows: a name or an expression of `gramless.kernels`, or a function `f(X, Y)`.
     C : float or "loo", default=1.0
         Regularisation: the ridge is `1 / C`. `"loo"` takes the value of `Cs` with the smallest closed-form leave-one-out
         squared error; nothing is refitted.
@@ -88,6 +89,7 @@ class NystromLSSVC(ExpansionClassifier):
     verbose : int, default=0
         1 shows rows per second, or the loss of each epoch, and the time left.
     random_state : int, RandomState or None, default=None
+        Seed of all that is drawn.
 
     Attributes
     ----------
@@ -129,13 +131,13 @@ class NystromLSSVC(ExpansionClassifier):
     """
 
     pass_: Pass | None = None
-    dual_coef_ = from_model("coef")
-    intercept_ = from_model("intercept")
-    points_ = from_model("features.points")
-    kernel_ = from_model("features.kernel")
-    C_ = from_model("C")
-    loo_errors_ = from_model("loo_errors")
-    jitter_ = from_model("jitter")
+    dual_coef_ = from_model("coef", "Coefficients of the points' kernel functions.")
+    intercept_ = from_model("intercept", "The biases.")
+    points_ = from_model("features.points", "The points that carry the model.")
+    kernel_ = from_model("features.kernel", "The kernel, with every setting a number.")
+    C_ = from_model("C", "The regularisation used.")
+    loo_errors_ = from_model("loo_errors", "The leave-one-out squared error at each C tried.")
+    jitter_ = from_model("jitter", "What was added to the diagonal of the landmarks' kernel matrix.")
 
     def __init__(
         self,
@@ -184,6 +186,7 @@ class NystromLSSVC(ExpansionClassifier):
         Returns
         -------
         tuple of FeatureMap, Learner and PassOptions
+            What `run_pass` is called with.
         """
         if self.probability is not False:
             check_choice("probability", self.probability, {"softmax", "sigmoid"})
@@ -213,12 +216,14 @@ class NystromLSSVC(ExpansionClassifier):
             An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
             `(X, y, sample_weight)` batches; or a `Stream`.
         y : array, or the name of the target column of a file
+            Targets; none beside batches or a `Stream`, which carry their own.
         sample_weight : array, optional
             With an array, one weight for each row: weight 2 equals two copies.
 
         Returns
         -------
-        self
+        self : NystromLSSVC
+            Fitted.
         """
         feature_map, learner, options = self.parts()
         stream, targets = rows_and_labels(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
@@ -242,7 +247,9 @@ class NystromLSSVC(ExpansionClassifier):
 
         Parameters
         ----------
-        X, y
+        X : array, path, iterable or Stream
+            As in `fit`.
+        y : array, or the name of the target column of a file
             As in `fit`.
         classes : array, optional
             All labels that will ever come; needed in the first call.
@@ -251,7 +258,8 @@ class NystromLSSVC(ExpansionClassifier):
 
         Returns
         -------
-        self
+        self : NystromLSSVC
+            With the rows added.
         """
         feature_map, learner, options = self.parts()
         known = None if self.pass_ is None else copy.copy(self.pass_.targets)
@@ -274,9 +282,11 @@ class NystromLSSVC(ExpansionClassifier):
 
         Returns
         -------
-        self
+        self : NystromLSSVC
+            With that model.
         """
         self.pass_, self.n_features_in_, self.device_ = state, state.n_columns, state.device
+        assert isinstance(state.targets, LabelTargets)
         self.classes_ = state.targets.close()
         return self
 
@@ -287,7 +297,8 @@ class NystromLSSVC(ExpansionClassifier):
 
         Returns
         -------
-        self
+        self : NystromLSSVC
+            Smaller, with the same model.
         """
         check_is_fitted(self, "intercept_")
         assert self.pass_ is not None
@@ -306,8 +317,11 @@ class NystromLSSVC(ExpansionClassifier):
         d : int
             Columns.
         n_outputs : int
+            Columns of targets.
         dtype : dtype
+            Of the computation.
         device : str
+            Where it is made.
 
         Returns
         -------
@@ -330,6 +344,7 @@ class NystromLSSVR(ExpansionRegressor):
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
+        Similarity of two rows: a name or an expression of `gramless.kernels`, or a function `f(X, Y)`.
     C : float or "loo", default=1.0
         Regularisation: the ridge is `1 / C`. `"loo"` takes the value of `Cs` with the smallest closed-form leave-one-out
         squared error; nothing is refitted.
@@ -364,6 +379,7 @@ class NystromLSSVR(ExpansionRegressor):
     verbose : int, default=0
         1 shows rows per second, or the loss of each epoch, and the time left.
     random_state : int, RandomState or None, default=None
+        Seed of all that is drawn.
 
     Attributes
     ----------
@@ -403,13 +419,13 @@ class NystromLSSVR(ExpansionRegressor):
     """
 
     pass_: Pass | None = None
-    dual_coef_ = from_model("coef")
-    intercept_ = from_model("intercept")
-    points_ = from_model("features.points")
-    kernel_ = from_model("features.kernel")
-    C_ = from_model("C")
-    loo_errors_ = from_model("loo_errors")
-    jitter_ = from_model("jitter")
+    dual_coef_ = from_model("coef", "Coefficients of the points' kernel functions.")
+    intercept_ = from_model("intercept", "The biases.")
+    points_ = from_model("features.points", "The points that carry the model.")
+    kernel_ = from_model("features.kernel", "The kernel, with every setting a number.")
+    C_ = from_model("C", "The regularisation used.")
+    loo_errors_ = from_model("loo_errors", "The leave-one-out squared error at each C tried.")
+    jitter_ = from_model("jitter", "What was added to the diagonal of the landmarks' kernel matrix.")
 
     def __init__(
         self,
@@ -454,6 +470,7 @@ class NystromLSSVR(ExpansionRegressor):
         Returns
         -------
         tuple of FeatureMap, Learner and PassOptions
+            What `run_pass` is called with.
         """
         kernel = kernel_from_settings(self)
         feature_map = LandmarkMap(kernel, self.n_landmarks, self.landmarks)
@@ -479,12 +496,14 @@ class NystromLSSVR(ExpansionRegressor):
             An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
             `(X, y, sample_weight)` batches; or a `Stream`.
         y : array of shape (n,) or (n, n_outputs), or the name of the target column of a file
+            Targets; none beside batches or a `Stream`, which carry their own.
         sample_weight : array, optional
             With an array, one weight for each row: weight 2 equals two copies.
 
         Returns
         -------
-        self
+        self : NystromLSSVR
+            Fitted.
         """
         feature_map, learner, options = self.parts()
         stream, targets = rows_and_values(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
@@ -508,14 +527,17 @@ class NystromLSSVR(ExpansionRegressor):
 
         Parameters
         ----------
-        X, y
+        X : array, path, iterable or Stream
+            As in `fit`.
+        y : array, or the name of the target column of a file
             As in `fit`.
         sample_weight : array, optional
             As in `fit`.
 
         Returns
         -------
-        self
+        self : NystromLSSVR
+            With the rows added.
         """
         feature_map, learner, options = self.parts()
         known = None if self.pass_ is None else copy.copy(self.pass_.targets)
@@ -538,7 +560,8 @@ class NystromLSSVR(ExpansionRegressor):
 
         Returns
         -------
-        self
+        self : NystromLSSVR
+            With that model.
         """
         self.pass_, self.n_features_in_, self.device_ = state, state.n_columns, state.device
         self._single_output = state.targets.single
@@ -551,7 +574,8 @@ class NystromLSSVR(ExpansionRegressor):
 
         Returns
         -------
-        self
+        self : NystromLSSVR
+            Smaller, with the same model.
         """
         check_is_fitted(self, "intercept_")
         assert self.pass_ is not None
@@ -568,8 +592,11 @@ class NystromLSSVR(ExpansionRegressor):
         d : int
             Columns.
         n_outputs : int
+            Columns of targets.
         dtype : dtype
+            Of the computation.
         device : str
+            Where it is made.
 
         Returns
         -------

@@ -554,13 +554,15 @@ def more_rows(
             state._release(feature_map, learner, options)
 
 
-def from_model(path: str) -> Any:
+def from_model(path: str, doc: str) -> Any:
     """An attribute of an estimator that its model has, solved where rows have come since.
 
     Parameters
     ----------
     path : str
         Where `Model` has it. The estimator has its pass as `pass_` and what made it as `parts()`.
+    doc : str
+        What the attribute says of itself.
 
     Returns
     -------
@@ -576,7 +578,7 @@ def from_model(path: str) -> Any:
             raise AttributeError(f"this fit of {type(estimator).__name__} has no {path}: its settings do not ask for it")
         return value
 
-    return property(read)
+    return property(read, doc=doc)
 
 
 def _plan(state: Pass, stream: Stream, feature_map: FeatureMap, learner: Learner, options: PassOptions) -> PassPlan:

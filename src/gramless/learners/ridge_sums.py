@@ -129,7 +129,7 @@ class RidgeSums(Run):
         """How far rounding may have moved an eigenvalue of `S`."""
         return _EPS * self.largest
 
-    def add(self, features: Array, targets: Array, weights: Array = None, measured: Array = None) -> None:  # type: ignore[override]
+    def add(self, features: Array, targets: Array, weights: Array = None, measured: Array = None) -> None:
         """Add a batch of rows.
 
         Parameters
@@ -263,7 +263,8 @@ class RidgeSums(Run):
     @classmethod
     def from_state(cls, state: dict[str, Any], reference: Array = None) -> RidgeSums:
         """The sums that `state` was taken from, on `reference`'s library and device."""
-        new = cls(*state["cross"].shape, reference)
+        p, k = state["cross"].shape
+        new = cls(p, k, reference)
         for name in _SUMS:
             getattr(new, name)[...] = xa.like(state[name], new.upper)
         new.n_rows, new.weight = int(state["n_rows"]), float(state["weight"])

@@ -77,7 +77,7 @@ class Steps(Learner):
     shuffles = True
 
     def __init__(
-        self, C: float = 1.0, *, optimizer: str = "sgd", batch_size: int = 64, epochs: int = 30, loss: str = "primal"
+        self, C: float | str = 1.0, *, optimizer: str = "sgd", batch_size: int = 64, epochs: int = 30, loss: str = "primal"
     ):
         self.C = C
         self.optimizer = optimizer

@@ -67,7 +67,7 @@ def further_rows(
     return Stream(X, xa.to_numpy(y), check_weights(sample_weight, X)), not isinstance(X, np.memmap)
 
 
-def further_labels(known: LabelTargets | None, classes: Any, class_weight: Any) -> LabelTargets:
+def further_labels(known: LabelTargets | ValueTargets | None, classes: Any, class_weight: Any) -> LabelTargets:
     """The targets of a classifier's `partial_fit`; `known` are those of the calls before, None in the first one."""
     if known is None:
         if classes is None:
@@ -75,6 +75,7 @@ def further_labels(known: LabelTargets | None, classes: Any, class_weight: Any) 
         if len(np.unique(classes)) < 2:
             raise ValueError("The number of classes has to be greater than one; got 1 class")
         return LabelTargets(np.unique(classes), class_factors(class_weight))
+    assert isinstance(known, LabelTargets)
     before = known.sorted()[0]
     if classes is not None and not np.array_equal(np.unique(classes), before):
         raise ValueError(f"classes={list(classes)!r} is not the same as on the first call: {list(before)!r}")
