@@ -200,15 +200,7 @@ class BudgetLSSVC(ExpansionClassifier):
         kernel = kernel_from_settings(self)
         feature_map = LandmarkMap(kernel, self.budget, self.landmarks, whiten=False, size_name="budget")
         learner = Steps(self.C, optimizer=self.optimizer, batch_size=self.batch_size, epochs=self.epochs, loss=self.loss)
-        options = PassOptions(
-            name=type(self).__name__,
-            batch_rows=None,
-            dtype=self.dtype,
-            device=self.device,
-            memory_budget=self.memory_budget,
-            verbose=self.verbose,
-        )
-        return feature_map, learner, options
+        return feature_map, learner, PassOptions.of(self, batch_rows=None)
 
     @all_or_nothing
     @fits_collections
@@ -232,19 +224,8 @@ class BudgetLSSVC(ExpansionClassifier):
         """
         feature_map, learner, options = self.parts()
         stream, targets = rows_and_labels(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
-        callbacks = read_callbacks(self.callback)
-        state = run_pass(
-            stream,
-            feature_map,
-            learner,
-            targets,
-            options,
-            random_state=self.random_state,
-            checkpoint=callbacks.checkpoint,
-            early_stopping=callbacks.early_stopping,
-            callback=lambda state, record: callbacks(self.adopt(state), record),
-        )
-        return self.adopt(state)
+        how = {"random_state": self.random_state, "callbacks": read_callbacks(self.callback), "show": self.adopt}
+        return self.adopt(run_pass(stream, feature_map, learner, targets, options, **how))
 
     @all_or_nothing
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> BudgetLSSVC:
@@ -473,15 +454,7 @@ class BudgetLSSVR(ExpansionRegressor):
         kernel = kernel_from_settings(self)
         feature_map = LandmarkMap(kernel, self.budget, self.landmarks, whiten=False, size_name="budget")
         learner = Steps(self.C, optimizer=self.optimizer, batch_size=self.batch_size, epochs=self.epochs, loss=self.loss)
-        options = PassOptions(
-            name=type(self).__name__,
-            batch_rows=None,
-            dtype=self.dtype,
-            device=self.device,
-            memory_budget=self.memory_budget,
-            verbose=self.verbose,
-        )
-        return feature_map, learner, options
+        return feature_map, learner, PassOptions.of(self, batch_rows=None)
 
     @all_or_nothing
     @fits_collections
@@ -505,19 +478,8 @@ class BudgetLSSVR(ExpansionRegressor):
         """
         feature_map, learner, options = self.parts()
         stream, targets = rows_and_values(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
-        callbacks = read_callbacks(self.callback)
-        state = run_pass(
-            stream,
-            feature_map,
-            learner,
-            targets,
-            options,
-            random_state=self.random_state,
-            checkpoint=callbacks.checkpoint,
-            early_stopping=callbacks.early_stopping,
-            callback=lambda state, record: callbacks(self.adopt(state), record),
-        )
-        return self.adopt(state)
+        how = {"random_state": self.random_state, "callbacks": read_callbacks(self.callback), "show": self.adopt}
+        return self.adopt(run_pass(stream, feature_map, learner, targets, options, **how))
 
     @all_or_nothing
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BudgetLSSVR:

@@ -220,15 +220,7 @@ class FourierLSSVC(ExpansionClassifier):
                 raise ValueError("forgetting_factor goes with method='exact'")
             batch_size = 64 if self.batch_size is None else self.batch_size
             learner = Steps(self.C, optimizer=self.optimizer, batch_size=batch_size, epochs=self.epochs)
-        options = PassOptions(
-            name=type(self).__name__,
-            batch_rows=self.batch_size if self.method == "exact" else None,
-            dtype=self.dtype,
-            device=self.device,
-            memory_budget=self.memory_budget,
-            verbose=self.verbose,
-        )
-        return feature_map, learner, options
+        return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size if self.method == "exact" else None)
 
     @all_or_nothing
     @fits_collections
@@ -252,19 +244,8 @@ class FourierLSSVC(ExpansionClassifier):
         """
         feature_map, learner, options = self.parts()
         stream, targets = rows_and_labels(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
-        callbacks = read_callbacks(self.callback)
-        state = run_pass(
-            stream,
-            feature_map,
-            learner,
-            targets,
-            options,
-            random_state=self.random_state,
-            checkpoint=callbacks.checkpoint,
-            early_stopping=callbacks.early_stopping,
-            callback=lambda state, record: callbacks(self.adopt(state), record),
-        )
-        return self.adopt(state)
+        how = {"random_state": self.random_state, "callbacks": read_callbacks(self.callback), "show": self.adopt}
+        return self.adopt(run_pass(stream, feature_map, learner, targets, options, **how))
 
     @all_or_nothing
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> FourierLSSVC:
@@ -518,15 +499,7 @@ class FourierLSSVR(ExpansionRegressor):
                 raise ValueError("forgetting_factor goes with method='exact'")
             batch_size = 64 if self.batch_size is None else self.batch_size
             learner = Steps(self.C, optimizer=self.optimizer, batch_size=batch_size, epochs=self.epochs)
-        options = PassOptions(
-            name=type(self).__name__,
-            batch_rows=self.batch_size if self.method == "exact" else None,
-            dtype=self.dtype,
-            device=self.device,
-            memory_budget=self.memory_budget,
-            verbose=self.verbose,
-        )
-        return feature_map, learner, options
+        return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size if self.method == "exact" else None)
 
     @all_or_nothing
     @fits_collections
@@ -550,19 +523,8 @@ class FourierLSSVR(ExpansionRegressor):
         """
         feature_map, learner, options = self.parts()
         stream, targets = rows_and_values(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
-        callbacks = read_callbacks(self.callback)
-        state = run_pass(
-            stream,
-            feature_map,
-            learner,
-            targets,
-            options,
-            random_state=self.random_state,
-            checkpoint=callbacks.checkpoint,
-            early_stopping=callbacks.early_stopping,
-            callback=lambda state, record: callbacks(self.adopt(state), record),
-        )
-        return self.adopt(state)
+        how = {"random_state": self.random_state, "callbacks": read_callbacks(self.callback), "show": self.adopt}
+        return self.adopt(run_pass(stream, feature_map, learner, targets, options, **how))
 
     @all_or_nothing
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FourierLSSVR:

@@ -195,15 +195,7 @@ class NystromLSSVC(ExpansionClassifier):
         learner = Sums(
             self.C, self.Cs, forgetting_factor=self.forgetting_factor, leave_one_out=self.probability == "sigmoid"
         )
-        options = PassOptions(
-            name=type(self).__name__,
-            batch_rows=self.batch_size,
-            dtype=self.dtype,
-            device=self.device,
-            memory_budget=self.memory_budget,
-            verbose=self.verbose,
-        )
-        return feature_map, learner, options
+        return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size)
 
     @all_or_nothing
     @fits_collections
@@ -227,19 +219,8 @@ class NystromLSSVC(ExpansionClassifier):
         """
         feature_map, learner, options = self.parts()
         stream, targets = rows_and_labels(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
-        callbacks = read_callbacks(self.callback)
-        state = run_pass(
-            stream,
-            feature_map,
-            learner,
-            targets,
-            options,
-            random_state=self.random_state,
-            checkpoint=callbacks.checkpoint,
-            early_stopping=callbacks.early_stopping,
-            callback=lambda state, record: callbacks(self.adopt(state), record),
-        )
-        return self.adopt(state)
+        how = {"random_state": self.random_state, "callbacks": read_callbacks(self.callback), "show": self.adopt}
+        return self.adopt(run_pass(stream, feature_map, learner, targets, options, **how))
 
     @all_or_nothing
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> NystromLSSVC:
@@ -475,15 +456,7 @@ class NystromLSSVR(ExpansionRegressor):
         kernel = kernel_from_settings(self)
         feature_map = LandmarkMap(kernel, self.n_landmarks, self.landmarks)
         learner = Sums(self.C, self.Cs, forgetting_factor=self.forgetting_factor)
-        options = PassOptions(
-            name=type(self).__name__,
-            batch_rows=self.batch_size,
-            dtype=self.dtype,
-            device=self.device,
-            memory_budget=self.memory_budget,
-            verbose=self.verbose,
-        )
-        return feature_map, learner, options
+        return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size)
 
     @all_or_nothing
     @fits_collections
@@ -507,19 +480,8 @@ class NystromLSSVR(ExpansionRegressor):
         """
         feature_map, learner, options = self.parts()
         stream, targets = rows_and_values(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
-        callbacks = read_callbacks(self.callback)
-        state = run_pass(
-            stream,
-            feature_map,
-            learner,
-            targets,
-            options,
-            random_state=self.random_state,
-            checkpoint=callbacks.checkpoint,
-            early_stopping=callbacks.early_stopping,
-            callback=lambda state, record: callbacks(self.adopt(state), record),
-        )
-        return self.adopt(state)
+        how = {"random_state": self.random_state, "callbacks": read_callbacks(self.callback), "show": self.adopt}
+        return self.adopt(run_pass(stream, feature_map, learner, targets, options, **how))
 
     @all_or_nothing
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> NystromLSSVR:

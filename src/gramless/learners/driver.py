@@ -29,6 +29,7 @@ from gramless._runtime.arrays import Array
 from gramless._runtime.memory import MemoryEstimate, parse_budget
 from gramless._runtime.progress import Progress, say, speed
 from gramless._runtime.validation import check_positive, working_dtype
+from gramless.callbacks import Callbacks
 from gramless.features import FeatureMap, Features
 from gramless.learners.base import Fit, Learner, Run, Sample
 from gramless.learners.steps import ALL_FEATURES
@@ -68,6 +69,12 @@ class PassOptions:
     device: str | None = None
     memory_budget: Any = None
     verbose: int = 0
+
+    @classmethod
+    def of(cls, estimator: Any, batch_rows: int | None) -> PassOptions:
+        """The options that an estimator's `dtype`, `device`, `memory_budget` and `verbose` mean."""
+        e = estimator
+        return cls(type(e).__name__, batch_rows, e.dtype, e.device, e.memory_budget, e.verbose)
 
     def budget(self, device: str) -> int:
         """Bytes that the fit may take."""
@@ -419,9 +426,8 @@ def run_pass(
     options: PassOptions = PassOptions(),  # noqa: B008 (frozen)
     *,
     random_state: Any = None,
-    checkpoint: Any = None,
-    early_stopping: Any = None,
-    callback: Callable[[Pass, dict[str, Any]], Any] | None = None,
+    callbacks: Callbacks = Callbacks(),  # noqa: B008 (frozen)
+    show: Callable[[Pass], Any] | None = None,
 ) -> Pass:
     """Learn from a whole stream: one pass, or as many epochs as the learner makes over rows that can be read again.
 
@@ -433,13 +439,12 @@ def run_pass(
     targets : LabelTargets or ValueTargets
     options : PassOptions
     random_state : int, RandomState or None
-    checkpoint : gramless.callbacks.Checkpoint or None
-        The `path` in which the pass saves where it stands `every` so many batches, and from which it goes on where it
-        finds a file of its own.
-    early_stopping : None
-        Rows that pass by once cannot be held out; anything else is refused.
-    callback : callable(state, record) -> bool, optional
-        Called after each epoch with the pass and the epoch's record; a true answer ends the pass.
+    callbacks : Callbacks
+        A `Checkpoint` says where the pass saves how it stands, and from where it goes on where it finds a file of its own;
+        functions are called after each epoch, and a true answer ends the pass. Rows that pass by once cannot be held out:
+        an `EarlyStopping` is refused.
+    show : callable(state), optional
+        Makes of the pass what functions are called with, such as a fitted estimator.
 
     Returns
     -------
@@ -459,7 +464,8 @@ def run_pass(
     (200, 'learning')
     """
     learner.check()
-    if early_stopping is not None:
+    checkpoint = callbacks.checkpoint
+    if callbacks.early_stopping is not None:
         raise ValueError(f"{options.name} holds out no rows: leave EarlyStopping out of callback, or use C='loo'")
     state, rng = Pass.fresh(targets, learner, random_state)
     file = None
@@ -499,7 +505,7 @@ def run_pass(
             state.history.append(record)
             if epochs > 1:
                 progress.update(record)
-            if callback is not None and callback(state, record):
+            if callbacks.functions and callbacks(state if show is None else show(state), record):
                 break
     state.model(feature_map, learner, options)
     if file is not None:
