@@ -35,7 +35,7 @@ EVERY = {**REGISTERED, **VARIANTS}
 def sample(kernel: Kernel, n: int, seed: int = 0) -> np.ndarray:
     """Non-negative rows (histogram kernels need that); for a kernel that looks its values up, a Gram matrix."""
     X = np.random.default_rng(seed).random((n, 6))
-    return X if kernel.separable else X @ X.T
+    return X if kernel.uses_points else X @ X.T
 
 
 def pairwise(kernel: Kernel, X, rows, columns):
@@ -126,7 +126,7 @@ def test_sparse_rows_agree_with_dense_ones_where_the_kernel_says_so(kernel):
 
 def test_a_block_is_the_same_whole_or_in_tiles(kernel):
     """`evaluate` and `expand` cut into tiles of 1024 and share them among threads."""
-    if not kernel.separable:
+    if not kernel.uses_points:
         pytest.skip("a look-up has no tiles")
     X, Y = sample(kernel, 1500), sample(kernel, 1100, seed=1)
     whole = kernel(X, Y)

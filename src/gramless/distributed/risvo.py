@@ -102,7 +102,7 @@ def check_risvo(estimator: RiSVOClassifier) -> None:
     check_settings(estimator, HONOURED)
     if isinstance(estimator.landmarks, str) and estimator.landmarks == "all":
         raise ValueError("landmarks='all' needs all rows on one machine; choose a basis, such as landmarks='basis'")
-    if not kernel_from_settings(estimator).separable:
+    if not kernel_from_settings(estimator).uses_points:
         raise ValueError("a precomputed kernel cannot be distributed by rows; pass the data and a kernel")
     if estimator.merge == "average":
         check_settings(estimator, HONOURED - {"callback", "check_inclusion"})

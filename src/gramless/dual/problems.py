@@ -118,7 +118,7 @@ def solve_machine(
     before = None if start is None else start.spread(len(codes))[:, order]
     bounds = np.searchsorted(codes[order], np.arange(n_classes + 1))
     parts: list[Part]
-    if kernel.separable:
+    if kernel.uses_points:
         X = compact(kernel, X[order], len(order) // 2)
         parts = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
     else:
@@ -154,7 +154,7 @@ def machine_scores(kernel: Kernel, X: Any, vectors: Any, machine: Machine) -> np
         return expand(kernel, X, vectors, coef) + machine.intercept
     scores = np.tile(machine.intercept, (X.shape[0], 1))
     for c, (start, stop) in enumerate(zip(ends - machine.n_support, ends, strict=True)):
-        points = X if kernel.separable else X[:, start:stop]
+        points = X if kernel.uses_points else X[:, start:stop]
         part = expand(kernel, points, vectors[start:stop], coef[start:stop])
         for number, (i, j) in enumerate(combinations(range(n_classes), 2)):
             if c in (i, j):
@@ -243,7 +243,7 @@ def row_resources(memory_budget: Any, kernel: Kernel, X: Any, seed: int) -> Reso
     copy = X.data.nbytes + X.indices.nbytes if xa.is_sparse(X) else X.nbytes
     tile, working_set = min(CPU_TILE, X.shape[0]), min(SOLVED_WHOLE, X.shape[0])
     scratch = workers * itemsize * (tile**2 * (1 + kernel.temporaries) + 2 * working_set**2)
-    fixed = (copy if kernel.separable else 0) + scratch
+    fixed = (copy if kernel.uses_points else 0) + scratch
     if budget < fixed:
         raise MemoryError(
             f"the fit needs {human(fixed)} beside kernel rows (a sorted copy of the data and the working sets) and "

@@ -84,7 +84,7 @@ def check_search(search: LSSVCCV | LSSVRCV, X: Any) -> Array:
     kernels = [kernel for _, kernel in candidates(search.kernel, search.param_grid)]
     sparse = all(kernel.accepts_sparse for kernel in kernels)
     checked = check_X(search, X, dtype=working_dtype(X, search.dtype), reset=True, accept_sparse=sparse)
-    look_up = {not kernel.separable for kernel in kernels}
+    look_up = {not kernel.uses_points for kernel in kernels}
     if len(look_up) > 1:
         raise ValueError("a precomputed kernel cannot be compared with kernels of points: their X differ")
     if look_up == {True}:
@@ -134,7 +134,7 @@ def fit_path(
     with Progress(search.verbose, len(tried), type(search).__name__) as progress:
         for i, (settings, kernel) in enumerate(tried):
             resolved = kernel.resolve(X, weights)
-            points = X if n == X.shape[0] else (xa.take_rows(X, kept) if kernel.separable else xa.submatrix(X, kept, kept))
+            points = X if n == X.shape[0] else (xa.take_rows(X, kept) if kernel.uses_points else xa.submatrix(X, kept, kept))
             op = KernelOperator(xa.to_device(points, device), resolved)
             loo, coefs, biases = path_scores(op.dense(np.float64), Z[kept], Cs, used)
             for j, C in enumerate(Cs):

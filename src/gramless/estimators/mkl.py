@@ -458,7 +458,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
             columns = sum(scale * gram[:, self.support_] for scale, gram in zip(scales, grams, strict=True))
         else:
             columns = self._check_points(X, reset=False)
-            columns = columns if self.kernel_.separable else columns[:, self.support_]
+            columns = columns if self.kernel_.uses_points else columns[:, self.support_]
         machine = Machine(self.support_, self.n_support_, self.dual_coef_, self.intercept_, [])
         return machine_scores(self.kernel_, columns, self.support_vectors_, machine)
 

@@ -166,7 +166,7 @@ class PrototypeLSSVC(ExpansionClassifier):
         """
         check_positive("C", self.C)
         kernel = kernel_from_settings(self)
-        if not kernel.separable:
+        if not kernel.uses_points:
             raise ValueError("prototypes are new points, at which a precomputed kernel has no values; use LSSVC")
         X = check_X(self, X, dtype=working_dtype(X, self.dtype), accept_sparse=False, reset=True)
         weights = check_weights(sample_weight, X)

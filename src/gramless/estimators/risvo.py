@@ -183,7 +183,7 @@ class RiSVOClassifier(ExpansionClassifier):
         kernel = kernel_from_settings(self)
         dtype = working_dtype(X, self.dtype)
         X = check_X(self, X, dtype=dtype, reset=True, accept_sparse=kernel.accepts_sparse)
-        if not kernel.separable:
+        if not kernel.uses_points:
             check_square(X)
         self.classes_, codes = check_labels(y, X.shape[0])
         weights = check_weights(sample_weight, X, codes, self.classes_, self.class_weight)
@@ -226,7 +226,7 @@ class RiSVOClassifier(ExpansionClassifier):
         given = not isinstance(self.landmarks, (str, LandmarkRule))
         if given or len(rows) == X.shape[0]:
             return select(self.landmarks, X, kernel, m, rng)
-        if not kernel.separable:
+        if not kernel.uses_points:
             return rows[select(self.landmarks, X[np.ix_(rows, rows)], kernel, m, rng)]
         landmarks = select(self.landmarks, xa.take_rows(X, rows), kernel, m, rng)
         return landmarks if landmarks.ndim == 2 else rows[landmarks]
@@ -285,7 +285,7 @@ class RiSVOClassifier(ExpansionClassifier):
         on_basis = isinstance(system, OnBasis)
         landmarks = system.landmarks if on_basis else active
         self.support_: Any = landmarks if landmarks.ndim == 1 else None
-        if self.kernel_.separable:
+        if self.kernel_.uses_points:
             points = as_points(landmarks, X)
             self.points_ = points if xa.is_sparse(points) else xa.to_numpy(points)
             keep_on_device(self, points)

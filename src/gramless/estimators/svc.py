@@ -355,7 +355,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         k, folds = len(self.classes_), _folds(codes, weights)
         if weights is not None:
             kept = np.flatnonzero(weights)
-            X = X[kept] if self.kernel_.separable else X[np.ix_(kept, kept)]
+            X = X[kept] if self.kernel_.uses_points else X[np.ix_(kept, kept)]
             codes, weights = codes[kept], weights[kept]
         C = self.C * (np.ones(len(codes)) if weights is None else weights)
         if folds < 2:
@@ -363,12 +363,12 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         scores = np.empty((X.shape[0], self.intercept_.size))
         splitter = StratifiedKFold(folds, shuffle=True, random_state=resources.seed % 2**31)
         for train, test in splitter.split(np.zeros(len(codes)), codes):
-            if self.kernel_.separable:
+            if self.kernel_.uses_points:
                 part, held_out = X[train], X[test]
             else:
                 part, held_out = X[np.ix_(train, train)], X[np.ix_(test, train)]
             machine = self._solve(part, codes[train], C[train], resources, watch)
-            columns = held_out if self.kernel_.separable else held_out[:, machine.support]
+            columns = held_out if self.kernel_.uses_points else held_out[:, machine.support]
             vectors = support_vectors(part, machine.support, self.kernel_)
             scores[test] = machine_scores(self.kernel_, columns, vectors, machine)
         if not self._is_one_vs_one:

@@ -268,7 +268,7 @@ class LandmarkMap(FeatureMap):
         named: tuple[Array, np.ndarray | None] | None = None,
     ) -> LandmarkFeatures:
         settled = as_kernel(self.kernel)
-        if not settled.separable:
+        if not settled.uses_points:
             raise ValueError("a precomputed kernel has no rows to evaluate: pass the data and a kernel, or use LSSVC")
         kernel = settled.resolve(X, weights)
         if named is not None:

@@ -24,7 +24,7 @@ def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = Non
             raise ValueError(f"gamma must be a finite number of at least 0, got {gamma!r}")
         return float(gamma)
     if gamma == "auto":
-        return 1.0 / X.shape[1]
+        return 1.0 / int(X.shape[1])
     if gamma == "scale":
         with np.errstate(over="ignore", invalid="ignore"):
             variance = _variance(X, weights)
@@ -65,4 +65,4 @@ def _sparse_variance(X: Array, weights: np.ndarray | None) -> float:
     values = X.data.astype(np.float64)
     mean = float(of_values @ values) / total
     # What is not stored is zero, and as far from the mean.
-    return float(of_values @ (values - mean) ** 2 + (total - of_values.sum()) * mean**2) / total
+    return float((of_values @ (values - mean) ** 2 + (total - of_values.sum()) * mean**2) / total)

@@ -35,8 +35,8 @@ class Kernel(BaseEstimator):
     thread_safe = True
     """Whether two threads may evaluate different tiles at once."""
 
-    separable = True
-    """Whether a block can be computed from any rows of `X` and any rows of `Y` alone."""
+    uses_points = True
+    """Whether values are computed from points; a precomputed kernel looks them up instead."""
 
     def accepts_grid(self, rows: GridRows) -> bool:
         """Whether points may come as these rows of bytes: inner products and norms of rows are all it takes."""
@@ -103,8 +103,8 @@ class Pair(Kernel):
         return self.left.thread_safe and self.right.thread_safe
 
     @property
-    def separable(self) -> bool:  # type: ignore[override]
-        return self.left.separable and self.right.separable
+    def uses_points(self) -> bool:  # type: ignore[override]
+        return self.left.uses_points and self.right.uses_points
 
     def accepts_grid(self, rows: GridRows) -> bool:
         return self.left.accepts_grid(rows) and self.right.accepts_grid(rows)
@@ -125,7 +125,7 @@ class Pair(Kernel):
         raise NotImplementedError
 
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Kernel:
-        if self.left.separable != self.right.separable:
+        if self.left.uses_points != self.right.uses_points:
             raise ValueError(f"a precomputed kernel combines with other precomputed ones only, not as in {self!r}")
         return super().resolve(X, weights)
 
@@ -178,8 +178,8 @@ class Wrapped(Kernel):
         return self.kernel.thread_safe
 
     @property
-    def separable(self) -> bool:  # type: ignore[override]
-        return self.kernel.separable
+    def uses_points(self) -> bool:  # type: ignore[override]
+        return self.kernel.uses_points
 
     @property
     def temporaries(self) -> int:

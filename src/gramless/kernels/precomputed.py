@@ -25,7 +25,7 @@ class Precomputed(Kernel):
     array([0, 0, 1, 1])
     """
 
-    separable = False
+    uses_points = False
 
     def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
         if X.shape[1] != Y.shape[0]:

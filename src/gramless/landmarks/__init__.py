@@ -108,7 +108,7 @@ def _given(landmarks: Any, X: Array, kernel: Kernel) -> Array:
             f"landmarks given as points must be a matrix with the {X.shape[1]} columns of X, "
             f"got shape {tuple(landmarks.shape)}"
         )
-    if not kernel.separable:
+    if not kernel.uses_points:
         raise ValueError("with a precomputed kernel, landmarks must be row numbers")
     if xa.is_sparse(X):
         return type(X)(landmarks).astype(X.dtype, copy=False)

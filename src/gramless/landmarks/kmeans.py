@@ -41,7 +41,7 @@ class KMeans(LandmarkRule):
         self.max_iter = max_iter
 
     def select(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> Array:
-        if not kernel.separable:
+        if not kernel.uses_points:
             raise ValueError("k-means landmarks are new points, whose values a precomputed kernel does not have")
         data = X if xa.is_sparse(X) else xa.to_numpy(X)
         clustering = MiniBatchKMeans(

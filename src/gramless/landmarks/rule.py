@@ -27,7 +27,7 @@ class LandmarkRule(BaseEstimator):
 def cross(kernel: Kernel, X: Array, rows: Any, columns: Any, dtype: Any = None) -> Array:
     """`K(X[rows], X[columns])` in `dtype` (the data's by default), on every core where the kernel allows it."""
     dtype = xa.numpy_dtype(reference(X)) if dtype is None else dtype
-    if not kernel.separable:
+    if not kernel.uses_points:
         return xa.astype(kernel.block(X, rows, columns), dtype)
     return evaluate(kernel, xa.astype(xa.take_rows(X, rows), dtype), xa.astype(xa.take_rows(X, columns), dtype))
 

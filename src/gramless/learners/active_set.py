@@ -126,7 +126,7 @@ class OnBasis:
         if self._held is not None:
             parts = [xa.take_rows(self._held, rows[part]) @ self._coef for part in slices(len(rows), self.rows_at_a_time)]
             scores = xa.namespace(self._coef).concat(parts)
-        elif self.landmarks.ndim == 1 and not self.kernel.separable:
+        elif self.landmarks.ndim == 1 and not self.kernel.uses_points:
             scores = self._values(rows) @ self._coef
         else:
             points = self.landmarks if self.landmarks.ndim == 2 else xa.take_rows(self.X, self.landmarks)
@@ -151,7 +151,7 @@ class OnActiveSet:
 
     def solve(self, rows: np.ndarray) -> tuple[Array, Array]:
         """Coefficients and bias of the fit to `rows`."""
-        points = xa.take_rows(self.X, rows) if self.kernel.separable else self.X[np.ix_(rows, rows)]
+        points = xa.take_rows(self.X, rows) if self.kernel.uses_points else self.X[np.ix_(rows, rows)]
         op = KernelOperator(points, self.kernel, self._ridge[rows])
         ones = xa.zeros((len(rows), 1), self.Z) + 1
         Z = xa.namespace(self.Z).concat([xa.take_rows(self.Z, rows), ones], axis=1)
@@ -167,7 +167,7 @@ class OnActiveSet:
         residuals = self._ridge[rows[fitted], None] * self._coef[at[fitted]]
         scores[fitted] = xa.to_numpy(xa.take_rows(self.Z, rows[fitted])) - residuals
         others = rows[~fitted]
-        if len(others) and self.kernel.separable:
+        if len(others) and self.kernel.uses_points:
             points = xa.take_rows(self.X, self._rows)
             values = expand(self.kernel, xa.take_rows(self.X, others), points, xa.like(self._coef, self.Z))
             scores[~fitted] = xa.to_numpy(values) + self._bias

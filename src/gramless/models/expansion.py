@@ -39,7 +39,7 @@ def is_pairwise(kernel: Any) -> bool:
     """Whether `kernel=` means that `X` holds kernel values; true for a list of kernels with such a one."""
     if isinstance(kernel, list | tuple):
         return any(map(is_pairwise, kernel))
-    return kernel == "precomputed" if isinstance(kernel, str) else isinstance(kernel, Kernel) and not kernel.separable
+    return kernel == "precomputed" if isinstance(kernel, str) else isinstance(kernel, Kernel) and not kernel.uses_points
 
 
 def set_input_tags(tags: Any, kernel: Any) -> Any:
@@ -56,7 +56,7 @@ def score_expansion(model: Any, X: Any) -> Array:
     checked = check_X(model, X, dtype=dtype, reset=False, accept_sparse=kernel.accepts_sparse)
     device = xa.device_of(checked) if xa.is_torch(checked) else model.device_
     # A basis of all rows may still be in an order of its own.
-    if not kernel.separable and not np.array_equal(model.support_, np.arange(checked.shape[1])):
+    if not kernel.uses_points and not np.array_equal(model.support_, np.arange(checked.shape[1])):
         checked = checked[:, xa.indices(model.support_, checked)]
     points, coef = expansion_on(model, device)
     scores = expand(kernel, xa.to_device(checked, device), points, coef, precision_of(getattr(model, "device", None)))
@@ -85,11 +85,11 @@ def keep_on_device(model: Any, points: Array | None) -> None:
 def set_training_points(model: Any, points: Array, on_device: Array, rows: np.ndarray) -> None:
     """Take the training rows `rows` as the model's points: kept in NumPy, and where they already are."""
     model.support_ = rows
-    if not model.kernel_.separable:
+    if not model.kernel_.uses_points:
         model.points_ = np.empty((len(rows), 0), xa.numpy_dtype(points))
     else:
         model.points_ = points if xa.is_sparse(points) else xa.to_numpy(points)
-    keep_on_device(model, on_device if model.kernel_.separable else None)
+    keep_on_device(model, on_device if model.kernel_.uses_points else None)
 
 
 def set_single_output(model: Any, single: bool) -> None:

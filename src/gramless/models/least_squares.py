@@ -83,7 +83,7 @@ def check_rows(estimator: Any, X: Any) -> Array:
     kernel = kernel_from_settings(estimator)
     dtype = working_dtype(X, estimator.dtype)
     checked = check_X(estimator, X, dtype=dtype, reset=True, accept_sparse=kernel.accepts_sparse)
-    if not kernel.separable:
+    if not kernel.uses_points:
         check_square(checked)
     return checked
 
@@ -196,7 +196,7 @@ def fit_expansion(
 
     points = X
     if len(train) < X.shape[0]:
-        points = xa.take_rows(X, train) if kernel.separable else xa.submatrix(X, train, train)
+        points = xa.take_rows(X, train) if kernel.uses_points else xa.submatrix(X, train, train)
     on_device = xa.to_device(points, device, dtype)
     set_training_points(estimator, points, on_device, train)
     ridge = 1.0 / (estimator.C * (np.ones(len(train)) if weights is None else weights[train]))
@@ -216,7 +216,7 @@ def fit_expansion(
 
     monitor = None
     if held_out is not None:
-        rows = xa.take_rows(X, held_out) if kernel.separable else xa.submatrix(X, held_out, train)
+        rows = xa.take_rows(X, held_out) if kernel.uses_points else xa.submatrix(X, held_out, train)
         validation = xa.to_device(rows, device)
         where = xa.to_device(estimator.points_, device)
 

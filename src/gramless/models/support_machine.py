@@ -34,7 +34,7 @@ def functions_to_call(estimator: Any) -> Callable[[dict[str, Any]], bool] | None
 def training_points(estimator: Any, X: Any, kernel: Kernel) -> Any:
     """`X` in NumPy or CSR, features counted and named; for a precomputed kernel, square."""
     X = _on_host(estimator, X, kernel, working_dtype(X, estimator.dtype), reset=True)
-    if not kernel.separable:
+    if not kernel.uses_points:
         check_square(X)
     return X
 
@@ -43,12 +43,12 @@ def points_to_score(estimator: Any, X: Any) -> Any:
     """What the fitted kernel is evaluated on: the rows of `X`, or the support's columns of a precomputed matrix."""
     check_is_fitted(estimator, "dual_coef_")
     X = _on_host(estimator, X, estimator.kernel_, estimator.support_vectors_.dtype, reset=False)
-    return X if estimator.kernel_.separable else X[:, estimator.support_]
+    return X if estimator.kernel_.uses_points else X[:, estimator.support_]
 
 
 def support_vectors(X: Any, support: np.ndarray, kernel: Kernel) -> Any:
     """The rows that carry a machine; of a precomputed kernel, an empty array that has the dtype."""
-    return X[support] if kernel.separable else np.empty((support.size, 0), dtype=xa.numpy_dtype(X))
+    return X[support] if kernel.uses_points else np.empty((support.size, 0), dtype=xa.numpy_dtype(X))
 
 
 def check_class_bounds(classes: np.ndarray, codes: np.ndarray, C: np.ndarray, positive_weight: float, pairs: bool) -> None:

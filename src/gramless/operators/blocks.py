@@ -37,7 +37,7 @@ def compact(kernel: Kernel, X: Array, partners: int) -> Array:
     Bytes change no kernel value by more than rounding, see `gramless._runtime.grid`.
     """
     worth_it = X.shape[0] * partners * X.shape[1] >= _MANY_OPERATIONS or xa.is_grid(X)
-    rows = on_grid(X) if worth_it and kernel.separable else None
+    rows = on_grid(X) if worth_it and kernel.uses_points else None
     return rows if rows is not None and kernel.accepts_grid(rows) else X
 
 
@@ -51,7 +51,7 @@ def _compact_both(kernel: Kernel, X: Array, Y: Array) -> tuple[Array, Array]:
 def evaluate(kernel: Kernel, X: Array, Y: Array, out: Array = None) -> Array:
     """The block `K(X, Y)`, into `out` where given."""
     shape = (X.shape[0], Y.shape[0])
-    if xa.is_torch(X) or min(shape) == 0 or not kernel.separable:
+    if xa.is_torch(X) or min(shape) == 0 or not kernel.uses_points:
         return kernel(X, Y, out=out)
     if out is None:
         out = np.empty(shape, X.dtype)
@@ -74,7 +74,7 @@ def expand(kernel: Kernel, X: Array, points: Array, coef: Array, precision: str 
     edge = tile_edge(X)
     scores = xa.zeros((X.shape[0], coef.shape[1]), coef)
     X, points = _compact_both(kernel, X, points)
-    if not kernel.separable:
+    if not kernel.uses_points:
         for rows in slices(X.shape[0], edge):
             scores[rows] = kernel(X[rows], points) @ coef
         return scores

@@ -110,7 +110,7 @@ class Operand:
 
     @property
     def parts(self) -> int:
-        return self.data.shape[1] // self.width
+        return int(self.data.shape[1]) // self.width
 
     @classmethod
     def rounded(cls, X: Array, precision: str, shift: Array | None) -> Operand:

@@ -27,7 +27,7 @@ def rounding_of(A: Array, eps: float) -> float:
         raise ValueError("the kernel matrix of the landmarks is not finite; scale the features or choose another kernel")
     if not scale > 0:
         raise ValueError("every landmark has kernel value zero with itself: choose another kernel or other landmarks")
-    return float(eps) * int(A.shape[0]) ** 0.5 * scale
+    return float(eps * int(A.shape[0]) ** 0.5 * scale)
 
 
 def jittered_cholesky(A: Array, jitter: float | None = None) -> tuple[Array, float]:

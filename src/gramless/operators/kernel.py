@@ -167,7 +167,7 @@ class KernelOperator(Operator):
 
     def rows_times(self, idx: np.ndarray, V: Array) -> Array:
         """`rows(idx) @ V` without holding the rows."""
-        if self.cache or not self.kernel.separable:
+        if self.cache or not self.kernel.uses_points:
             return self.rows(idx) @ V
         if self.fused is not None:
             product = self.fused(self.fused.operand.take(idx), V)
@@ -191,7 +191,7 @@ class KernelOperator(Operator):
         return block
 
     def _computed_rows(self, idx: np.ndarray, out: Array) -> Array:
-        if not self.kernel.separable:
+        if not self.kernel.uses_points:
             return self.kernel.block(self.X, idx, slice(None), out=out)
         return evaluate(self.kernel, xa.take_rows(self.X, idx), self.X, out=out)
 
@@ -235,7 +235,7 @@ class KernelOperator(Operator):
         dtype = self.dtype if dtype is None else np.dtype(dtype)
         A = xa.empty(self.shape, self.reference, dtype)
         # A look-up is converted as it is copied; points are converted first, to compute in the better precision.
-        same = xa.numpy_dtype(self.reference) == dtype or not self.kernel.separable
+        same = xa.numpy_dtype(self.reference) == dtype or not self.kernel.uses_points
         X = self.X if same else xa.astype(self.X, dtype)
 
         def work(k: int) -> None:

@@ -101,7 +101,7 @@ class LocalColumns:
         if self._fused is not None:
             everything, landmarks = self._fused
             return landmarks.block(everything.operand.take(rows))
-        if not self._kernel.separable:
+        if not self._kernel.uses_points:
             return self._kernel.block(self._X, rows, self.landmarks)
         return evaluate(self._kernel, xa.take_rows(self._X, rows), self._points)
 
@@ -111,13 +111,13 @@ class LocalColumns:
         return self._kernel.block(block, slice(None), slice(None))
 
     def square(self) -> Array:
-        if not self._kernel.separable:
+        if not self._kernel.uses_points:
             return self._looked_up(self.landmarks)
         points = xa.astype(self._points, np.float64)
         return evaluate(self._kernel, points, points)
 
     def sample(self, rows: np.ndarray) -> tuple[Array, Array]:
-        if not self._kernel.separable:
+        if not self._kernel.uses_points:
             return self._looked_up(rows), xa.astype(xa.take_rows(self._kernel.diag(self._X), rows), np.float64)
         some = xa.astype(self._rows(rows), np.float64)
         return self._kernel(some, xa.astype(self._points, np.float64)), self._kernel.diag(some)

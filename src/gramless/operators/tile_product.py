@@ -89,7 +89,8 @@ class CompiledSums:
 
     def total(self) -> np.ndarray:
         """The sums in the shape of the right-hand side."""
-        return _from_panels(self.panels, *self.columns.shape) + _from_rows(self.rows, *self.columns.shape)
+        total: np.ndarray = _from_panels(self.panels, *self.columns.shape) + _from_rows(self.rows, *self.columns.shape)
+        return total
 
 
 class BlasSums:

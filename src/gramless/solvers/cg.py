@@ -159,4 +159,4 @@ def _pseudo_inverse(G: Array) -> np.ndarray:
         raise FloatingPointError("the kernel values overflow: scale the data, or lower the kernel's degree or coefficients")
     values, vectors = np.linalg.eigh((small + small.T) / 2)
     keep = values > values[-1] * small.shape[0] * np.finfo(xa.numpy_dtype(G)).eps
-    return (vectors[:, keep] / values[keep]) @ vectors[:, keep].T
+    return np.asarray((vectors[:, keep] / values[keep]) @ vectors[:, keep].T)

@@ -99,7 +99,7 @@ def _product_from_upper(A: np.ndarray, diagonal: np.ndarray, W: np.ndarray) -> n
     """`A @ W` from the strict upper triangle that the factorisation left alone and the saved diagonal."""
     (symm,) = scipy.linalg.get_blas_funcs(("symm",), (A, W))
     # A.T is column-major without a copy; its lower triangle is A's upper one.
-    product = symm(1.0, A.T, W, lower=1)
+    product: np.ndarray = symm(1.0, A.T, W, lower=1)
     product += (diagonal - np.diagonal(A))[:, None] * W
     return product
 

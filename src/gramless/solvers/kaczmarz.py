@@ -130,4 +130,4 @@ class Kaczmarz(Solver):
         squares = np.empty(op.shape[0])
         for part in slices(op.shape[0], _NORMS_AT_ONCE):
             squares[part] = xa.to_numpy(xa.square_norms(op.rows(np.arange(part.start, part.stop))))
-        return squares / squares.sum()
+        return np.asarray(squares / squares.sum())
