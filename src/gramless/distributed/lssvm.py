@@ -67,7 +67,7 @@ def check_least_squares(estimator: LSSVC | LSSVR) -> None:
     check_settings(estimator, HONOURED)
     # The mean of several runs of CG has the name of CG, and is not one.
     if solver_name(estimator.solver) not in ("auto", "cg") or isinstance(estimator.solver, Averaged):
-        raise ValueError(f"solver on dask collections must be 'auto', 'cg' or a CG object, got solver={estimator.solver!r}")
+        raise ValueError(f"dask collections need solver='cg', 'auto' or a CG object, got solver={estimator.solver!r}")
     if not kernel_from_settings(estimator).uses_points:
         raise ValueError("a precomputed kernel cannot be distributed by rows; pass the data and a kernel")
     callbacks = read_callbacks(estimator.callback)

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Any
 
 WHY = {
-    "callback": "each worker is on its own until the end, and what a lost one had done is done again by the others",
+    "callback": "workers are on their own until the end, and what a lost one did is done again without a checkpoint",
     "device": "the workers compute on their processors",
     "forgetting_factor": "it needs rows in an order, and partitions are summed in any order",
     "memory_budget": "what a worker may hold is the cluster's to say: Client(memory_limit=...)",
