@@ -1,13 +1,14 @@
-"""Support vector machines on the CPU: KernelSVC against scikit-learn's and Intel's SVC.
+"""Support vector machines on the CPU: KernelSVC and KernelSVR against scikit-learn's and Intel's, over unlike problems.
 
 Each fit runs in a process of its own, so that peak memory is its own and no library warms another's caches. Compiled code
 and thread pools are warmed on a few hundred rows first; what that costs is recorded apart. Dual objectives are recomputed in
 float64 from the fitted coefficients of every library with the same function. Seconds of the processor, all threads together,
 stand beside those of the clock: they do not depend on what else the machine is doing.
 
-    python benchmarks/svm_cpu.py                  every case, into benchmarks/results/svm_cpu.json
-    python benchmarks/svm_cpu.py --cases usps     some of them again; the others' records stay
-    python benchmarks/svm_cpu.py --quick          small MNIST only, printed
+    python benchmarks/svm_cpu.py                         every case, into benchmarks/results/svm_cpu.json
+    python benchmarks/svm_cpu.py --only usps letter      some of them again; the others' records stay
+    python benchmarks/svm_cpu.py --quick                 small samples of every case, printed
+    python benchmarks/svm_cpu.py --summary               speed-ups of the records: each, geometric mean, worst
 """
 
 from __future__ import annotations
@@ -18,101 +19,230 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results" / "svm_cpu.json"
 TOL = 1e-3
+BUDGET = "4GB"
+PRICES = (1.0, 100.0)
+METHODS = ("scikit-learn-intelex", "gramless", "scikit-learn")
+# The single-threaded reference is left out where it takes minutes.
+MOST_ROWS_FOR_REFERENCE = 20_000
+TEST_ROWS = 10_000
+QUICK_ROWS = 3_000
 
-# dataset, training rows (None: all), C, gamma, how features are scaled
-CASES = {
-    "mnist-2000": ("mnist", 2_000, 10.0, 0.025, "bytes"),
-    "mnist-10000": ("mnist", 10_000, 10.0, 0.025, "bytes"),
-    "mnist-60000": ("mnist", 60_000, 10.0, 0.025, "bytes"),
-    "usps": ("usps", None, 10.0, 1 / 128, None),
-    "letter": ("letter", None, 10.0, 0.1, "standard"),
-    "pendigits": ("pendigits", None, 10.0, 0.1, "standard"),
-    "spambase": ("spambase", None, 10.0, 1 / 57, "standard"),
-}
-
-BUDGETS = {"gramless": "4GB", "gramless-small-budget": "1GB"}
-METHODS = ["scikit-learn", "scikit-learn-intelex", *BUDGETS]
+Split = tuple[Any, np.ndarray, Any, np.ndarray]
 
 
-def data(case: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def standardised(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.preprocessing import StandardScaler
 
+    scaler = StandardScaler().fit(train)
+    return scaler.transform(train).astype(np.float32), scaler.transform(test).astype(np.float32)
+
+
+def drawn(name: str, rows: int) -> Split:
+    """A random sample of a dataset that comes in some order, and another one to test on."""
     from gramless.datasets import load
 
-    name, rows, _, _, scaling = CASES[case]
     dataset = load(name)
-    x_train, x_test = dataset.x_train[:rows], dataset.x_test
-    if scaling == "bytes":
-        x_train, x_test = x_train / np.float32(255), x_test / np.float32(255)
-    elif scaling == "standard":
-        scaler = StandardScaler().fit(x_train)
-        x_train, x_test = scaler.transform(x_train), scaler.transform(x_test)
-    return x_train.astype(np.float32), dataset.y_train[:rows], x_test.astype(np.float32), dataset.y_test
+    x, y = np.concatenate([dataset.x_train, dataset.x_test]), np.concatenate([dataset.y_train, dataset.y_test])
+    order = np.random.default_rng(0).permutation(len(y))[: rows + TEST_ROWS]
+    rows = min(rows, int(0.8 * order.size))
+    train, test = order[:rows], order[rows:]
+    return x[train], y[train], x[test], y[test]
 
 
-def machine(method: str, case: str):
-    _, _, C, gamma, _ = CASES[case]
-    if method in BUDGETS:
-        from gramless import KernelSVC
+def split(name: str, rows: int) -> Split:
+    """The first rows of a dataset that comes with a split."""
+    from gramless.datasets import load
 
-        return KernelSVC(C=C, gamma=gamma, tol=TOL, memory_budget=BUDGETS[method])
+    dataset = load(name)
+    return dataset.x_train[:rows], dataset.y_train[:rows], dataset.x_test[:TEST_ROWS], dataset.y_test[:TEST_ROWS]
+
+
+def images(name: str, rows: int) -> Split:
+    x, y, x_test, y_test = split(name, rows)
+    return x / np.float32(255), y, x_test / np.float32(255), y_test
+
+
+def random_features(rows: int) -> Split:
+    """MNIST through one random layer: 400 real columns of unit mean square norm."""
+    x, y, x_test, y_test = images("mnist", rows)
+    layer = np.random.default_rng(0).normal(size=(x.shape[1], 400)).astype(np.float32)
+    train, test = np.maximum(x @ layer, 0), np.maximum(x_test @ layer, 0)
+    scale = np.float32(np.mean(np.sum(train**2, axis=1)) ** -0.5)
+    return train * scale, y, test * scale, y_test
+
+
+def table(name: str, rows: int) -> Split:
+    x, y, x_test, y_test = split(name, rows)
+    x, x_test = standardised(x, x_test)
+    return x, y, x_test, y_test
+
+
+def covertype(rows: int, one_class: int | None = None) -> Split:
+    x, y, x_test, y_test = drawn("covtype", rows)
+    x, x_test = standardised(x, x_test)
+    return (x, y, x_test, y_test) if one_class is None else (x, y == one_class, x_test, y_test == one_class)
+
+
+def bank(rows: int) -> Split:
+    """Numbers standardised, categories as indicators."""
+    from sklearn.preprocessing import OneHotEncoder
+
+    x, y, x_test, y_test = drawn("bank", rows)
+    numbers, numbers_test = standardised(x[:, :7], x_test[:, :7])
+    encoder = OneHotEncoder(sparse_output=False, dtype=np.float32, handle_unknown="ignore").fit(x[:, 7:])
+    return (
+        np.hstack([numbers, encoder.transform(x[:, 7:])]),
+        y,
+        np.hstack([numbers_test, encoder.transform(x_test[:, 7:])]),
+        y_test,
+    )
+
+
+def noisy(rows: int) -> Split:
+    """Eight columns, a curved boundary and labels so noisy that a third of all rows become support vectors."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows + TEST_ROWS, 8)).astype(np.float32)
+    score = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] - 0.5 * x[:, 3] ** 2 + x[:, 4]
+    y = score - np.median(score) + 0.5 * rng.normal(size=len(x)) > 0
+    return x[:rows], y[:rows], x[rows:], y[rows:]
+
+
+def words(rows: int) -> Split:
+    """As many columns as rows: 60 words in each, drawn by Zipf's law from one of two vocabularies, and weighted."""
+    from scipy.sparse import csr_matrix
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    rng = np.random.default_rng(0)
+    n, d, length = rows + rows // 4, rows, 60
+    y = rng.random(n) < 0.5
+    rank = np.minimum(rng.zipf(1.3, size=(n, length)), d) - 1
+    # Half of the vocabulary means the same in both classes, the other half is shuffled in one of them.
+    shuffled = np.concatenate([np.arange(d // 2), d // 2 + rng.permutation(d - d // 2)])
+    topical = rng.permutation(d)
+    column = np.where(y[:, None] & (rng.random((n, length)) < 0.1), topical[rank], shuffled[rank])
+    counts = csr_matrix((np.ones(n * length, np.float32), (np.repeat(np.arange(n), length), column.ravel())), shape=(n, d))
+    counts.sum_duplicates()
+    x = TfidfTransformer(sublinear_tf=True).fit_transform(counts).astype(np.float32)
+    return x[:rows], y[:rows], x[rows:], y[rows:]
+
+
+def california(rows: int) -> Split:
+    x, y, x_test, y_test = drawn("california_housing", rows)
+    x, x_test = standardised(x, x_test)
+    return x, y / 1e5, x_test, y_test / 1e5
+
+
+def double(make: Callable[[int], Split], rows: int) -> Split:
+    x, y, x_test, y_test = make(rows)
+    return x.astype(np.float64), y, x_test.astype(np.float64), y_test
+
+
+# How the data is made, training rows, gamma ("scale": one over the number of features and the variance).
+CASES: dict[str, tuple[Callable[[int], Split], int, Any]] = {
+    "mnist": (lambda rows: images("mnist", rows), 60_000, 0.025),
+    "mnist-relu": (random_features, 60_000, "scale"),
+    "covertype-7": (covertype, 50_000, 0.25),
+    "covertype-2": (lambda rows: covertype(rows, 2), 100_000, 0.25),
+    "letter": (lambda rows: table("letter", rows), 16_000, 0.1),
+    "usps": (lambda rows: split("usps", rows), 7_291, 1 / 128),
+    "pendigits": (lambda rows: table("pendigits", rows), 7_494, 0.1),
+    "spambase": (lambda rows: table("spambase", rows), 3_450, 1 / 57),
+    "bank": (bank, 35_000, "scale"),
+    "cifar10": (lambda rows: images("cifar10", rows), 10_000, "scale"),
+    "noisy": (noisy, 50_000, 1 / 8),
+    "words": (words, 20_000, 1.0),
+    "california": (california, 16_000, 1 / 8),
+    "noisy-float64": (lambda rows: double(noisy, rows), 20_000, 1 / 8),
+}
+REGRESSION = {"california"}
+
+
+def data(case: str, rows: int | None) -> tuple[Any, np.ndarray, Any, np.ndarray, float]:
+    make, all_rows, gamma = CASES[case]
+    x, y, x_test, y_test = make(rows or all_rows)
+    gamma = float(1 / (x.shape[1] * x.var())) if gamma == "scale" else gamma
+    y, y_test = (y, y_test) if case in REGRESSION else (y.astype(int), y_test.astype(int))
+    return x, y, x_test, y_test, gamma
+
+
+def machine(method: str, case: str, C: float, gamma: float) -> Any:
+    regression = case in REGRESSION
+    if method == "gramless":
+        from gramless import KernelSVC, KernelSVR
+
+        return (KernelSVR if regression else KernelSVC)(C=C, gamma=gamma, tol=TOL, memory_budget=BUDGET, random_state=0)
     if method == "scikit-learn":
-        from sklearn.svm import SVC
-
-        # KernelSVC breaks ties of the vote by confidence too.
-        return SVC(C=C, gamma=gamma, tol=TOL, cache_size=2000, break_ties=True)
-    from sklearnex.svm import SVC
-
-    return SVC(C=C, gamma=gamma, tol=TOL, cache_size=2000)
+        from sklearn.svm import SVC, SVR
+    else:
+        from sklearnex.svm import SVC, SVR
+    return (SVR if regression else SVC)(C=C, gamma=gamma, tol=TOL, cache_size=2000)
 
 
-def dual_objectives(model, X: np.ndarray, y: np.ndarray, gamma: float) -> np.ndarray:
-    """The value of each pair's dual problem, in float64."""
-    from sklearn.metrics.pairwise import rbf_kernel
-
+def dual_objectives(model: Any, case: str, x: Any, y: np.ndarray, gamma: float) -> np.ndarray:
+    """The value of each problem's dual, in float64 and by blocks."""
+    coef = model.dual_coef_.toarray() if hasattr(model.dual_coef_, "toarray") else model.dual_coef_
+    if case in REGRESSION:
+        beta = coef[0]
+        linear = y[model.support_] @ beta - model.epsilon * np.abs(beta).sum()
+        return np.array([linear - 0.5 * energy(x[model.support_], beta, gamma)])
     codes = np.searchsorted(model.classes_, y)[model.support_]
     values = []
     for i, j in combinations(range(len(model.classes_)), 2):
         beta = np.zeros(codes.size)
-        beta[codes == i] = model.dual_coef_[min(j - 1, len(model.dual_coef_) - 1), codes == i]
-        beta[codes == j] = model.dual_coef_[i, codes == j]
+        beta[codes == i] = coef[min(j - 1, len(coef) - 1), codes == i]
+        beta[codes == j] = coef[i, codes == j]
         carried = np.flatnonzero(beta)
-        vectors = X[model.support_[carried]].astype(np.float64)
-        quadratic = beta[carried] @ rbf_kernel(vectors, gamma=gamma) @ beta[carried]
+        quadratic = energy(x[model.support_[carried]], beta[carried], gamma)
         values.append(np.abs(beta).sum() - 0.5 * quadratic)
     return np.array(values)
 
 
-def child(method: str, case: str, out: str) -> None:
+def energy(vectors: Any, beta: np.ndarray, gamma: float) -> float:
+    from sklearn.metrics.pairwise import rbf_kernel
+
+    vectors = vectors.astype(np.float64)
+    parts = [slice(i, i + 1024) for i in range(0, beta.size, 1024)]
+    return float(sum(beta[part] @ (rbf_kernel(vectors[part], vectors, gamma=gamma) @ beta) for part in parts))
+
+
+def child(method: str, case: str, C: float, rows: int | None, out: str) -> None:
     from gramless.experiments.memory import peak_mb, reset_peak
 
-    x_train, y_train, x_test, y_test = data(case)
+    x, y, x_test, y_test, gamma = data(case, rows)
     started = time.perf_counter()
-    machine(method, case).fit(x_train[:300], y_train[:300]).predict(x_test[:50])
+    few: Any = slice(300)
+    if case not in REGRESSION:
+        few = np.concatenate([np.flatnonzero(y == c)[:40] for c in np.unique(y)])
+    machine(method, case, C, gamma).fit(x[few], y[few]).predict(x_test[:50])
     warm_up = time.perf_counter() - started
 
-    model = machine(method, case)
+    model = machine(method, case, C, gamma)
     reset_peak()
     before = peak_mb()
     started, cpu_started = time.perf_counter(), time.process_time()
-    model.fit(x_train, y_train)
+    model.fit(x, y)
     fit_seconds, fit_cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
     peak = peak_mb()
     started, cpu_started = time.perf_counter(), time.process_time()
     predicted = model.predict(x_test)
     predict_seconds, predict_cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
+    regression = case in REGRESSION
     record = {
         "method": method,
         "case": case,
-        "n_train": len(y_train),
-        "n_test": len(y_test),
+        "C": C,
+        "n_train": x.shape[0],
+        "n_features": x.shape[1],
+        "n_test": x_test.shape[0],
         "fit_seconds": fit_seconds,
         "predict_seconds": predict_seconds,
         "fit_cpu_seconds": fit_cpu_seconds,
@@ -120,79 +250,104 @@ def child(method: str, case: str, out: str) -> None:
         "warm_up_seconds": warm_up,
         "mb_before_fit": before,
         "peak_mb": peak,
-        "error_percent": 100 * float(np.mean(predicted != y_test)),
+        "error": float(np.mean(np.abs(predicted - y_test))) if regression else 100 * float(np.mean(predicted != y_test)),
         "n_support": len(model.support_),
     }
-    arrays = {"labels": predicted, "objective": dual_objectives(model, x_train, y_train, CASES[case][3])}
-    np.savez(out, record=json.dumps(record), **arrays)
+    np.savez(out, record=json.dumps(record), labels=predicted, objective=dual_objectives(model, case, x, y, gamma))
 
 
-def run_apart(method: str, case: str) -> tuple[dict, dict]:
+def run_apart(method: str, case: str, C: float, rows: int | None) -> tuple[dict, dict]:
     """One fit in a fresh process."""
     with tempfile.TemporaryDirectory() as folder:
         out = str(Path(folder) / "out.npz")
-        command = [sys.executable, "-W", "ignore", __file__, "--child", method, case, out]
-        subprocess.run(command, check=True)
+        arguments = [method, case, str(C), str(rows or 0), out]
+        subprocess.run([sys.executable, "-W", "ignore", __file__, "--child", *arguments], check=True)
         with np.load(out) as archive:
             arrays = dict(archive)
     return json.loads(str(arrays.pop("record"))), arrays
 
 
-def compare(case: str, methods: list[str], repeats: int) -> list[dict]:
-    """Records of every method on one case, the objective and labels against scikit-learn's."""
-    records, reference = [], None
+def compare(case: str, C: float, methods: list[str], repeats: int, rows: int | None) -> list[dict]:
+    """Records of every method on one case: medians, and what differs from Intel's solution."""
+    records: list[dict] = []
+    reference: dict | None = None
     for method in methods:
-        runs = [run_apart(method, case) for _ in range(1 if method == "scikit-learn" else repeats)]
-        runs.sort(key=lambda run: run[0]["fit_seconds"])
-        record, arrays = runs[len(runs) // 2]
+        if method == "scikit-learn" and (rows or CASES[case][1]) > MOST_ROWS_FOR_REFERENCE:
+            continue
+        runs = [run_apart(method, case, C, rows) for _ in range(1 if method == "scikit-learn" else repeats)]
+        record, arrays = runs[0]
         record["repeats"] = len(runs)
-        record["fit_seconds_all"] = [run[0]["fit_seconds"] for run in runs]
-        record["predict_seconds"] = float(np.median([run[0]["predict_seconds"] for run in runs]))
-        reference = (record, arrays) if method == "scikit-learn" else reference
-        if reference is not None:
-            best = reference[1]["objective"]
-            record["objective_relative_difference"] = float(np.max(np.abs(arrays["objective"] - best) / np.abs(best)))
-            record["labels_equal_percent"] = 100 * float(np.mean(arrays["labels"] == reference[1]["labels"]))
-            record["fit_speedup"] = reference[0]["fit_seconds"] / record["fit_seconds"]
-            record["fit_cpu_speedup"] = reference[0]["fit_cpu_seconds"] / record["fit_cpu_seconds"]
-            record["predict_speedup"] = reference[0]["predict_seconds"] / record["predict_seconds"]
-        if method in BUDGETS:
-            record["memory_budget"] = BUDGETS[method]
+        for key in ("fit_seconds", "predict_seconds", "fit_cpu_seconds", "predict_cpu_seconds", "peak_mb"):
+            record[key] = float(np.median([run[0][key] for run in runs]))
+        if reference is None:
+            reference = arrays
+        best = reference["objective"]
+        record["objective_relative_difference"] = float(np.max(np.abs(arrays["objective"] - best) / np.abs(best)))
+        if case not in REGRESSION:
+            record["labels_equal_percent"] = 100 * float(np.mean(arrays["labels"] == reference["labels"]))
         records.append(record)
         print(json.dumps(record), flush=True)
     return records
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--child", nargs=3, metavar=("METHOD", "CASE", "OUT"))
-    parser.add_argument("--cases", nargs="+", choices=list(CASES), default=[case for case in CASES if case != "mnist-2000"])
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
-    parser.add_argument("--repeats", type=int, default=3, help="of the fits at 10,000, the median is kept")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    arguments = parser.parse_args()
-    if arguments.child:
-        child(*arguments.child)
-        return
-    if arguments.quick:
-        compare("mnist-2000", ["scikit-learn", "scikit-learn-intelex", "gramless"], 1)
-        return
-    for case in arguments.cases:
-        timed = case.startswith("mnist")
-        methods = [m for m in arguments.methods if timed or m in ("scikit-learn", "gramless")]
-        keep(arguments.out, case, compare(case, methods, arguments.repeats if case == "mnist-10000" else 1))
-
-
-def keep(path: Path, case: str, records: list[dict]) -> None:
+def keep(path: Path, case: str, C: float, records: list[dict]) -> None:
     """Replace the records of a case in the file of results, each with the environment it was measured in."""
     from gramless.experiments.environment import environment
 
     earlier = json.loads(path.read_text())["records"] if path.exists() else []
     records = [{**record, "environment": environment()} for record in records]
     path.parent.mkdir(exist_ok=True)
-    others = [record for record in earlier if record["case"] != case]
+    others = [record for record in earlier if (record["case"], record.get("C")) != (case, C)]
     path.write_text(json.dumps({"tol": TOL, "records": others + records}, indent=1) + "\n")
+
+
+def summary(records: list[dict]) -> None:
+    """Speed-ups over Intel's library: each case, the geometric mean and the worst."""
+    cases = {(r["case"], r["C"]) for r in records}
+    for key in ("fit_seconds", "fit_cpu_seconds", "predict_seconds", "predict_cpu_seconds"):
+        ratios = {}
+        for case in sorted(cases):
+            seconds = {r["method"]: r[key] for r in records if (r["case"], r["C"]) == case}
+            if {"gramless", "scikit-learn-intelex"} <= seconds.keys():
+                ratios[case] = seconds["scikit-learn-intelex"] / seconds["gramless"]
+        if not ratios:
+            continue
+        print(f"\n{key}: scikit-learn-intelex / gramless")
+        for (case, C), ratio in ratios.items():
+            print(f"  {case:14s} C={C:<5g} {ratio:6.2f}")
+        worst = min(ratios, key=ratios.__getitem__)
+        mean = float(np.exp(np.mean(np.log(list(ratios.values())))))
+        print(f"  geometric mean {mean:.2f}, worst {ratios[worst]:.2f} ({worst[0]}, C={worst[1]:g})")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--summary", action="store_true")
+    parser.add_argument("--child", nargs=5, metavar=("METHOD", "CASE", "C", "ROWS", "OUT"))
+    parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--C", nargs="+", type=float, default=list(PRICES))
+    parser.add_argument("--rows", type=int, default=None, help="training rows instead of the case's own number")
+    parser.add_argument("--repeats", type=int, default=3, help="fits of each method of which the median is kept")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        method, case, C, rows, out = arguments.child
+        child(method, case, float(C), int(rows) or None, out)
+        return
+    if arguments.summary:
+        summary([record for record in json.loads(arguments.out.read_text())["records"] if "C" in record])
+        return
+    records = []
+    for case in arguments.only:
+        for C in arguments.C:
+            rows = QUICK_ROWS if arguments.quick else arguments.rows
+            some = compare(case, C, arguments.methods, 1 if arguments.quick else arguments.repeats, rows)
+            records += some
+            if not arguments.quick:
+                keep(arguments.out, case, C, some)
+    summary(records)
 
 
 if __name__ == "__main__":

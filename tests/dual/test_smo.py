@@ -8,13 +8,14 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
-from gramless._compiled.smo_loops import solve_working_set
+from gramless._compiled.smo_loops import solve_pairs
+from gramless.dual import smo
 from gramless.dual.box_qp import BoxQP
-from gramless.dual.gram_rows import GramRows
-from gramless.dual.shrinking import solve_shrinking
+from gramless.dual.gram_rows import SHARE_OF_SETS, GramRows, HeldRows
 from gramless.dual.simple_smo import SimpleSMO
 from gramless.dual.smo import SMO
-from gramless.kernels import RBF, Linear, Precomputed
+from gramless.dual.watch import Watch
+from gramless.kernels import RBF, Linear, Polynomial, Precomputed
 
 
 def two_classes(load, first=0, size=300):
@@ -34,13 +35,14 @@ DATASETS = {
 
 def violation(K, qp, beta):
     """The optimality conditions, from their definition."""
-    row = np.arange(qp.size) if qp.sample is None else qp.sample
-    slope = qp.linear - (K[:, row] @ beta)[row]
-    return slope[beta < qp.upper].max() - slope[beta > qp.lower].min()
+    slope = qp.linear - K @ beta
+    rising = slope + np.where(beta < 0, qp.epsilon, -qp.epsilon)
+    falling = slope + np.where(beta > 0, -qp.epsilon, qp.epsilon)
+    return rising[beta < qp.upper].max() - falling[beta > qp.lower].min()
 
 
-def objective(K, linear, beta):
-    return linear @ beta - 0.5 * beta @ K @ beta
+def objective(K, linear, beta, epsilon=0.0):
+    return linear @ beta - 0.5 * beta @ K @ beta - epsilon * np.abs(beta).sum()
 
 
 @pytest.mark.parametrize("solver", [SMO(), SMO(working_set=20), SimpleSMO()], ids=["smo", "small sets", "simple"])
@@ -77,9 +79,8 @@ def test_regression_is_that_of_sklearn(solver):
 
     [solution] = solver.maximise([qp], GramRows(RBF(gamma), X, [slice(0, len(y))]))
 
-    beta = solution.beta[: len(y)] + solution.beta[len(y) :]
-    value = objective(K, y, beta) - epsilon * np.abs(beta).sum()
-    assert value == pytest.approx(objective(K, y, best) - epsilon * np.abs(best).sum(), rel=1e-4)
+    assert objective(K, y, solution.beta, epsilon) == pytest.approx(objective(K, y, best, epsilon), rel=1e-4)
+    assert solution.objective == pytest.approx(objective(K, y, solution.beta, epsilon), rel=1e-9)
     assert violation(K, qp, solution.beta) <= solver.tol + 1e-9
     assert solution.bias == pytest.approx(peer.intercept_[0], abs=5e-3)
 
@@ -157,7 +158,7 @@ class TestGramRows:
 
     @pytest.mark.parametrize("capacity", [1, 7, 20, 60])
     def test_any_capacity_gives_the_same_numbers(self, capacity):
-        rows = GramRows(RBF(0.3), self.X, [slice(0, 60)], budget=capacity * 60 * 8)
+        rows = GramRows(RBF(0.3), self.X, [slice(0, 60)], budget=capacity * 60 * 8 / (1 - SHARE_OF_SETS))
         assert rows.rows.shape == (capacity, 60)
         self.check(rows, self.K)
 
@@ -168,7 +169,7 @@ class TestGramRows:
         assert rows.n_computed == 10 * 60
 
     def test_the_least_recently_used_row_makes_room(self):
-        rows = GramRows(RBF(0.3), self.X, [slice(0, 60)], budget=3 * 60 * 8)
+        rows = GramRows(RBF(0.3), self.X, [slice(0, 60)], budget=3 * 60 * 8 / (1 - SHARE_OF_SETS))
         for i in (0, 1, 2, 0, 3):
             rows.add([(np.array([i]), np.ones(1), np.zeros(60))])
         assert set(np.flatnonzero(rows.slot_of >= 0)) == {0, 2, 3}
@@ -193,28 +194,151 @@ def test_a_separable_problem_needs_two_vectors():
     assert solution.bias == pytest.approx(0, abs=1e-9)
 
 
+def digits(size):
+    """Even against odd digits: many variables end inside their box."""
+    X, labels = load_digits(return_X_y=True)
+    return X[:size] / 16, np.where(labels[:size] % 2 == 0, 1.0, -1.0)
+
+
+def problem(kind, y, C):
+    if kind == "classes":
+        return BoxQP.classification(y, np.full(y.size, C))
+    values = y + np.random.default_rng(0).normal(size=y.size)
+    return BoxQP.regression(values, np.full(y.size, C), 0.1)
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("kind", ["classes", "values"])
 @pytest.mark.parametrize("C", [1.0, 100.0])
-def test_shrinking_changes_the_cost_and_not_the_solution(C):
-    X, labels = load_digits(return_X_y=True)
-    X, y = X[:900] / 16, np.where(labels[:900] % 2 == 0, 1.0, -1.0)
-    K = RBF(0.3)(X, X)
-    qp = BoxQP.classification(y, np.full(900, C))
-    ends = []
-    for solve in (solve_working_set, solve_shrinking):
-        beta, slope = np.zeros(900), y.copy()
-        moves = solve(K, slope, beta, qp.lower, qp.upper, 1e-6, 10**6)
-        assert 0 < moves < 10**6
-        np.testing.assert_allclose(slope, y - K @ beta, atol=1e-9)
-        assert violation(K, qp, beta) <= 1e-6 + 1e-9
-        ends.append(objective(K, y, beta))
-    assert ends[1] == pytest.approx(ends[0], rel=1e-9)
+def test_the_compiled_loop_solves_and_keeps_its_slopes(C, kind, dtype):
+    X, y = digits(500)
+    K = RBF(0.3)(X, X).astype(dtype)
+    qp = problem(kind, y, C)
+    beta, slope = np.zeros(500), qp.linear.copy()
+    moves, left = solve_pairs(K, slope, beta, qp.lower, qp.upper, qp.epsilon, 1e-5, 10**7)
+    assert 0 < moves < 10**7
+    exact = K.astype(np.float64)
+    np.testing.assert_allclose(slope, qp.linear - exact @ beta, atol=1e-8)
+    assert left == pytest.approx(violation(exact, qp, beta), abs=1e-8)
+    assert left <= 1e-5
+    assert solve_pairs(K, qp.linear.copy(), np.zeros(500), qp.lower, qp.upper, qp.epsilon, 1e-5, 7)[0] == 7
 
 
-def test_shrinking_keeps_to_the_cap():
-    X, labels = load_digits(return_X_y=True)
-    y = np.where(labels[:900] % 2 == 0, 1.0, -1.0)
-    K = RBF(0.3)(X[:900] / 16, X[:900] / 16)
-    qp = BoxQP.classification(y, np.full(900, 100.0))
-    for cap in (1, 500, 700):
-        beta, slope = np.zeros(900), y.copy()
-        assert solve_shrinking(K, slope, beta, qp.lower, qp.upper, 1e-6, cap) == cap
+@pytest.mark.parametrize("kind", ["classes", "values"])
+@pytest.mark.parametrize("C", [1.0, 100.0])
+def test_sets_within_sets_change_the_cost_and_not_the_solution(monkeypatch, C, kind):
+    X, y = digits(900)
+    qp = problem(kind, y, C)
+    rows = GramRows(RBF(0.3), X, [slice(0, 400), slice(400, 900)], workers=2)
+    [whole] = SMO(tol=1e-6).maximise([qp], rows)
+    for name, value in {"SOLVED_WHOLE": 100, "_SMALL_SET": 40, "_LARGEST_DIRECT": 60, "_LARGEST_SHARE": 0.5}.items():
+        monkeypatch.setattr(smo, name, value)
+    sizes = []
+    solve_held = smo.solve_held
+    monkeypatch.setattr(smo, "solve_held", lambda K, part, *a: sizes.append(part.size) or solve_held(K, part, *a))
+    [nested] = SMO(tol=1e-6).maximise([qp], rows)
+    assert max(sizes) > 100
+    assert min(sizes) <= 60
+    assert nested.converged
+    assert nested.objective == pytest.approx(whole.objective, rel=1e-8)
+    assert violation(RBF(0.3)(X, X), qp, nested.beta) <= 1e-6 + 1e-9
+
+
+def test_the_gram_matrix_of_a_set_follows_its_members():
+    X, y = digits(700)
+    qp = BoxQP.classification(y, np.full(700, 10.0))
+    for rows in (GramRows(RBF(0.3), X, [slice(0, 300), slice(300, 700)]), HeldRows(RBF(0.3)(X, X))):
+        ascent = smo.Ascent(qp, rows, np.random.default_rng(0), 1e-4, 10**6, 64, 700, Watch())
+        rounds = 0
+        while ascent.select():
+            ascent.improve()
+            rows.add([ascent.update])
+            members = ascent.set
+            assert len(set(members)) == members.size <= 64
+            np.testing.assert_allclose(
+                ascent.gram[: members.size, : members.size], RBF(0.3)(X[members], X[members]), atol=1e-12
+            )
+            rounds += 1
+        assert rounds > 5
+        np.testing.assert_allclose(ascent.K_beta, RBF(0.3)(X, X) @ ascent.beta, atol=1e-9)
+
+
+def test_a_stop_is_heard_in_the_middle_of_a_set(monkeypatch):
+    X, y = digits(500)
+    watch = Watch()
+    calls = []
+
+    def solve(*arguments):
+        calls.append(1)
+        watch.stop()
+        return solve_pairs(*arguments)
+
+    monkeypatch.setattr(smo, "_AT_A_TIME", 500 * 10)
+    monkeypatch.setattr("gramless._compiled.smo_loops.solve_pairs", solve)
+    qp = BoxQP.classification(y, np.full(500, 100.0))
+    [solution] = SMO().maximise([qp], GramRows(RBF(0.3), X, [slice(0, 500)]), watch=watch)
+    assert len(calls) == 1
+    assert solution.n_iter == 10
+    assert not solution.converged
+
+
+HARD = {
+    "large C": lambda rng: (rng.normal(size=(300, 4)), np.where(rng.random(300) < 0.5, 1.0, -1.0), 1e4),
+    "duplicates with opposite labels": lambda rng: (
+        np.repeat(rng.normal(size=(100, 3)), 3, axis=0),
+        np.tile([1.0, -1, 1], 100),
+        100.0,
+    ),
+    "a class of two": lambda rng: (rng.normal(size=(300, 3)), np.where(np.arange(300) < 2, 1.0, -1.0), 100.0),
+    "all points one": lambda rng: (np.ones((50, 2)), np.where(np.arange(50) % 2, 1.0, -1.0), 1.0),
+}
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly"])
+@pytest.mark.parametrize("name", HARD)
+def test_hard_problems_end_where_libsvm_ends(name, kernel):
+    X, y, C = HARD[name](np.random.default_rng(0))
+    k = RBF(0.5) if kernel == "rbf" else Polynomial(degree=3, gamma=0.5, coef0=1.0)
+    K = k(X, X)
+    if kernel == "poly":
+        K /= K.diagonal().max()  # the violation is in units of the decision function
+        C = min(C, 100.0)
+    weights = np.random.default_rng(1).choice([0.5, 1.0, 2.0], size=len(y))
+    peer = SVC(kernel="precomputed", C=C, tol=1e-4).fit(K, y, sample_weight=weights)
+    best = np.zeros(len(y))
+    best[peer.support_] = peer.dual_coef_[0]
+    qp = BoxQP.classification(y, C * weights)
+    for solver in (SMO(tol=1e-4), SMO(tol=1e-4, working_set=40)):
+        [solution] = solver.maximise([qp], GramRows(Precomputed(), K, [np.arange(len(y))]))
+        assert solution.converged
+        assert violation(K, qp, solution.beta) <= 1e-4 + 1e-8
+        assert objective(K, y, solution.beta) == pytest.approx(objective(K, y, best), rel=1e-4, abs=1e-6)
+        np.testing.assert_allclose(K @ solution.beta + solution.bias, peer.decision_function(K), atol=2e-2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    n=st.integers(2, 60),
+    seed=st.integers(0, 10**6),
+    C=st.floats(1e-3, 1e3),
+    epsilon=st.sampled_from([0.0, 0.1, 1.0]),
+    size=st.sampled_from([None, 8]),
+)
+def test_every_regression_is_feasible_and_optimal(n, seed, C, epsilon, size):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(n, 2)), rng.normal(size=n)
+    qp = BoxQP.regression(y, C * rng.choice([0.0, 0.5, 2.0], size=n), epsilon)
+    [solution] = SMO(working_set=size).maximise([qp], GramRows(RBF(0.5), X, [slice(0, n)]))
+    beta = solution.beta
+    assert np.all((beta >= qp.lower) & (beta <= qp.upper))
+    assert abs(beta.sum()) <= 1e-9 * max(1.0, np.abs(beta).sum())
+    assert solution.converged
+    peer = SVR(kernel="precomputed", C=1.0, epsilon=epsilon, tol=1e-6)
+    kept = np.flatnonzero(qp.upper)
+    if kept.size > 1:
+        K = RBF(0.5)(X, X)
+        peer.fit(K[np.ix_(kept, kept)], y[kept], sample_weight=qp.upper[kept])
+        best = np.zeros(n)
+        best[kept[peer.support_]] = peer.dual_coef_[0]
+        scale = max(1.0, np.abs(beta).sum())
+        assert objective(K, y, beta, epsilon) >= objective(K, y, best, epsilon) - 1e-3 * scale

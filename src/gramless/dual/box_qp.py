@@ -1,14 +1,16 @@
 """The dual problem of every support vector machine, in signed variables.
 
-    maximise    linear' beta - beta' K beta / 2
-    subject to  lower <= beta <= upper,  sum beta = 0
+    maximise    linear' beta - beta' K beta / 2 - epsilon sum |beta|
+    subject to  lower <= beta <= upper,  sum beta = 0,  with lower <= 0 <= upper
 
-Classification has `beta_i = y_i alpha_i`, `linear = y` and the box `[0, C_i]` or `[-C_i, 0]` by the sign of `y_i`.
-Regression has two variables for each sample, `linear = y -+ epsilon`; `sample` says which kernel row a variable
-belongs to.
+Classification has `beta_i = y_i alpha_i`, `linear = y`, `epsilon = 0` and the box `[0, C_i]` or `[-C_i, 0]` by the sign of
+`y_i`. Regression has the box `[-C_i, C_i]`, `linear = y` and the tube's `epsilon`: one variable for each sample, where the
+textbook has one that pushes up and one that pushes down, of which one is always zero.
 
-With `slope = linear - K beta`, a point is optimal when no variable that may rise has a larger slope than one that may
-fall; the difference of the two extremes is the violation of the Karush-Kuhn-Tucker conditions (Keerthi et al. 2001).
+With `slope = linear - K beta`, raising a variable gains `slope - epsilon`, or `slope + epsilon` while it is negative;
+lowering it costs `slope + epsilon`, or `slope - epsilon` while it is positive. A point is optimal when no variable that may
+rise gains more than one that may fall costs; the difference of the two extremes is the violation of the
+Karush-Kuhn-Tucker conditions (Keerthi et al. 2001).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ class BoxQP:
     linear: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
-    sample: np.ndarray | None = None
+    epsilon: float = 0.0
     start: np.ndarray | None = None
     """A feasible point to start from; zero when not given."""
 
@@ -36,32 +38,32 @@ class BoxQP:
         return cls(y.astype(np.float64), np.where(y > 0, zero, -C), np.where(y > 0, C, zero), start=start)
 
     @classmethod
-    def regression(cls, y: np.ndarray, C: np.ndarray, epsilon: float) -> BoxQP:
-        """Epsilon-insensitive regression: first the variables that push up, then those that push down."""
-        n, zero = y.size, np.zeros_like(C)
-        return cls(
-            np.concatenate([y - epsilon, y + epsilon]),
-            np.concatenate([zero, -C]),
-            np.concatenate([C, zero]),
-            sample=np.concatenate([np.arange(n), np.arange(n)]),
-        )
+    def regression(cls, y: np.ndarray, C: np.ndarray, epsilon: float, start: np.ndarray | None = None) -> BoxQP:
+        """Epsilon-insensitive regression on `y`, with `C` the bound of each sample's multiplier on either side."""
+        return cls(y.astype(np.float64), -C, C, epsilon, start)
 
     @property
     def size(self) -> int:
         return self.linear.size
 
-    def rows_of(self, variables: np.ndarray) -> np.ndarray:
-        """The kernel row of each variable."""
-        return variables if self.sample is None else self.sample[variables]
-
     def slope(self, K_beta: np.ndarray) -> np.ndarray:
-        """The gradient of the objective, from `K beta` over the samples."""
-        return self.linear - (K_beta if self.sample is None else K_beta[self.sample])
+        """The gradient of the smooth part of the objective."""
+        return self.linear - K_beta
+
+    def rising(self, beta: np.ndarray, slope: np.ndarray) -> np.ndarray:
+        """What raising each variable gains; minus infinity where it may not rise."""
+        gain = slope - np.copysign(self.epsilon, beta + 0.0) if self.epsilon else slope
+        return np.where(beta < self.upper, gain, -np.inf)
+
+    def falling(self, beta: np.ndarray, slope: np.ndarray) -> np.ndarray:
+        """What lowering each variable costs; infinity where it may not fall."""
+        cost = slope + np.copysign(self.epsilon, -beta + 0.0) if self.epsilon else slope
+        return np.where(beta > self.lower, cost, np.inf)
 
     def extremes(self, beta: np.ndarray, slope: np.ndarray) -> tuple[float, float]:
-        """The largest slope among variables that may rise, the smallest among those that may fall."""
-        top = np.max(slope, where=beta < self.upper, initial=-np.inf)
-        bottom = np.min(slope, where=beta > self.lower, initial=np.inf)
+        """The largest gain among variables that may rise, the smallest cost among those that may fall."""
+        top = np.max(self.rising(beta, slope), initial=-np.inf)
+        bottom = np.min(self.falling(beta, slope), initial=np.inf)
         return float(top), float(bottom)
 
     def violation(self, beta: np.ndarray, slope: np.ndarray) -> float:
@@ -69,17 +71,22 @@ class BoxQP:
         top, bottom = self.extremes(beta, slope)
         return 0.0 if np.isinf(top) or np.isinf(bottom) else max(top - bottom, 0.0)
 
+    def inside(self, beta: np.ndarray) -> np.ndarray:
+        """Which variables can move either way at the same price."""
+        at_corner = beta == 0 if self.epsilon else False
+        return (beta > self.lower) & (beta < self.upper) & ~np.asarray(at_corner)
+
     def bias(self, beta: np.ndarray, slope: np.ndarray) -> float:
-        """The mean slope of the variables strictly inside their box, else the middle of the admissible interval."""
-        free = (beta > self.lower) & (beta < self.upper)
-        if free.any():
-            return float(slope[free].mean())
+        """The mean gain of the variables inside their box, else the middle of the admissible interval."""
+        inside = self.inside(beta)
+        if inside.any():
+            return float(self.rising(beta, slope)[inside].mean())
         bounds = [value for value in self.extremes(beta, slope) if np.isfinite(value)]
         return float(np.mean(bounds)) if bounds else 0.0
 
     def objective(self, beta: np.ndarray, slope: np.ndarray) -> float:
-        """`linear' beta - beta' K beta / 2`."""
-        return float(0.5 * (self.linear @ beta + slope @ beta))
+        """`linear' beta - beta' K beta / 2 - epsilon sum |beta|`."""
+        return float(0.5 * (self.linear @ beta + slope @ beta) - self.epsilon * np.abs(beta).sum())
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,9 @@ Part = slice | np.ndarray
 Update = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Row indices, their weights, and the vector to which the weighted rows are added."""
 
+SHARE_OF_SETS = 0.25
+"""Of the budget, what the Gram matrices of working sets may take."""
+
 
 class GramRows:
     """The Gram matrix of some points, row by row.
@@ -39,7 +42,7 @@ class GramRows:
     blocks : sequence of array or None
         For each part, its own square Gram matrix where known.
     budget : float
-        Bytes for stored rows.
+        Bytes for stored rows and the Gram matrices of working sets.
     workers : int
         Threads that compute and add rows.
     """
@@ -63,8 +66,10 @@ class GramRows:
         self.starts = np.concatenate([[0], np.cumsum([part.size for part in lists])])
         self.size = int(self.starts[-1])
         self._index = np.concatenate(lists)
-        dtype = xa.numpy_dtype(X)
-        self.capacity = int(min(self.size, max(1, budget // (self.size * dtype.itemsize))))
+        self.dtype = dtype = xa.numpy_dtype(X)
+        self.capacity = int(min(self.size, max(1, (1 - SHARE_OF_SETS) * budget // (self.size * dtype.itemsize))))
+        # Two at a time: that of the round before, and the one it becomes.
+        self.largest_set = int((SHARE_OF_SETS * budget / (2 * dtype.itemsize)) ** 0.5)
         # Untouched memory costs nothing, so the store is allocated whole.
         self.rows = np.empty((self.capacity, self.size), dtype=dtype)
         self.slot_of = np.full(self.size, -1)
@@ -74,6 +79,18 @@ class GramRows:
         self._filled = 0
         self._whole: np.ndarray | None = None
         self.n_computed = 0
+
+    @property
+    def entry_cost(self) -> float:
+        """What an entry of a row costs, to compute and to add, beside one variable's part in moving a pair.
+
+        Counted in instructions on eight numbers: half of one for each feature, six for the function of the product, three to
+        add the entry, and twelve for a variable in a move.
+        """
+        if not self.kernel.uses_points:
+            return 0.25
+        d = self.X.nnz / self.X.shape[0] * 8 if xa.is_sparse(self.X) else self.X.shape[1]
+        return (d / 2 + 9) / 12
 
     def whole(self) -> np.ndarray:
         """All of the matrix, computed at the first call; not to be written to."""
@@ -96,47 +113,63 @@ class GramRows:
         return self._whole
 
     def gram(self, idx: np.ndarray) -> np.ndarray:
-        """`K[idx][:, idx]` for ascending `idx`; of rows not in the store, only what is asked for is computed."""
-        from gramless._compiled.smo_loops import gather
-
-        out = np.empty((idx.size, idx.size), dtype=self.rows.dtype)
-        slots = self.slot_of[idx]
-        known, new = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
-        gather(self.rows, slots[known], idx, known, out)
-        if known.size and new.size:
-            out[np.ix_(new, known)] = out[np.ix_(known, new)].T
-        bounds = np.searchsorted(idx[new], self.starts)
-        groups = [new[a:b] for a, b in pairwise(bounds)]
-        for r, rows in enumerate(groups):
-            for c, columns in enumerate(groups[: r + 1]):
-                if not (rows.size and columns.size):
-                    continue
-                block = self.blocks[r]
-                if r == c and block is not None:
-                    local = idx[rows] - self.starts[r]
-                    values = block[local][:, local]
-                else:
-                    values = self.kernel.block(self.X, self._index[idx[rows]], self._index[idx[columns]])
-                out[np.ix_(rows, columns)] = values
-                if r != c:
-                    out[np.ix_(columns, rows)] = values.T
+        """`K[idx][:, idx]`."""
+        out = np.empty((idx.size, idx.size), dtype=self.dtype)
+        self.fill(out, idx, np.arange(idx.size))
         return out
+
+    def fill(self, out: np.ndarray, idx: np.ndarray, fresh: np.ndarray) -> None:
+        """Write the rows and columns at positions `fresh` of the Gram matrix of the points `idx`.
+
+        Rows in the store are looked up; of the others only what is asked for is computed.
+        """
+        from gramless._compiled.smo_loops import gather, mirror, scatter
+
+        slots = self.slot_of[idx[fresh]]
+        gather(self.rows, slots[slots >= 0], idx, fresh[slots >= 0], out)
+        missing = fresh[slots < 0]
+        tasks = []
+        for r, here in enumerate(self._by_part(idx, missing)):
+            for c, there in enumerate(self._by_part(idx, np.arange(idx.size))):
+                block = self.blocks[r]
+                if not (here.size and there.size):
+                    continue
+                if r == c and block is not None:
+                    scatter(block[idx[here] - self.starts[r]][:, idx[there] - self.starts[r]], here, there, out)
+                else:
+                    step = max(CPU_TILE // 4, -(-there.size // self.workers))
+                    tasks += [(here, there[part]) for part in slices(there.size, step)]
+
+        def compute(task: tuple[np.ndarray, np.ndarray]) -> None:
+            here, there = task
+            scatter(self.kernel.block(self.X, self._index[idx[here]], self._index[idx[there]]), here, there, out)
+
+        if tasks:
+            share(tasks, compute, self.workers)
+        mirror(out, fresh, idx.size)
+
+    def _by_part(self, idx: np.ndarray, positions: np.ndarray) -> list[np.ndarray]:
+        """Positions in `idx`, those of each part together, in the order of its points."""
+        positions = positions[np.argsort(idx[positions])]
+        bounds = np.searchsorted(idx[positions], self.starts)
+        return [positions[a:b] for a, b in pairwise(bounds)]
 
     def add(self, updates: Sequence[Update]) -> None:
         """For each update `(idx, weights, total)`: `total += weights @ K[idx]`; shared rows are computed once."""
         from gramless._compiled.smo_loops import add_rows
 
         wanted = np.unique(np.concatenate([idx for idx, _, _ in updates]))
+        strips = slices(self.size, max(CPU_TILE, -(-self.size * len(updates) // self.workers)))
         for start in range(0, wanted.size, self.capacity):
             present = wanted[start : start + self.capacity]
             self._fetch(present)
 
-            def apply(update: Update, present: np.ndarray = present) -> None:
-                idx, weights, total = update
+            def apply(task: tuple[Update, slice], present: np.ndarray = present) -> None:
+                (idx, weights, total), strip = task
                 here = (idx >= present[0]) & (idx <= present[-1])
-                add_rows(self.rows, self.slot_of[idx[here]], weights[here], total)
+                add_rows(self.rows, self.slot_of[idx[here]], weights[here], total, strip.start, strip.stop)
 
-            share(updates, apply, self.workers)
+            share([(update, strip) for update in updates for strip in strips], apply, self.workers)
 
     def _fetch(self, idx: np.ndarray) -> None:
         """Make the rows `idx` (ascending, at most `capacity`) present."""
@@ -191,6 +224,37 @@ class GramRows:
             share(tasks, fill, self.workers)
         if not contiguous:
             self.rows[slots] = target
+
+
+class HeldRows:
+    """A Gram matrix in memory, with the interface of `GramRows`."""
+
+    def __init__(self, K: np.ndarray, size: int | None = None, workers: int = 1):
+        self.K = K
+        self.size = len(K) if size is None else size
+        self.dtype = K.dtype
+        self.workers = workers
+        self.largest_set = self.size
+        self.entry_cost = 0.25
+
+    def fill(self, out: np.ndarray, idx: np.ndarray, fresh: np.ndarray) -> None:
+        """Write the rows and columns at positions `fresh` of the Gram matrix of the points `idx`."""
+        from gramless._compiled.smo_loops import gather, gather_columns
+
+        gather(self.K, idx[fresh], idx, fresh, out)
+        gather_columns(self.K, idx, fresh, out)
+
+    def add(self, updates: Sequence[Update]) -> None:
+        """For each update `(idx, weights, total)`: `total += weights @ K[idx]`."""
+        from gramless._compiled.smo_loops import add_rows
+
+        strips = slices(self.size, max(CPU_TILE, -(-self.size * len(updates) // self.workers)))
+
+        def apply(task: tuple[Update, slice]) -> None:
+            (idx, weights, total), strip = task
+            add_rows(self.K, idx, weights, total, strip.start, strip.stop)
+
+        share([(update, strip) for update in updates for strip in strips], apply, self.workers)
 
 
 def as_indices(part: Part) -> np.ndarray:

@@ -69,29 +69,30 @@ class SimpleSMO(BaseEstimator):
         return [self._solve(qp, K, rng, watch) for qp in problems]
 
     def _solve(self, qp: BoxQP, K: np.ndarray, rng: np.random.Generator, watch: Watch) -> DualSolution:
-        row = qp.rows_of(np.arange(qp.size))
+        if np.any((qp.lower < 0) & (qp.upper > 0)):
+            return self._solve_twice_as_large(qp, K, rng, watch)
         beta = np.zeros(qp.size) if qp.start is None else qp.start.astype(np.float64)
-        K_beta = np.bincount(row, beta, K.shape[0]) @ K
+        K_beta = beta @ K
         bias, quiet, n_iter = 0.0, 0, 0
         tol = self.tol / 2  # each slope within tol / 2 of the bias: no two differ by more than tol
         while quiet < self.patience and n_iter < self.max_iter and not watch.stopped:
             moved = 0
             for i in range(qp.size):
-                error_i = K_beta[row[i]] + bias - qp.linear[i]
+                error_i = K_beta[i] + bias - qp.linear[i]
                 rises = error_i < -tol and beta[i] < qp.upper[i]
                 falls = error_i > tol and beta[i] > qp.lower[i]
                 if not (rises or falls):
                     continue
                 for j in rng.permutation(qp.size):
-                    step = self._step(qp, K, beta, K_beta, row, i, j)
+                    step = self._step(qp, K, beta, K_beta, i, j)
                     if step:
                         break
                 else:
                     continue
                 beta[j] = min(max(beta[j] + step, qp.lower[j]), qp.upper[j])
                 beta[i] = min(max(beta[i] - step, qp.lower[i]), qp.upper[i])
-                K_beta += step * (K[row[j]] - K[row[i]])
-                bias = self._bias(qp, beta, K_beta, row, (i, j))
+                K_beta += step * (K[j] - K[i])
+                bias = self._bias(qp, beta, K_beta, (i, j))
                 moved += 1
             n_iter += moved
             quiet = 0 if moved else quiet + 1
@@ -101,23 +102,35 @@ class SimpleSMO(BaseEstimator):
         watch.advance(0, violation=solution.violation, solved=1)
         return solution
 
+    def _solve_twice_as_large(self, qp: BoxQP, K: np.ndarray, rng: np.random.Generator, watch: Watch) -> DualSolution:
+        """Regression as the textbook writes it: for each sample a variable that pushes up and one that pushes down."""
+        zero, start = np.zeros(qp.size), np.zeros(qp.size) if qp.start is None else qp.start
+        pair = BoxQP(
+            np.concatenate([qp.linear - qp.epsilon, qp.linear + qp.epsilon]),
+            np.concatenate([zero, qp.lower]),
+            np.concatenate([qp.upper, zero]),
+            start=np.concatenate([np.maximum(start, 0), np.minimum(start, 0)]),
+        )
+        solution = self._solve(pair, np.tile(K, (2, 2)), rng, watch)
+        beta = solution.beta[: qp.size] + solution.beta[qp.size :]
+        return DualSolution.at(qp, beta, K @ beta, solution.n_iter, self.tol)
+
     @staticmethod
-    def _step(qp: BoxQP, K: np.ndarray, beta: np.ndarray, K_beta: np.ndarray, row: np.ndarray, i: int, j: int) -> float:
+    def _step(qp: BoxQP, K: np.ndarray, beta: np.ndarray, K_beta: np.ndarray, i: int, j: int) -> float:
         """How far `beta_j` rises and `beta_i` falls to maximise over the two; zero where this pair cannot gain."""
-        r, s = row[i], row[j]
-        curvature = K[r, r] + K[s, s] - 2 * K[r, s]
+        curvature = K[i, i] + K[j, j] - 2 * K[i, j]
         if curvature <= 0:
             return 0.0
         low = max(qp.lower[j] - beta[j], beta[i] - qp.upper[i])
         high = min(qp.upper[j] - beta[j], beta[i] - qp.lower[i])
-        errors = K_beta[r] - qp.linear[i] - K_beta[s] + qp.linear[j]  # the bias cancels
+        errors = K_beta[i] - qp.linear[i] - K_beta[j] + qp.linear[j]  # the bias cancels
         step = float(min(max(errors / curvature, low), high))
         return step if abs(step) > _SMALLEST_STEP * (qp.upper[j] - qp.lower[j]) else 0.0
 
     @staticmethod
-    def _bias(qp: BoxQP, beta: np.ndarray, K_beta: np.ndarray, row: np.ndarray, pair: tuple[int, int]) -> float:
+    def _bias(qp: BoxQP, beta: np.ndarray, K_beta: np.ndarray, pair: tuple[int, int]) -> float:
         """The slope of whichever of the two variables is free, else the mean of both."""
-        slopes = [float(qp.linear[k] - K_beta[row[k]]) for k in pair]
+        slopes = [float(qp.linear[k] - K_beta[k]) for k in pair]
         for slope, k in zip(slopes, pair, strict=True):
             if qp.lower[k] < beta[k] < qp.upper[k]:
                 return slope

@@ -3,8 +3,7 @@
     maximise    sum_i y_i beta_i - epsilon sum_i |beta_i| - sum_ij beta_i beta_j K(x_i, x_j) / 2
     subject to  |beta_i| <= C_i,  sum_i beta_i = 0
 
-Each `beta_i` is the sum of a variable that pushes up and one that pushes down, which makes it the dual problem of the
-classifiers with two variables for each kernel row.
+It is the dual problem of the classifiers with another linear term and a price `epsilon` on every multiplier.
 
 Reference: Smola and Schölkopf (2004), A tutorial on support vector regression.
 """
@@ -184,7 +183,7 @@ class KernelSVR(RegressorMixin, BaseEstimator):
             [solution] = solver.maximise([problem], rows, np.random.default_rng(seed), watch)
         if not watch.by_callback:
             warn_unless_converged([solution], self.tol)
-        beta = solution.beta[:n] + solution.beta[n:]
+        beta = solution.beta
         self.support_ = np.flatnonzero(beta)
         self.n_support_ = np.array([self.support_.size])
         self.support_vectors_ = support_vectors(X, self.support_, self.kernel_)

@@ -10,7 +10,10 @@ data is shifted first. City-block distances have no product form: a compiled loo
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
@@ -27,6 +30,9 @@ _OFFSET_SAMPLE = 64
 _NEAR = 256
 _STRIP = 64
 _DIFFERENCES = 1 << 18
+# Loading compiled code takes most of a second, once: blocks that take a millisecond do not ask for it.
+_WORTH_LOADING = 1 << 18
+_WORTH_CALLING = 1 << 12
 
 
 def _without_offset(X: Array, Y: Array) -> tuple[Array, Array]:
@@ -109,7 +115,21 @@ class RBF(Kernel):
         return RBF(resolve_gamma(self.gamma, X, weights))
 
     def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
-        return xa.exp_(negative_square_distances(X, Y, resolve_gamma(self.gamma, X), out))
+        gamma = resolve_gamma(self.gamma, X)
+        X, Y = _without_offset(X, Y)
+        X, Y = X * (2 * gamma) ** 0.5, Y * (2 * gamma) ** 0.5
+        block = xa.dot(X, Y, out=out)
+        half_x, half_y = xa.square_norms(X) / 2, xa.square_norms(Y) / 2
+        if _compiles(block):
+            from gramless._compiled.rbf_loops import finish
+
+            stride = block.strides[0] // block.itemsize
+            flat = as_strided(block, ((block.shape[0] - 1) * stride + block.shape[1],), (block.itemsize,))
+            finish(flat, stride, half_x, half_y)
+            return block
+        block -= half_x[:, None]
+        block -= half_y[None, :]
+        return xa.exp_(xa.clip_above_(block, 0.0))
 
     def diag(self, X: Array) -> Array:
         return _ones(X)
@@ -154,6 +174,18 @@ class Laplacian(Kernel):
 
     def diag(self, X: Array) -> Array:
         return _ones(X)
+
+
+def _compiles(block: Array) -> bool:
+    """Whether a block is finished by compiled code, which knows rows of float32; small blocks do not load it."""
+    enough = _WORTH_CALLING if "gramless._compiled.rbf_loops" in sys.modules else _WORTH_LOADING
+    return (
+        isinstance(block, np.ndarray)
+        and block.dtype == np.float32
+        and block.size >= enough
+        and block.strides[1] == block.itemsize
+        and block.strides[0] >= block.shape[1] * block.itemsize
+    )
 
 
 def _ones(X: Array) -> Array:
