@@ -74,7 +74,7 @@ def main() -> None:
     X = UnitNormalizer().fit_transform(load("mnist").sample(args.rows).x_train)
     as_bytes = compact(Linear(), X, len(X))
     if not xa.is_grid(as_bytes):
-        raise SystemExit("this processor has no AVX-512 VNNI, or there are too few rows: nothing to compare")
+        raise SystemExit("this processor has neither AVX-512 nor AVX2, or there are too few rows: nothing to compare")
     some = slice(0, 1024), slice(1024, 2048)
     truth = X[some[0]].astype(np.float64) @ X[some[1]].astype(np.float64).T
     errors = {

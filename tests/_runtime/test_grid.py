@@ -13,7 +13,7 @@ from gramless.images import UnitNormalizer
 from gramless.kernels import RBF, Columns, Laplacian, Linear, Polynomial
 from gramless.operators import KernelOperator, blocks, compact, evaluate, expand
 
-pytestmark = pytest.mark.skipif(not has_integer_products(), reason="this processor has no AVX-512 VNNI")
+pytestmark = pytest.mark.skipif(not has_integer_products(), reason="this processor has neither AVX-512 nor AVX2")
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ PAGES = sorted(path for path in (README.parent / "docs").glob("*.md") if "```pyt
 def test_examples_in_docstrings(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if name == "gramless._compiled.integer_products" and not has_integer_products():
-        pytest.skip("this processor has no AVX-512 VNNI, and LLVM ends a process that compiles for it")
+        pytest.skip("this processor has neither AVX-512 nor AVX2, and LLVM ends a process that compiles for them")
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:

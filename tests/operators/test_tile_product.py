@@ -17,10 +17,10 @@ def small_matrices_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tile_product, "_MANY_ENTRIES", 0)
 
 
-needs_avx512 = pytest.mark.skipif(not _simd.available("avx512f"), reason="this processor has no AVX-512")
+needs_vectors = pytest.mark.skipif(not _simd.lanes(), reason="this processor has neither AVX-512 nor AVX2")
 
 
-@needs_avx512
+@needs_vectors
 @pytest.mark.parametrize("k", [3, 11, 12, 13, 40])
 @pytest.mark.parametrize("n", [1, 33, 700, 1025, 2048, 2500])
 def test_symmetric_products_equal_dense_ones(n: int, k: int) -> None:
@@ -33,7 +33,7 @@ def test_symmetric_products_equal_dense_ones(n: int, k: int) -> None:
             np.testing.assert_allclose(op @ V, truth, rtol=1e-5, atol=1e-5 * np.abs(truth).max())
 
 
-@needs_avx512
+@needs_vectors
 def test_compiled_and_blas_sums_agree() -> None:
     rng = np.random.default_rng(0)
     V = rng.normal(size=(130, 7)).astype(np.float32)

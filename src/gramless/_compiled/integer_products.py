@@ -1,8 +1,13 @@
 """Compiled loops for rows kept as bytes; imported only where `_runtime.grid.has_integer_products`: LLVM ends the process
 that compiles them for another processor.
 
-`integer_products` cuts both sides into strips that a register tile of 12 x 32 sums reads front to back: per four features
-two loads of 16 columns, twelve broadcasts, and 24 instructions that add four products in each of 16 lanes.
+`integer_products` cuts both sides into strips that a register tile of sums reads front to back. What multiplies depends on
+the processor; the sums are the same, exactly:
+
+    AVX-512 VNNI   vpdpbusd on 16 lanes: four products of bytes for each lane, 12 x 32 sums
+    AVX-VNNI       the same on 8 lanes, 6 x 16 sums
+    AVX2           vpmaddwd and an addition on 8 lanes: two products of 16 bits for each lane, 6 x 16 sums
+
 `benchmarks/cpu_products.py` compares it with float32 matrix products.
 """
 
@@ -12,25 +17,40 @@ from typing import Any
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 from gramless._compiled import simd as _simd
 
-_TALL, _VECTORS = 12, 2
-_WIDE = _VECTORS * _simd.LANES
-# The instruction multiplies unsigned by signed bytes: one side is shifted by 128, and what that takes away is added again.
-_SHIFT = 128
-_SIGN_BITS = np.int32(-0x7F7F7F80)
+_LANES = _simd.LANES
+# Products of bytes where the processor has them (one side unsigned, the other signed), else of numbers of 16 bits.
+_BYTES = _simd.available("avx512vnni") if _LANES == 16 else _simd.available("avxvnni")
+_GROUP = 4 if _BYTES else 2
+_TALL, _VECTORS = (12, 2) if _LANES == 16 else (6, 2)
+_WIDE = _VECTORS * _LANES
+# The signed side is shifted by 128, and what that takes away is added again.
+_SHIFT = 128 if _BYTES else 0
+_SIGN_BITS = np.int32(-0x7F7F7F80 if _BYTES else 0)
 _LEVELS = 255
 # Entries may be off the grid by as many roundings of the row's largest as centring and scaling an image make.
 _ROUNDINGS = 4.0 * float(np.finfo(np.float32).eps)
 _CHUNK = 64
 
 
+def _add_products(builder: Any, total: Any, left: Any, right: Any) -> Any:
+    """`total` plus, in each lane, the products of the group of features that the lane holds."""
+    if _BYTES:
+        return _simd.call(builder, f"llvm.x86.avx512.vpdpbusd.{32 * _LANES}", _simd.INTEGERS, total, left, right)
+    halves = ir.VectorType(ir.IntType(16), 2 * _LANES)
+    name = "llvm.x86.avx512.pmaddw.d.512" if _LANES == 16 else "llvm.x86.avx2.pmadd.wd"
+    pairs = [builder.bitcast(side, halves) for side in (left, right)]
+    return builder.add(total, _simd.call(builder, name, _simd.INTEGERS, *pairs))
+
+
 @intrinsic
 def _register_tile(context: Any, strip: Any, panel: Any, steps: Any, out: Any) -> Any:
-    """`out[12][32]` = the integer products of a packed strip and a packed panel; all arguments are addresses and a count."""
+    """`out[tall][wide]` = the integer products of a packed strip and a packed panel; arguments are addresses and a count."""
     signature = types.void(types.uintp, types.uintp, types.intp, types.uintp)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -39,19 +59,17 @@ def _register_tile(context: Any, strip: Any, panel: Any, steps: Any, out: Any) -
 
         def step(k: Any, sums: Any) -> list[Any]:
             here = _simd.at(builder, panel, _simd.times(builder, k, _WIDE))
-            right = [_simd.load(builder, _simd.at(builder, here, _simd.LANES * v), _simd.INTEGERS) for v in range(_VECTORS)]
+            right = [_simd.load(builder, _simd.at(builder, here, _LANES * v), _simd.INTEGERS) for v in range(_VECTORS)]
             here = _simd.at(builder, strip, _simd.times(builder, k, _TALL))
             new = []
             for i in range(_TALL):
                 left = _simd.broadcast(builder, builder.load(_simd.at(builder, here, i)))
-                for v in range(_VECTORS):
-                    total = sums[i * _VECTORS + v]
-                    new.append(_simd.call(builder, "llvm.x86.avx512.vpdpbusd.512", _simd.INTEGERS, total, left, right[v]))
+                new += [_add_products(builder, sums[i * _VECTORS + v], left, right[v]) for v in range(_VECTORS)]
             return new
 
         sums = _simd.accumulate(builder, arguments[2], _TALL * _VECTORS, _simd.INTEGERS, step)
         for place, value in enumerate(sums):
-            _simd.store(builder, value, _simd.at(builder, out, place * _simd.LANES))
+            _simd.store(builder, value, _simd.at(builder, out, place * _LANES))
         return context.get_dummy_value()
 
     return signature, generate
@@ -59,16 +77,21 @@ def _register_tile(context: Any, strip: Any, panel: Any, steps: Any, out: Any) -
 
 @numba.njit(cache=True, nogil=True)
 def _packed(codes: np.ndarray, width: int, flip: np.int32) -> np.ndarray:
-    """Groups of four features of `width` rows side by side: shape (strips, steps, width), missing rows zero."""
+    """Groups of features of `width` rows side by side: shape (strips, steps, width), missing rows zero."""
     words = codes.view(np.int32)
-    n, steps = words.shape
-    out = np.empty((-(-n // width), steps, width), np.int32)
+    n, fours = words.shape
+    out = np.empty((-(-n // width), fours * 4 // _GROUP, width), np.int32)
     for strip in range(out.shape[0]):
         there = out[strip]
-        for k in range(steps):
+        for k in range(fours):
             for i in range(width):
                 row = strip * width + i
-                there[k, i] = (words[row, k] if row < n else np.int32(0)) ^ flip
+                word = words[row, k] if row < n else np.int32(0)
+                if _GROUP == 4:
+                    there[k, i] = word ^ flip
+                else:
+                    there[2 * k, i] = (word & 0xFF) | ((word & 0xFF00) << 8)
+                    there[2 * k + 1, i] = ((word >> 16) & 0xFF) | ((word >> 8) & 0xFF0000)
     return out
 
 

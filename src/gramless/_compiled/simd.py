@@ -1,9 +1,9 @@
 """Building blocks for compiled loops whose sums stay in vector registers.
 
 A matrix product runs at the rate of the machine only when a small tile of its result lives in registers while the operands
-stream past. Compilers do not find that form in plain loops, so the innermost loops are written as LLVM vectors of 16 lanes
-of 32 bits or 8 of 64 (AVX-512) for numba to compile. `available` says whether this processor has what they need; callers
-have a plain way for one that has not.
+stream past. Compilers do not find that form in plain loops, so the innermost loops are written as LLVM vectors for numba to
+compile: `LANES` of 32 bits or half as many of 64, 16 with AVX-512 and 8 with AVX2. `lanes` says what this processor has;
+callers have a plain way for one that has neither.
 """
 
 from __future__ import annotations
@@ -14,27 +14,41 @@ from typing import Any
 
 from llvmlite import binding, ir
 
-LANES = 16
 I32 = ir.IntType(32)
 I64 = ir.IntType(64)
 F32 = ir.FloatType()
 F64 = ir.DoubleType()
-INTEGERS = ir.VectorType(I32, LANES)
-FLOATS = ir.VectorType(F32, LANES)
-HALF_FLOATS = ir.VectorType(F32, LANES // 2)
-DOUBLES = ir.VectorType(F64, LANES // 2)
 
 
 @cache
 def available(*features: str) -> bool:
-    """Whether numba compiles for this very processor and it has these features, such as `"avx512vnni"`."""
+    """Whether numba compiles for a processor with these features, such as `"avx512vnni"`.
+
+    That is this processor, or the one that `NUMBA_CPU_FEATURES` describes; `NUMBA_CPU_NAME` alone does not say what it has.
+    """
     import numba
 
     settings: Any = numba.config
-    if settings.CPU_NAME or settings.CPU_FEATURES is not None or settings.DISABLE_JIT or not settings.ENABLE_AVX:
+    if settings.DISABLE_JIT or not settings.ENABLE_AVX:
         return False
+    if settings.CPU_FEATURES is not None:
+        return {f"+{feature}" for feature in features} <= set(settings.CPU_FEATURES.split(","))
     host = binding.get_host_cpu_features()
-    return all(host.get(feature, False) for feature in features)
+    return not settings.CPU_NAME and all(host.get(feature, False) for feature in features)
+
+
+def lanes() -> int:
+    """Numbers of 32 bits in a vector: 16 with AVX-512, 8 with AVX2 and fused products, 0 without either."""
+    if available("avx512f"):
+        return 16
+    return 8 if available("avx2", "fma") else 0
+
+
+LANES = lanes() or 8
+INTEGERS = ir.VectorType(I32, LANES)
+FLOATS = ir.VectorType(F32, LANES)
+HALF_FLOATS = ir.VectorType(F32, LANES // 2)
+DOUBLES = ir.VectorType(F64, LANES // 2)
 
 
 def pointer(builder: Any, address: Any, to: Any) -> Any:
@@ -64,10 +78,10 @@ def store(builder: Any, value: Any, base: Any) -> None:
 
 def broadcast(builder: Any, scalar: Any) -> Any:
     """A scalar in every lane."""
-    lanes = LANES // 2 if scalar.type == F64 else LANES
-    nothing = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
+    count = LANES // 2 if scalar.type == F64 else LANES
+    nothing = ir.Constant(ir.VectorType(scalar.type, count), ir.Undefined)
     first = builder.insert_element(nothing, scalar, ir.Constant(I32, 0))
-    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
+    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(I32, count), [0] * count))
 
 
 def prefetch(builder: Any, base: Any) -> None:
@@ -95,7 +109,7 @@ def accumulate(
     builder.position_at_end(loop)
     k = builder.phi(I64)
     k.add_incoming(ir.Constant(I64, 0), before)
-    zero = ir.Constant(kind, [0 if kind is INTEGERS else 0.0] * kind.count)
+    zero = ir.Constant(kind, [0 if kind == INTEGERS else 0.0] * kind.count)
     sums = [builder.phi(kind) for _ in range(n_sums)]
     for value in sums:
         value.add_incoming(zero, before)

@@ -1,11 +1,12 @@
-"""Compiled products of one tile with a few columns, from both sides; imported only where the processor has AVX-512.
+"""Compiled products of one tile with a few columns, from both sides; imported only where the processor has AVX-512 or AVX2.
 
     out_rows += T V_columns        out_columns += T^T V_rows
 
 The tile of a symmetric matrix serves both halves. BLAS packs its operands before it multiplies, which costs as much as the
 product when there are a dozen columns, and reads the tile once for each half. Here a strip of rows that fits the cache is
-multiplied from the right and from the left while it is there: two rows (or two vectors of columns) by twelve columns of sums
-in registers. The tile is float32; with columns in float64 its entries are widened on the way, and so are the sums.
+multiplied from the right and from the left while it is there: rows (or vectors of columns) by twelve columns of sums in
+registers, two at a time with the 32 registers of AVX-512, one with the 16 of AVX2. The tile is float32;
+with columns in float64 its entries are widened on the way, and so are the sums.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from numba.extending import intrinsic
 from gramless._compiled import simd as _simd
 
 COLUMNS = 12
-_PAIR = 2
+_TOGETHER = 2 if _simd.LANES == 16 else 1
 _STRIP = 64
 
 
@@ -37,42 +38,42 @@ def _load_entries(builder: Any, base: Any, stored: Any, summed: Any) -> Any:
     return entries if stored == summed else builder.fpext(entries, summed)
 
 
-def _add_outer(builder: Any, pair: Any, factor: Callable[[int], Any], sums: Any) -> list[Any]:
-    """`sums[r][c] + pair[r] * factor(c)` for two vectors of the tile and twelve factors."""
-    new: list[Any] = [None] * (_PAIR * COLUMNS)
+def _add_outer(builder: Any, entries: Any, factor: Callable[[int], Any], sums: Any) -> list[Any]:
+    """`sums[r][c] + entries[r] * factor(c)` for some vectors of the tile and twelve factors."""
+    new: list[Any] = [None] * (_TOGETHER * COLUMNS)
     for c in range(COLUMNS):
         column = factor(c)
-        for r in range(_PAIR):
+        for r in range(_TOGETHER):
             place = r * COLUMNS + c
             name = f"llvm.fma.{_simd.suffix(column.type)}"
-            new[place] = _simd.call(builder, name, column.type, pair[r], column, sums[place])
+            new[place] = _simd.call(builder, name, column.type, entries[r], column, sums[place])
     return new
 
 
 @intrinsic
-def _two_rows(context: Any, rows: Any, stride: Any, packed: Any, steps: Any, out: Any, number: Any) -> Any:
-    """`out[2][12] += rows[2] @ V`, with V packed as [steps][12][lanes]; `number` says of which type V is."""
+def _times_rows(context: Any, rows: Any, stride: Any, packed: Any, steps: Any, out: Any, number: Any) -> Any:
+    """`out[r][12] += rows[r] @ V` for the rows together, V packed as [steps][12][lanes]; `number` is of V's type."""
     signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, number)
     stored, summed = _vectors(number)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         first = _simd.pointer(builder, arguments[0], _simd.F32)
-        second = _simd.at(builder, first, arguments[1])
+        rows = [_simd.at(builder, first, _simd.times(builder, arguments[1], r)) for r in range(_TOGETHER)]
         # A row is a page of memory or more, and the processor does not look beyond a page by itself.
-        following = [_simd.at(builder, row, _simd.times(builder, arguments[1], _PAIR)) for row in (first, second)]
+        following = [_simd.at(builder, row, _simd.times(builder, arguments[1], _TOGETHER)) for row in rows]
         packed, out = (_simd.pointer(builder, arguments[i], summed.element) for i in (2, 4))
 
         def step(k: Any, sums: Any) -> list[Any]:
             along = _simd.times(builder, k, summed.count)
-            pair = [_load_entries(builder, _simd.at(builder, row, along), stored, summed) for row in (first, second)]
+            entries = [_load_entries(builder, _simd.at(builder, row, along), stored, summed) for row in rows]
             for row in following:
                 _simd.prefetch(builder, _simd.at(builder, row, along))
             here = _simd.at(builder, packed, _simd.times(builder, k, summed.count * COLUMNS))
             return _add_outer(
-                builder, pair, lambda c: _simd.load(builder, _simd.at(builder, here, summed.count * c), summed), sums
+                builder, entries, lambda c: _simd.load(builder, _simd.at(builder, here, summed.count * c), summed), sums
             )
 
-        for place, value in enumerate(_simd.accumulate(builder, arguments[3], _PAIR * COLUMNS, summed, step)):
+        for place, value in enumerate(_simd.accumulate(builder, arguments[3], _TOGETHER * COLUMNS, summed, step)):
             target = _simd.at(builder, out, place)
             builder.store(_simd.add_lanes(builder, value, builder.load(target)), target)
         return context.get_dummy_value()
@@ -81,8 +82,8 @@ def _two_rows(context: Any, rows: Any, stride: Any, packed: Any, steps: Any, out
 
 
 @intrinsic
-def _two_vectors(context: Any, corner: Any, stride: Any, factors: Any, steps: Any, out: Any, number: Any) -> Any:
-    """`out[2][12][lanes] += T[:, :2 lanes]^T @ V`, with V as rows of twelve; `number` says of which type V is."""
+def _times_vectors(context: Any, corner: Any, stride: Any, factors: Any, steps: Any, out: Any, number: Any) -> Any:
+    """`out[r][12][lanes] += T[:, r lanes : (r + 1) lanes]^T @ V`, V as rows of twelve; `number` is of V's type."""
     signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, number)
     stored, summed = _vectors(number)
 
@@ -92,14 +93,14 @@ def _two_vectors(context: Any, corner: Any, stride: Any, factors: Any, steps: An
 
         def step(k: Any, sums: Any) -> list[Any]:
             row = _simd.at(builder, corner, builder.mul(k, arguments[1]))
-            places = [_simd.at(builder, row, summed.count * r) for r in range(_PAIR)]
-            pair = [_load_entries(builder, place, stored, summed) for place in places]
+            places = [_simd.at(builder, row, summed.count * r) for r in range(_TOGETHER)]
+            entries = [_load_entries(builder, place, stored, summed) for place in places]
             here = _simd.at(builder, factors, _simd.times(builder, k, COLUMNS))
             return _add_outer(
-                builder, pair, lambda c: _simd.broadcast(builder, builder.load(_simd.at(builder, here, c))), sums
+                builder, entries, lambda c: _simd.broadcast(builder, builder.load(_simd.at(builder, here, c))), sums
             )
 
-        for place, value in enumerate(_simd.accumulate(builder, arguments[3], _PAIR * COLUMNS, summed, step)):
+        for place, value in enumerate(_simd.accumulate(builder, arguments[3], _TOGETHER * COLUMNS, summed, step)):
             target = _simd.at(builder, out, summed.count * place)
             _simd.store(builder, builder.fadd(_simd.load(builder, target, summed), value), target)
         return context.get_dummy_value()
@@ -127,23 +128,23 @@ def add_products(
     """With `right`, add `T V` to `out_rows`; with `left`, add `T^T V` to `out_packed`.
 
     `rows` and `out_rows` belong to the tile's rows and have shape (height, 12); `packed` and `out_packed` belong to its
-    columns and have shape (width / lanes, 12, lanes), where lanes is 16 for float32 and 8 for float64.
+    columns and have shape (width / lanes, 12, lanes), where lanes is `simd.LANES` for float32 and half of it for float64.
     """
     height, width = T.shape
     lanes, number = packed.shape[2], packed.dtype.type(0)
     stride = T.strides[0] // T.itemsize
-    even, whole = height - height % _PAIR, width - width % (_PAIR * lanes)
+    even, whole = height - height % _TOGETHER, width - width % (_TOGETHER * lanes)
     for start in range(0, even, _STRIP):
         stop = min(even, start + _STRIP)
         if right and whole:
-            for i in range(start, stop, _PAIR):
+            for i in range(start, stop, _TOGETHER):
                 target = out_rows[i:].ctypes.data
-                _two_rows(T[i:].ctypes.data, stride, packed.ctypes.data, whole // lanes, target, number)  # type: ignore[call-arg]
+                _times_rows(T[i:].ctypes.data, stride, packed.ctypes.data, whole // lanes, target, number)  # type: ignore[call-arg]
         if left:
-            for j in range(0, whole, _PAIR * lanes):
+            for j in range(0, whole, _TOGETHER * lanes):
                 corner, target = T[start:, j:].ctypes.data, out_packed[j // lanes :].ctypes.data
-                _two_vectors(corner, stride, rows[start:].ctypes.data, stop - start, target, number)  # type: ignore[call-arg]
-    # What is left: columns beyond the last pair of vectors, and an odd last row.
+                _times_vectors(corner, stride, rows[start:].ctypes.data, stop - start, target, number)  # type: ignore[call-arg]
+    # What is left: columns beyond the last whole vectors, and rows beyond the last whole group.
     for i in range(height):
         for j in range(whole if i < even else 0, width):
             value, vector, lane = T[i, j], j // lanes, j % lanes

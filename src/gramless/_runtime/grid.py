@@ -3,12 +3,12 @@
     x_i = scale_i * codes_i + offset_i        codes_i in {0, ..., 255}^d
 
 Centring and normalising an image keeps it on a grid, only a different one for each image. Inner products of such rows are
-sums of products of bytes, which a processor with AVX-512 VNNI adds up four at a time, exactly:
+sums of products of bytes, which the vector units add up two or four at a time, exactly:
 
     <x_i, y_j> = scale_i scale_j <codes_i, codes_j> + offset_j sum(x_i) + offset_i scale_j sum(codes_j)
 
-so the result is rounded once, from float64, in less than a third of the time of a float32 matrix product
-(`benchmarks/cpu_products.py`).
+so the result is rounded once, from float64, in less time than a float32 matrix product takes: a third of it with AVX-512
+VNNI (`benchmarks/cpu_products.py`).
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ class GridRows:
 
 
 def has_integer_products() -> bool:
-    """Whether this processor has the instruction, and numba compiles for it."""
-    from gramless._compiled.simd import available
+    """Whether this processor has the instructions, and numba compiles for it."""
+    from gramless._compiled.simd import available, lanes
 
-    return available("avx512f", "avx512bw", "avx512vnni")
+    return available("avx512bw") if lanes() == 16 else lanes() > 0
 
 
 def on_grid(X: Any) -> GridRows | None:

@@ -3,9 +3,9 @@
     CompiledSums, BlasSums      A V, where each thread adds up its tiles' products for both halves of A
     product, transposed_product C W and C^T V in float64 for a float32 matrix C, which is never copied to float64
 
-The compiled loops are those of `gramless._compiled.tile_loops`, for processors with AVX-512; `Columns` holds the right-hand
-side in the two layouts that they read. With eleven columns they take half the time of BLAS for the first and a quarter for
-the second (`benchmarks/cpu_products.py`).
+The compiled loops are those of `_compiled.tile_loops`, for processors with AVX-512 or AVX2; `Columns` holds the right-hand
+side in the two layouts that they read. With eleven columns and AVX-512 they take half the time of BLAS for the first and a
+quarter for the second (`benchmarks/cpu_products.py`).
 """
 
 from __future__ import annotations
@@ -28,25 +28,28 @@ _MANY_ENTRIES = 1 << 22
 
 
 def can_compile(V: Array, n_entries: int) -> bool:
-    """Whether the compiled loops take these columns, for a matrix of some size: NumPy, AVX-512, more than a few."""
+    """Whether the compiled loops take these columns, for a matrix of some size: NumPy, vector units, more than a few."""
     if not isinstance(V, np.ndarray) or V.dtype not in (np.float32, np.float64):
         return False
     if V.shape[1] < _FEWEST_COLUMNS or n_entries < _MANY_ENTRIES:
         return False
-    from gramless._compiled.simd import available
+    from gramless._compiled.simd import lanes
 
-    return available("avx512f")
+    # With 16 registers a second group of columns reads the tile again at the rate of the first; BLAS does not.
+    short_of_registers = lanes() == 8 and V.dtype == np.float32 and V.shape[1] > 12
+    return lanes() > 0 and not short_of_registers
 
 
 class Columns:
     """The right-hand side, twelve columns at a time: as rows, and as panels of a few rows with the columns first."""
 
     def __init__(self, V: np.ndarray):
+        from gramless._compiled.simd import LANES
         from gramless._compiled.tile_loops import COLUMNS
 
         n, k = V.shape
         self.shape = (n, k)
-        self.lanes = PANEL * 4 // V.itemsize
+        self.lanes = LANES * 4 // V.itemsize
         self.groups = -(-k // COLUMNS)
         self._padded = np.zeros((-(-n // self.lanes) * self.lanes, self.groups * COLUMNS), V.dtype)
         self._padded[:n, :k] = V
