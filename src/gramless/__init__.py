@@ -36,6 +36,7 @@ _EXPORTS: dict[str, str] = {
     "estimate": "gramless.planning.estimate",
     "load": "gramless.persistence",
     "save": "gramless.persistence",
+    "to_onnx": "gramless.export.onnx",
 }
 
 __all__ = ["__version__", *_EXPORTS]

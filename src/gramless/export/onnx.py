@@ -1,0 +1,183 @@
+"""A fitted model as an ONNX graph.
+
+    to_onnx(model)     input "X" of shape (n, n_features); outputs "label" (or "prediction"), "probabilities", "scores"
+
+`scores` is what `decision_function` gives, `probabilities` what `predict_proba` gives. Numbers are those of the model:
+float32 where its points are. Only operators of the ONNX standard are used. What one estimator computes is one function, found
+by type in `MODEL_GRAPHS`; a type that is not there is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
+
+from gramless._version import __version__
+from gramless.dual.problems import Machine
+from gramless.estimators.budget import BudgetLSSVC, BudgetLSSVR
+from gramless.estimators.fourier import FourierLSSVC, FourierLSSVR
+from gramless.estimators.lssvm import LSSVC, LSSVR
+from gramless.estimators.lssvm_cv import LSSVCCV, LSSVRCV
+from gramless.estimators.mkl import MKLClassifier
+from gramless.estimators.nystrom import NystromLSSVC, NystromLSSVR
+from gramless.estimators.prototypes import PrototypeLSSVC
+from gramless.estimators.risvo import RiSVOClassifier
+from gramless.estimators.svc import KernelSVC
+from gramless.estimators.svr import KernelSVR
+from gramless.export.graph import Graph
+from gramless.export.kernels import kernel_block
+from gramless.export.probabilities import coupled, label_values, pick_labels, sigmoids, softmax, vote_scores
+
+Outputs = dict[str, str]
+ModelGraph = Callable[[Graph, Any, str], Outputs]
+
+
+def to_onnx(model: Any) -> Any:
+    """A fitted model for ONNX runtimes.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator of this library.
+
+    Returns
+    -------
+    onnx.ModelProto
+        With the input `X`, in the dtype of the model's coefficients, and the outputs `label` and `scores` (and
+        `probabilities` where the model has `predict_proba`), or `prediction`.
+
+    See Also
+    --------
+    gramless.save : A file that this library reads again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import onnxruntime
+    >>> from sklearn.datasets import load_iris
+    >>> from gramless import LSSVC, to_onnx
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = LSSVC().fit(X, y)
+    >>> session = onnxruntime.InferenceSession(to_onnx(model).SerializeToString())
+    >>> label, scores = session.run(["label", "scores"], {"X": X})
+    >>> bool((label == model.predict(X)).all())
+    True
+    """
+    try:
+        from onnx import helper
+    except ImportError:
+        raise ImportError("writing ONNX needs the package onnx: pip install 'gramless[onnx]'") from None
+    write = MODEL_GRAPHS.get(type(model))
+    if write is None:
+        known = ", ".join(sorted(cls.__name__ for cls in MODEL_GRAPHS))
+        raise ValueError(f"{type(model).__name__} cannot be written as ONNX operators; those that can: {known}")
+    check_is_fitted(model)
+    dtype = _number_type(model)
+    graph = Graph(dtype)
+    outputs = write(graph, model, "X")
+    kind = helper.np_dtype_to_tensor_dtype(dtype)
+    infos = []
+    for name, value in outputs.items():
+        graph.nodes.append(helper.make_node("Identity", [value], [name]))
+        labels = label_values(model.classes_) if name == "label" else None
+        element = kind if labels is None else _element_type(labels)
+        flat = name == "label" or (name == "prediction" and _is_single(model))
+        infos.append(helper.make_tensor_value_info(name, element, ["n"] if flat else ["n", None]))
+    rows = helper.make_tensor_value_info("X", kind, ["n", int(model.n_features_in_)])
+    return graph.model([rows], infos, f"{type(model).__name__}, gramless {__version__}")
+
+
+def _number_type(model: Any) -> np.dtype:
+    """The dtype in which the model computes: that of the points, or of the coefficients of features."""
+    carried = next(getattr(model, name) for name in ("points_", "support_vectors_", "coef_") if hasattr(model, name))
+    return np.dtype(np.float32 if carried.dtype == np.float32 else np.float64)
+
+
+def _is_single(model: Any) -> bool:
+    """Whether a regressor predicts one number for each row."""
+    return bool(getattr(model, "_single_output", True))
+
+
+def _element_type(labels: np.ndarray) -> int:
+    from onnx import TensorProto, helper
+
+    return TensorProto.STRING if labels.dtype == object else helper.np_dtype_to_tensor_dtype(labels.dtype)
+
+
+def _dense(points: Any) -> np.ndarray:
+    return points.toarray() if sp.issparse(points) else np.asarray(points)
+
+
+def _expansion(graph: Graph, model: Any, x: str) -> Outputs:
+    """Kernel values with the points, times the coefficients."""
+    block = kernel_block(graph, model.kernel_, x, _dense(model.points_))
+    return _from_linear(graph, model, block, model.dual_coef_)
+
+
+def _fourier(graph: Graph, model: Any, x: str) -> Outputs:
+    """Cosines and sines of random projections, times the coefficients."""
+    phases = graph.op("MatMul", x, graph.number(model.features_.frequencies()))
+    features = graph.op("Concat", graph.op("Cos", phases), graph.op("Sin", phases), axis=1)
+    features = graph.op("Mul", features, float((model.features_.n_features // 2) ** -0.5))
+    return _from_linear(graph, model, features, model.coef_)
+
+
+def _from_linear(graph: Graph, model: Any, features: str, coef: np.ndarray) -> Outputs:
+    scores = graph.op("Add", graph.op("MatMul", features, graph.number(coef)), graph.number(model.intercept_))
+    if not is_classifier(model):
+        return {"prediction": graph.op("Squeeze", scores, graph.axes(1)) if _is_single(model) else scores}
+    k = len(model.classes_)
+    outputs = {"label": pick_labels(graph, scores, model.classes_), "scores": scores}
+    if model.probability == "sigmoid":
+        outputs["probabilities"] = sigmoids(graph, scores, model.sigmoids_, k)
+    elif model.probability is not False:
+        outputs["probabilities"] = softmax(graph, scores, k)
+    return outputs
+
+
+def _support_vectors(graph: Graph, model: Any, x: str) -> Outputs:
+    """Two-class machines on shared support vectors; their votes, or the largest score."""
+    block = kernel_block(graph, model.kernel_, x, _dense(model.support_vectors_))
+    dual = _dense(model.dual_coef_)
+    if not is_classifier(model):
+        scores = graph.op("Add", graph.op("MatMul", block, graph.number(dual.T)), graph.number(model.intercept_))
+        return {"prediction": graph.op("Squeeze", scores, graph.axes(1))}
+    machine = Machine(model.support_, model.n_support_, dual, model.intercept_, [])
+    coef = machine.by_problem().T
+    pairs = graph.op("Add", graph.op("MatMul", block, graph.number(coef)), graph.number(model.intercept_))
+    k = len(model.classes_)
+    one_vs_one = k > 2 and model.multi_class == "ovo"
+    scores = vote_scores(graph, pairs, k) if one_vs_one else pairs
+    shown = pairs if getattr(model, "decision_function_shape", "ovr") == "ovo" else scores
+    outputs = {"label": pick_labels(graph, scores, model.classes_), "scores": shown}
+    if getattr(model, "probability", False):
+        write = coupled if one_vs_one else sigmoids
+        outputs["probabilities"] = write(graph, pairs, model.sigmoids_, k)
+    return outputs
+
+
+MODEL_GRAPHS: dict[type, ModelGraph] = {
+    **dict.fromkeys(
+        (
+            LSSVC,
+            LSSVR,
+            LSSVCCV,
+            LSSVRCV,
+            NystromLSSVC,
+            NystromLSSVR,
+            BudgetLSSVC,
+            BudgetLSSVR,
+            RiSVOClassifier,
+            PrototypeLSSVC,
+        ),
+        _expansion,
+    ),
+    **dict.fromkeys((FourierLSSVC, FourierLSSVR), _fourier),
+    **dict.fromkeys((KernelSVC, KernelSVR, MKLClassifier), _support_vectors),
+}
+"""How each estimator is written as ONNX operators."""
