@@ -66,7 +66,7 @@ def leave_one_out_scores(
     plan : Plan or None
         None computes the diagonal of the inverse; a plan for the probes estimates it.
     """
-    diagonal, u = _exact_diagonal(op) if plan is None else _estimated_diagonal(op, plan, random_state)
+    diagonal, u = _exact_diagonal(op) if plan is None else estimated_diagonal(op, plan, random_state)
     return _without_each(Z, coef, diagonal, u)
 
 
@@ -116,23 +116,28 @@ def _exact_diagonal(op: KernelOperator) -> tuple[np.ndarray, np.ndarray]:
     return xa.to_numpy(diagonal), xa.to_numpy(inverse_factor.T @ (inverse_factor @ ones))[:, 0]
 
 
-def _estimated_diagonal(op: KernelOperator, plan: Plan, random_state: Any) -> tuple[np.ndarray, np.ndarray]:
+def estimated_diagonal(op: KernelOperator, plan: Plan, random_state: Any) -> tuple[np.ndarray, np.ndarray]:
     """Hutchinson's estimate `mean(s * A^-1 s)` over random signs `s`, all solved at once, and `A^-1 1`."""
     rng = check_random_state(random_state)
     n = op.shape[0]
     signs = rng.choice(np.array([-1.0, 1.0]), size=(n, _PROBES))
     rhs = xa.like(np.column_stack([signs, np.ones(n)]), op.reference)
-    preconditioner = None
-    if plan.n_landmarks:
-        landmarks = np.sort(rng.permutation(n)[: plan.n_landmarks])
-        columns = LocalColumns(op.X, op.kernel, landmarks, store=plan.store_landmarks, fused=op.fused)
-        preconditioner = NystromPreconditioner(columns, op.ridge, rng=rng)
+    preconditioner = planned_preconditioner(op, plan, rng)
     solution = xa.to_numpy(solve(op, rhs, CG(tol=1e-2, preconditioner=preconditioner), random_state=rng).W)
     diagonal = np.mean(signs * solution[:, :-1], axis=1)
     # No diagonal entry of the inverse lies below the inverse of A's own entry; noise must not cross that bound.
     floor = 1.0 / xa.to_numpy(op.diag()).astype(np.float64)
     u = solution[:, -1].astype(np.float64)
     return np.maximum(diagonal, floor + u**2 / u.sum()), u
+
+
+def planned_preconditioner(op: KernelOperator, plan: Plan, rng: np.random.RandomState) -> NystromPreconditioner | None:
+    """The preconditioner that a plan for conjugate gradients speaks of."""
+    if not plan.n_landmarks:
+        return None
+    landmarks = np.sort(rng.permutation(op.shape[0])[: plan.n_landmarks])
+    columns = LocalColumns(op.X, op.kernel, landmarks, store=plan.store_landmarks, fused=op.fused)
+    return NystromPreconditioner(columns, op.ridge, rng=rng)
 
 
 def path_scores(

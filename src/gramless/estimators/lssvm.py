@@ -29,6 +29,7 @@ from gramless.models.least_squares import check_rows, check_settings, fit_expans
 from gramless.planning.plan import Plan
 from gramless.solvers import Solver
 from gramless.targets.columns import Standardised, class_targets
+from gramless.uncertainty.regression import posterior_of, prediction_intervals, standard_deviations
 
 
 class LSSVC(ExpansionClassifier):
@@ -396,6 +397,7 @@ class LSSVR(ExpansionRegressor):
         targets = check_outputs(y, X.shape[0])
         self._single_output = targets.ndim == 1
         weights = check_weights(sample_weight, X)
+        self._weights = None if weights is None else weights[weights > 0]
         standardised = Standardised.of(targets.reshape(X.shape[0], -1), weights, shifted=self.fit_intercept)
         fit_expansion(
             self,
@@ -406,7 +408,80 @@ class LSSVR(ExpansionRegressor):
             rescale=standardised.model,
             fit_intercept=self.fit_intercept,
         )
+        if weights is not None:
+            self._weights = weights[self.support_]
         return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predicted values, and how sure the machine is of the function behind them.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+        return_std : bool, default=False
+            Whether to return the standard deviation of the Gaussian process too: that of the function, without the noise of
+            a new value. Its scale is the one that the leave-one-out residuals have. The first call factors the kernel
+            matrix, or for more rows than the memory budget allows solves a system for each new row.
+
+        Returns
+        -------
+        values : array of shape (n_samples,) or (n_samples, n_outputs)
+            As `y` was at fit.
+        deviations : ndarray of the same shape
+            With `return_std` only.
+        """
+        values = super().predict(X)
+        if not return_std:
+            return values
+        deviations = standard_deviations(self, X)
+        return values, deviations[:, 0] if self._single_output else deviations
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, *, local: bool = False) -> np.ndarray:
+        """Intervals that contain the value of a new row with a chosen probability, by the jackknife+.
+
+        They need no held-out rows: the models without each training row are known in closed form. Where there are too many
+        rows for a factorisation within the memory budget, the residuals are estimated and the intervals are those of the
+        plain jackknife.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or tensor of shape (n_samples, n_features)
+        coverage : float, default=0.9
+            Between 0 and 1. For rows that come from where the training rows came from, the share of new values inside is
+            at least `1 - 2 (1 - coverage)`, and in practice close to `coverage`.
+        local : bool, default=False
+            Whether intervals are wider where the machine is less sure.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2), or (n_samples, n_outputs, 2)
+            Lower and upper ends. Infinite where there are too few training rows for the coverage.
+        """
+        ends = prediction_intervals(self, X, coverage, local=local)
+        return ends[:, 0] if self._single_output else ends
+
+    @property
+    def log_marginal_likelihood_(self) -> Any:
+        """Log likelihood of the training values under the Gaussian process; of each output where there are several.
+
+        Exact where the factor of the kernel matrix fits the memory budget; else from Lanczos' method on random signs, with
+        the standard error `log_marginal_likelihood_error_`.
+        """
+        values = self._likelihood[0]
+        return float(values[0]) if self._single_output else values
+
+    @property
+    def log_marginal_likelihood_error_(self) -> float:
+        """Standard error of `log_marginal_likelihood_`: 0 where it is exact."""
+        return self._likelihood[1]
+
+    @property
+    def _likelihood(self) -> tuple[np.ndarray, float]:
+        process = posterior_of(self)
+        kept = getattr(self, "_kept_likelihood", None)
+        if kept is None or kept[0] is not process:
+            self._kept_likelihood = kept = (process, process.log_likelihood())
+        return kept[1]
 
     def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
         """How a fit of this size would be solved.

@@ -3,8 +3,8 @@
     to_onnx(model)     input "X" of shape (n, n_features); outputs "label" (or "prediction"), "probabilities", "scores"
 
 `scores` is what `decision_function` gives, `probabilities` what `predict_proba` gives. Numbers are those of the model:
-float32 where its points are. Only operators of the ONNX standard are used. What one estimator computes is one function, found
-by type in `MODEL_GRAPHS`; a type that is not there is refused by name.
+float32 where its points are. Only operators of the ONNX standard are used. What one estimator computes is one function,
+found by type in `MODEL_GRAPHS`; a type that is not there is refused by name.
 """
 
 from __future__ import annotations

@@ -28,6 +28,9 @@ from gramless.calibration.platt import sigmoid_probabilities
 from gramless.kernels import Kernel, as_kernel
 from gramless.operators import expand
 
+# What a model keeps only because it has computed it: a file or a copy makes it anew.
+_NOT_SAVED = {"_moved", "_posterior", "_kept_likelihood"}
+
 
 def kernel_from_settings(estimator: Any) -> Kernel:
     """The kernel that an estimator's `kernel`, `gamma`, `degree` and `coef0` mean."""
@@ -194,7 +197,7 @@ class ExpansionClassifier(ClassifierMixin, BaseEstimator):
         return score_expansion(self, X)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in super().__getstate__().items() if key != "_moved"}
+        return {key: value for key, value in super().__getstate__().items() if key not in _NOT_SAVED}
 
     def __sklearn_tags__(self) -> Any:
         return set_input_tags(super().__sklearn_tags__(), self.kernel)
@@ -240,7 +243,7 @@ class ExpansionRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         return score_expansion(self, X)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in super().__getstate__().items() if key != "_moved"}
+        return {key: value for key, value in super().__getstate__().items() if key not in _NOT_SAVED}
 
     def __sklearn_tags__(self) -> Any:
         return set_input_tags(super().__sklearn_tags__(), self.kernel)

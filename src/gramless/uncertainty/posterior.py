@@ -13,7 +13,8 @@ so `s`, the mean of `r_i^2 p_i`, makes the leave-one-out residuals as large as t
 
 and with an intercept the restricted one: `n - 1` for `n`, and `log t` more. Everything is in float64.
 
-`ExactPosterior` holds the Cholesky factor: O(n^3) once, O(n^2) for each new row, 8 n^2 bytes.
+`ExactPosterior` holds the Cholesky factor: O(n^3) once, O(n^2) for each new row, 8 n^2 bytes; `uncertainty.iterative` is for
+more rows than that.
 
 References
 ----------
@@ -22,7 +23,7 @@ Rasmussen, Williams, "Gaussian processes for machine learning", 2006, sections 2
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,11 +32,13 @@ import numpy as np
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.memory import MemoryEstimate
+from gramless._runtime.threads import slices
 from gramless.kernels.base import Kernel
 from gramless.operators import KernelOperator, evaluate
 from gramless.uncertainty.jackknife import LeftOut
 
-_ROWS_AT_A_TIME = 1024
+# Entries of a batch's matrices, of new rows by training rows: 64 MB each.
+_ENTRIES_AT_A_TIME = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,30 @@ class ExactPosterior:
         self.inverse_diagonal = diagonal
         self.scale = process_scale(machine.coef, diagonal, machine.weights)
 
+    def log_likelihood(self) -> tuple[np.ndarray, float]:
+        """The log marginal likelihood of each output, and its standard error: zero, since it is exact.
+
+        Returns
+        -------
+        values : ndarray of shape (k,)
+        error : float
+        """
+        return log_likelihood(self.machine, self.factor_times, self.log_determinant, self.total, self.scale), 0.0
+
+    def factor_times(self, V: np.ndarray) -> np.ndarray:
+        """`A V`, from the factor.
+
+        Parameters
+        ----------
+        V : ndarray of shape (n, k)
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+        """
+        L = xa.namespace(self.factor).tril(self.factor)
+        return xa.to_numpy(L @ (L.T @ xa.like(V, L)))
+
     @staticmethod
     def memory(n: int, d: int, device: str) -> MemoryEstimate:
         """What the factor, its inverse and a batch of new rows take.
@@ -138,8 +165,8 @@ class ExactPosterior:
         -------
         MemoryEstimate
         """
-        parts = {"factor and inverse": 2 * n * n * 8, "new rows": 4 * _ROWS_AT_A_TIME * n * 8, "points": 2 * n * d * 8}
-        return MemoryEstimate(parts, device)
+        batch = 8 * max(_ENTRIES_AT_A_TIME, n) * 8
+        return MemoryEstimate({"factor and inverse": 2 * n * n * 8, "new rows": batch, "points": 2 * n * d * 8}, device)
 
     def batches(self, X: Array) -> Iterator[Batch]:
         """Means, variances and smoothing weights of new rows, some at a time.
@@ -154,8 +181,7 @@ class ExactPosterior:
         Batch
         """
         machine = self.machine
-        for start in range(0, int(X.shape[0]), _ROWS_AT_A_TIME):
-            rows = slice(start, min(start + _ROWS_AT_A_TIME, int(X.shape[0])))
+        for rows in slices(int(X.shape[0]), max(1, _ENTRIES_AT_A_TIME // len(self.u))):
             some = X[rows]
             K = evaluate(machine.kernel, some, self.points)
             half = xa.solve_triangular(self.factor, K.T)
@@ -185,3 +211,30 @@ def process_scale(coef: np.ndarray, inverse_diagonal: np.ndarray, weights: np.nd
     """
     squares = np.asarray(coef, dtype=np.float64) ** 2 / inverse_diagonal[:, None]
     return np.average(squares, axis=0, weights=weights)
+
+
+def log_likelihood(
+    machine: Machine, times: Callable[[np.ndarray], np.ndarray], log_determinant: float, total: float, scale: np.ndarray
+) -> np.ndarray:
+    """The (restricted) log marginal likelihood of each output.
+
+    Parameters
+    ----------
+    machine : Machine
+    times : callable
+        `V -> A V`.
+    log_determinant : float
+        Of `A`.
+    total : float
+        `1^T A^-1 1`.
+    scale : ndarray of shape (k,)
+
+    Returns
+    -------
+    ndarray of shape (k,)
+    """
+    coef = machine.coef.astype(np.float64)
+    fit = np.sum(coef * times(coef), axis=0)  # a^T (y - b) = a^T A a
+    n = len(coef) - (1 if machine.fit_intercept else 0)
+    lost = np.log(total) if machine.fit_intercept else 0.0
+    return -0.5 * (fit / scale + log_determinant + lost + n * np.log(2 * np.pi * scale))
