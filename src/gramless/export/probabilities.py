@@ -119,9 +119,9 @@ def coupled(graph: Graph, scores: str, parameters: np.ndarray, n_classes: int) -
     other = graph.op("Sub", 1.0, r)
     # Entries of Q are sums of products of pairs: constant matrices lay them out.
     squares, products = np.zeros((2, len(pairs), k * k)), np.zeros((len(pairs), k * k))
-    for p, (i, j) in enumerate(pairs):
-        squares[0, p, j * k + j] = squares[1, p, i * k + i] = 1.0
-        products[p, i * k + j] = products[p, j * k + i] = -1.0
+    for number, (i, j) in enumerate(pairs):
+        squares[0, number, j * k + j] = squares[1, number, i * k + i] = 1.0
+        products[number, i * k + j] = products[number, j * k + i] = -1.0
     parts = [
         graph.op("MatMul", graph.op("Mul", r, r), graph.number(squares[0])),
         graph.op("MatMul", graph.op("Mul", other, other), graph.number(squares[1])),

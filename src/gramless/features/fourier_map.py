@@ -76,6 +76,15 @@ class FourierFeatures(Features):
         share(tasks, lambda rows: self._fill(X[rows], out[rows]), blas_threads())
         return out
 
+    def frequencies(self) -> np.ndarray:
+        """The frequencies as a dense matrix: the features are the cosines and sines of `X @ frequencies()`.
+
+        Returns
+        -------
+        ndarray of shape (n_columns, n_features / 2)
+        """
+        return np.asarray(self.directions if self.directions is not None else self._structured(np.eye(self.n_columns)))
+
     def _fill(self, X: Array, out: Array) -> None:
         D = len(self.lengths)
         phases = self._dense(X) if self.directions is not None else self._structured(X)

@@ -38,7 +38,7 @@ def posterior_of(model: Any) -> Posterior:
     kept = getattr(model, "_posterior", None)
     if kept is not None and kept[0] is model.dual_coef_:
         return kept[1]
-    if not model.kernel_.separable:
+    if not model.kernel_.uses_points:
         raise ValueError("a precomputed kernel says nothing of new rows themselves: intervals need the data and a kernel")
     C = getattr(model, "C_", None) or model.C
     machine = Machine(
