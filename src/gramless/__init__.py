@@ -19,6 +19,7 @@ _EXPORTS: dict[str, str] = {
     "BudgetLSSVR": "gramless.estimators.budget",
     "FourierLSSVC": "gramless.estimators.fourier",
     "FourierLSSVR": "gramless.estimators.fourier",
+    "ImageClassifier": "gramless.estimators.image",
     "KernelSVC": "gramless.estimators.svc",
     "KernelSVR": "gramless.estimators.svr",
     "LSSVC": "gramless.estimators.lssvm",

@@ -12,6 +12,7 @@ from typing import Any
 from gramless.kernels.base import Callable_, Columns, Kernel, Power, Product, Scaled, Sum
 from gramless.kernels.dot import Linear, Polynomial
 from gramless.kernels.histogram import Chi2, ExpChi2, Intersection
+from gramless.kernels.invariant import Invariant, Reflected
 from gramless.kernels.precomputed import Precomputed
 from gramless.kernels.stationary import RBF, Laplacian
 
@@ -35,6 +36,7 @@ __all__ = [
     "Columns",
     "ExpChi2",
     "Intersection",
+    "Invariant",
     "Kernel",
     "Laplacian",
     "Linear",
@@ -42,6 +44,7 @@ __all__ = [
     "Power",
     "Precomputed",
     "Product",
+    "Reflected",
     "Scaled",
     "Sum",
     "as_kernel",

@@ -38,6 +38,9 @@ class Kernel(BaseEstimator):
     uses_points = True
     """Whether values are computed from points; a precomputed kernel looks them up instead."""
 
+    permutable = False
+    """Whether putting the features of both points into another order changes nothing."""
+
     def accepts_grid(self, rows: GridRows) -> bool:
         """Whether points may come as these rows of bytes: inner products and norms of rows are all it takes."""
         return False
@@ -105,6 +108,10 @@ class Pair(Kernel):
     @property
     def uses_points(self) -> bool:  # type: ignore[override]
         return self.left.uses_points and self.right.uses_points
+
+    @property
+    def permutable(self) -> bool:  # type: ignore[override]
+        return self.left.permutable and self.right.permutable
 
     def accepts_grid(self, rows: GridRows) -> bool:
         return self.left.accepts_grid(rows) and self.right.accepts_grid(rows)
@@ -182,6 +189,10 @@ class Wrapped(Kernel):
         return self.kernel.uses_points
 
     @property
+    def permutable(self) -> bool:  # type: ignore[override]
+        return self.kernel.permutable
+
+    @property
     def temporaries(self) -> int:
         return self.kernel.temporaries
 
@@ -253,6 +264,10 @@ class Columns(Wrapped):
     def __init__(self, kernel: Kernel, columns: Any):
         self.kernel = kernel
         self.columns = columns
+
+    @property
+    def permutable(self) -> bool:  # type: ignore[override]
+        return False
 
     def accepts_grid(self, rows: GridRows) -> bool:
         return False  # bytes come in whole rows

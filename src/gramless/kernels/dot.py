@@ -31,6 +31,7 @@ class Linear(Kernel):
     """
 
     accepts_sparse = True
+    permutable = True
 
     def accepts_grid(self, rows: GridRows) -> bool:
         return True
@@ -63,6 +64,7 @@ class Polynomial(Kernel):
     """
 
     accepts_sparse = True
+    permutable = True
 
     def __init__(self, degree: int = 3, gamma: float | str = "scale", coef0: float = 0.0):
         self.degree = degree

@@ -27,6 +27,7 @@ from gramless.kernels.base import Kernel
 class Histogram(Kernel):
     """What the three kernels share: the check of their input and the sum over bins."""
 
+    permutable = True
     non_negative = True
     """Whether the kernel is defined for non-negative features only."""
 

@@ -104,6 +104,7 @@ class RBF(Kernel):
     """
 
     accepts_sparse = True
+    permutable = True
 
     def __init__(self, gamma: float | str = "scale"):
         self.gamma = gamma
@@ -153,6 +154,7 @@ class Laplacian(Kernel):
     """
 
     accepts_sparse = True
+    permutable = True
 
     def __init__(self, gamma: float | str = "scale", norm: str = "l1"):
         self.gamma = gamma

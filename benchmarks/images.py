@@ -1,0 +1,206 @@
+"""Images without a network: error and seconds of dictionaries of patches on MNIST, USPS and CIFAR-10.
+
+    python benchmarks/images.py [--only mnist,usps,cifar10] [--device cuda] [--seeds 3] [--validate] [--out FILE]
+
+The datasets are those of `gramless.datasets` (--data FOLDER, or GRAMLESS_DATA). With --validate, 10,000 training images (2,000
+of USPS) are held out and the error is theirs: that is how the settings of the rows below were chosen; without, the test
+set is used once for each seed. Seconds are wall clock from the images to the labels of the test set: features (dictionary
+learnt, all images transformed), solve, predict. Beside them the processor's seconds, of all threads.
+--rows N takes N training images; --carry FILE writes CIFAR-10 in a fifth less of its size, for machines that are fed by mail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import lzma
+import platform
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gramless import ImageClassifier
+from gramless.datasets import load
+
+# What is not said is left to the classifier. `cuda` rows are too heavy for a CPU.
+ROWS: dict[str, dict[str, Any]] = {
+    "mnist": {"data": "mnist", "settings": {"mirror": False}},
+    "usps": {"data": "usps", "settings": {"mirror": False, "n_atoms": 512}},
+    "cifar10": {"data": "cifar10", "settings": {"mirror": False}},
+    "cifar10-mirror": {"data": "cifar10", "settings": {"mirror": True}},
+    "cifar10-4096": {"data": "cifar10", "settings": {"mirror": False, "n_atoms": 4096, "degree": 2}, "cuda": True},
+    "cifar10-4096-mirror": {"data": "cifar10", "settings": {"mirror": True, "n_atoms": 4096, "degree": 3, "C": 100.0}, "cuda": True},
+}
+HELD_OUT = {"usps": 2000}
+
+
+def images_of(name: str, folder: Path | None, rows: int | None, validate: bool, seed: int) -> tuple[np.ndarray, ...]:
+    """Training images and labels, and those that are asked for."""
+    small = None if folder is None else folder / f"{name}.xz"
+    if small is not None and small.exists():
+        X, y, T, t = carried(small)
+    else:
+        d = load(name, data=folder, download=False)
+        X, y, T, t = (d.x_train.reshape(-1, *d.image_shape), d.y_train, d.x_test.reshape(-1, *d.image_shape), d.y_test)
+    order = np.random.default_rng(seed).permutation(len(y))
+    if validate:
+        cut = len(y) - HELD_OUT.get(name, 10_000)
+        T, t = X[order[cut:]], y[order[cut:]]
+        order = order[:cut]
+    order = np.sort(order[:rows])
+    return X[order], y[order], T, t
+
+
+def carry(path: Path, folder: Path | None, rows: int) -> None:
+    """CIFAR-10's first `rows` training images and its test images in one file, without loss."""
+    d = load("cifar10", data=folder, download=False)
+    buffer = io.BytesIO()
+    parts = {}
+    for half, X, y in (("train", d.x_train[:rows], d.y_train[:rows]), ("test", d.x_test, d.y_test)):
+        X = X.reshape(-1, 32, 32, 3)
+        planes = np.stack([X[..., 1], X[..., 0] - X[..., 1], X[..., 2] - X[..., 1]])
+        planes[:, :, 1:] -= planes[:, :, :-1].copy()
+        planes[:, :, :, 1:] -= planes[:, :, :, :-1].copy()
+        # Pixels of one place of all images follow each other: like follows like.
+        parts[f"d_{half}"], parts[f"y_{half}"] = planes, y.astype(np.uint8)
+    np.savez(buffer, **parts)
+    with lzma.open(path, "wb", preset=9) as f:
+        f.write(buffer.getvalue())
+    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
+
+
+def carried(path: Path) -> tuple[np.ndarray, ...]:
+    with lzma.open(path) as f:
+        z = np.load(io.BytesIO(f.read()))
+    out = []
+    for half in ("train", "test"):
+        p = np.cumsum(np.cumsum(z[f"d_{half}"], axis=3, dtype=np.uint8), axis=2, dtype=np.uint8)
+        out += [np.stack([p[1] + p[0], p[0], p[2] + p[0]], axis=-1), z[f"y_{half}"].astype(np.int64)]
+    return tuple(out)
+
+
+class Clock:
+    """Seconds between calls, with the device's work done."""
+
+    def __init__(self, device: str | None):
+        self.cuda = device is not None and device.startswith("cuda")
+        self()
+
+    def __call__(self) -> float:
+        if self.cuda:
+            import torch
+
+            torch.cuda.synchronize()
+        now = time.perf_counter()
+        passed = now - getattr(self, "last", now)
+        self.last = now
+        return passed
+
+
+def run(name: str, row: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    errors, seconds = [], []
+    chosen: dict[str, Any] = {}
+    for seed in range(options.seeds):
+        X, y, T, t = images_of(row["data"], options.data, options.rows, options.validate, seed)
+        T, t = T[: options.test_rows], t[: options.test_rows]
+        processor = time.process_time()
+        clock = Clock(options.device)
+        start = time.perf_counter()
+        marks: list[float] = []
+        model = ImageClassifier(
+            **row["settings"],
+            device=options.device,
+            memory_budget=options.memory_budget,
+            callback=lambda machine, record, marks=marks: marks.append(time.perf_counter()) or False,
+            verbose=options.verbose,
+            random_state=seed,
+        ).fit(X, y)
+        fit = clock()
+        labels = model.predict(T)
+        predict = clock()
+        solve = float(model.machine_.history_[-1]["seconds"])
+        errors.append(100 * float(np.mean(labels != t)))
+        chosen = model.chosen_
+        seconds.append([fit - solve, solve, predict, time.perf_counter() - start, time.process_time() - processor])
+        print(
+            f"  {name} seed {seed}: error {errors[-1]:.2f} %, features {fit - solve:.1f} s, solve {solve:.1f} s, "
+            f"predict {predict:.1f} s, {chosen}",
+            flush=True,
+        )
+        peak = peak_gigabytes(options.device)
+        del model
+    parts = dict(zip(("features", "solve", "predict", "total", "processor"), np.mean(seconds, axis=0).round(2).tolist(), strict=True))
+    return {
+        "name": name,
+        "train": len(X),
+        "held_out" if options.validate else "test": len(T),
+        "error_percent": round(float(np.mean(errors)), 3),
+        "spread": round(float(np.ptp(errors)), 3),
+        "errors": [round(e, 3) for e in errors],
+        "seconds": parts,
+        "peak_GB": peak,
+        "chosen": chosen,
+    }
+
+
+def peak_gigabytes(device: str | None) -> float:
+    if device is not None and device.startswith("cuda"):
+        import torch
+
+        return round(torch.cuda.max_memory_allocated() / 1e9, 2)
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", help=f"rows, comma-separated: {', '.join(ROWS)}")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--device")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--test-rows", type=int)
+    parser.add_argument("--validate", action="store_true")
+    parser.add_argument("--memory-budget")
+    parser.add_argument("--verbose", type=int, default=0)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--carry", type=Path)
+    options = parser.parse_args()
+    if options.carry:
+        carry(options.carry, options.data, options.rows or 50_000)
+        return
+    on_gpu = options.device is not None and options.device.startswith("cuda")
+    names = options.only.split(",") if options.only else [name for name, row in ROWS.items() if on_gpu or not row.get("cuda")]
+    unknown = set(names) - set(ROWS)
+    if unknown:
+        sys.exit(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(ROWS)}")
+    done: list[dict[str, Any]] = []
+    for name in names:
+        try:
+            done.append(run(name, ROWS[name], options))
+        except Exception as error:  # one row that fails must not cost the others their measured minutes
+            done.append({"name": name, "failed": f"{type(error).__name__}: {error}"[:600]})
+        print(json.dumps(done[-1]), flush=True)
+        if options.out:
+            facts = {"python": platform.python_version(), "numpy": np.__version__, "machine": machine(options.device)}
+            options.out.write_text(json.dumps({"environment": facts, "rows": done}, indent=1) + "\n")
+    if any("failed" in row for row in done):
+        sys.exit(1)
+
+
+def machine(device: str | None) -> str:
+    if device is not None and device.startswith("cuda"):
+        import torch
+
+        return str(torch.cuda.get_device_name())
+    import os
+
+    return f"{os.cpu_count()} cores, {platform.machine()}"
+
+
+if __name__ == "__main__":
+    main()

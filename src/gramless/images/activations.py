@@ -1,0 +1,156 @@
+"""What patches of images activate, pooled over cells: the same numbers by compiled loops and by tensor operations.
+
+    a = <filter, (patch - mean) / sqrt(var + floor)> + offset,    feature = sum over a cell of weight * max(0, +-a - threshold)
+
+Centring, contrast and whitening are linear or a factor for each patch, so all of them are in the filters and the product is
+one. Cells cut the grid of positions into equal areas: a position on the border of two cells counts for both in parts, so
+that pooling commutes with a mirror for every size. Time O(n positions atoms d), memory of a few images for each thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.threads import blas_threads, run, slices
+
+# What a thread activates at a time stays in the caches closest to it.
+_CACHED_BYTES = 2**20
+# On a device, enough at a time that launches cost nothing beside the work.
+_DEVICE_BYTES = 2**30
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """Which position adds to which cell, with what weight; weights of a cell sum to one."""
+
+    positions: np.ndarray
+    cells: np.ndarray
+    weights: np.ndarray
+    n_positions: int
+    n_cells: int
+
+    def matrix(self) -> np.ndarray:
+        """The same as a matrix of shape (cells, positions)."""
+        out = np.zeros((self.n_cells, self.n_positions), np.float32)
+        out[self.cells, self.positions] = self.weights
+        return out
+
+
+def equal_areas(n: int, parts: int) -> np.ndarray:
+    """Weights of shape (parts, n): which share of each part of an interval of n units every unit has."""
+    edges = np.arange(parts + 1) * (n / parts)
+    units = np.arange(n)
+    overlap = np.minimum(edges[1:, None], units + 1) - np.maximum(edges[:-1, None], units)
+    overlap = np.where(overlap > 1e-9, overlap, 0.0)
+    return overlap / overlap.sum(axis=1, keepdims=True)
+
+
+def make_pooling(rows: int, columns: int, grid: tuple[int, int]) -> Pooling:
+    """Pooling of rows x columns positions on a grid of cells, which has no more cells than positions either way."""
+    down, across = equal_areas(rows, grid[0]), equal_areas(columns, grid[1])
+    weights = np.einsum("ay,bx->abyx", down, across).reshape(grid[0] * grid[1], rows * columns)
+    positions, cells = (np.ascontiguousarray(idx) for idx in np.nonzero(weights.T))
+    return Pooling(positions, cells, weights[cells, positions].astype(np.float32), rows * columns, grid[0] * grid[1])
+
+
+@dataclass(frozen=True)
+class Activations:
+    """Everything that turns a block of images into pooled activations.
+
+    `filters` has one column for each atom and a last row of offsets, see `gramless.images.patch_dictionary`.
+    """
+
+    filters: np.ndarray
+    patch: tuple[int, int]
+    stride: int
+    floor: float
+    threshold: float
+    both_signs: bool
+    pooling: Pooling
+
+    @property
+    def n_features(self) -> int:
+        return self.pooling.n_cells * self.filters.shape[1] * (2 if self.both_signs else 1)
+
+    def __call__(self, images: Array, out: Array) -> Array:
+        """Pooled activations of float32 images (n, height, width, channels) into `out` (n, features)."""
+        if xa.is_torch(images):
+            return self._on_a_device(images, out)
+        self._compiled(images, out)
+        return out
+
+    def patches(self, images: Array) -> Array:
+        """Every patch of the images, normalised, one row each."""
+        d = self.filters.shape[0] if len(self.filters) else 0
+        if xa.is_torch(images):
+            return _unfolded(images, self.patch, self.stride, self.floor)
+        from gramless._compiled.patch_loops import gather
+
+        d = self.patch[0] * self.patch[1] * images.shape[3]
+        rows = np.empty((len(images) * self.pooling.n_positions, d + 1), np.float32)
+        gather(images, *self.patch, self.stride, self.floor, rows)
+        return rows[:, :d]
+
+    def _compiled(self, images: np.ndarray, out: np.ndarray) -> None:
+        from gramless._compiled.patch_loops import gather, pool
+
+        k, P = self.filters.shape[1], self.pooling.n_positions
+        width = min(k, max(1, _CACHED_BYTES // (4 * P)))
+        parts = slices(k, -(-k // -(-k // width)))
+        filters = [np.ascontiguousarray(self.filters[:, part]) for part in parts]
+        signs = 2 if self.both_signs else 1
+        pooling = self.pooling
+        workers = max(1, min(blas_threads(), len(images)))
+
+        def work(worker: int) -> None:
+            rows = np.empty((P, self.filters.shape[0]), np.float32)
+            for i in range(worker, len(images), workers):
+                gather(images[i : i + 1], *self.patch, self.stride, self.floor, rows)
+                into = out[i].reshape(pooling.n_cells, signs, k)
+                for part, columns in zip(parts, filters, strict=True):
+                    size = part.stop - part.start
+                    pooled = np.empty((pooling.n_cells, signs * size), np.float32)
+                    pool(
+                        rows @ columns,
+                        pooling.positions,
+                        pooling.cells,
+                        pooling.weights,
+                        self.threshold,
+                        self.both_signs,
+                        pooled,
+                    )
+                    into[:, :, part] = pooled.reshape(pooling.n_cells, signs, size)
+
+        run(work, workers)
+
+    def _on_a_device(self, images: Array, out: Array) -> Array:
+        k, P, cells = self.filters.shape[1], self.pooling.n_positions, self.pooling.n_cells
+        filters, pool = xa.like(self.filters, images), xa.like(self.pooling.matrix(), images)
+        at_once = max(1, _DEVICE_BYTES // (4 * P * (k + 2 * self.filters.shape[0])))
+        for rows in slices(images.shape[0], at_once):
+            n = rows.stop - rows.start
+            patches = _unfolded(images[rows], self.patch, self.stride, self.floor)
+            active = (patches @ filters[:-1]) + filters[-1]
+            del patches
+            into = out[rows].reshape(n, cells, -1, k)
+            plus = xa.clip_below_(active - self.threshold, 0.0)
+            into[:, :, 0] = pool @ plus.reshape(n, P, k)
+            if self.both_signs:
+                active *= -1
+                active -= self.threshold
+                into[:, :, 1] = pool @ xa.clip_below_(active, 0.0).reshape(n, P, k)
+        return out
+
+
+def _unfolded(images: Array, patch: tuple[int, int], stride: int, floor: float) -> Array:
+    """All patches of a tensor of images, normalised."""
+    windows = images.unfold(1, patch[0], stride).unfold(2, patch[1], stride)  # (n, rows, columns, channels, height, width)
+    windows = windows.permute(0, 1, 2, 4, 5, 3)
+    rows = windows.reshape(-1, patch[0] * patch[1] * images.shape[3])
+    rows = rows - rows.mean(dim=1, keepdim=True)
+    rows /= (rows.square().mean(dim=1, keepdim=True) + floor).sqrt_()
+    return rows

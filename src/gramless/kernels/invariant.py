@@ -1,0 +1,207 @@
+"""Kernels that know symmetries: the mean of a kernel over transformed copies of both points.
+
+    Invariant   k(x, y) = mean over g, h of kernel(g x, h y)         g, h in a finite set of transforms
+    Reflected   k(x, y) = (f(e + o) + f(e - o)) / 2                  e, o = inner products of the even and the odd columns
+
+The mean is the inner product of mean feature vectors, hence positive semi-definite for every kernel and every set. Where the
+set is a group that permutes columns, and the kernel does not care for the order of columns, the mean over one side is the
+same number: |G| blocks instead of |G|^2. For one reflection whose odd columns change their sign, both terms come from the
+same two products, which cost as much as one product of all columns. Reference: Haasdonk and Burkhardt, "Invariant kernel
+functions for pattern analysis and machine learning", 2007.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gramless._runtime import arrays as xa
+from gramless._runtime.arrays import Array
+from gramless._runtime.grid import GridRows
+from gramless.kernels.base import Kernel, Wrapped
+from gramless.kernels.dot import Linear, Polynomial
+
+# Only blocks of the kernel are known: small square ones keep the waste on a diagonal at a factor of so many.
+_DIAGONAL_BLOCK = 64
+
+
+class Invariant(Wrapped):
+    """The mean of a kernel over transforms of both points.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    transforms : array of int of shape (n_transforms, n_columns)
+        Each row says which columns of a point, in which order, are the transformed point: `x[transforms[g]]`. Permutations
+        of pixels come from `gramless.images.mirror_columns` and its neighbours; the features of transformed images, put
+        side by side, are `np.arange(n_transforms * p).reshape(n_transforms, p)`.
+
+    See Also
+    --------
+    Reflected : One reflection, at the cost of no transform.
+    gramless.images.virtual_examples : Transformed copies of the training images instead.
+
+    References
+    ----------
+    Haasdonk and Burkhardt, "Invariant kernel functions for pattern analysis and machine learning", 2007.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.images import mirror_columns
+    >>> from gramless.kernels import RBF, Invariant
+    >>> kernel = Invariant(RBF(gamma=0.5), mirror_columns((1, 3)))
+    >>> x, mirrored = np.array([[1.0, 0.0, 2.0]]), np.array([[2.0, 0.0, 1.0]])
+    >>> bool(np.isclose(kernel(x, x), kernel(x, mirrored)).all())
+    True
+    """
+
+    def __init__(self, kernel: Kernel, transforms: Any):
+        self.kernel = kernel
+        self.transforms = transforms
+
+    @property
+    def permutable(self) -> bool:  # type: ignore[override]
+        return False
+
+    @property
+    def accepts_sparse(self) -> bool:  # type: ignore[override]
+        return False
+
+    @property
+    def temporaries(self) -> int:
+        return 1 + self.kernel.temporaries
+
+    def accepts_grid(self, rows: GridRows) -> bool:
+        return False  # bytes come in whole rows
+
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Invariant:
+        if not self.kernel.separable:
+            raise ValueError("a precomputed kernel has no columns to transform")
+        views = self._columns(X.shape[1])
+        return Invariant(self.kernel.resolve(self._view(X, views[0]), weights), views)
+
+    def _columns(self, d: int) -> np.ndarray:
+        columns = np.asarray(self.transforms)
+        if columns.ndim != 2 or columns.dtype.kind not in "iu" or columns.size == 0:
+            raise ValueError(f"transforms must be a matrix of column numbers, got shape {columns.shape} of {columns.dtype}")
+        if columns.min() < 0 or columns.max() >= d:
+            raise ValueError(f"transforms name columns {columns.min()} to {columns.max()}; there are {d}")
+        return columns
+
+    def _view(self, X: Array, columns: np.ndarray) -> Array:
+        return X[:, xa.indices(columns, X)]
+
+    def _left(self, columns: np.ndarray) -> np.ndarray:
+        """The transforms of the left side: one where the mean over the right side is the mean over both."""
+        return columns[:1] if self.kernel.permutable and is_group(columns) else columns
+
+    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+        columns = self._columns(X.shape[1])
+        left = self._left(columns)
+        out = xa.empty((X.shape[0], Y.shape[0]), X) if out is None else out
+        block = None
+        for i, of_x in enumerate(left):
+            part = self._view(X, of_x)
+            for j, of_y in enumerate(columns):
+                other = self._view(Y, of_y)
+                if i == j == 0:
+                    self.kernel(part, other, out=out)
+                else:
+                    block = self.kernel(part, other, out=block)
+                    out += block
+        out *= 1 / (len(left) * len(columns))
+        return out
+
+    def diag(self, X: Array) -> Array:
+        pieces = [self(X[i : i + _DIAGONAL_BLOCK], X[i : i + _DIAGONAL_BLOCK]) for i in range(0, X.shape[0], _DIAGONAL_BLOCK)]
+        xp = xa.namespace(X)
+        return xp.concat([xp.linalg.diagonal(piece) for piece in pieces])
+
+
+class Reflected(Wrapped):
+    """The mean of a kernel of inner products over a reflection that changes the sign of the last columns.
+
+    Parameters
+    ----------
+    kernel : Linear or Polynomial
+    n_odd : int
+        How many columns, the last ones, change their sign.
+
+    See Also
+    --------
+    Invariant : Any kernel, any transforms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Polynomial, Reflected
+    >>> Reflected(Polynomial(degree=2, gamma=1.0), n_odd=1)(np.array([[2.0, 1.0]]), np.array([[3.0, 5.0]]))
+    array([[61.]])
+    """
+
+    def __init__(self, kernel: Kernel, n_odd: int = 1):
+        self.kernel = kernel
+        self.n_odd = n_odd
+
+    @property
+    def permutable(self) -> bool:  # type: ignore[override]
+        return False
+
+    @property
+    def accepts_sparse(self) -> bool:  # type: ignore[override]
+        return False
+
+    @property
+    def temporaries(self) -> int:
+        return 1 + self.kernel.temporaries
+
+    def accepts_grid(self, rows: GridRows) -> bool:
+        return False  # bytes come in whole rows
+
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Reflected:
+        if not isinstance(self.kernel, (Linear, Polynomial)):
+            raise TypeError(f"Reflected takes a kernel of inner products, linear or polynomial, not {self.kernel!r}; see Invariant")
+        if not 0 <= int(self.n_odd) <= X.shape[1]:
+            raise ValueError(f"n_odd={self.n_odd} is no number of columns among {X.shape[1]}")
+        return Reflected(self.kernel.resolve(X, weights), int(self.n_odd))
+
+    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+        # The kernel of the even columns alone is a function of their inner product; so the products are taken apart here.
+        even = X.shape[1] - int(self.n_odd)
+        scale = getattr(self.kernel, "gamma", 1.0)
+        same = xa.dot(X[:, :even], Y[:, :even], out=out)
+        opposite = xa.dot(X[:, even:], Y[:, even:])
+        same += opposite  # e + o
+        opposite *= -2
+        opposite += same  # e - o
+        for values in (same, opposite):
+            self._apply(values, scale)
+        same += opposite
+        same *= 0.5
+        return same
+
+    def diag(self, X: Array) -> Array:
+        even = X.shape[1] - int(self.n_odd)
+        e, o = xa.square_norms(X[:, :even]), xa.square_norms(X[:, even:])
+        scale = getattr(self.kernel, "gamma", 1.0)
+        return (self._apply(e + o, scale) + self._apply(e - o, scale)) / 2
+
+    def _apply(self, values: Array, scale: float) -> Array:
+        """The kernel as a function of inner products, in place."""
+        if isinstance(self.kernel, Linear):
+            return values
+        values *= scale
+        if self.kernel.coef0:
+            values += self.kernel.coef0
+        return xa.integer_power_(values, int(self.kernel.degree))
+
+
+def is_group(columns: np.ndarray) -> bool:
+    """Whether the rows are permutations of all columns and closed under composition."""
+    every = np.arange(columns.shape[1])
+    if not all(np.array_equal(np.sort(row), every) for row in columns):
+        return False
+    known = {row.tobytes() for row in columns}
+    return all(first[second].tobytes() in known for first in columns for second in columns)
