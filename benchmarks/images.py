@@ -2,19 +2,17 @@
 
     python benchmarks/images.py [--only mnist,usps,cifar10] [--device cuda] [--seeds 3] [--validate] [--out FILE]
 
-The datasets are those of `gramless.datasets` (--data FOLDER, or GRAMLESS_DATA). With --validate, 10,000 training images (2,000
-of USPS) are held out and the error is theirs: that is how the settings of the rows below were chosen; without, the test
-set is used once for each seed. Seconds are wall clock from the images to the labels of the test set: features (dictionary
+The datasets are those of `gramless.datasets` (--data FOLDER, or GRAMLESS_DATA). With --validate, 10,000 training images
+(2,000 of USPS) are held out and the error is theirs, to choose settings by; without, the test set is used once for each
+seed. Seconds are wall clock from the images to the labels of the test set: features (dictionary
 learnt, all images transformed), solve, predict. Beside them the processor's seconds, of all threads.
---rows N takes N training images; --carry FILE writes CIFAR-10 in a fifth less of its size, for machines that are fed by mail.
+--rows N takes N training images, --test-rows N as many others.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import json
-import lzma
 import platform
 import resource
 import sys
@@ -34,19 +32,19 @@ ROWS: dict[str, dict[str, Any]] = {
     "cifar10": {"data": "cifar10", "settings": {"mirror": False}},
     "cifar10-mirror": {"data": "cifar10", "settings": {"mirror": True}},
     "cifar10-4096": {"data": "cifar10", "settings": {"mirror": False, "n_atoms": 4096, "degree": 2}, "cuda": True},
-    "cifar10-4096-mirror": {"data": "cifar10", "settings": {"mirror": True, "n_atoms": 4096, "degree": 3, "C": 100.0}, "cuda": True},
+    "cifar10-4096-mirror": {
+        "data": "cifar10",
+        "settings": {"mirror": True, "n_atoms": 4096, "degree": 3, "C": 100.0},
+        "cuda": True,
+    },
 }
 HELD_OUT = {"usps": 2000}
 
 
 def images_of(name: str, folder: Path | None, rows: int | None, validate: bool, seed: int) -> tuple[np.ndarray, ...]:
     """Training images and labels, and those that are asked for."""
-    small = None if folder is None else folder / f"{name}.xz"
-    if small is not None and small.exists():
-        X, y, T, t = carried(small)
-    else:
-        d = load(name, data=folder, download=False)
-        X, y, T, t = (d.x_train.reshape(-1, *d.image_shape), d.y_train, d.x_test.reshape(-1, *d.image_shape), d.y_test)
+    d = load(name, data=folder, download=False)
+    X, y, T, t = (d.x_train.reshape(-1, *d.image_shape), d.y_train, d.x_test.reshape(-1, *d.image_shape), d.y_test)
     order = np.random.default_rng(seed).permutation(len(y))
     if validate:
         cut = len(y) - HELD_OUT.get(name, 10_000)
@@ -54,34 +52,6 @@ def images_of(name: str, folder: Path | None, rows: int | None, validate: bool, 
         order = order[:cut]
     order = np.sort(order[:rows])
     return X[order], y[order], T, t
-
-
-def carry(path: Path, folder: Path | None, rows: int) -> None:
-    """CIFAR-10's first `rows` training images and its test images in one file, without loss."""
-    d = load("cifar10", data=folder, download=False)
-    buffer = io.BytesIO()
-    parts = {}
-    for half, X, y in (("train", d.x_train[:rows], d.y_train[:rows]), ("test", d.x_test, d.y_test)):
-        X = X.reshape(-1, 32, 32, 3)
-        planes = np.stack([X[..., 1], X[..., 0] - X[..., 1], X[..., 2] - X[..., 1]])
-        planes[:, :, 1:] -= planes[:, :, :-1].copy()
-        planes[:, :, :, 1:] -= planes[:, :, :, :-1].copy()
-        # Pixels of one place of all images follow each other: like follows like.
-        parts[f"d_{half}"], parts[f"y_{half}"] = planes, y.astype(np.uint8)
-    np.savez(buffer, **parts)
-    with lzma.open(path, "wb", preset=9) as f:
-        f.write(buffer.getvalue())
-    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
-
-
-def carried(path: Path) -> tuple[np.ndarray, ...]:
-    with lzma.open(path) as f:
-        z = np.load(io.BytesIO(f.read()))
-    out = []
-    for half in ("train", "test"):
-        p = np.cumsum(np.cumsum(z[f"d_{half}"], axis=3, dtype=np.uint8), axis=2, dtype=np.uint8)
-        out += [np.stack([p[1] + p[0], p[0], p[2] + p[0]], axis=-1), z[f"y_{half}"].astype(np.int64)]
-    return tuple(out)
 
 
 class Clock:
@@ -111,12 +81,10 @@ def run(name: str, row: dict[str, Any], options: argparse.Namespace) -> dict[str
         processor = time.process_time()
         clock = Clock(options.device)
         start = time.perf_counter()
-        marks: list[float] = []
         model = ImageClassifier(
             **row["settings"],
             device=options.device,
             memory_budget=options.memory_budget,
-            callback=lambda machine, record, marks=marks: marks.append(time.perf_counter()) or False,
             verbose=options.verbose,
             random_state=seed,
         ).fit(X, y)
@@ -134,7 +102,9 @@ def run(name: str, row: dict[str, Any], options: argparse.Namespace) -> dict[str
         )
         peak = peak_gigabytes(options.device)
         del model
-    parts = dict(zip(("features", "solve", "predict", "total", "processor"), np.mean(seconds, axis=0).round(2).tolist(), strict=True))
+    parts = dict(
+        zip(("features", "solve", "predict", "total", "processor"), np.mean(seconds, axis=0).round(2).tolist(), strict=True)
+    )
     return {
         "name": name,
         "train": len(X),
@@ -168,13 +138,11 @@ def main() -> None:
     parser.add_argument("--memory-budget")
     parser.add_argument("--verbose", type=int, default=0)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--carry", type=Path)
     options = parser.parse_args()
-    if options.carry:
-        carry(options.carry, options.data, options.rows or 50_000)
-        return
     on_gpu = options.device is not None and options.device.startswith("cuda")
-    names = options.only.split(",") if options.only else [name for name, row in ROWS.items() if on_gpu or not row.get("cuda")]
+    names = (
+        options.only.split(",") if options.only else [name for name, row in ROWS.items() if on_gpu or not row.get("cuda")]
+    )
     unknown = set(names) - set(ROWS)
     if unknown:
         sys.exit(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(ROWS)}")

@@ -10,7 +10,19 @@ import torch
 from sklearn.base import clone
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
-from gramless.kernels import KERNELS, RBF, Columns, Kernel, Laplacian, Linear, Polynomial, Precomputed, as_kernel
+from gramless.kernels import (
+    KERNELS,
+    RBF,
+    Columns,
+    Invariant,
+    Kernel,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Precomputed,
+    Reflected,
+    as_kernel,
+)
 from gramless.operators import evaluate, expand
 
 # Beside the registry's defaults: settings that take another path through the same file.
@@ -23,6 +35,9 @@ VARIANTS = {
     "scaled": 2.5 * RBF(gamma=0.5),
     "power": RBF(gamma=0.5) ** 3,
     "columns": Columns(RBF(gamma=0.5), slice(0, 3)) * (Columns(RBF(gamma=0.2), [3, 4]) + Columns(Linear(), slice(2, 5))),
+    "invariant": Invariant(RBF(gamma=0.5), [[0, 1, 2, 3, 4, 5], [1, 0, 2, 3, 5, 4]]),
+    "invariant-no-group": Invariant(Polynomial(degree=2, gamma=0.5, coef0=1.0), [[0, 1, 2], [2, 1, 3], [5, 5, 4]]),
+    "reflected": Reflected(Polynomial(degree=4, gamma=0.5, coef0=0.5), n_odd=2),
     "callable": as_kernel(lambda X, Y: (X @ Y.T) ** 2),
 }
 # scikit-learn's "chi2" is the exponential one, and its additive one is a negative distance, not a kernel.

@@ -3,8 +3,8 @@
     f(image) = sum_i a_i k(x, x_i) + b,    k(x, y) = ((1 + <x, y>) / 2)^degree
 
 where x are the features of `gramless.images.PatchDictionary`. With mirror images, k is averaged over both images and their
-mirror images (`gramless.kernels.Reflected`): the dictionary is its own mirror image, so this costs no second product. What is
-left to "auto" is chosen by the closed-form leave-one-out error on a sample of the training images, before the fit: no test
+mirror images (`gramless.kernels.Reflected`): the dictionary is its own mirror image, so this costs no second product. What
+is left to "auto" is chosen by the closed-form leave-one-out error on a sample of the training images, before the fit: no test
 image is ever needed. Time O(n positions atoms d) for the features and O(n^2 n_components) for the machine; memory the
 projected features and what `LSSVC` holds. Reference: Coates and Ng, "The importance of encoding versus training with sparse
 coding and vector quantization", 2011, for the features; Suykens and Vandewalle, "Least squares support vector machine
@@ -39,7 +39,6 @@ _SAMPLE = 2000
 _PILOT_ATOMS = 64
 _PILOT_COMPONENTS = 500
 _CS = (1.0, 10.0, 100.0, 1000.0)
-_DEGREES = (2, 4)
 
 
 class ImageClassifier(ClassifierMixin, BaseEstimator):
@@ -49,8 +48,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
     ----------
     C : float or "auto", default="auto"
         Regularisation of the machine; "auto" chooses among powers of ten by leave-one-out.
-    degree : int or "auto", default="auto"
-        Of the kernel ((1 + cos) / 2)^degree; "auto" chooses 2 or 4 by leave-one-out.
+    degree : int, default=4
+        Of the kernel ((1 + cos) / 2)^degree; with thousands of atoms 2 or 3 serve better.
     mirror : bool or "auto", default="auto"
         Whether an image and its mirror image are the same thing, as for photographs and unlike letters; "auto" asks the
         leave-one-out error of a small dictionary.
@@ -65,7 +64,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         all pairs of images on a CPU costs a tenth, and None on a CUDA device.
     shape : (height, width) or (height, width, channels), optional
         Shape of one image when rows are flat; square grey images need none.
-    tol : float, default=1e-3
+    tol : float, default=1e-2
         Relative residual at which the machine's iterations stop.
     class_weight : dict, "balanced" or None, default=None
         As in `LSSVC`.
@@ -85,7 +84,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
     machine_ : LSSVC
     image_shape_ : (height, width, channels)
     chosen_ : dict
-        C, degree and mirror as they were used, and the leave-one-out error on the sample where anything was chosen by it.
+        C and mirror as they were used, and the leave-one-out error on the sample where C was chosen by it.
     n_features_in_ : int
 
     See Also
@@ -111,14 +110,14 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         self,
         *,
         C: float | str = "auto",
-        degree: int | str = "auto",
+        degree: int = 4,
         mirror: bool | str = "auto",
         n_atoms: int | None = None,
         patch_size: Any = None,
         pooling: Any = None,
         n_components: int | str | None = "auto",
         shape: Any = None,
-        tol: float = 1e-3,
+        tol: float = 1e-2,
         class_weight: Any = None,
         device: str | None = None,
         memory_budget: str | float | None = None,
@@ -172,11 +171,11 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             mirror = self._mirror_helps(xa.take_rows(images, sample), codes[sample], int(seeds[0]))
         self.dictionary_ = self._dictionary(bool(mirror), device, int(seeds[1])).fit(images)
         features = self.dictionary_.transform(images)
-        C, degree, error = self._choose(features, codes, sample)
-        self.chosen_ = {"C": C, "degree": degree, "mirror": bool(mirror), "leave_one_out_error": error}
-        say(self.verbose, f"C={C:g}, degree={degree}, mirror={bool(mirror)}")
+        C, error = self._choose(xa.take_rows(features, sample), codes[sample])
+        self.chosen_ = {"C": C, "mirror": bool(mirror), "leave_one_out_error": error}
+        say(self.verbose, f"C={C:g}, mirror={bool(mirror)}")
         self.machine_ = LSSVC(
-            kernel=self._kernel(degree, self.dictionary_),
+            kernel=self._kernel(self.dictionary_),
             C=C,
             tol=self.tol,
             class_weight=self.class_weight,
@@ -199,7 +198,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         -------
         array of shape (n,) for two classes, (n, n_classes) for more
         """
-        scores = self.machine_.decision_function(self._features(X))
+        scores = self._machine().decision_function(self._features(X))
         return scores if xa.is_torch(X) else xa.to_numpy(scores)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -213,7 +212,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         -------
         array of shape (n,)
         """
-        return self.machine_.predict(self._features(X))
+        return self._machine().predict(self._features(X))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The softmax of the class scores.
@@ -226,16 +225,19 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         -------
         array of shape (n, n_classes)
         """
-        return self.machine_.predict_proba(self._features(X))
+        return self._machine().predict_proba(self._features(X))
+
+    def _machine(self) -> LSSVC:
+        check_is_fitted(self)
+        return self.machine_
 
     def _features(self, X: Any) -> Array:
-        check_is_fitted(self)
         images = read_images(self, X, self.shape, reset=False)
         return self.dictionary_.transform(xa.to_device(images, xa.resolve_device(self.device, images)))
 
     def _dictionary(self, mirror: bool, device: str, seed: int) -> PatchDictionary:
         colour = self.image_shape_[2] > 1
-        components = self.n_components
+        components: Any = self.n_components
         if components == "auto":
             components = None if device.startswith("cuda") else 1000
         return PatchDictionary(
@@ -250,8 +252,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             random_state=seed,
         )
 
-    def _kernel(self, degree: int, dictionary: PatchDictionary) -> Kernel:
-        cosine = Polynomial(degree=degree, gamma=0.5, coef0=0.5)
+    def _kernel(self, dictionary: PatchDictionary) -> Kernel:
+        cosine = Polynomial(degree=self.degree, gamma=0.5, coef0=0.5)
         return Reflected(cosine, dictionary.n_odd_) if dictionary.mirror else cosine
 
     def _mirror_helps(self, images: Array, codes: np.ndarray, seed: int) -> bool:
@@ -270,7 +272,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             random_state=seed,
         )
         features = pilot.fit_transform(images)
-        plain = Polynomial(degree=_DEGREES[0], gamma=0.5, coef0=0.5)
+        plain = Polynomial(degree=self.degree, gamma=0.5, coef0=0.5)
         errors = {
             knows: min(leave_one_out_errors(kernel, features, codes, _CS))
             for knows, kernel in ((False, plain), (True, Reflected(plain, pilot.n_odd_)))
@@ -278,25 +280,18 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         say(self.verbose, f"leave-one-out error {errors[False]:.2%}, with mirror images {errors[True]:.2%}")
         return errors[True] < errors[False]
 
-    def _choose(self, features: Array, codes: np.ndarray, sample: np.ndarray) -> tuple[float, int, float | None]:
-        """C and degree: the user's, or those with the least leave-one-out error on the sample."""
-        Cs = _CS if self.C == "auto" else (float(self.C),)
-        degrees = _DEGREES if self.degree == "auto" else (int(self.degree),)
-        if len(Cs) == len(degrees) == 1:
-            return Cs[0], degrees[0], None
-        rows = xa.take_rows(features, sample)
-        best: tuple[float, float, int] = (np.inf, Cs[0], degrees[0])
-        for degree in degrees:
-            errors = leave_one_out_errors(self._kernel(degree, self.dictionary_), rows, codes[sample], Cs)
-            for C, error in zip(Cs, errors, strict=True):
-                if error < best[0]:
-                    best = error, C, degree
-        return best[1], best[2], None if np.isinf(best[0]) else float(best[0])
+    def _choose(self, features: Array, codes: np.ndarray) -> tuple[float, float | None]:
+        """C: the user's, or the one with the least leave-one-out error on a sample; and that error."""
+        if self.C != "auto":
+            return float(self.C), None
+        errors = leave_one_out_errors(self._kernel(self.dictionary_), features, codes, _CS)
+        best = int(np.argmin(errors))
+        return _CS[best], errors[best]
 
     def _check_settings(self) -> None:
-        for name, integer in (("C", False), ("degree", True)):
-            if getattr(self, name) != "auto":
-                check_positive(name, getattr(self, name), integer=integer)
+        if self.C != "auto":
+            check_positive("C", self.C)
+        check_positive("degree", self.degree, integer=True)
         if self.mirror not in (True, False, "auto"):
             raise ValueError(f"mirror must be True, False or 'auto', got {self.mirror!r}")
         if self.n_components not in (None, "auto"):

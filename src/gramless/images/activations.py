@@ -1,6 +1,7 @@
 """What patches of images activate, pooled over cells: the same numbers by compiled loops and by tensor operations.
 
-    a = <filter, (patch - mean) / sqrt(var + floor)> + offset,    feature = sum over a cell of weight * max(0, +-a - threshold)
+    a = <filter, (patch - mean) / sqrt(var + floor)> + offset
+    feature = sum over a cell of weight * max(0, +-a - threshold)
 
 Centring, contrast and whitening are linear or a factor for each patch, so all of them are in the filters and the product is
 one. Cells cut the grid of positions into equal areas: a position on the border of two cells counts for both in parts, so
@@ -85,7 +86,6 @@ class Activations:
 
     def patches(self, images: Array) -> Array:
         """Every patch of the images, normalised, one row each."""
-        d = self.filters.shape[0] if len(self.filters) else 0
         if xa.is_torch(images):
             return _unfolded(images, self.patch, self.stride, self.floor)
         from gramless._compiled.patch_loops import gather

@@ -57,7 +57,8 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     contrast : float or None, default=None
         Added to a window's variance before it is divided by; None is 0.01, or 0.04 in colour.
     whitening : float or None, default=None
-        Added to the eigenvalues of the windows' covariance; None is 0.1, or 0.01 in colour. `numpy.inf` leaves whitening out.
+        Added to the eigenvalues of the windows' covariance; None is 0.1, or 0.01 in colour. `numpy.inf` leaves it
+        out.
     threshold : float, default=1.0
         What an activation must exceed; of whitened windows one is a standard deviation.
     signs : {1, 2}, default=2
@@ -253,10 +254,13 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             raise ValueError(
                 f"patch_size {self._patch[0]} x {self._patch[1]} is larger than the images of {height} x {width} pixels."
             )
-        self._positions = tuple((side - patch) // self.stride_ + 1 for side, patch in zip((height, width), self._patch))
+        rows, columns = (
+            (side - patch) // self.stride_ + 1 for side, patch in zip((height, width), self._patch, strict=True)
+        )
+        self._positions = rows, columns
         if self.pooling is None:
             cells = 3 if colour else 4
-            self._grid = tuple(min(cells, max(1, n // 2)) for n in self._positions)
+            self._grid = min(cells, max(1, rows // 2)), min(cells, max(1, columns // 2))
         else:
             self._grid = _pair("pooling", self.pooling)
         if self._grid[0] > self._positions[0] or self._grid[1] > self._positions[1]:
@@ -302,15 +306,14 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             whiten = (vectors / np.sqrt(np.clip(values, 0, None) + self._ridge)) @ vectors.T
         patches = (patches - xa.like(mean, patches)) @ xa.like(whiten, patches)
         with Progress(self.verbose, int(self.n_passes), "atoms") as progress:
-            atoms = common_directions(
-                patches, k, int(self.n_passes), rng, lambda done: progress.update({"n_iter": done})
-            )
+            atoms = common_directions(patches, k, int(self.n_passes), rng, lambda done: progress.update({"n_iter": done}))
         atoms = xa.to_numpy(atoms)
         if self.mirror:
             atoms = np.concatenate([atoms, atoms[:, flip]])
         self.atoms_ = atoms
         columns = whiten @ atoms.T.astype(np.float64)
         self.filters_ = np.concatenate([columns, -(mean @ columns)[None]]).astype(np.float32)
+
     def _sample_patches(self, images: Array, rng: np.random.Generator) -> Array:
         """At most n_patches windows, as many of each image."""
         n, positions = images.shape[0], self._positions[0] * self._positions[1]

@@ -115,7 +115,9 @@ class Invariant(Wrapped):
         return out
 
     def diag(self, X: Array) -> Array:
-        pieces = [self(X[i : i + _DIAGONAL_BLOCK], X[i : i + _DIAGONAL_BLOCK]) for i in range(0, X.shape[0], _DIAGONAL_BLOCK)]
+        pieces = [
+            self(X[i : i + _DIAGONAL_BLOCK], X[i : i + _DIAGONAL_BLOCK]) for i in range(0, X.shape[0], _DIAGONAL_BLOCK)
+        ]
         xp = xa.namespace(X)
         return xp.concat([xp.linalg.diagonal(piece) for piece in pieces])
 
@@ -162,7 +164,9 @@ class Reflected(Wrapped):
 
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Reflected:
         if not isinstance(self.kernel, (Linear, Polynomial)):
-            raise TypeError(f"Reflected takes a kernel of inner products, linear or polynomial, not {self.kernel!r}; see Invariant")
+            raise TypeError(
+                f"Reflected takes a kernel of inner products, linear or polynomial, not {self.kernel!r}; see Invariant"
+            )
         if not 0 <= int(self.n_odd) <= X.shape[1]:
             raise ValueError(f"n_odd={self.n_odd} is no number of columns among {X.shape[1]}")
         return Reflected(self.kernel.resolve(X, weights), int(self.n_odd))

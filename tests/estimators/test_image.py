@@ -1,0 +1,188 @@
+"""The classifier of images: labels in and out, what it chooses by itself, and what it refuses."""
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+
+import gramless
+from gramless import LSSVC, ImageClassifier
+from gramless.estimators.image import leave_one_out_errors
+from gramless.images import PatchDictionary
+from gramless.kernels import Polynomial, Reflected
+
+
+@pytest.fixture(scope="module")
+def digits():
+    data = load_digits()
+    order = np.random.default_rng(0).permutation(len(data.target))  # they come writer by writer
+    images, y = data.images[order].astype(np.uint8) * 15, data.target[order]
+    return images[:400], y[:400], images[400:800], y[400:800]
+
+
+def small(**settings):
+    return ImageClassifier(**{"n_atoms": 24, "n_components": 100, "mirror": False, "random_state": 0, **settings})
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    return small().fit(digits[0], digits[1])
+
+
+def arrows(n, seed=0):
+    """Colour images of a bright square in one of the four corners of a noisy image."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(4, size=n)
+    images = rng.random((n, 12, 12, 3)) * 0.5
+    for i, corner in enumerate(y):
+        top, left = 7 * (corner // 2), 7 * (corner % 2)
+        images[i, top : top + 4, left : left + 4, corner % 3] += 0.5
+    return images, y
+
+
+def test_reads_digits(fitted, digits):
+    _, _, T, t = digits
+    assert fitted.score(T, t) > 0.97
+    assert fitted.chosen_["C"] in (1.0, 10.0, 100.0, 1000.0)
+    assert fitted.chosen_["leave_one_out_error"] < 0.03
+
+
+def test_is_the_machine_on_the_features_of_the_dictionary(fitted, digits):
+    X, y, T, _ = digits
+    kernel = Polynomial(degree=4, gamma=0.5, coef0=0.5)
+    F = fitted.dictionary_.transform(X)
+    machine = LSSVC(kernel=kernel, C=fitted.chosen_["C"], random_state=0).fit(F, y)
+    assert_allclose(fitted.decision_function(T), machine.decision_function(fitted.dictionary_.transform(T)), atol=2e-2)
+    assert_array_equal(fitted.predict(T), machine.predict(fitted.dictionary_.transform(T)))
+
+
+def test_leave_one_out_errors_are_those_of_refits():
+    images, y = arrows(40)
+    F = PatchDictionary(8, n_patches=2000, random_state=0).fit_transform(images).astype(np.float64)
+    kernel = Polynomial(degree=2, gamma=0.5, coef0=0.5)
+    for C, error in zip((0.1, 10.0), leave_one_out_errors(kernel, F, y, (0.1, 10.0)), strict=True):
+        wrong = 0
+        for i in range(40):
+            rest = np.arange(40) != i
+            wrong += LSSVC(kernel=kernel, C=C).fit(F[rest], y[rest]).predict(F[[i]])[0] != y[i]
+        assert error == pytest.approx(wrong / 40)
+
+
+def test_mirror_images_are_told_from_handed_ones():
+    """Digits are not their mirror images; squares above or below the middle are."""
+    data = load_digits()
+    assert not small(mirror="auto").fit(data.images[:300], data.target[:300]).chosen_["mirror"]
+    images, y = arrows(300)
+    y = y // 2  # above or below, whatever the side
+    images += 0.6 * np.random.default_rng(1).random(images.shape)
+    model = small(mirror="auto").fit(images[:60], y[:60])
+    helped = small(mirror=True).fit(images[:60], y[:60])
+    plain = small(mirror=False).fit(images[:60], y[:60])
+    assert model.chosen_["mirror"] == (helped.score(images[60:], y[60:]) > plain.score(images[60:], y[60:]))
+
+
+@pytest.mark.parametrize("components", [100, None])
+def test_with_a_mirror_an_image_and_its_mirror_image_have_one_score(digits, components):
+    X, y, T, _ = digits
+    model = small(mirror=True, n_components=components).fit(X, y)
+    assert isinstance(model.machine_.kernel_, Reflected)
+    assert_allclose(model.decision_function(T[:50, :, ::-1]), model.decision_function(T[:50]), atol=2e-3)
+
+
+def test_tensors_and_arrays_agree(digits):
+    X, y, T, _ = digits
+    expected = small(C=10.0, tol=1e-4).fit(X, y).decision_function(T)
+    model = small(C=10.0, tol=1e-4).fit(torch.as_tensor(X), y)
+    scores = model.decision_function(torch.as_tensor(T))
+    assert isinstance(scores, torch.Tensor)
+    assert np.mean(scores.argmax(dim=1).numpy() == expected.argmax(axis=1)) > 0.99
+    assert isinstance(small(C=10.0, device="torch:cpu").fit(X, y).decision_function(T), np.ndarray)
+
+
+@pytest.mark.parametrize("change", [lambda X: X, lambda X: X / 255.0, lambda X: X.astype(np.float32) * 3 - 100])
+def test_bytes_and_floats_of_any_range(digits, change):
+    X, y, T, t = digits
+    assert small(C=10.0).fit(change(X), y).score(change(T), t) > 0.97
+
+
+def test_colour_strings_two_classes_and_flat_rows():
+    images, corner = arrows(200)
+    y = np.where(corner < 2, "up", "down")
+    model = small(n_atoms=12).fit(images[:100], y[:100])
+    assert model.image_shape_ == (12, 12, 3)
+    assert model.decision_function(images[:5]).shape == (5,)
+    assert model.score(images[100:], y[100:]) > 0.95
+    assert set(model.predict(images)) == {"up", "down"}
+    proba = model.predict_proba(images[100:])
+    assert_allclose(proba.sum(axis=1), 1)
+    assert_array_equal(model.classes_[proba.argmax(axis=1)], model.predict(images[100:]))
+    flat = small(n_atoms=12, shape=(12, 12, 3)).fit(images[:100].reshape(100, -1), y[:100])
+    assert_array_equal(flat.predict(images.reshape(200, -1)), model.predict(images))
+
+
+def test_few_rows_many_classes_and_images_without_contrast():
+    rng = np.random.default_rng(0)
+    images = np.repeat(rng.random((15, 10, 10)), 2, axis=0)
+    images[0] = 0.5
+    model = small(n_atoms=8, mirror="auto").fit(images, np.repeat(np.arange(15), 2))
+    assert np.isfinite(model.decision_function(images)).all()
+    assert model.score(images[2:], np.repeat(np.arange(15), 2)[2:]) == 1
+    blank = small(n_atoms=4, mirror="auto").fit(np.zeros((10, 8, 8)), np.arange(10) % 2)
+    assert set(blank.predict(np.zeros((3, 8, 8)))) <= {0, 1}
+
+
+def test_survives_a_file(fitted, digits, tmp_path):
+    gramless.save(fitted, tmp_path / "model.skops")
+    assert_array_equal(gramless.load(tmp_path / "model.skops").predict(digits[2]), fitted.predict(digits[2]))
+
+
+def test_same_seed_same_bits(fitted, digits):
+    again = clone(fitted).fit(digits[0], digits[1])
+    assert_array_equal(again.decision_function(digits[2]), fitted.decision_function(digits[2]))
+
+
+def test_weights_reach_the_machine(digits):
+    X, y, T, _ = digits
+    weights = (y != 3).astype(float)
+    assert 3 not in small(C=10.0).fit(X, y, sample_weight=weights).predict(T)
+
+
+def test_a_failed_fit_changes_nothing(digits):
+    X, y, T, _ = digits
+    model = small(C=10.0).fit(X[:100], y[:100])
+    before, attributes = model.predict(T), sorted(vars(model))
+    for bad_X, bad_y in ((X, y[:-1]), (X[:0], y[:0]), (X / np.nan, y), (X, np.zeros(len(y)))):
+        with pytest.raises(ValueError):
+            model.fit(bad_X, bad_y)
+        assert_array_equal(model.predict(T), before)
+        assert sorted(vars(model)) == attributes
+
+
+def test_a_callback_sees_the_machine_and_can_stop_it(digits):
+    seen = []
+    small(C=10.0, callback=lambda machine, record: seen.append(record["n_iter"])).fit(digits[0], digits[1])
+    assert seen
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"C": -1.0}, "C must"),
+        ({"degree": 0}, "degree"),
+        ({"mirror": "yes"}, "mirror"),
+        ({"n_components": 0}, "n_components"),
+    ],
+)
+def test_bad_settings_are_named(digits, settings, words):
+    with pytest.raises(ValueError, match=words):
+        small(**settings).fit(digits[0], digits[1])
+
+
+def test_needs_a_fit_and_images_like_those_of_the_fit(fitted, digits):
+    with pytest.raises(NotFittedError):
+        small().predict(digits[0])
+    with pytest.raises(ValueError, match="expecting"):
+        fitted.predict(digits[2][:, :4])
