@@ -4,8 +4,8 @@
 
 where x are the features of `gramless.images.PatchDictionary`. With mirror images, k is averaged over both images and their
 mirror images (`gramless.kernels.Reflected`): the dictionary is its own mirror image, so this costs no second product. What
-is left to "auto" is chosen by the closed-form leave-one-out error on a sample of the training images, before the fit: no test
-image is ever needed. Time O(n positions atoms d) for the features and O(n^2 n_components) for the machine; memory the
+is left to "auto" is chosen by the closed-form leave-one-out error on a sample of the training images, before the fit.
+Time O(n positions atoms d) for the features and O(n^2 n_components) for the machine; memory the
 projected features and what `LSSVC` holds. Reference: Coates and Ng, "The importance of encoding versus training with sparse
 coding and vector quantization", 2011, for the features; Suykens and Vandewalle, "Least squares support vector machine
 classifiers", 1999.
@@ -75,17 +75,24 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
     callback : callable(estimator, record) -> bool, optional
         Called after each iteration of the machine, with the machine; a true answer stops the fit.
     verbose : int, default=0
+        One says on standard error what is being done.
     random_state : int, RandomState or None, default=None
+        Seed of the samples.
 
     Attributes
     ----------
     classes_ : ndarray
+        The labels, sorted.
     dictionary_ : PatchDictionary
+        Makes features of images.
     machine_ : LSSVC
+        Classifies them.
     image_shape_ : (height, width, channels)
+        Of the training images.
     chosen_ : dict
         C and mirror as they were used, and the leave-one-out error on the sample where C was chosen by it.
     n_features_in_ : int
+        Values of an image.
 
     See Also
     --------
@@ -150,12 +157,14 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         X : array or tensor of shape (n, height, width), (n, height, width, channels) or (n, n_features)
             The images, as bytes or floats of any range.
         y : array of shape (n,)
+            Their labels.
         sample_weight : array of shape (n,), optional
             For the machine; the dictionary takes all images alike.
 
         Returns
         -------
         self
+            The fitted estimator.
         """
         self._check_settings()
         images = read_images(self, X, self.shape, reset=True)
@@ -193,10 +202,12 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array or tensor of shape (n, height, width), (n, height, width, channels) or (n, n_features)
+            The images.
 
         Returns
         -------
         array of shape (n,) for two classes, (n, n_classes) for more
+            A tensor where X is one.
         """
         scores = self._machine().decision_function(self._features(X))
         return scores if xa.is_torch(X) else xa.to_numpy(scores)
@@ -207,10 +218,12 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array or tensor of shape (n, height, width), (n, height, width, channels) or (n, n_features)
+            The images.
 
         Returns
         -------
         array of shape (n,)
+            Labels as they were at the fit.
         """
         return self._machine().predict(self._features(X))
 
@@ -220,10 +233,12 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array or tensor of shape (n, height, width), (n, height, width, channels) or (n, n_features)
+            The images.
 
         Returns
         -------
         array of shape (n, n_classes)
+            Columns in the order of `classes_`.
         """
         return self._machine().predict_proba(self._features(X))
 

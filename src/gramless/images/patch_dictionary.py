@@ -87,7 +87,9 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     memory_budget : str, int, float or None, default=None
         Bound on the result and what is computed beside it.
     verbose : int, default=0
+        One says on standard error what is being done.
     random_state : int, RandomState or None, default=None
+        Seed of the samples.
 
     Attributes
     ----------
@@ -96,12 +98,15 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     patches_ : array of shape (n_atoms, height, width, channels)
         The atoms as patches of pixels, to look at.
     image_shape_ : (height, width, channels)
+        Of the training images.
     mean_ : array of shape (n_features,)
+        Of the sample's features.
     components_ : list of arrays, or None
         Directions, as columns, of the projection; with `mirror` one array for the sums and one for the differences.
     n_odd_ : int
         The last so many columns change their sign when an image is mirrored; 0 without `mirror`.
     n_features_in_ : int
+        Values of an image.
 
     See Also
     --------
@@ -174,11 +179,13 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         ----------
         X : array or tensor of shape (n, height, width), (n, height, width, channels) or (n, n_features), or Stream
             The images; `n_images` of them are looked at.
-        y : ignored
+        y : None
+            Ignored.
 
         Returns
         -------
         self
+            The fitted estimator.
         """
         self._check_settings()
         random = check_random_state(self.random_state)
@@ -201,6 +208,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         Parameters
         ----------
         X : array or tensor of shape (n, height, width), (n, height, width, channels) or (n, n_features)
+            The images.
 
         Returns
         -------

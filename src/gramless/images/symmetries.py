@@ -25,10 +25,16 @@ def mirror_columns(shape: Any) -> np.ndarray:
     Parameters
     ----------
     shape : (height, width) or (height, width, channels)
+        Of one image.
 
     Returns
     -------
     array of int of shape (2, n_pixels)
+        For each transform, which pixel comes to each place.
+
+    See Also
+    --------
+    gramless.kernels.Invariant : Averages a kernel over transforms.
 
     Examples
     --------
@@ -47,10 +53,16 @@ def rotation_columns(shape: Any) -> np.ndarray:
     Parameters
     ----------
     shape : (side, side) or (side, side, channels)
+        Of one image.
 
     Returns
     -------
     array of int of shape (4, n_pixels)
+        For each transform, which pixel comes to each place.
+
+    See Also
+    --------
+    gramless.kernels.Invariant : Averages a kernel over transforms.
 
     Examples
     --------
@@ -70,11 +82,18 @@ def shift_columns(shape: Any, pixels: int = 1) -> np.ndarray:
     Parameters
     ----------
     shape : (height, width) or (height, width, channels)
+        Of one image.
     pixels : int, default=1
+        The longest shift either way.
 
     Returns
     -------
     array of int of shape ((2 pixels + 1)^2, n_pixels)
+        For each transform, which pixel comes to each place.
+
+    See Also
+    --------
+    gramless.kernels.Invariant : Averages a kernel over transforms.
 
     Examples
     --------
@@ -97,14 +116,26 @@ def virtual_examples(X: Any, y: Any, transforms: Any) -> tuple[np.ndarray, np.nd
     Parameters
     ----------
     X : array of shape (n, height, width), (n, height, width, channels) or (n, n_pixels)
+        The images.
     y : array of shape (n,)
+        Their labels.
     transforms : array of int of shape (n_transforms, n_pixels)
         From `mirror_columns`, `rotation_columns`, `shift_columns`, or joined from several.
 
     Returns
     -------
     X : array of shape (n * n_transforms, ...)
+        All images under the first transform, then under the second, and so on.
     y : array of shape (n * n_transforms,)
+        Their labels.
+
+    See Also
+    --------
+    gramless.kernels.Invariant : Averages a kernel over the transforms instead.
+
+    References
+    ----------
+    DeCoste and Schoelkopf, "Training invariant support vector machines", 2002.
 
     Examples
     --------

@@ -32,6 +32,7 @@ class Invariant(Wrapped):
     Parameters
     ----------
     kernel : Kernel
+        What is averaged.
     transforms : array of int of shape (n_transforms, n_columns)
         Each row says which columns of a point, in which order, are the transformed point: `x[transforms[g]]`. Permutations
         of pixels come from `gramless.images.mirror_columns` and its neighbours; the features of transformed images, put
@@ -128,6 +129,7 @@ class Reflected(Wrapped):
     Parameters
     ----------
     kernel : Linear or Polynomial
+        What is averaged.
     n_odd : int
         How many columns, the last ones, change their sign.
 
