@@ -79,7 +79,8 @@ def _choices(names: Sequence[str]) -> Callable[[str], list[str]]:
 
 @app.command()
 def train(
-    data: Annotated[Path, typer.Argument(help="CSV, Parquet, svmlight or npz; .gz and .bz2 too.")],
+    context: typer.Context,
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet, svmlight or npz, .gz and .bz2 too; or a folder of pictures.")],
     target: Annotated[str | None, typer.Option(help="The column to predict; npz and svmlight files know theirs.")] = None,
     out: Annotated[Path, typer.Option(help="Where to save the model.")] = Path("model.skops"),
     estimator: Annotated[
@@ -121,7 +122,25 @@ def train(
     memory_budget: Annotated[str | None, typer.Option(help="Bound on the memory of the fit, such as 4GB.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fit a model to a table and save it, with a score from rows it never saw."""
+    """Fit a model to a table, or to a folder of pictures, and save it, with a score from rows it never saw."""
+    if data.is_dir():
+        from gramless.program.pictures import train_pictures
+
+        known = ("data", "out", "C", "test_size", "seed", "device", "memory_budget", "as_json")
+        _refuse_others(context, known, "a folder of pictures")
+        on_pictures = train_pictures(
+            data,
+            out,
+            C=C,
+            test_size=test_size,
+            seed=seed,
+            device=device,
+            memory_budget=memory_budget,
+            console=Console(stderr=as_json),
+        )
+        if as_json:
+            typer.echo(json.dumps(on_pictures.as_json()))
+        return
     from gramless.program.train import train as work
 
     trained = work(
@@ -145,20 +164,32 @@ def train(
         typer.echo(json.dumps(trained.as_json()))
 
 
+def _refuse_others(context: typer.Context, known: Sequence[str], what: str) -> None:
+    """Refuse an option that was given and means nothing here."""
+    from gramless.program.errors import InputError
+
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in known and source is not None and source.name == "COMMANDLINE":
+            raise InputError(f"--{name.replace('_', '-')} means nothing for {what}: leave it out")
+
+
 @app.command()
 def predict(
     model: Annotated[Path, typer.Argument(help="A model that `gramless train` saved.")],
-    data: Annotated[Path, typer.Argument(help="Rows to predict; may have more columns than needed.")],
+    data: Annotated[Path, typer.Argument(help="Rows to predict (more columns may be there), a picture, or a folder.")],
     proba: Annotated[bool, typer.Option("--proba", help="Also the probability of each class.")] = False,
     out: Annotated[Path | None, typer.Option(help="A CSV file; standard output when not given, or -.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Predict the rows of a file, a batch at a time, so that the file may be larger than memory."""
+    """Predict the rows of a file, a batch at a time, so that the file may be larger than memory; or pictures."""
     from gramless.program.errors import InputError
-    from gramless.program.predict import predict as work
+    from gramless.program.pictures import is_pictures, predict_pictures
+    from gramless.program.predict import predict as predict_rows
 
     if as_json and out in (None, Path("-")):
         raise InputError("--json needs --out: the predictions themselves go to standard output otherwise")
+    work = predict_pictures if is_pictures(data) else predict_rows
     done = work(model, data, proba=proba, out=out, console=Console(stderr=True))
     if as_json:
         typer.echo(json.dumps(done.as_json()))

@@ -48,13 +48,13 @@ def predict(model_path: Path, data: Path, *, proba: bool, out: Path | None, cons
     if proba and not model.has_probabilities:
         why = "train it again with --proba" if model.task == "classification" else f"it is for {model.task}"
         raise InputError(f"{model_path} has no probabilities: {why}")
-    if out is not None and not _takes_a_stream(out):
+    if out is not None and not takes_a_stream(out):
         check_writable(out)
     total, new = 0, Counter[str]()
     pieces = _ready_batches(model, data, None, new)
     first = next(pieces)  # a file that cannot be used is told before anything is written
     heading = ["prediction"] + ([f"p({label})" for label in model.classes] if proba else [])
-    with _written(out) as file, _quiet_pipe():
+    with written(out) as file, quiet_pipe():
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(heading)
         for X, _ in chain([first], pieces):
@@ -139,16 +139,18 @@ def _ready_batches(
         raise InputError(f"{data} has no rows")
 
 
-def _takes_a_stream(out: Path) -> bool:
+def takes_a_stream(out: Path) -> bool:
+    """Whether a path is a pipe or a device."""
     return out.exists() and not out.is_file() and not out.is_dir()
 
 
 @contextmanager
-def _written(out: Path | None) -> Iterator[TextIO]:
+def written(out: Path | None) -> Iterator[TextIO]:
+    """Standard output, a stream, or a file that is whole or not there."""
     if out is None:
         yield sys.stdout
         return
-    if _takes_a_stream(out):
+    if takes_a_stream(out):
         with open(out, "w", encoding="utf-8", newline="") as file:
             yield file
         return
@@ -158,7 +160,8 @@ def _written(out: Path | None) -> Iterator[TextIO]:
 
 
 @contextmanager
-def _quiet_pipe() -> Iterator[None]:
+def quiet_pipe() -> Iterator[None]:
+    """A context in which a reader of standard output may leave early."""
     try:
         yield
         sys.stdout.flush()
