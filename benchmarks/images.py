@@ -6,7 +6,7 @@ The datasets are those of `gramless.datasets` (--data FOLDER, or GRAMLESS_DATA).
 (2,000 of USPS) are held out and the error is theirs, to choose settings by; without, the test set is used once for each
 seed. Seconds are wall clock from the images to the labels of the test set: features (dictionary
 learnt, all images transformed), solve, predict. Beside them the processor's seconds, of all threads.
---rows N takes N training images, --test-rows N as many others. `--only symmetries` compares kernels that know symmetries with
+--rows N takes N training images, --test-rows N as many others. `--only symmetries` compares kernels with symmetries with
 transformed copies of the training images, on held-out training images: mirrors on CIFAR-10, shifts by a pixel on MNIST.
 """
 

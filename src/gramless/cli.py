@@ -211,6 +211,17 @@ def evaluate(
 
 
 @app.command()
+def demo(
+    port: Annotated[int, typer.Option(help="On this machine only; 0 takes any free port.", min=0, max=65535)] = 8000,
+    data: Annotated[Path | None, typer.Option(help="Folder with mnist.npz; GRAMLESS_DATA is looked into too.")] = None,
+) -> None:
+    """A page on this machine on which one draws a digit and sees what a model makes of it."""
+    from gramless.program.demo import demo as work
+
+    work(port, data, Console(stderr=True))
+
+
+@app.command()
 def info(
     rows: Annotated[int | None, typer.Option(help="Also what would be chosen for so many rows ...", min=2)] = None,
     columns: Annotated[int | None, typer.Option(help="... of so many columns ...", min=1)] = None,
