@@ -78,7 +78,7 @@ class Invariant(Wrapped):
         return False  # bytes come in whole rows
 
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Invariant:
-        if not self.kernel.separable:
+        if not self.kernel.uses_points:
             raise ValueError("a precomputed kernel has no columns to transform")
         views = self._columns(X.shape[1])
         return Invariant(self.kernel.resolve(self._view(X, views[0]), weights), views)
