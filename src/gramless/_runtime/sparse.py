@@ -12,27 +12,52 @@ import numba
 import numpy as np
 import scipy.sparse as sp
 
+# A column is multiplied as a dense one where more than this share of the rows have it: in a matrix product an entry takes
+# about a fiftieth of the time of a scattered one, and the square of the share is how many of the block's entries need it.
+_DENSE_SHARE = 50**-0.5
+
 
 def _output(X: Any, Y: Any, out: np.ndarray | None) -> np.ndarray:
     return np.empty((X.shape[0], Y.shape[0]), dtype=np.result_type(X.dtype, Y.dtype)) if out is None else out
 
 
 def dot(X: Any, Y: Any, out: np.ndarray | None = None) -> np.ndarray:
-    """`X @ Y.T` as a dense block; dense rows on one side are converted."""
+    """`X @ Y.T` as a dense block; dense rows on one side are converted.
+
+    Columns that most rows share, such as the frequent words of a text, are multiplied as dense ones: the rest is scattered.
+    """
     X, Y = sp.csr_matrix(X), sp.csc_matrix(Y)
     out = _output(X, Y, out)
-    _dot(X.data, X.indices, X.indptr, Y.data, Y.indices, Y.indptr, out)
+    heavy = np.flatnonzero(np.diff(Y.indptr) > _DENSE_SHARE * Y.shape[0])
+    place = np.full(Y.shape[1], -1)
+    place[heavy] = np.arange(heavy.size)
+    if heavy.size:
+        left = np.zeros((X.shape[0], heavy.size), dtype=out.dtype)
+        _take(X.data, X.indices, X.indptr, place, left)
+        np.matmul(left, Y[:, heavy].toarray().T.astype(out.dtype, copy=False), out=out)
+    else:
+        out[...] = 0
+    _add_dot(X.data, X.indices, X.indptr, Y.data, Y.indices, Y.indptr, place, out)
     return out
 
 
 @numba.njit(cache=True, nogil=True)
-def _dot(x, x_column, x_start, y, y_row, y_start, out):
-    out[...] = 0
+def _take(x, column, start, place, out):
     for i in range(out.shape[0]):
+        for p in range(start[i], start[i + 1]):
+            if place[column[p]] >= 0:
+                out[i, place[column[p]]] += x[p]
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_dot(x, x_column, x_start, y, y_row, y_start, place, out):
+    for i in range(out.shape[0]):
+        row = out[i]
         for p in range(x_start[i], x_start[i + 1]):
-            k = x_column[p]
-            for q in range(y_start[k], y_start[k + 1]):
-                out[i, y_row[q]] += x[p] * y[q]
+            k, value = x_column[p], x[p]
+            if place[k] < 0:
+                for q in range(y_start[k], y_start[k + 1]):
+                    row[y_row[q]] += value * y[q]
 
 
 def city_block(X: Any, Y: Any, out: np.ndarray | None = None) -> np.ndarray:
