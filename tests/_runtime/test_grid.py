@@ -11,7 +11,7 @@ from gramless._runtime import arrays as xa
 from gramless._runtime.grid import GridRows, has_integer_products, on_grid
 from gramless.images import UnitNormalizer
 from gramless.kernels import RBF, Columns, Laplacian, Linear, Polynomial
-from gramless.operators import KernelOperator, blocks, compact, evaluate, expand
+from gramless.operators import KernelOperator, blocks, byte_rows, evaluate, expand
 
 pytestmark = pytest.mark.skipif(not has_integer_products(), reason="this processor has neither AVX-512 nor AVX2")
 
@@ -157,9 +157,9 @@ def test_bytes_and_numbers_mix() -> None:
 
 def test_small_blocks_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     X = pixels(300, 40)
-    assert xa.is_grid(compact(Linear(), X, 300))
+    assert xa.is_grid(byte_rows(Linear(), X, 300))
     monkeypatch.undo()
-    assert compact(Linear(), X, 300) is X
+    assert byte_rows(Linear(), X, 300) is X
 
 
 @pytest.mark.parametrize("place", [(0, 0), (0, 5), (299, 63), (255, 31)])

@@ -79,6 +79,6 @@ def test_cached_tiles_share_arenas(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         np.testing.assert_allclose(op @ V, truth, rtol=1e-4, atol=1e-3)
     assert len(op._arenas) == 3
-    op.forget()
+    op.drop_cache()
     assert not op._arenas
     np.testing.assert_allclose(op @ V, truth, rtol=1e-4, atol=1e-3)

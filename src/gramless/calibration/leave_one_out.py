@@ -108,7 +108,7 @@ def probes_plan(n: int, d: int, dtype: Any, device: str, kernel: Kernel, budget:
 
 def _exact_diagonal(op: KernelOperator) -> tuple[np.ndarray, np.ndarray]:
     """The diagonal of `A^-1` and `A^-1 1`, in float64."""
-    op.forget()
+    op.drop_cache()
     inverse_factor = xa.invert_lower_(xa.cholesky_(op.dense(np.float64)))
     # A^-1 = L^-T L^-1: its diagonal is the squared column norms of L^-1.
     diagonal = xa.square_norms(inverse_factor.T)

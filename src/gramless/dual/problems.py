@@ -31,7 +31,7 @@ from gramless.dual.simple_smo import SimpleSMO
 from gramless.dual.smo import SMO, SOLVED_WHOLE
 from gramless.dual.watch import Watch
 from gramless.kernels.base import Kernel
-from gramless.operators import compact, expand
+from gramless.operators import byte_rows, expand
 from gramless.operators.blocks import workers_for
 
 DUAL_SOLVERS: dict[str, type] = {"smo": SMO, "simple_smo": SimpleSMO}
@@ -119,7 +119,7 @@ def solve_machine(
     bounds = np.searchsorted(codes[order], np.arange(n_classes + 1))
     parts: list[Part]
     if kernel.uses_points:
-        X = compact(kernel, X[order], len(order) // 2)
+        X = byte_rows(kernel, X[order], len(order) // 2)
         parts = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
     else:
         parts = [order[a:b] for a, b in pairwise(bounds)]

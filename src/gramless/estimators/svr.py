@@ -27,7 +27,7 @@ from gramless.dual.watch import Watch
 from gramless.kernels import Kernel
 from gramless.models.expansion import kernel_from_settings, set_input_tags
 from gramless.models.support_machine import functions_to_call, points_to_score, support_vectors, training_points
-from gramless.operators import compact, expand
+from gramless.operators import byte_rows, expand
 
 
 class KernelSVR(RegressorMixin, BaseEstimator):
@@ -175,7 +175,11 @@ class KernelSVR(RegressorMixin, BaseEstimator):
         resources = row_resources(self.memory_budget, self.kernel_, X, seed)
 
         rows = GramRows(
-            self.kernel_, compact(self.kernel_, X, n // 2), [slice(0, n)], budget=resources.budget, workers=resources.workers
+            self.kernel_,
+            byte_rows(self.kernel_, X, n // 2),
+            [slice(0, n)],
+            budget=resources.budget,
+            workers=resources.workers,
         )
         problem = BoxQP.regression(y, C, self.epsilon)
         solver = make_solver(self.solver, self.tol, self.max_iter)

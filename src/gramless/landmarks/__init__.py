@@ -57,12 +57,18 @@ def select(rule: str | LandmarkRule | Any, X: Array, kernel: Kernel, m: int, rng
     m : int
         How many, at most `n` of which are taken; the user's own arrays are taken whole.
     rng : RandomState
+        Where random choices come from.
 
     Returns
     -------
     array
         Row numbers (a NumPy integer vector; at most `m`, fewer where the data has not so many distinct directions), or
         points (a matrix of the library and dtype of `X`). `as_points` makes points of either.
+
+    See Also
+    --------
+    LandmarkRule : What a rule is.
+    as_points : The points of a selection.
 
     Examples
     --------
@@ -87,7 +93,31 @@ def select(rule: str | LandmarkRule | Any, X: Array, kernel: Kernel, m: int, rng
 
 
 def as_points(landmarks: Array, X: Array) -> Array:
-    """The points of a selection: rows of `X` for row numbers, points as they are."""
+    """The points of a selection: rows of `X` for row numbers, points as they are.
+
+    Parameters
+    ----------
+    landmarks : array of shape (m,) or (m, d)
+        What `select` gave.
+    X : array of shape (n, d)
+        What it was given.
+
+    Returns
+    -------
+    array of shape (m, d)
+        The points.
+
+    See Also
+    --------
+    select : Chooses the landmarks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.landmarks import as_points
+    >>> as_points(np.array([2]), np.array([[0.0], [1.0], [5.0]]))
+    array([[5.]])
+    """
     return landmarks if landmarks.ndim == 2 else xa.take_rows(X, landmarks)
 
 

@@ -4,9 +4,9 @@ A pattern's squared cosine to the span of the basis `G` in feature space is
 
     cos^2(x) = k(G, x)^T K_G^-1 k(G, x) / k(x, x)
 
-and the pattern joins the basis when that is below `epsilon` (Algorithm B.C. of the document "risvo"). Instead of the
-inverse, whose update divides by ever smaller pivots and keeps their errors, the Cholesky factor `K_G = L L^T` grows by
-rows, and
+and the pattern joins the basis when that is below `epsilon` (Algorithm B.C. of Yu, Diamantaras, McKelvey and Kung 2014).
+Instead of the inverse, whose update divides by ever smaller pivots and keeps their errors, the Cholesky factor
+`K_G = L L^T` grows by rows, and
 
     cos^2(x) = ||L^-1 k(G, x)||^2 / k(x, x).
 
@@ -28,7 +28,7 @@ from gramless.landmarks.elimination import eliminate
 from gramless.landmarks.rule import LandmarkRule, cross, host, reference, rows_at_a_time
 
 _CHUNK = 256
-# Squared cosines closer to one than this cannot be told from one in float32 with thousands of landmarks.
+# Squared cosines closer to one than this are one up to rounding in float32 with thousands of landmarks.
 _LEAST_SINGLE_GAP = 1e-2
 
 
@@ -43,7 +43,16 @@ class BasisConstruction(LandmarkRule):
         How many patterns start the basis untested.
     relax : bool, default=True
         When a pass over the data ends with fewer than `m` landmarks, halve `1 - epsilon` and pass again, until `m` are found
-        or what is left cannot be told from the span. Without it, the smaller basis is returned.
+        or what is left is the span's up to rounding. Without it, the smaller basis is returned.
+
+    See Also
+    --------
+    RPCholesky : Draws by the same measure instead of comparing it with a bound.
+
+    References
+    ----------
+    Yu, Diamantaras, McKelvey and Kung, "Multiclass ridge-adjusted slack variable optimization using selected basis for fast
+    classification", 2014.
 
     Examples
     --------

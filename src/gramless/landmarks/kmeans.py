@@ -26,6 +26,14 @@ class KMeans(LandmarkRule):
     max_iter : int, default=10
         Passes over the data at most.
 
+    See Also
+    --------
+    Uniform : Rows of the data, at no cost.
+
+    References
+    ----------
+    Zhang, Tsang and Kwok, "Improved Nyström low-rank approximation and error analysis", 2008.
+
     Examples
     --------
     >>> import numpy as np

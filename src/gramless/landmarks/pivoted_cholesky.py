@@ -40,6 +40,19 @@ class RPCholesky(LandmarkRule):
     max_factor_bytes : int, default=2 * 10**9
         Hold the partial factor when it needs no more than this, compute it again in each round otherwise.
 
+    See Also
+    --------
+    BasisConstruction : Compares what is left with a bound instead of drawing by it.
+    Uniform : Reads no data.
+
+    References
+    ----------
+    Chen, Epperly, Tropp and Webber, "Randomly pivoted Cholesky: practical approximation of a kernel matrix with few entry
+    evaluations", 2023.
+
+    Epperly, Tropp and Webber, "Embrace rejection: kernel matrix approximation by accelerated randomly pivoted Cholesky",
+    2024.
+
     Examples
     --------
     >>> import numpy as np
@@ -60,9 +73,27 @@ class RPCholesky(LandmarkRule):
         return self._run(X, kernel, m, rng, store=store).pivots
 
     def factor(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> tuple[np.ndarray, Array]:
-        """The landmarks and the `(n, m)` partial factor `F`, with `F F^T` close to `K(X, X)`.
+        """The landmarks and the partial Cholesky factor, whose product with itself is close to `K(X, X)`.
 
-        `gramless.preconditioners.low_rank.LowRankPreconditioner` makes a preconditioner of `F`.
+        `gramless.preconditioners.low_rank.LowRankPreconditioner` makes a preconditioner of it.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            NumPy, CSR or torch, floating.
+        kernel : Kernel
+            Resolved: everything that depends on data is a number.
+        m : int
+            Columns of the factor, at most.
+        rng : RandomState
+            Where random choices come from.
+
+        Returns
+        -------
+        pivots : ndarray of int, shape (m,)
+            Row numbers of the landmarks.
+        F : array of shape (n, m)
+            The factor.
         """
         state = self._run(X, kernel, m, rng, store=True)
         return state.pivots, state.F[:, : len(state.pivots)]

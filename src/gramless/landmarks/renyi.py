@@ -37,6 +37,16 @@ class Renyi(LandmarkRule):
         Choose among this many points drawn at random; None is all of them. The greedy choice looks at extremes: with fewer
         candidates it meets fewer outliers.
 
+    See Also
+    --------
+    RPCholesky : Landmarks apart from each other, drawn and not chosen.
+
+    References
+    ----------
+    Girolami, "Orthogonal series density estimation and the kernel eigenvalue problem", 2002.
+
+    Suykens, Van Gestel, De Brabanter, De Moor and Vandewalle, "Least Squares Support Vector Machines", 2002, chapter 6.
+
     Examples
     --------
     >>> import numpy as np

@@ -17,10 +17,45 @@ _BLOCK_ENTRIES = 2**25
 
 
 class LandmarkRule(BaseEstimator):
-    """Settings of a way to choose the points that carry a model; no state."""
+    """Settings of a way to choose the points that carry a model; no state.
+
+    Subclasses define `select`.
+
+    See Also
+    --------
+    select : What estimators call: a name, a rule or the user's own landmarks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import RBF
+    >>> from gramless.landmarks import LandmarkRule, select
+    >>> class First(LandmarkRule):
+    ...     def select(self, X, kernel, m, rng):
+    ...         return np.arange(m)
+    >>> select(First(), np.zeros((9, 2)), RBF(gamma=1.0), 3, np.random.RandomState(0))
+    array([0, 1, 2])
+    """
 
     def select(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> Array:
-        """Choose at most `m` landmarks: their row numbers (a NumPy integer vector), or points like the rows of `X`."""
+        """Choose at most `m` landmarks.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            NumPy, CSR or torch, floating.
+        kernel : Kernel
+            Resolved: everything that depends on data is a number.
+        m : int
+            How many, from 1 to `n`.
+        rng : RandomState
+            Where random choices come from.
+
+        Returns
+        -------
+        array
+            Row numbers (a NumPy integer vector), or points like the rows of `X`.
+        """
         raise NotImplementedError
 
 

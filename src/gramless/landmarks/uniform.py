@@ -16,6 +16,10 @@ from gramless.landmarks.rule import LandmarkRule
 class Uniform(LandmarkRule):
     """Every point with the same chance.
 
+    See Also
+    --------
+    RPCholesky : Landmarks that explain more of the kernel matrix, for one pass over it.
+
     Examples
     --------
     >>> import numpy as np

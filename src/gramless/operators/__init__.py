@@ -1,7 +1,7 @@
 """Matrices that are multiplied with, not held."""
 
 from gramless.operators.base import DenseOperator, Operator
-from gramless.operators.blocks import compact, evaluate, expand
+from gramless.operators.blocks import byte_rows, evaluate, expand
 from gramless.operators.bordered import BorderedOperator
 from gramless.operators.kernel import KernelOperator, check_diagonal, nbytes_cached
 
@@ -10,8 +10,8 @@ __all__ = [
     "DenseOperator",
     "KernelOperator",
     "Operator",
+    "byte_rows",
     "check_diagonal",
-    "compact",
     "evaluate",
     "expand",
     "nbytes_cached",

@@ -27,37 +27,122 @@ class Operator:
     """A square matrix that is used without being held.
 
     Subclasses define `shape`, `@`, `diag` and the methods that they name in `capabilities`.
+
+    Attributes
+    ----------
+    shape : (int, int)
+        Rows and columns, which are equal.
+    capabilities : frozenset of str
+        What the matrix has beside products and a diagonal; names from `CAPABILITIES`.
+    ridge : array of shape (n,)
+        What was added to the diagonal, where `"ridge"` is a capability.
+    dtype : dtype
+        Of the entries; of kernel matrices only.
+    reference : array
+        An array of the library, on the device and of the dtype of the vectors; of kernel matrices only.
+
+    See Also
+    --------
+    DenseOperator : A matrix that is held.
+    KernelOperator : A kernel matrix, computed tile by tile.
+    BorderedOperator : A matrix with a border of ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.operators import Operator
+    >>> class Doubling(Operator):
+    ...     shape = (3, 3)
+    ...     capabilities = frozenset({"spd"})
+    ...     def __matmul__(self, V):
+    ...         return 2.0 * V
+    ...     def diag(self):
+    ...         return np.full(3, 2.0)
+    >>> (Doubling() @ np.ones((3, 1))).ravel()
+    array([2., 2., 2.])
     """
 
     shape: tuple[int, int]
     capabilities: frozenset[str] = frozenset()
-    """What the matrix has beside products and a diagonal; names from `CAPABILITIES`."""
     ridge: Array
     dtype: np.dtype
     reference: Array
-    """An array of the library, on the device and of the dtype of the vectors; of kernel matrices only, like `dtype`."""
 
     def __matmul__(self, V: Array) -> Array:
         raise NotImplementedError
 
     def diag(self) -> Array:
-        """The diagonal."""
+        """The diagonal.
+
+        Returns
+        -------
+        array of shape (n,)
+            The entries `A[i, i]`.
+        """
         raise NotImplementedError
 
     def rows(self, idx: np.ndarray, out: Array | None = None) -> Array:
-        """The `(b, n)` block of the rows `idx`, written into `out` where given."""
+        """The rows `idx` as one block.
+
+        Parameters
+        ----------
+        idx : ndarray of int, shape (b,)
+            Which rows, in any order.
+        out : array of shape (b, n), optional
+            Where to write them.
+
+        Returns
+        -------
+        array of shape (b, n)
+            The rows; `out` where that is given.
+        """
         raise self._lacks("rows")
 
     def dense(self, dtype: Any = None) -> Array:
-        """The whole matrix, in `dtype` where given, as an array that may be overwritten."""
+        """The whole matrix, as an array that may be overwritten.
+
+        Parameters
+        ----------
+        dtype : dtype, optional
+            Of the result, and of the computation where entries are computed; the matrix's own by default.
+
+        Returns
+        -------
+        array of shape (n, n)
+            All entries, both triangles.
+        """
         raise self._lacks("dense")
 
     def rows_times(self, idx: np.ndarray, V: Array) -> Array:
-        """`rows(idx) @ V`."""
+        """The product of some rows, without holding them where that can be avoided.
+
+        Parameters
+        ----------
+        idx : ndarray of int, shape (b,)
+            Which rows.
+        V : array of shape (n, k)
+            What they are multiplied with.
+
+        Returns
+        -------
+        array of shape (b, k)
+            `rows(idx) @ V`.
+        """
         raise self._lacks("rows_times")
 
     def diagonal_block(self, idx: np.ndarray) -> Array:
-        """`A[idx, idx]`, as an array that may be overwritten."""
+        """The entries where some rows and the same columns cross, as an array that may be overwritten.
+
+        Parameters
+        ----------
+        idx : ndarray of int, shape (b,)
+            Which rows and columns.
+
+        Returns
+        -------
+        array of shape (b, b)
+            `A[idx, idx]`.
+        """
         raise self._lacks("diagonal_block")
 
     def _lacks(self, capability: str) -> NotImplementedError:
@@ -70,8 +155,13 @@ class DenseOperator(Operator):
     Parameters
     ----------
     A : array of shape (n, n)
+        The matrix, NumPy or torch.
     spd : bool, default=True
         Whether it is symmetric positive definite.
+
+    See Also
+    --------
+    KernelOperator : A kernel matrix that is not held.
 
     Examples
     --------

@@ -31,31 +31,88 @@ def workers_for(kernel: Kernel, X: Array) -> int:
     return blas_threads()
 
 
-def compact(kernel: Kernel, X: Array, partners: int) -> Array:
-    """`X`, to be multiplied with so many `partners`, as rows of bytes; as it is where its values or the kernel forbid that.
+def byte_rows(kernel: Kernel, X: Array, partners: int) -> Array:
+    """Points as rows of bytes, where that is faster and changes no kernel value by more than rounding.
 
-    Bytes change no kernel value by more than rounding, see `gramless._runtime.grid`.
+    See `gramless._runtime.grid` for the points that bytes can hold.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        What is to be evaluated.
+    X : array of shape (n, d)
+        The points.
+    partners : int
+        How many points each of them will be multiplied with: loading the compiled loops pays for many only.
+
+    Returns
+    -------
+    GridRows or array of shape (n, d)
+        Rows of bytes; `X` itself where its values or the kernel forbid that, or the work is small.
+
+    See Also
+    --------
+    evaluate : A block of kernel values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Linear
+    >>> from gramless.operators import byte_rows
+    >>> X = np.ones((3, 2))
+    >>> byte_rows(Linear(), X, 3) is X
+    True
     """
     worth_it = X.shape[0] * partners * X.shape[1] >= _MANY_OPERATIONS or xa.is_grid(X)
     rows = on_grid(X) if worth_it and kernel.uses_points else None
     return rows if rows is not None and kernel.accepts_grid(rows) else X
 
 
-def _compact_both(kernel: Kernel, X: Array, Y: Array) -> tuple[Array, Array]:
+def _both_as_bytes(kernel: Kernel, X: Array, Y: Array) -> tuple[Array, Array]:
     """Both as bytes, or both as they are: products of mixed kinds gain nothing."""
-    left = compact(kernel, X, Y.shape[0])
-    right = compact(kernel, Y, X.shape[0]) if xa.is_grid(left) else Y
+    left = byte_rows(kernel, X, Y.shape[0])
+    right = byte_rows(kernel, Y, X.shape[0]) if xa.is_grid(left) else Y
     return (left, right) if xa.is_grid(right) else (X, Y)
 
 
 def evaluate(kernel: Kernel, X: Array, Y: Array, out: Array = None) -> Array:
-    """The block `K(X, Y)`, into `out` where given."""
+    """The block `K(X, Y)`, tile by tile on every core.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Resolved: everything that depends on data is a number.
+    X : array of shape (n, d)
+        The points of the rows: NumPy, CSR or torch.
+    Y : array of shape (m, d)
+        The points of the columns, of the same library.
+    out : array of shape (n, m), optional
+        Where to write the block.
+
+    Returns
+    -------
+    array of shape (n, m)
+        The kernel values; `out` where that is given.
+
+    See Also
+    --------
+    expand : The product of such a block with coefficients, without holding the block.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Linear
+    >>> from gramless.operators import evaluate
+    >>> evaluate(Linear(), np.eye(2), np.array([[3.0, 4.0]]))
+    array([[3.],
+           [4.]])
+    """
     shape = (X.shape[0], Y.shape[0])
     if xa.is_torch(X) or min(shape) == 0 or not kernel.uses_points:
         return kernel(X, Y, out=out)
     if out is None:
         out = np.empty(shape, X.dtype)
-    X, Y = _compact_both(kernel, X, Y)
+    X, Y = _both_as_bytes(kernel, X, Y)
     edge = tile_edge(X)
     tasks = [(rows, columns) for rows in slices(shape[0], edge) for columns in slices(shape[1], edge)]
 
@@ -68,12 +125,44 @@ def evaluate(kernel: Kernel, X: Array, Y: Array, out: Array = None) -> Array:
 
 
 def expand(kernel: Kernel, X: Array, points: Array, coef: Array, precision: str = "highest") -> Array:
-    """`K(X, points) @ coef`: O(n m d) time, a few tiles of memory; fused on a CUDA device below the highest precision."""
+    """The product `K(X, points) @ coef`: O(n m d) time, a few tiles of memory.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Resolved: everything that depends on data is a number.
+    X : array of shape (n, d)
+        Where the expansion is evaluated.
+    points : array of shape (m, d)
+        The points that carry it.
+    coef : array of shape (m, k)
+        Their coefficients.
+    precision : {"highest", "high", "medium"}, default="highest"
+        Below the highest, a CUDA device computes both products fused; see `gramless.operators.fused`.
+
+    Returns
+    -------
+    array of shape (n, k)
+        One column for each column of `coef`.
+
+    See Also
+    --------
+    evaluate : The block of kernel values itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Linear
+    >>> from gramless.operators import expand
+    >>> expand(Linear(), np.eye(2), np.array([[3.0, 4.0]]), np.array([[2.0]]))
+    array([[6.],
+           [8.]])
+    """
     if can_fuse(kernel, X, precision):
         return FusedProduct(kernel, points, precision, accurate=True)(X, coef)
     edge = tile_edge(X)
     scores = xa.zeros((X.shape[0], coef.shape[1]), coef)
-    X, points = _compact_both(kernel, X, points)
+    X, points = _both_as_bytes(kernel, X, points)
     if not kernel.uses_points:
         for rows in slices(X.shape[0], edge):
             scores[rows] = kernel(X[rows], points) @ coef

@@ -29,6 +29,10 @@ class BorderedOperator(Operator):
     inner : Operator
         The matrix `A`, ridge included.
 
+    See Also
+    --------
+    KernelOperator : The usual inner matrix.
+
     Examples
     --------
     >>> import numpy as np
@@ -52,7 +56,20 @@ class BorderedOperator(Operator):
         return xp.concat([self.inner @ coef + bias, xa.astype(total, xa.numpy_dtype(V))])
 
     def rows(self, idx: np.ndarray, out: Array | None = None) -> Array:
-        """The rows `idx`, in any order, the border being row `n`: a `(b, n + 1)` block, into `out` where given."""
+        """The rows `idx`, of which the border is number `n`.
+
+        Parameters
+        ----------
+        idx : ndarray of int, shape (b,)
+            Which rows, in any order.
+        out : array of shape (b, n + 1), optional
+            Where to write them.
+
+        Returns
+        -------
+        array of shape (b, n + 1)
+            The rows; `out` where that is given.
+        """
         idx, n = np.asarray(idx), self.inner.shape[0]
         if out is None:
             width = n + 1 + (-(n + 1)) % _ALIGNMENT
@@ -66,12 +83,17 @@ class BorderedOperator(Operator):
         return out
 
     def diag(self) -> Array:
-        """The diagonal, whose last entry is zero."""
+        """The diagonal.
+
+        Returns
+        -------
+        array of shape (n + 1,)
+            The inner diagonal and a zero.
+        """
         inner = self.inner.diag()
         return xa.namespace(inner).concat([inner, xa.zeros((1,), inner)])
 
     def dense(self, dtype: Any = None) -> Array:
-        """The whole matrix in `dtype` (its own by default)."""
         inner = self.inner.dense(dtype)
         n = inner.shape[0]
         A = xa.empty((n + 1, n + 1), inner)
@@ -82,9 +104,33 @@ class BorderedOperator(Operator):
         return A
 
     def targets(self, Z: Array) -> Array:
-        """The right-hand side `[Z; 0]`."""
+        """The right-hand side `[Z; 0]`.
+
+        Parameters
+        ----------
+        Z : array of shape (n, k)
+            The targets.
+
+        Returns
+        -------
+        array of shape (n + 1, k)
+            The targets and a row of zeros.
+        """
         return xa.namespace(Z).concat([Z, xa.zeros((1, Z.shape[1]), Z)])
 
     def split(self, W: Array) -> tuple[Array, Array]:
-        """The coefficients, of shape (n, k), and the bias, of shape (k,), of a solution."""
+        """A solution as coefficients and bias.
+
+        Parameters
+        ----------
+        W : array of shape (n + 1, k)
+            What solves the bordered system.
+
+        Returns
+        -------
+        coef : array of shape (n, k)
+            All rows but the last.
+        bias : array of shape (k,)
+            The last row.
+        """
         return W[:-1], W[-1]

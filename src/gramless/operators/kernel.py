@@ -21,7 +21,7 @@ from gramless._runtime.memory import free_memory, human
 from gramless._runtime.threads import lower_tiles, run, share, slices
 from gramless.kernels.base import Kernel
 from gramless.operators.base import CAPABILITIES, Operator
-from gramless.operators.blocks import compact, evaluate, expand, tile_edge, workers_for
+from gramless.operators.blocks import byte_rows, evaluate, expand, tile_edge, workers_for
 from gramless.operators.fused import prepare as prepare_fused
 from gramless.operators.tile_product import PANEL, BlasSums, Columns, CompiledSums, can_compile
 
@@ -39,12 +39,18 @@ class KernelOperator(Operator):
     kernel : Kernel
         Resolved: everything that depends on data is a number.
     ridge : float or array of shape (n,), default=0.0
+        Added to the diagonal.
     cache : bool, default=False
         Keep each tile once computed: `nbytes_cached(n, itemsize)` bytes, products at memory speed.
     precision : {"highest", "high", "medium"}, default="highest"
         Of streamed products on a CUDA device; below the highest they run fused (see `gramless.operators.fused`).
     storage : {None, "float16", "bfloat16"}, default=None
         Half-precision tiles for a cache of tensors: half the memory, entries rounded to 5e-4 or 4e-3 relative.
+
+    See Also
+    --------
+    nbytes_cached : What `cache=True` costs.
+    BorderedOperator : The same with the bias as one more unknown.
 
     Examples
     --------
@@ -71,7 +77,7 @@ class KernelOperator(Operator):
         storage: str | None = None,
     ):
         n = X.shape[0]
-        self.X = compact(kernel, X, n // 2)
+        self.X = byte_rows(kernel, X, n // 2)
         self.kernel = kernel
         self.shape = (n, n)
         self.reference = X.data if xa.is_sparse(X) else X
@@ -166,7 +172,6 @@ class KernelOperator(Operator):
         return aligned and single and can_compile(V, self.shape[0] ** 2 // 2)
 
     def rows_times(self, idx: np.ndarray, V: Array) -> Array:
-        """`rows(idx) @ V` without holding the rows."""
         if self.cache or not self.kernel.uses_points:
             return self.rows(idx) @ V
         if self.fused is not None:
@@ -176,14 +181,12 @@ class KernelOperator(Operator):
         return product + xa.take_rows(self.ridge, idx)[:, None] * xa.take_rows(V, idx)
 
     def diagonal_block(self, idx: np.ndarray) -> Array:
-        """`A[idx, idx]`, ridge included."""
         if self.fused is not None:
             some = self.fused.of(idx)
             return xa.add_diagonal_(some.block(some.operand), xa.take_rows(self.ridge, idx))
         return xa.add_diagonal_(self.kernel.block(self.X, idx, idx), xa.take_rows(self.ridge, idx))
 
     def rows(self, idx: np.ndarray, out: Array = None) -> Array:
-        """The rows `idx`, ridge included: a `(b, n)` block, into `out` where given, from the cache if there is one."""
         idx = np.asarray(idx)
         block = self._cached_rows(idx, out) if self.cache else self._computed_rows(idx, out)
         at = xa.indices(np.arange(len(idx)), self.reference), xa.indices(idx, self.reference)
@@ -220,18 +223,16 @@ class KernelOperator(Operator):
                 block[at, row : row + height] = tile[:, xa.indices(idx[there] - column, tile)].T
         return block
 
-    def forget(self) -> None:
+    def drop_cache(self) -> None:
         """Give the cache's memory back; products compute their tiles from here on."""
         self.cache = False
         self._stored.clear()
         self._arenas.clear()
 
     def diag(self) -> Array:
-        """The diagonal, ridge included."""
         return xa.like(self.kernel.diag(self.X), self.reference) + self.ridge
 
     def dense(self, dtype: Any = None) -> Array:
-        """The whole matrix in `dtype` (its own by default), ridge included, both triangles filled."""
         dtype = self.dtype if dtype is None else np.dtype(dtype)
         A = xa.empty(self.shape, self.reference, dtype)
         # A look-up is converted as it is copied; points are converted first, to compute in the better precision.
@@ -250,7 +251,28 @@ class KernelOperator(Operator):
 
 
 def check_diagonal(op: Operator) -> None:
-    """Raise a `ValueError` where the kernel's values are no numbers: `|K_ij|` is bounded by the diagonal."""
+    """Raise a `ValueError` where the kernel's values are no numbers: `|K_ij|` is bounded by the diagonal.
+
+    Parameters
+    ----------
+    op : Operator
+        A kernel matrix.
+
+    See Also
+    --------
+    KernelOperator : The matrix that is usually checked.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Linear
+    >>> from gramless.operators import KernelOperator, check_diagonal
+    >>> check_diagonal(KernelOperator(np.full((2, 1), 1e200), Linear()))
+    Traceback (most recent call last):
+    ...
+    ValueError: the kernel's values overflow float64 or are not numbers: scale the data (StandardScaler), lower the \
+kernel's degree or coefficients
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         diagonal = xa.to_numpy(op.diag())
     if not np.isfinite(diagonal).all():
@@ -263,6 +285,31 @@ def check_diagonal(op: Operator) -> None:
 
 
 def nbytes_cached(n: int, itemsize: int, edge: int) -> int:
-    """Bytes of one triangle of tiles."""
+    """Bytes of one triangle of tiles: what a cached kernel matrix holds.
+
+    Parameters
+    ----------
+    n : int
+        Rows of the matrix.
+    itemsize : int
+        Bytes of an entry.
+    edge : int
+        Rows and columns of a tile.
+
+    Returns
+    -------
+    int
+        The bytes of the tiles on and below the diagonal.
+
+    See Also
+    --------
+    KernelOperator : What holds the tiles.
+
+    Examples
+    --------
+    >>> from gramless.operators import nbytes_cached
+    >>> nbytes_cached(3000, 4, 1000) == 6 * 1000**2 * 4
+    True
+    """
     parts = -(-n // edge)
     return parts * (parts + 1) // 2 * edge * edge * itemsize if parts > 1 else n * n * itemsize

@@ -39,6 +39,11 @@ class Averaged(Solver):
     block_size : int, sequence of int or None, default=None
         Rows in a block instead of the solver's own: one number, or one for each run.
 
+    See Also
+    --------
+    Kaczmarz : One solver to be averaged.
+    MatchingPursuit : Another one.
+
     References
     ----------
     Andrecut, "Randomized kernel methods for least-squares support vector machines", 2016, eqs. (67)-(68).
@@ -60,7 +65,13 @@ class Averaged(Solver):
         self.block_size = block_size
 
     def runs(self) -> list[Solver]:
-        """The solver of each run."""
+        """The solver of each run.
+
+        Returns
+        -------
+        list of Solver
+            As many as `n_runs`.
+        """
         n_runs = int(check_positive("n_runs", self.n_runs, integer=True))
         if "rows" not in self.solver.requires:
             raise ValueError(f"Averaged is for the randomised solvers; {type(self.solver).__name__} has one solution")
@@ -73,14 +84,17 @@ class Averaged(Solver):
 
     @property
     def requires(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What the averaged solver requires."""
         return self.solver.requires
 
     @property
     def tol(self) -> float:  # type: ignore[override]
+        """The tolerance of each run."""
         return self.solver.tol
 
     @property
     def max_iter(self) -> int:  # type: ignore[override]
+        """Limit on the iterations of all runs together."""
         return sum(run.max_iter for run in self.runs())
 
     def steps(

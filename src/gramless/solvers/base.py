@@ -27,7 +27,18 @@ Record = dict[str, Any]
 
 
 class Status(Enum):
-    """How a solve ended; the value is a message for people, with the number of iterations to be filled in."""
+    """How a solve ended; the value is a message for people, with the number of iterations to be filled in.
+
+    See Also
+    --------
+    SolveResult : Holds one, and its message.
+
+    Examples
+    --------
+    >>> from gramless.solvers import Status
+    >>> Status.MAX_ITER.value.format(n_iter=10), Status.MAX_ITER.as_wanted
+    ('reached the limit of 10 iterations', False)
+    """
 
     CONVERGED = "converged in {n_iter} iterations"
     STOPPED = "stopped by the callback after {n_iter} iterations"
@@ -45,22 +56,73 @@ class Status(Enum):
 
 @dataclass
 class Step:
-    """Where a solver stands after one iteration."""
+    """Where a solver stands after one iteration.
+
+    Parameters
+    ----------
+    W : array of shape (n, k)
+        The solution so far.
+    residual : float
+        `||Z - op @ W|| / ||Z||`, or the solver's own estimate of it where the true one would cost a product.
+    status : Status, optional
+        Why this step is the last one; None where more can follow.
+    state : dict, optional
+        Everything beside `W` and the random generator that the next iteration depends on, as arrays and numbers.
+    info : dict, optional
+        More columns for the history.
+
+    See Also
+    --------
+    Solver : Yields these.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.operators import DenseOperator
+    >>> from gramless.solvers import CG
+    >>> Z = np.ones((2, 1))
+    >>> step = next(CG().steps(DenseOperator(np.eye(2)), Z, np.zeros((2, 1)), np.random.RandomState(0)))
+    >>> step.residual, step.status
+    (0.0, <Status.CONVERGED: 'converged in {n_iter} iterations'>)
+    """
 
     W: Array
     residual: float
-    """`||Z - op @ W|| / ||Z||`, or the solver's own estimate of it where the true one would cost a product."""
     status: Status | None = None
-    """Why this step is the last one; None where more can follow."""
     state: dict[str, Any] = field(default_factory=dict)
-    """Everything beside `W` and the random generator that the next iteration depends on, as arrays and numbers."""
     info: Record = field(default_factory=dict)
-    """More columns for the history."""
 
 
 @dataclass
 class SolveResult:
-    """The solution, and how it was come by."""
+    """The solution, and how it was come by.
+
+    Parameters
+    ----------
+    W : array of shape (n, k)
+        The solution.
+    n_iter : int
+        Iterations that were made.
+    residual : float
+        The last step's.
+    status : Status
+        How the solve ended.
+    history : list of dict
+        A record of each iteration: `n_iter`, `seconds`, `residual` and what the solver adds.
+
+    See Also
+    --------
+    solve : Returns one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.operators import DenseOperator
+    >>> from gramless.solvers import Cholesky, solve
+    >>> result = solve(DenseOperator(2.0 * np.eye(2)), np.ones((2, 1)), Cholesky())
+    >>> result.converged, result.message
+    (True, 'converged in 1 iterations')
+    """
 
     W: Array
     n_iter: int
@@ -80,17 +142,69 @@ class SolveResult:
 
 
 class Solver(BaseEstimator):
-    """Settings of a method for `op @ W = Z`; no state."""
+    """Settings of a method for `op @ W = Z`; no state.
+
+    Subclasses define `steps`, `tol` and `max_iter`.
+
+    Attributes
+    ----------
+    requires : tuple of str
+        What the operator must have beside products and a diagonal: names from `gramless.operators.base`.
+    tol : float
+        The relative residual, or what the method measures instead, at which it ends.
+    max_iter : int
+        Limit on iterations.
+
+    See Also
+    --------
+    solve : Drives a solver.
+    check_requirements : Compares `requires` with what an operator has.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.operators import DenseOperator
+    >>> from gramless.solvers import Solver, Step, solve
+    >>> class Richardson(Solver):
+    ...     requires = ("spd",)
+    ...     def __init__(self, rate=0.5, *, tol=1e-6, max_iter=100):
+    ...         self.rate, self.tol, self.max_iter = rate, tol, max_iter
+    ...     def steps(self, op, Z, W, rng, state=None):
+    ...         while True:
+    ...             R = Z - op @ W
+    ...             W = W + self.rate * R
+    ...             yield Step(W, np.linalg.norm(R) / np.linalg.norm(Z))
+    >>> solve(DenseOperator(np.diag([1.0, 2.0])), np.ones((2, 1)), Richardson()).W.round(4).ravel()
+    array([1. , 0.5])
+    """
 
     requires: tuple[str, ...] = ("spd",)
-    """What the operator must have beside products and a diagonal: names from `gramless.operators.base`."""
     tol: float
     max_iter: int
 
     def steps(
         self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
     ) -> Iterator[Step]:
-        """Iterate from `W`; with `state` from an earlier `Step`, go on exactly where that one stood."""
+        """Iterate from `W`; with `state` from an earlier `Step`, go on exactly where that one stood.
+
+        Parameters
+        ----------
+        op : Operator
+            The matrix.
+        Z : array of shape (n, k)
+            All right-hand sides.
+        W : array of shape (n, k)
+            Where to start.
+        rng : RandomState
+            Where random choices come from.
+        state : dict, optional
+            `Step.state` of the step to go on from, whose `W` is given.
+
+        Yields
+        ------
+        Step
+            Where the solver stands after each iteration.
+        """
         raise NotImplementedError
 
 
@@ -113,9 +227,11 @@ def solve(
     Parameters
     ----------
     op : Operator
+        The matrix; it must have what `solver.requires`.
     Z : array of shape (n, k)
         All right-hand sides.
     solver : Solver
+        The method and its settings.
     W0 : array of shape (n, k), optional
         Where to start; zero by default.
     callback : callable(W, record) -> bool, optional
@@ -123,11 +239,26 @@ def solve(
     monitor : callable(W) -> float, optional
         Early stopping: an error on held-out data, off the clock. The best `W` is returned, and the solve stops after
         `patience` iterations without a better one.
-    random_state : int, RandomState or None
+    patience : int, default=5
+        Iterations without a better error on held-out data before the solve stops.
+    random_state : int, RandomState or None, default=None
+        Seed of the solver's random choices.
     checkpoint : Checkpoint, optional
         Where the state is saved every few iterations and, when there is one, taken up again.
     verbose : int, default=0
         1 shows progress.
+    label : str, default=""
+        What the progress bar is called.
+
+    Returns
+    -------
+    SolveResult
+        The solution, the status and the history.
+
+    See Also
+    --------
+    Solver : What is driven.
+    Status : How a solve can end.
 
     Examples
     --------
@@ -207,7 +338,29 @@ def solve(
 
 
 def check_requirements(solver: Solver, op: Operator) -> None:
-    """Raise a `TypeError` where the operator lacks what the solver requires, with the solvers that take it."""
+    """Raise a `TypeError` where the operator lacks what the solver requires, with the solvers that take it.
+
+    Parameters
+    ----------
+    solver : Solver
+        Its `requires` are names of capabilities.
+    op : Operator
+        Its `capabilities` are what it has.
+
+    See Also
+    --------
+    solve : Asks before anything is computed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.operators import DenseOperator
+    >>> from gramless.solvers import CG, check_requirements
+    >>> check_requirements(CG(), DenseOperator(np.eye(2), spd=False))
+    Traceback (most recent call last):
+    ...
+    TypeError: CG needs 'spd' of its operator, which DenseOperator does not have; ...
+    """
     missing = [name for name in solver.requires if name not in op.capabilities]
     if missing:
         declared = {cls.__name__: cls.requires for cls in Solver.__subclasses__() if isinstance(cls.requires, tuple)}

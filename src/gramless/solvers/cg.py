@@ -40,6 +40,7 @@ class CG(Solver):
     tol : float, default=1e-4
         Stop when the true relative residual is at most this.
     max_iter : int, default=200
+        Limit on iterations, each of which is one product with the matrix.
     n_landmarks : int or "auto", default="auto"
         Landmarks of the Nyström preconditioner that a least-squares estimator builds for its kernel matrix; 0 is none,
         `"auto"` decides from the sizes and the memory. `solve` takes the operator as it is, and `preconditioner`.
@@ -47,6 +48,16 @@ class CG(Solver):
         Of that preconditioner; see `gramless.preconditioners.nystrom`.
     preconditioner : object with `@`, optional
         An approximate inverse, symmetric positive definite; given, it is used instead of landmarks.
+
+    See Also
+    --------
+    Cholesky : The direct solution, where the matrix can be held.
+
+    References
+    ----------
+    O'Leary, "The block conjugate gradient algorithm and related methods", 1980.
+
+    Dubrulle, "Retooling the method of block conjugate gradients", 2001.
 
     Examples
     --------

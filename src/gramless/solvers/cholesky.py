@@ -36,6 +36,10 @@ class Cholesky(Solver):
     tol : float, default=1e-6
         Relative residual to reach by refinement; factorisation in float32 that cannot is repeated in float64.
 
+    See Also
+    --------
+    CG : For matrices that are too large to be held or factored.
+
     Examples
     --------
     >>> import numpy as np

@@ -33,6 +33,7 @@ class KaczmarzMP(Solver):
     Parameters
     ----------
     block_size : int, default=2000
+        Equations in a block. Larger blocks need fewer steps, and each costs more.
     tol : float, default=1e-4
         Stop when, over one pass of the rows, the relative residual of the blocks before their own updates is at most this,
         or the changes of `W` together are, relative to `W`.
@@ -40,6 +41,15 @@ class KaczmarzMP(Solver):
         Limit on blocks.
     reuse_blocks : bool, default=False
         Cut the rows into blocks once and keep their factored Gram matrices; see `Kaczmarz`.
+
+    See Also
+    --------
+    Kaczmarz : The first of the two steps alone.
+    MatchingPursuit : The second one alone.
+
+    References
+    ----------
+    Andrecut, "Randomized kernel methods for least-squares support vector machines", 2016, section 3.4.
 
     Examples
     --------

@@ -49,6 +49,17 @@ class MatchingPursuit(Solver):
         without. With 10 the same residuals took a quarter fewer steps (0.113 after 80), with 30 and `reuse_blocks`
         as many as the plain method without reuse. Each costs two matrices of the size of `W` and 1 % of a step.
 
+    See Also
+    --------
+    Kaczmarz : The same rows of a symmetric matrix, in the space of the solution.
+    KaczmarzMP : Both steps on each block.
+
+    References
+    ----------
+    Mallat and Zhang, "Matching pursuits with time-frequency dictionaries", 1993.
+
+    Andrecut, "Randomized kernel methods for least-squares support vector machines", 2016, eqs. (56)-(60).
+
     Examples
     --------
     >>> import numpy as np
@@ -107,7 +118,7 @@ class MatchingPursuit(Solver):
             if residual <= self.tol:
                 # The recurrence drifts in float32: the true residual decides, and is where a next step would start.
                 R = Z - op @ W
-                directions.forget()
+                directions.drop()
                 residual = xa.norm(R) / z_norm
                 converged = residual <= self.tol
                 stalled = stalled + 1 if residual > 0.5 * best_true else 0

@@ -19,7 +19,7 @@ from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 
 # What is left of a direction after its projections carries their rounding, which a short remainder would enlarge: a column
-# with less than this (squared) share of something new takes the plain step and forgets what was before.
+# with less than this (squared) share of something new takes the plain step and drops what was before.
 _LEAST_NEW = 1e-2
 
 
@@ -50,7 +50,7 @@ class Directions:
             found |= {f"direction_{at}": direction, f"image_{at}": image}
         return found
 
-    def forget(self) -> None:
+    def drop(self) -> None:
         """Drop all directions: the goal has moved."""
         self._past = []
 

@@ -34,6 +34,17 @@ class NystromCommittee(Solver):
     block_size : int, default=2000
         Columns for each member. The error depends on it more than on the number of members.
     n_members : int, default=6
+        Solutions that are averaged.
+
+    See Also
+    --------
+    Kaczmarz : Blocks that build on each other, and converge to the solution.
+
+    References
+    ----------
+    Williams and Seeger, "Using the Nyström method to speed up kernel machines", 2001.
+
+    Andrecut, "Randomized kernel methods for least-squares support vector machines", 2016, eqs. (26)-(28).
 
     Examples
     --------
@@ -55,6 +66,7 @@ class NystromCommittee(Solver):
 
     @property
     def max_iter(self) -> int:  # type: ignore[override]
+        """One iteration for each member."""
         return self.n_members
 
     def steps(

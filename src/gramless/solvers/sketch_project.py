@@ -60,6 +60,15 @@ class SketchProject(Solver):
     rank : int or None, default=None
         Landmarks of each block's preconditioner; None is `b / 16`, at least `sqrt(10 b)`.
     momentum : bool, default=True
+        Whether the steps are extrapolated as in Nesterov's method.
+
+    See Also
+    --------
+    CG : Fewer iterations, each of which reads the whole matrix.
+
+    References
+    ----------
+    Rathore, Frangella and Udell, "Have ASkotch: a neat solution for large-scale kernel ridge regression", 2024.
 
     Examples
     --------
