@@ -9,6 +9,7 @@ from sklearn.datasets import load_digits
 from gramless import LSSVC, LSSVR
 from gramless.kernels import RBF
 from gramless.operators import KernelOperator
+from gramless.solvers import Kaczmarz, MatchingPursuit
 
 pytestmark = pytest.mark.gpu
 
@@ -27,11 +28,13 @@ def digits():
     return (X / 16).astype(np.float32), y
 
 
-@pytest.mark.parametrize("solver", ["cholesky", "cg", "sketch_project", "matching_pursuit", "kaczmarz"])
+BLOCKS = {"block_size": 200, "tol": 1e-3}  # a solver object has its own tolerance
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "cg", "sketch_project", MatchingPursuit(**BLOCKS), Kaczmarz(**BLOCKS)], ids=str)
 def test_cuda_agrees_with_the_cpu(digits, solver):
     X, y = digits
     settings = {"C": 10.0, "gamma": 0.05, "solver": solver, "tol": 1e-3, "random_state": 0}
-    settings |= {} if solver in ("cholesky", "cg", "sketch_project") else {"block_size": 200}
     cpu = LSSVC(**settings).fit(X[:1200], y[:1200])
     gpu = LSSVC(device="cuda", **settings).fit(X[:1200], y[:1200])
     scores, reference = gpu.decision_function(X[1200:]), cpu.decision_function(X[1200:])

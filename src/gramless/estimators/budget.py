@@ -24,32 +24,16 @@ flattening of the leading curvature and the answer to divergence are those of `S
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
-from sklearn.utils.validation import check_is_fitted
-
-from gramless._runtime.dask_hooks import fits_collections
-from gramless._runtime.validation import all_or_nothing, check_choice
-from gramless.callbacks import read_callbacks
-from gramless.features import FeatureMap, LandmarkMap
-from gramless.learners import (
-    Learner,
-    Pass,
-    PassOptions,
-    PassPlan,
-    Steps,
-    from_model,
-    more_rows,
-    plan_pass,
-    run_pass,
-)
-from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, kernel_from_settings
-from gramless.streaming.from_user import further_labels, further_rows, rows_and_labels, rows_and_values
-from gramless.targets.streamed import LabelTargets, ValueTargets
+from gramless._runtime.validation import check_choice
+from gramless.features import LandmarkMap
+from gramless.learners import PassOptions, Steps, from_model
+from gramless.models.expansion import kernel_from_settings
+from gramless.models.one_pass import OnePassClassifier, OnePassRegressor, Parts
 
 
-class BudgetLSSVC(ExpansionClassifier):
+class BudgetLSSVC(OnePassClassifier):
     """Least-squares support vector classifier learnt online on a budget of points.
 
     Parameters
@@ -135,7 +119,6 @@ class BudgetLSSVC(ExpansionClassifier):
     True
     """
 
-    pass_: Pass | None = None
     dual_coef_ = from_model("coef", "Coefficients of the points' kernel functions.")
     intercept_ = from_model("intercept", "The biases.")
     points_ = from_model("features.points", "The points that carry the model.")
@@ -185,7 +168,7 @@ class BudgetLSSVC(ExpansionClassifier):
         self.verbose = verbose
         self.random_state = random_state
 
-    def parts(self) -> tuple[FeatureMap, Learner, PassOptions]:
+    def parts(self) -> Parts:
         """The feature map, the learner and the options of the pass that these settings mean.
 
         Returns
@@ -202,121 +185,8 @@ class BudgetLSSVC(ExpansionClassifier):
         learner = Steps(self.C, optimizer=self.optimizer, batch_size=self.batch_size, epochs=self.epochs, loss=self.loss)
         return feature_map, learner, PassOptions.of(self, batch_rows=None)
 
-    @all_or_nothing
-    @fits_collections
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BudgetLSSVC:
-        """Fit in `epochs` passes.
 
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
-            `(X, y, sample_weight)` batches; or a `Stream`.
-        y : array, or the name of the target column of a file
-            Targets; none beside batches or a `Stream`, which carry their own.
-        sample_weight : array, optional
-            With an array, one weight for each row: weight 2 equals two copies.
-
-        Returns
-        -------
-        self : BudgetLSSVC
-            Fitted.
-        """
-        feature_map, learner, options = self.parts()
-        stream, targets = rows_and_labels(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
-        how = {"random_state": self.random_state, "callbacks": read_callbacks(self.callback), "show": self.adopt}
-        return self.adopt(run_pass(stream, feature_map, learner, targets, options, **how))
-
-    @all_or_nothing
-    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> BudgetLSSVC:
-        """Learn from more rows, once each.
-
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            As in `fit`.
-        y : array, or the name of the target column of a file
-            As in `fit`.
-        classes : array, optional
-            All labels that will ever come; needed in the first call.
-        sample_weight : array, optional
-            As in `fit`.
-
-        Returns
-        -------
-        self : BudgetLSSVC
-            With the rows added.
-        """
-        feature_map, learner, options = self.parts()
-        known = None if self.pass_ is None else copy.copy(self.pass_.targets)
-        targets = further_labels(known, classes, self.class_weight)
-        stream, checked = further_rows(
-            self, X, y, sample_weight, targets, first=self.pass_ is None, accept_sparse=feature_map.accepts_sparse
-        )
-        # Rows that are checked as they pass may turn out bad after good ones, and must leave the model as it was.
-        state = Pass.going_on(self.pass_, targets, learner, self.random_state, own_sums=not checked)
-        more_rows(state, stream, feature_map, learner, options)
-        return self.adopt(state)
-
-    def adopt(self, state: Pass) -> BudgetLSSVC:
-        """Take a pass, made here or on other machines, as the model's.
-
-        Parameters
-        ----------
-        state : Pass
-            Made with this estimator's `parts()`.
-
-        Returns
-        -------
-        self : BudgetLSSVC
-            With that model.
-        """
-        self.pass_, self.n_features_in_, self.device_ = state, state.n_columns, state.device
-        self.history_ = state.history
-        assert isinstance(state.targets, LabelTargets)
-        self.classes_ = state.targets.close()
-        return self
-
-    def finish(self) -> BudgetLSSVC:
-        """Keep the model and let go of what only `partial_fit` needs: the sums, and rows held back or sampled.
-
-        In memory and in a saved file, `m` points are left instead of `m^2` sums; `partial_fit` is refused from then on.
-
-        Returns
-        -------
-        self : BudgetLSSVC
-            Smaller, with the same model.
-        """
-        check_is_fitted(self, "intercept_")
-        assert self.pass_ is not None
-        self.pass_ = self.pass_.finish(*self.parts())
-        return self
-
-    def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
-        """Rows in a batch and the peak memory of a fit.
-
-        Parameters
-        ----------
-        n : int or None
-            Rows; None where nobody knows.
-        d : int
-            Columns.
-        n_outputs : int
-            Columns of targets.
-        dtype : dtype
-            Of the computation.
-        device : str
-            Where it is made.
-
-        Returns
-        -------
-        PassPlan
-            With `batch_rows` and `memory`; a `MemoryError` is raised where no plan fits.
-        """
-        return plan_pass(*self.parts(), n_rows=n, n_columns=d, n_targets=n_outputs, dtype=dtype, device=device)
-
-
-class BudgetLSSVR(ExpansionRegressor):
+class BudgetLSSVR(OnePassRegressor):
     """Least-squares support vector regressor learnt online on a budget of points.
 
     Parameters
@@ -397,7 +267,6 @@ class BudgetLSSVR(ExpansionRegressor):
     True
     """
 
-    pass_: Pass | None = None
     dual_coef_ = from_model("coef", "Coefficients of the points' kernel functions.")
     intercept_ = from_model("intercept", "The biases.")
     points_ = from_model("features.points", "The points that carry the model.")
@@ -443,7 +312,7 @@ class BudgetLSSVR(ExpansionRegressor):
         self.verbose = verbose
         self.random_state = random_state
 
-    def parts(self) -> tuple[FeatureMap, Learner, PassOptions]:
+    def parts(self) -> Parts:
         """The feature map, the learner and the options of the pass that these settings mean.
 
         Returns
@@ -455,113 +324,3 @@ class BudgetLSSVR(ExpansionRegressor):
         feature_map = LandmarkMap(kernel, self.budget, self.landmarks, whiten=False, size_name="budget")
         learner = Steps(self.C, optimizer=self.optimizer, batch_size=self.batch_size, epochs=self.epochs, loss=self.loss)
         return feature_map, learner, PassOptions.of(self, batch_rows=None)
-
-    @all_or_nothing
-    @fits_collections
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BudgetLSSVR:
-        """Fit in `epochs` passes.
-
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
-            `(X, y, sample_weight)` batches; or a `Stream`.
-        y : array of shape (n,) or (n, n_outputs), or the name of the target column of a file
-            Targets; none beside batches or a `Stream`, which carry their own.
-        sample_weight : array, optional
-            With an array, one weight for each row: weight 2 equals two copies.
-
-        Returns
-        -------
-        self : BudgetLSSVR
-            Fitted.
-        """
-        feature_map, learner, options = self.parts()
-        stream, targets = rows_and_values(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
-        how = {"random_state": self.random_state, "callbacks": read_callbacks(self.callback), "show": self.adopt}
-        return self.adopt(run_pass(stream, feature_map, learner, targets, options, **how))
-
-    @all_or_nothing
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BudgetLSSVR:
-        """Learn from more rows, once each.
-
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            As in `fit`.
-        y : array, or the name of the target column of a file
-            As in `fit`.
-        sample_weight : array, optional
-            As in `fit`.
-
-        Returns
-        -------
-        self : BudgetLSSVR
-            With the rows added.
-        """
-        feature_map, learner, options = self.parts()
-        known = None if self.pass_ is None else copy.copy(self.pass_.targets)
-        targets = ValueTargets() if known is None else known
-        stream, checked = further_rows(
-            self, X, y, sample_weight, targets, first=self.pass_ is None, accept_sparse=feature_map.accepts_sparse
-        )
-        # Rows that are checked as they pass may turn out bad after good ones, and must leave the model as it was.
-        state = Pass.going_on(self.pass_, targets, learner, self.random_state, own_sums=not checked)
-        more_rows(state, stream, feature_map, learner, options)
-        return self.adopt(state)
-
-    def adopt(self, state: Pass) -> BudgetLSSVR:
-        """Take a pass, made here or on other machines, as the model's.
-
-        Parameters
-        ----------
-        state : Pass
-            Made with this estimator's `parts()`.
-
-        Returns
-        -------
-        self : BudgetLSSVR
-            With that model.
-        """
-        self.pass_, self.n_features_in_, self.device_ = state, state.n_columns, state.device
-        self.history_ = state.history
-        self._single_output = state.targets.single
-        return self
-
-    def finish(self) -> BudgetLSSVR:
-        """Keep the model and let go of what only `partial_fit` needs: the sums, and rows held back or sampled.
-
-        In memory and in a saved file, `m` points are left instead of `m^2` sums; `partial_fit` is refused from then on.
-
-        Returns
-        -------
-        self : BudgetLSSVR
-            Smaller, with the same model.
-        """
-        check_is_fitted(self, "intercept_")
-        assert self.pass_ is not None
-        self.pass_ = self.pass_.finish(*self.parts())
-        return self
-
-    def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
-        """Rows in a batch and the peak memory of a fit.
-
-        Parameters
-        ----------
-        n : int or None
-            Rows; None where nobody knows.
-        d : int
-            Columns.
-        n_outputs : int
-            Columns of targets.
-        dtype : dtype
-            Of the computation.
-        device : str
-            Where it is made.
-
-        Returns
-        -------
-        PassPlan
-            With `batch_rows` and `memory`; a `MemoryError` is raised where no plan fits.
-        """
-        return plan_pass(*self.parts(), n_rows=n, n_columns=d, n_targets=n_outputs, dtype=dtype, device=device)

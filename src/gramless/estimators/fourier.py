@@ -13,54 +13,28 @@ Reference: Rahimi and Recht, "Random features for large-scale kernel machines", 
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
-import numpy as np
-from sklearn.utils.validation import check_is_fitted
-
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.dask_hooks import fits_collections
-from gramless._runtime.validation import all_or_nothing, check_choice, check_X
-from gramless.calibration.platt import left_out_sigmoids
-from gramless.callbacks import read_callbacks
-from gramless.features import FeatureMap, FourierMap
-from gramless.learners import (
-    C_PATH,
-    Learner,
-    Pass,
-    PassOptions,
-    PassPlan,
-    Steps,
-    Sums,
-    from_model,
-    more_rows,
-    plan_pass,
-    run_pass,
-)
-from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, kernel_from_settings
-from gramless.streaming.from_user import further_labels, further_rows, rows_and_labels, rows_and_values
-from gramless.targets.streamed import LabelTargets, ValueTargets
-
-_SCORED_ROWS = 4096
+from gramless._runtime.validation import check_choice
+from gramless.features import FourierMap
+from gramless.learners import C_PATH, Learner, PassOptions, Steps, Sums, from_model
+from gramless.models.expansion import kernel_from_settings
+from gramless.models.one_pass import OnePassClassifier, OnePassRegressor, Parts
 
 
-def score_features(model: Any, X: Any) -> Array:
-    """`features_(X) @ coef_ + intercept_`, in the library and on the device of `X`."""
-    check_is_fitted(model, "coef_")
-    coef = model.coef_
-    checked = check_X(model, X, dtype=coef.dtype, reset=False, accept_sparse=True)
-    device = xa.device_of(checked) if xa.is_torch(checked) else model.device_
-    coef, bias = xa.to_device(coef, device), xa.to_device(model.intercept_, device)
-    scores = xa.empty((int(checked.shape[0]), int(coef.shape[1])), bias)
-    for start in range(0, int(checked.shape[0]), _SCORED_ROWS):
-        rows = slice(start, start + _SCORED_ROWS)
-        scores[rows] = model.features_(xa.to_device(checked[rows], device)) @ coef + bias
-    return scores if xa.is_torch(X) else xa.to_numpy(scores)
+def _sums_or_steps(settings: Any, *, leave_one_out: bool = False) -> Learner:
+    """The learner that `method` and its settings mean."""
+    check_choice("method", settings.method, {"exact", "online"})
+    factor = settings.forgetting_factor
+    if settings.method == "exact":
+        return Sums(settings.C, settings.Cs, forgetting_factor=factor, leave_one_out=leave_one_out)
+    if factor != 1:
+        raise ValueError("forgetting_factor goes with method='exact'")
+    batch_size = 64 if settings.batch_size is None else settings.batch_size
+    return Steps(settings.C, optimizer=settings.optimizer, batch_size=batch_size, epochs=settings.epochs)
 
 
-class FourierLSSVC(ExpansionClassifier):
+class FourierLSSVC(OnePassClassifier):
     """Least-squares support vector classifier on random Fourier features, for data of any length.
 
     Parameters
@@ -145,7 +119,6 @@ class FourierLSSVC(ExpansionClassifier):
     True
     """
 
-    pass_: Pass | None = None
     coef_ = from_model("coef", "Coefficients of the features.")
     intercept_ = from_model("intercept", "The biases.")
     features_ = from_model("features", "The features.")
@@ -196,7 +169,7 @@ class FourierLSSVC(ExpansionClassifier):
         self.verbose = verbose
         self.random_state = random_state
 
-    def parts(self) -> tuple[FeatureMap, Learner, PassOptions]:
+    def parts(self) -> Parts:
         """The feature map, the learner and the options of the pass that these settings mean.
 
         Returns
@@ -208,152 +181,12 @@ class FourierLSSVC(ExpansionClassifier):
             check_choice("probability", self.probability, {"softmax", "sigmoid"})
         if self.probability == "sigmoid" and self.method == "online":
             raise ValueError("probability='sigmoid' needs leave-one-out scores: use method='exact'")
-        check_choice("method", self.method, {"exact", "online"})
         feature_map = FourierMap(kernel_from_settings(self), self.n_components, self.draw)
-        learner: Learner
-        if self.method == "exact":
-            learner = Sums(
-                self.C, self.Cs, forgetting_factor=self.forgetting_factor, leave_one_out=self.probability == "sigmoid"
-            )
-        else:
-            if self.forgetting_factor != 1:
-                raise ValueError("forgetting_factor goes with method='exact'")
-            batch_size = 64 if self.batch_size is None else self.batch_size
-            learner = Steps(self.C, optimizer=self.optimizer, batch_size=batch_size, epochs=self.epochs)
+        learner = _sums_or_steps(self, leave_one_out=self.probability == "sigmoid")
         return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size if self.method == "exact" else None)
 
-    @all_or_nothing
-    @fits_collections
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FourierLSSVC:
-        """Fit in one pass, or in `epochs` of them with `method="online"`.
 
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
-            `(X, y, sample_weight)` batches; or a `Stream`.
-        y : array, or the name of the target column of a file
-            Targets; none beside batches or a `Stream`, which carry their own.
-        sample_weight : array, optional
-            With an array, one weight for each row: weight 2 equals two copies.
-
-        Returns
-        -------
-        self : FourierLSSVC
-            Fitted.
-        """
-        feature_map, learner, options = self.parts()
-        stream, targets = rows_and_labels(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
-        how = {"random_state": self.random_state, "callbacks": read_callbacks(self.callback), "show": self.adopt}
-        return self.adopt(run_pass(stream, feature_map, learner, targets, options, **how))
-
-    @all_or_nothing
-    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> FourierLSSVC:
-        """Add rows to the model; with `method="exact"` the result is that of one `fit` on all rows together.
-
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            As in `fit`.
-        y : array, or the name of the target column of a file
-            As in `fit`.
-        classes : array, optional
-            All labels that will ever come; needed in the first call.
-        sample_weight : array, optional
-            As in `fit`.
-
-        Returns
-        -------
-        self : FourierLSSVC
-            With the rows added.
-        """
-        feature_map, learner, options = self.parts()
-        known = None if self.pass_ is None else copy.copy(self.pass_.targets)
-        targets = further_labels(known, classes, self.class_weight)
-        stream, checked = further_rows(
-            self, X, y, sample_weight, targets, first=self.pass_ is None, accept_sparse=feature_map.accepts_sparse
-        )
-        # Rows that are checked as they pass may turn out bad after good ones, and must leave the model as it was.
-        state = Pass.going_on(self.pass_, targets, learner, self.random_state, own_sums=not checked)
-        more_rows(state, stream, feature_map, learner, options)
-        return self.adopt(state)
-
-    def adopt(self, state: Pass) -> FourierLSSVC:
-        """Take a pass, made here or on other machines, as the model's.
-
-        Parameters
-        ----------
-        state : Pass
-            Made with this estimator's `parts()`.
-
-        Returns
-        -------
-        self : FourierLSSVC
-            With that model.
-        """
-        self.pass_, self.n_features_in_, self.device_ = state, state.n_columns, state.device
-        self.history_ = state.history
-        assert isinstance(state.targets, LabelTargets)
-        self.classes_ = state.targets.close()
-        return self
-
-    def finish(self) -> FourierLSSVC:
-        """Keep the model and let go of what only `partial_fit` needs: the sums, and rows held back or sampled.
-
-        In memory and in a saved file, `m` points are left instead of `m^2` sums; `partial_fit` is refused from then on.
-
-        Returns
-        -------
-        self : FourierLSSVC
-            Smaller, with the same model.
-        """
-        check_is_fitted(self, "intercept_")
-        assert self.pass_ is not None
-        if self.probability == "sigmoid":
-            _ = self.sigmoids_
-        self.pass_ = self.pass_.finish(*self.parts())
-        return self
-
-    def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
-        """Rows in a batch and the peak memory of a fit.
-
-        Parameters
-        ----------
-        n : int or None
-            Rows; None where nobody knows.
-        d : int
-            Columns.
-        n_outputs : int
-            Columns of targets.
-        dtype : dtype
-            Of the computation.
-        device : str
-            Where it is made.
-
-        Returns
-        -------
-        PassPlan
-            With `batch_rows` and `memory`; a `MemoryError` is raised where no plan fits.
-        """
-        return plan_pass(*self.parts(), n_rows=n, n_columns=d, n_targets=n_outputs, dtype=dtype, device=device)
-
-    @property
-    def sigmoids_(self) -> np.ndarray:
-        """Platt's sigmoids, fitted to leave-one-out scores."""
-        if self.probability != "sigmoid" or self.pass_ is None:
-            raise AttributeError("sigmoids are fitted with probability='sigmoid'")
-        return left_out_sigmoids(self.pass_.model(*self.parts()), self.pass_.targets)
-
-    def _scores(self, X: Any) -> Array:
-        return score_features(self, X)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = False
-        return tags
-
-
-class FourierLSSVR(ExpansionRegressor):
+class FourierLSSVR(OnePassRegressor):
     """Least-squares support vector regressor on random Fourier features, for data of any length.
 
     Parameters
@@ -434,7 +267,6 @@ class FourierLSSVR(ExpansionRegressor):
     True
     """
 
-    pass_: Pass | None = None
     coef_ = from_model("coef", "Coefficients of the features.")
     intercept_ = from_model("intercept", "The biases.")
     features_ = from_model("features", "The features.")
@@ -481,7 +313,7 @@ class FourierLSSVR(ExpansionRegressor):
         self.verbose = verbose
         self.random_state = random_state
 
-    def parts(self) -> tuple[FeatureMap, Learner, PassOptions]:
+    def parts(self) -> Parts:
         """The feature map, the learner and the options of the pass that these settings mean.
 
         Returns
@@ -489,132 +321,6 @@ class FourierLSSVR(ExpansionRegressor):
         tuple of FeatureMap, Learner and PassOptions
             What `run_pass` is called with.
         """
-        check_choice("method", self.method, {"exact", "online"})
         feature_map = FourierMap(kernel_from_settings(self), self.n_components, self.draw)
-        learner: Learner
-        if self.method == "exact":
-            learner = Sums(self.C, self.Cs, forgetting_factor=self.forgetting_factor)
-        else:
-            if self.forgetting_factor != 1:
-                raise ValueError("forgetting_factor goes with method='exact'")
-            batch_size = 64 if self.batch_size is None else self.batch_size
-            learner = Steps(self.C, optimizer=self.optimizer, batch_size=batch_size, epochs=self.epochs)
+        learner = _sums_or_steps(self)
         return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size if self.method == "exact" else None)
-
-    @all_or_nothing
-    @fits_collections
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FourierLSSVR:
-        """Fit in one pass, or in `epochs` of them with `method="online"`.
-
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
-            `(X, y, sample_weight)` batches; or a `Stream`.
-        y : array of shape (n,) or (n, n_outputs), or the name of the target column of a file
-            Targets; none beside batches or a `Stream`, which carry their own.
-        sample_weight : array, optional
-            With an array, one weight for each row: weight 2 equals two copies.
-
-        Returns
-        -------
-        self : FourierLSSVR
-            Fitted.
-        """
-        feature_map, learner, options = self.parts()
-        stream, targets = rows_and_values(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
-        how = {"random_state": self.random_state, "callbacks": read_callbacks(self.callback), "show": self.adopt}
-        return self.adopt(run_pass(stream, feature_map, learner, targets, options, **how))
-
-    @all_or_nothing
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FourierLSSVR:
-        """Add rows to the model; with `method="exact"` the result is that of one `fit` on all rows together.
-
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            As in `fit`.
-        y : array, or the name of the target column of a file
-            As in `fit`.
-        sample_weight : array, optional
-            As in `fit`.
-
-        Returns
-        -------
-        self : FourierLSSVR
-            With the rows added.
-        """
-        feature_map, learner, options = self.parts()
-        known = None if self.pass_ is None else copy.copy(self.pass_.targets)
-        targets = ValueTargets() if known is None else known
-        stream, checked = further_rows(
-            self, X, y, sample_weight, targets, first=self.pass_ is None, accept_sparse=feature_map.accepts_sparse
-        )
-        # Rows that are checked as they pass may turn out bad after good ones, and must leave the model as it was.
-        state = Pass.going_on(self.pass_, targets, learner, self.random_state, own_sums=not checked)
-        more_rows(state, stream, feature_map, learner, options)
-        return self.adopt(state)
-
-    def adopt(self, state: Pass) -> FourierLSSVR:
-        """Take a pass, made here or on other machines, as the model's.
-
-        Parameters
-        ----------
-        state : Pass
-            Made with this estimator's `parts()`.
-
-        Returns
-        -------
-        self : FourierLSSVR
-            With that model.
-        """
-        self.pass_, self.n_features_in_, self.device_ = state, state.n_columns, state.device
-        self.history_ = state.history
-        self._single_output = state.targets.single
-        return self
-
-    def finish(self) -> FourierLSSVR:
-        """Keep the model and let go of what only `partial_fit` needs: the sums, and rows held back or sampled.
-
-        In memory and in a saved file, `m` points are left instead of `m^2` sums; `partial_fit` is refused from then on.
-
-        Returns
-        -------
-        self : FourierLSSVR
-            Smaller, with the same model.
-        """
-        check_is_fitted(self, "intercept_")
-        assert self.pass_ is not None
-        self.pass_ = self.pass_.finish(*self.parts())
-        return self
-
-    def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
-        """Rows in a batch and the peak memory of a fit.
-
-        Parameters
-        ----------
-        n : int or None
-            Rows; None where nobody knows.
-        d : int
-            Columns.
-        n_outputs : int
-            Columns of targets.
-        dtype : dtype
-            Of the computation.
-        device : str
-            Where it is made.
-
-        Returns
-        -------
-        PassPlan
-            With `batch_rows` and `memory`; a `MemoryError` is raised where no plan fits.
-        """
-        return plan_pass(*self.parts(), n_rows=n, n_columns=d, n_targets=n_outputs, dtype=dtype, device=device)
-
-    def _scores(self, X: Any) -> Array:
-        return score_features(self, X)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = False
-        return tags

@@ -16,35 +16,16 @@ models for large data sets", 2010.
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
-import numpy as np
-from sklearn.utils.validation import check_is_fitted
-
-from gramless._runtime.dask_hooks import fits_collections
-from gramless._runtime.validation import all_or_nothing, check_choice
-from gramless.calibration.platt import left_out_sigmoids
-from gramless.callbacks import read_callbacks
-from gramless.features import FeatureMap, LandmarkMap
-from gramless.learners import (
-    C_PATH,
-    Learner,
-    Pass,
-    PassOptions,
-    PassPlan,
-    Sums,
-    from_model,
-    more_rows,
-    plan_pass,
-    run_pass,
-)
-from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, kernel_from_settings
-from gramless.streaming.from_user import further_labels, further_rows, rows_and_labels, rows_and_values
-from gramless.targets.streamed import LabelTargets, ValueTargets
+from gramless._runtime.validation import check_choice
+from gramless.features import LandmarkMap
+from gramless.learners import C_PATH, PassOptions, Sums, from_model
+from gramless.models.expansion import kernel_from_settings
+from gramless.models.one_pass import OnePassClassifier, OnePassRegressor, Parts
 
 
-class NystromLSSVC(ExpansionClassifier):
+class NystromLSSVC(OnePassClassifier):
     """Least-squares support vector classifier on landmarks, fitted in one pass over data of any length.
 
     Parameters
@@ -106,6 +87,8 @@ class NystromLSSVC(ExpansionClassifier):
         With `C="loo"`, the leave-one-out squared error at each of `Cs`.
     jitter_ : float
         What was added to the diagonal of `K_mm`.
+    history_ : list of dict
+        The record of the pass of `fit`: n_iter, seconds.
     pass_ : gramless.learners.Pass
         Where the pass stands: what `partial_fit` goes on with.
 
@@ -130,7 +113,6 @@ class NystromLSSVC(ExpansionClassifier):
     True
     """
 
-    pass_: Pass | None = None
     dual_coef_ = from_model("coef", "Coefficients of the points' kernel functions.")
     intercept_ = from_model("intercept", "The biases.")
     points_ = from_model("features.points", "The points that carry the model.")
@@ -180,7 +162,7 @@ class NystromLSSVC(ExpansionClassifier):
         self.verbose = verbose
         self.random_state = random_state
 
-    def parts(self) -> tuple[FeatureMap, Learner, PassOptions]:
+    def parts(self) -> Parts:
         """The feature map, the learner and the options of the pass that these settings mean.
 
         Returns
@@ -197,129 +179,8 @@ class NystromLSSVC(ExpansionClassifier):
         )
         return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size)
 
-    @all_or_nothing
-    @fits_collections
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> NystromLSSVC:
-        """Fit in one pass.
 
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
-            `(X, y, sample_weight)` batches; or a `Stream`.
-        y : array, or the name of the target column of a file
-            Targets; none beside batches or a `Stream`, which carry their own.
-        sample_weight : array, optional
-            With an array, one weight for each row: weight 2 equals two copies.
-
-        Returns
-        -------
-        self : NystromLSSVC
-            Fitted.
-        """
-        feature_map, learner, options = self.parts()
-        stream, targets = rows_and_labels(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
-        how = {"random_state": self.random_state, "callbacks": read_callbacks(self.callback), "show": self.adopt}
-        return self.adopt(run_pass(stream, feature_map, learner, targets, options, **how))
-
-    @all_or_nothing
-    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> NystromLSSVC:
-        """Add rows to the model; the result is that of one `fit` on all rows together.
-
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            As in `fit`.
-        y : array, or the name of the target column of a file
-            As in `fit`.
-        classes : array, optional
-            All labels that will ever come; needed in the first call.
-        sample_weight : array, optional
-            As in `fit`.
-
-        Returns
-        -------
-        self : NystromLSSVC
-            With the rows added.
-        """
-        feature_map, learner, options = self.parts()
-        known = None if self.pass_ is None else copy.copy(self.pass_.targets)
-        targets = further_labels(known, classes, self.class_weight)
-        stream, checked = further_rows(
-            self, X, y, sample_weight, targets, first=self.pass_ is None, accept_sparse=feature_map.accepts_sparse
-        )
-        # Rows that are checked as they pass may turn out bad after good ones, and must leave the model as it was.
-        state = Pass.going_on(self.pass_, targets, learner, self.random_state, own_sums=not checked)
-        more_rows(state, stream, feature_map, learner, options)
-        return self.adopt(state)
-
-    def adopt(self, state: Pass) -> NystromLSSVC:
-        """Take a pass, made here or on other machines, as the model's.
-
-        Parameters
-        ----------
-        state : Pass
-            Made with this estimator's `parts()`.
-
-        Returns
-        -------
-        self : NystromLSSVC
-            With that model.
-        """
-        self.pass_, self.n_features_in_, self.device_ = state, state.n_columns, state.device
-        assert isinstance(state.targets, LabelTargets)
-        self.classes_ = state.targets.close()
-        return self
-
-    def finish(self) -> NystromLSSVC:
-        """Keep the model and let go of what only `partial_fit` needs: the sums, and rows held back or sampled.
-
-        In memory and in a saved file, `m` points are left instead of `m^2` sums; `partial_fit` is refused from then on.
-
-        Returns
-        -------
-        self : NystromLSSVC
-            Smaller, with the same model.
-        """
-        check_is_fitted(self, "intercept_")
-        assert self.pass_ is not None
-        if self.probability == "sigmoid":
-            _ = self.sigmoids_
-        self.pass_ = self.pass_.finish(*self.parts())
-        return self
-
-    def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
-        """Rows in a batch and the peak memory of a fit.
-
-        Parameters
-        ----------
-        n : int or None
-            Rows; None where nobody knows.
-        d : int
-            Columns.
-        n_outputs : int
-            Columns of targets.
-        dtype : dtype
-            Of the computation.
-        device : str
-            Where it is made.
-
-        Returns
-        -------
-        PassPlan
-            With `batch_rows` and `memory`; a `MemoryError` is raised where no plan fits.
-        """
-        return plan_pass(*self.parts(), n_rows=n, n_columns=d, n_targets=n_outputs, dtype=dtype, device=device)
-
-    @property
-    def sigmoids_(self) -> np.ndarray:
-        """Platt's sigmoids, fitted to leave-one-out scores."""
-        if self.probability != "sigmoid" or self.pass_ is None:
-            raise AttributeError("sigmoids are fitted with probability='sigmoid'")
-        return left_out_sigmoids(self.pass_.model(*self.parts()), self.pass_.targets)
-
-
-class NystromLSSVR(ExpansionRegressor):
+class NystromLSSVR(OnePassRegressor):
     """Least-squares support vector regressor on landmarks, fitted in one pass over data of any length.
 
     Parameters
@@ -376,6 +237,8 @@ class NystromLSSVR(ExpansionRegressor):
         With `C="loo"`, the leave-one-out squared error at each of `Cs`.
     jitter_ : float
         What was added to the diagonal of `K_mm`.
+    history_ : list of dict
+        The record of the pass of `fit`: n_iter, seconds.
     pass_ : gramless.learners.Pass
         Where the pass stands: what `partial_fit` goes on with.
 
@@ -399,7 +262,6 @@ class NystromLSSVR(ExpansionRegressor):
     True
     """
 
-    pass_: Pass | None = None
     dual_coef_ = from_model("coef", "Coefficients of the points' kernel functions.")
     intercept_ = from_model("intercept", "The biases.")
     points_ = from_model("features.points", "The points that carry the model.")
@@ -445,7 +307,7 @@ class NystromLSSVR(ExpansionRegressor):
         self.verbose = verbose
         self.random_state = random_state
 
-    def parts(self) -> tuple[FeatureMap, Learner, PassOptions]:
+    def parts(self) -> Parts:
         """The feature map, the learner and the options of the pass that these settings mean.
 
         Returns
@@ -457,112 +319,3 @@ class NystromLSSVR(ExpansionRegressor):
         feature_map = LandmarkMap(kernel, self.n_landmarks, self.landmarks)
         learner = Sums(self.C, self.Cs, forgetting_factor=self.forgetting_factor)
         return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size)
-
-    @all_or_nothing
-    @fits_collections
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> NystromLSSVR:
-        """Fit in one pass.
-
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
-            `(X, y, sample_weight)` batches; or a `Stream`.
-        y : array of shape (n,) or (n, n_outputs), or the name of the target column of a file
-            Targets; none beside batches or a `Stream`, which carry their own.
-        sample_weight : array, optional
-            With an array, one weight for each row: weight 2 equals two copies.
-
-        Returns
-        -------
-        self : NystromLSSVR
-            Fitted.
-        """
-        feature_map, learner, options = self.parts()
-        stream, targets = rows_and_values(self, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
-        how = {"random_state": self.random_state, "callbacks": read_callbacks(self.callback), "show": self.adopt}
-        return self.adopt(run_pass(stream, feature_map, learner, targets, options, **how))
-
-    @all_or_nothing
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> NystromLSSVR:
-        """Add rows to the model; the result is that of one `fit` on all rows together.
-
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            As in `fit`.
-        y : array, or the name of the target column of a file
-            As in `fit`.
-        sample_weight : array, optional
-            As in `fit`.
-
-        Returns
-        -------
-        self : NystromLSSVR
-            With the rows added.
-        """
-        feature_map, learner, options = self.parts()
-        known = None if self.pass_ is None else copy.copy(self.pass_.targets)
-        targets = ValueTargets() if known is None else known
-        stream, checked = further_rows(
-            self, X, y, sample_weight, targets, first=self.pass_ is None, accept_sparse=feature_map.accepts_sparse
-        )
-        # Rows that are checked as they pass may turn out bad after good ones, and must leave the model as it was.
-        state = Pass.going_on(self.pass_, targets, learner, self.random_state, own_sums=not checked)
-        more_rows(state, stream, feature_map, learner, options)
-        return self.adopt(state)
-
-    def adopt(self, state: Pass) -> NystromLSSVR:
-        """Take a pass, made here or on other machines, as the model's.
-
-        Parameters
-        ----------
-        state : Pass
-            Made with this estimator's `parts()`.
-
-        Returns
-        -------
-        self : NystromLSSVR
-            With that model.
-        """
-        self.pass_, self.n_features_in_, self.device_ = state, state.n_columns, state.device
-        self._single_output = state.targets.single
-        return self
-
-    def finish(self) -> NystromLSSVR:
-        """Keep the model and let go of what only `partial_fit` needs: the sums, and rows held back or sampled.
-
-        In memory and in a saved file, `m` points are left instead of `m^2` sums; `partial_fit` is refused from then on.
-
-        Returns
-        -------
-        self : NystromLSSVR
-            Smaller, with the same model.
-        """
-        check_is_fitted(self, "intercept_")
-        assert self.pass_ is not None
-        self.pass_ = self.pass_.finish(*self.parts())
-        return self
-
-    def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
-        """Rows in a batch and the peak memory of a fit.
-
-        Parameters
-        ----------
-        n : int or None
-            Rows; None where nobody knows.
-        d : int
-            Columns.
-        n_outputs : int
-            Columns of targets.
-        dtype : dtype
-            Of the computation.
-        device : str
-            Where it is made.
-
-        Returns
-        -------
-        PassPlan
-            With `batch_rows` and `memory`; a `MemoryError` is raised where no plan fits.
-        """
-        return plan_pass(*self.parts(), n_rows=n, n_columns=d, n_targets=n_outputs, dtype=dtype, device=device)

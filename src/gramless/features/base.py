@@ -14,8 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
+from gramless._runtime.threads import slices
 from gramless.kernels import Kernel
+
+_SCORED_ROWS = 4096
 
 
 class Features(ABC):
@@ -59,6 +63,13 @@ class Features(ABC):
     def coefficients(self, A: np.ndarray) -> np.ndarray:
         """Coefficients of the model from those of the features."""
         return A
+
+    def scores(self, X: Array, coef: Array, precision: str = "highest") -> Array:
+        """`f(x) - b` for each row, from the model's coefficients, which are where the rows are."""
+        out = xa.empty((int(X.shape[0]), int(coef.shape[1])), coef)
+        for rows in slices(int(X.shape[0]), _SCORED_ROWS):
+            out[rows] = self(X[rows]) @ coef
+        return out
 
     def for_prediction(self) -> Features:
         """These features, or a copy, without what only learning needs."""

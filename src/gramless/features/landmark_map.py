@@ -19,17 +19,21 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import scipy.linalg.blas
 from sklearn.base import clone
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
+from gramless._runtime.threads import blas_threads
 from gramless.features.base import FeatureMap, Features
 from gramless.kernels import Kernel, as_kernel
 from gramless.landmarks import LandmarkRule, as_points, select
-from gramless.operators import KernelOperator, evaluate, nbytes_cached
+from gramless.operators import KernelOperator, evaluate, expand, nbytes_cached
 from gramless.operators.blocks import tile_edge
 from gramless.operators.jitter import jittered_cholesky, rounding_of
 
+# A multiple of the width of every BLAS's innermost loops.
+_WHITENED_ROWS = 64
 # Rows seen for each landmark where rows cost memory: enough for a rule to have a choice.
 _ROWS_PER_LANDMARK = 4
 
@@ -71,6 +75,33 @@ class Whitening:
     def coefficients(self, A: Array) -> Array:
         """Coefficients of the landmarks' kernel functions from those of the features: `L^-T A`."""
         return xa.solve_triangular(self.L, A, transposed=True)
+
+
+def whiten_rows(L: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """`L^-1 k` for each row `k` of kernel values, the same to the last bit whatever rows stand beside it.
+
+    The rounding of a triangular solve is enlarged by the condition of `L`, up to 1e8 where landmarks are all but dependent.
+    BLAS takes the columns that are left over at an edge of its blocks through other loops, whose rounding differs; were a
+    row's features to depend on where it stands in its batch, so would the model on how the rows are cut into batches.
+
+    Parameters
+    ----------
+    L : ndarray of shape (m, m)
+        Lower triangular, float64.
+    values : ndarray of shape (n, m)
+        Float64.
+
+    Returns
+    -------
+    ndarray of shape (n, m)
+        The features.
+    """
+    n, edge = len(values), _WHITENED_ROWS * blas_threads()  # each thread gets whole blocks
+    block = np.zeros((-(-n // edge) * edge, values.shape[1]))
+    block[:n] = values
+    # Row-major factors and blocks are the column-major transposes that BLAS solves in place.
+    scipy.linalg.blas.dtrsm(1.0, L.T, block.T, lower=0, trans_a=1, overwrite_b=1)
+    return block[:n]
 
 
 class LandmarkFeatures(Features):
@@ -117,7 +148,9 @@ class LandmarkFeatures(Features):
         values = self._values(X)
         if self.factor is None:
             return values
-        return xa.solve_triangular(self._beside("factor", values), values.T).T
+        if xa.is_torch(values):
+            return xa.solve_triangular(self._beside("factor", values), values.T).T
+        return whiten_rows(self.factor, values)
 
     def _values(self, X: Array) -> Array:
         points = self._beside("points", X)
@@ -156,6 +189,9 @@ class LandmarkFeatures(Features):
 
     def coefficients(self, A: np.ndarray) -> np.ndarray:
         return A if self.factor is None else xa.solve_triangular(self.factor, A, transposed=True)
+
+    def scores(self, X: Array, coef: Array, precision: str = "highest") -> Array:
+        return expand(self.kernel, X, self._beside("points", X), coef, precision)
 
     def for_prediction(self) -> LandmarkFeatures:
         return LandmarkFeatures(self.kernel, self.points, self.device)

@@ -114,6 +114,17 @@ def has_probabilities(estimator: Any) -> bool:
     return True
 
 
+def class_probabilities(scores: np.ndarray, sigmoids: np.ndarray | None) -> np.ndarray:
+    """Probabilities from scores (n, 1) or (n, n_classes): by Platt's sigmoids, or the softmax where there are none."""
+    scores = scores.astype(np.float64)
+    if sigmoids is not None:
+        return sigmoid_probabilities(scores, sigmoids)
+    if scores.shape[1] == 1:
+        positive = expit(scores[:, 0])
+        return np.column_stack([1 - positive, positive])
+    return softmax(scores, axis=1)
+
+
 class ExpansionClassifier(ClassifierMixin, BaseEstimator):
     """A kernel expansion whose outputs are class scores: what its subclasses fit, this class predicts with.
 
@@ -184,14 +195,10 @@ class ExpansionClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes)
             Columns in the order of `classes_`.
         """
-        scores = xa.to_numpy(self._scores(X)).astype(np.float64)
+        scores = xa.to_numpy(self._scores(X))
         if self.probability == "sigmoid":
             check_is_fitted(self, "sigmoids_", msg="%(name)s has no sigmoids: they are fitted at the end of fit")
-            return sigmoid_probabilities(scores, self.sigmoids_)
-        if len(self.classes_) == 2:
-            positive = expit(scores[:, 0])
-            return np.column_stack([1 - positive, positive])
-        return softmax(scores, axis=1)
+        return class_probabilities(scores, self.sigmoids_ if self.probability == "sigmoid" else None)
 
     def _scores(self, X: Any) -> Array:
         return score_expansion(self, X)
