@@ -29,9 +29,10 @@ def digits():
 
 
 BLOCKS = {"block_size": 200, "tol": 1e-3}  # a solver object has its own tolerance
+BY_BLOCKS = [MatchingPursuit(**BLOCKS), Kaczmarz(**BLOCKS)]
 
 
-@pytest.mark.parametrize("solver", ["cholesky", "cg", "sketch_project", MatchingPursuit(**BLOCKS), Kaczmarz(**BLOCKS)], ids=str)
+@pytest.mark.parametrize("solver", ["cholesky", "cg", "sketch_project", *BY_BLOCKS], ids=str)
 def test_cuda_agrees_with_the_cpu(digits, solver):
     X, y = digits
     settings = {"C": 10.0, "gamma": 0.05, "solver": solver, "tol": 1e-3, "random_state": 0}

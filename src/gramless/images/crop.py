@@ -60,14 +60,7 @@ class Crop(OneToOneFeatureMixin, ImageTransformer):
            [1.    , 0.75  , 0.25  , 0.    ]])
     """
 
-    def __init__(
-        self,
-        threshold: float = 0,
-        *,
-        keep_aspect: bool = False,
-        shape: Any = None,
-        n_jobs: int | None = None,
-    ):
+    def __init__(self, threshold: float = 0, *, keep_aspect: bool = False, shape: Any = None, n_jobs: int | None = None):
         self.threshold = threshold
         self.keep_aspect = keep_aspect
         self.shape = shape

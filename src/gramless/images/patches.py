@@ -53,13 +53,7 @@ class Patches(ImageTransformer):
     """
 
     def __init__(
-        self,
-        patch_size: Any = 25,
-        *,
-        stride: int = 1,
-        normalise: bool = True,
-        shape: Any = None,
-        n_jobs: int | None = None,
+        self, patch_size: Any = 25, *, stride: int = 1, normalise: bool = True, shape: Any = None, n_jobs: int | None = None
     ):
         self.patch_size = patch_size
         self.stride = stride
