@@ -13,6 +13,7 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from gramless.kernels import (
     KERNELS,
     RBF,
+    Callable_,
     Columns,
     Invariant,
     Kernel,
@@ -21,6 +22,7 @@ from gramless.kernels import (
     Polynomial,
     Precomputed,
     Reflected,
+    Sigmoid,
     as_kernel,
 )
 from gramless.operators import evaluate, expand
@@ -38,7 +40,7 @@ VARIANTS = {
     "invariant": Invariant(RBF(gamma=0.5), [[0, 1, 2, 3, 4, 5], [1, 0, 2, 3, 5, 4]]),
     "invariant-no-group": Invariant(Polynomial(degree=2, gamma=0.5, coef0=1.0), [[0, 1, 2], [2, 1, 3], [5, 5, 4]]),
     "reflected": Reflected(Polynomial(degree=4, gamma=0.5, coef0=0.5), n_odd=2),
-    "callable": as_kernel(lambda X, Y: (X @ Y.T) ** 2),
+    "callable": as_kernel(lambda X, Y: (sp.csr_matrix(X @ Y.T).toarray() if sp.issparse(X) else X @ Y.T) ** 2),
 }
 # scikit-learn's "chi2" is the exponential one, and its additive one is a negative distance, not a kernel.
 SCIKIT_LEARN = {**PAIRWISE_KERNEL_FUNCTIONS, "exp_chi2": PAIRWISE_KERNEL_FUNCTIONS["chi2"]}
@@ -69,7 +71,17 @@ def test_gram_matrix_is_symmetric_and_positive_semi_definite(kernel):
     assert K.shape == (40, 40)
     np.testing.assert_allclose(K, K.T, rtol=1e-12, atol=1e-12)
     values = np.linalg.eigvalsh(K)
-    assert values[0] > -1e-12 * values[-1]
+    if kernel.positive_definite:
+        assert values[0] > -1e-12 * values[-1]
+
+
+def test_a_kernel_that_is_not_positive_definite_says_so():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    K = Sigmoid(gamma=1.0, coef0=-1.0)(X, X)
+    assert np.linalg.eigvalsh(K)[0] < -0.1
+    for combined in (Sigmoid(), Sigmoid() + RBF(), RBF() * Sigmoid(), 2.0 * Sigmoid(), Columns(Sigmoid(), [0])):
+        assert not combined.positive_definite
+    assert (RBF() + Linear()).positive_definite
 
 
 def test_diag_is_the_diagonal(kernel):
@@ -173,8 +185,8 @@ def test_holds_no_more_temporaries_than_it_says(kernel, dtype):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sparse_rows_take_no_more_temporaries(kernel, dtype):
-    if not kernel.accepts_sparse:
-        pytest.skip("this kernel does not take sparse rows, and says so")
+    if not kernel.accepts_sparse or isinstance(kernel, Callable_):
+        pytest.skip("this kernel does not take sparse rows, or its function takes what it takes")
     X = sample(kernel, 768).astype(dtype)
     X[X < 0.5] = 0.0
     assert peak_beside_result(kernel, sp.csr_matrix(X), 768) <= kernel.temporaries + SMALL_CHANGE
@@ -232,3 +244,9 @@ def test_precomputed_kernels_combine_among_themselves():
     np.testing.assert_allclose(
         (2.0 * Precomputed() + Precomputed() ** 2).block(K, slice(0, 4), slice(0, 10)), (2 * K + K**2)[:4]
     )
+
+
+def test_a_function_that_returns_nan_is_named():
+    kernel = as_kernel(lambda X, Y: np.full((len(X), len(Y)), np.nan))
+    with pytest.raises(ValueError, match="not finite"):
+        kernel(np.ones((3, 2)), np.ones((3, 2)))

@@ -1,14 +1,21 @@
 """KernelSVC against scikit-learn's SVC, its own invariants, and data that break solvers."""
 
 import pickle
+import subprocess
+import sys
+from functools import partial
 from itertools import combinations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_classification
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_blobs, make_classification
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.metrics import log_loss
+from sklearn.metrics.pairwise import cosine_similarity, sigmoid_kernel
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.preprocessing import minmax_scale, scale
 from sklearn.svm import SVC
@@ -57,7 +64,7 @@ def dual_objectives(model, kernel, X, y):
 def test_objective_labels_and_support_of_sklearn(name, C):
     X, X_test, y, _ = split(name)
     gamma = 1.0 / X.shape[1]
-    peer = SVC(C=C, gamma=gamma, break_ties=True).fit(X, y)
+    peer = SVC(C=C, gamma=gamma).fit(X, y)
     model = KernelSVC(C=C, gamma=gamma).fit(X, y)
     best = dual_objectives(peer, RBF(gamma), X, y)
     np.testing.assert_allclose(model.dual_objective_, best, rtol=1e-4)
@@ -143,7 +150,7 @@ def test_kernel_algebra_precomputed_and_callable_agree(multi_class):
 def test_a_histogram_kernel():
     X, y = load_digits(return_X_y=True)
     model = KernelSVC(Intersection(), C=1.0).fit(X[:900] / 16, y[:900])
-    peer = SVC(kernel=lambda A, B: Intersection()(A, B), break_ties=True).fit(X[:900] / 16, y[:900])
+    peer = SVC(kernel=lambda A, B: Intersection()(A, B)).fit(X[:900] / 16, y[:900])
     assert np.mean(model.predict(X[900:] / 16) == peer.predict(X[900:] / 16)) >= 0.998
 
 
@@ -262,8 +269,12 @@ class TestPathologies:
         keep = np.r_[0:101]
         model = KernelSVC(C=10.0).fit(X[keep], y[keep])
         assert model.predict(X[[100]]) == 2
-        with pytest.raises(ValueError, match="two samples of each class"):
-            KernelSVC(probability="sigmoid").fit(X[keep], y[keep])
+        for multi_class in ("ovo", "ovr"):
+            p = KernelSVC(C=10.0, probability="sigmoid", multi_class=multi_class, random_state=0).fit(X[keep], y[keep])
+            p = p.predict_proba(X)
+            assert np.isfinite(p).all()
+            assert np.mean(p[:100].argmax(axis=1) == y[:100]) > 0.95
+            assert p[100:, 2].mean() < 0.5  # one sample says little about its class
 
     def test_duplicate_points_with_opposite_labels(self):
         rng = np.random.default_rng(0)
@@ -299,8 +310,10 @@ class TestPathologies:
         ({"max_iter": 0}, "max_iter must be a positive integer"),
         ({"solver": "libsvm"}, "unknown solver 'libsvm'; known: 'simple_smo', 'smo'"),
         ({"multi_class": "crammer"}, "unknown multi_class"),
-        ({"probability": True}, "probability must be False or 'sigmoid'"),
-        ({"kernel": "sigmoid"}, "unknown kernel"),
+        ({"probability": "softmax"}, "probability must be False or 'sigmoid'"),
+        ({"kernel": "tanh"}, "unknown kernel"),
+        ({"cache_size": 0}, "cache_size must be a positive"),
+        ({"C": np.inf, "solver": "simple_smo"}, "C must be a positive finite number"),
     ],
 )
 def test_settings_are_checked(setting, message):
@@ -310,8 +323,6 @@ def test_settings_are_checked(setting, message):
 
 
 def test_sparse_input_is_the_dense_machine():
-    from scipy.sparse import csr_matrix
-
     X, y = load_digits(return_X_y=True)
     X = minmax_scale(X)[:600]
     dense = KernelSVC(C=2.0, gamma=0.1, tol=1e-7).fit(X, y[:600])
@@ -322,7 +333,11 @@ def test_sparse_input_is_the_dense_machine():
 # The contract tests run these checks on the default; the cast is scikit-learn's own look at a y of NaN.
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")
 def test_scikit_learn_contract_of_one_vs_rest():
-    check_estimator(KernelSVC(tol=1e-11, multi_class="ovr"), on_skip=None)
+    expected = {
+        f"check_sample_weight_equivalence_on_{kind}_data": "gamma='scale' counts rows" for kind in ("dense", "sparse")
+    }
+    check_estimator(KernelSVC(tol=1e-11, multi_class="ovr"), expected_failed_checks=expected, on_skip=None)
+    check_estimator(KernelSVC(tol=1e-11, multi_class="ovr", gamma=0.1), on_skip=None)
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "precomputed"])
@@ -376,7 +391,7 @@ def test_a_callback_ends_the_fit_and_what_it_left_is_said():
     assert model.kkt_violation_[0] > model.tol
     assert np.isfinite(model.decision_function(X)).all()
     stopped = KernelSVC(probability="sigmoid", random_state=0, callback=lambda estimator, record: True).fit(X, y)
-    with pytest.raises(NotFittedError, match="no sigmoids"):
+    with pytest.raises(NotFittedError, match="predict_proba is not available"):
         stopped.predict_proba(X)
 
 
@@ -407,3 +422,144 @@ def test_verbose_shows_progress(capsys):
     assert capsys.readouterr().err == ""
     KernelSVC(verbose=1).fit(X, y)
     assert "KernelSVC: " in capsys.readouterr().err
+
+
+class TestDropIn:
+    """Code written for SVC: its parameters, attributes and shapes, with its numbers."""
+
+    def test_every_parameter_of_svc_is_taken(self):
+        X, X_test, y, _ = split("wine")
+        settings = {**SVC().get_params(), "cache_size": 100, "shrinking": False, "max_iter": -1, "verbose": False}
+        settings.update(break_ties=True, C=2.0, class_weight="balanced", tol=1e-8)
+        del settings["probability"]  # scikit-learn's announces its end
+        model, peer = KernelSVC(**settings).fit(X, y), SVC(**settings).fit(X, y)
+        np.testing.assert_allclose(model.decision_function(X_test), peer.decision_function(X_test), atol=1e-6)
+        np.testing.assert_array_equal(model.predict(X_test), peer.predict(X_test))
+        np.testing.assert_allclose(model.class_weight_, peer.class_weight_)
+        assert model.shape_fit_ == peer.shape_fit_
+        assert model.fit_status_ == peer.fit_status_ == 0
+        assert model.n_iter_.shape == peer.n_iter_.shape
+        assert model.n_iter_.dtype == peer.n_iter_.dtype
+
+    def test_weights_do_not_enter_the_width(self):
+        X, _, y, _ = split("synthetic")
+        weight = np.random.default_rng(0).choice([0.1, 5.0], size=len(y))
+        plain, weighted = KernelSVC().fit(X, y), KernelSVC(class_weight="balanced").fit(X, y, weight)
+        assert weighted.kernel_.gamma == plain.kernel_.gamma == pytest.approx(1 / (X.shape[1] * X.var()), rel=1e-12)
+
+    @pytest.mark.parametrize("multi_class", ["ovo", "ovr"])
+    @pytest.mark.parametrize("sparse", [False, True])
+    @pytest.mark.parametrize("name", ["cancer", "wine"])
+    def test_coef_is_the_linear_machine(self, name, sparse, multi_class):
+        X, X_test, y, _ = split(name)
+        X = csr_matrix(X) if sparse else X
+        model = KernelSVC("linear", decision_function_shape="ovo", multi_class=multi_class).fit(X, y)
+        coef = model.coef_.toarray() if sparse else model.coef_
+        scores = X_test @ coef.T + model.intercept_
+        np.testing.assert_allclose(scores, model.decision_function(X_test).reshape(scores.shape), atol=1e-9)
+        assert sp.issparse(model.dual_coef_) == sp.issparse(model.support_vectors_) == sparse
+        with pytest.raises(AttributeError):
+            model.coef_ = coef
+        assert not hasattr(KernelSVC().fit(X, y), "coef_")
+
+    def test_features_are_selected_by_it(self):
+        X, _, y, _ = split("wine")
+        for selector in (RFE, SelectFromModel):
+            ours = selector(KernelSVC("linear", tol=1e-8)).fit(X, y)
+            theirs = selector(SVC(kernel="linear", tol=1e-8)).fit(X, y)
+            np.testing.assert_array_equal(ours.get_support(), theirs.get_support())
+
+    @pytest.mark.parametrize("kernel", ["sigmoid", "cosine"])
+    def test_more_kernels_by_name(self, kernel):
+        X, X_test, y, _ = split("wine")
+        model = KernelSVC(kernel, gamma=0.05, tol=1e-7).fit(X, y)
+        function = partial(sigmoid_kernel, gamma=0.05, coef0=0.0) if kernel == "sigmoid" else cosine_similarity
+        peer = SVC(kernel=function, tol=1e-7).fit(X, y)
+        np.testing.assert_allclose(model.decision_function(X_test), peer.decision_function(X_test), atol=1e-5)
+
+    def test_an_infinite_bound_is_a_hard_margin(self):
+        X, y = load_iris(return_X_y=True)
+        X, y = X[:100], y[:100]
+        hard, large = KernelSVC("linear", C=np.inf).fit(X, y), KernelSVC("linear", C=1e8).fit(X, y)
+        np.testing.assert_allclose(hard.coef_, large.coef_, rtol=1e-6)
+        zero = KernelSVC("linear", C=np.inf).fit(X, y, sample_weight=np.r_[0.0, np.ones(99)])
+        assert np.isfinite(zero.dual_coef_).all()
+        assert 0 not in zero.support_
+
+    def test_texts_by_a_function_of_the_user(self):
+        texts = ["spam spam eggs", "spam eggs spam", "ham and cheese", "cheese ham", "spam", "ham ham"] * 5
+        y = ["no" if "spam" in text else "yes" for text in texts]
+
+        def shared_words(A, B):
+            return np.array([[len(set(a.split()) & set(b.split())) for b in B] for a in A])
+
+        for probability in (False, "sigmoid"):
+            model = KernelSVC(shared_words, probability=probability, random_state=0).fit(texts, y)
+            assert model.predict(["eggs and spam", "cheese"]).tolist() == ["no", "yes"]
+            assert model.shape_fit_ == (30,)
+            assert not hasattr(model, "n_features_in_")
+        assert model.set_params(kernel="linear").fit(np.eye(30), y).n_features_in_ == 30
+
+        def broken(A, B):
+            return np.full((len(A), len(B)), np.nan)
+
+        with pytest.raises(ValueError, match="not finite"):
+            KernelSVC(broken).fit(texts, y)
+        with pytest.raises(MemoryError, match="objects take"):
+            KernelSVC(shared_words, memory_budget=1000).fit(texts, y)
+
+    def test_logarithms_and_the_second_name_of_sigmoid(self):
+        X, X_test, y, _ = split("wine")
+        model = KernelSVC(probability=True, random_state=0).fit(X, y)
+        same = KernelSVC(probability="sigmoid", random_state=0).fit(X, y)
+        np.testing.assert_array_equal(model.predict_proba(X_test), same.predict_proba(X_test))
+        np.testing.assert_allclose(np.exp(model.predict_log_proba(X_test)), model.predict_proba(X_test))
+
+    def test_probabilities_switched_on_after_the_fit(self):
+        X, _, y, _ = split("wine")
+        model = KernelSVC().fit(X, y).set_params(probability="sigmoid")
+        with pytest.raises(NotFittedError, match="fit KernelSVC again"):
+            model.predict_proba(X)
+
+    def test_ties_go_to_the_first_class_or_the_best_score(self):
+        X, y = make_blobs(60, centers=4, random_state=3)
+        grid = np.random.default_rng(0).uniform(-12, 12, size=(4000, 2))
+        for settings in ({}, {"break_ties": True}):
+            model, peer = (cls(gamma=2.0, tol=1e-9, **settings).fit(X, y) for cls in (KernelSVC, SVC))
+            scores = model.set_params(decision_function_shape="ovo").decision_function(grid)
+            far_from_ties = np.abs(scores).min(axis=1) > 1e-6
+            model.set_params(decision_function_shape="ovr")
+            np.testing.assert_array_equal(model.predict(grid)[far_from_ties], peer.predict(grid)[far_from_ties])
+        with pytest.raises(ValueError, match="break_ties must be False"):
+            KernelSVC(break_ties=True, decision_function_shape="ovo").fit(X, y).predict(X)
+
+    def test_a_cache_holds_rows_and_never_refuses(self):
+        X, _, y, _ = split("digits")
+        settings = {"C": 5.0, "gamma": 0.02, "tol": 1e-6}
+        small, large = KernelSVC(cache_size=0.5, **settings).fit(X, y), KernelSVC(**settings).fit(X, y)
+        np.testing.assert_allclose(small.dual_objective_, large.dual_objective_, rtol=1e-6)
+
+
+def test_ctrl_c_ends_the_fit_and_leaves_the_old_machine(tmp_path):
+    """One-vs-one on two threads with a queue of pairs that would take minutes."""
+    script = """
+import _thread, threading, time
+import numpy as np
+from threadpoolctl import threadpool_limits
+from gramless import KernelSVC
+
+rng = np.random.default_rng(0)
+X, y = rng.normal(size=(9000, 40)), rng.integers(0, 10, 9000)
+model = KernelSVC().fit(X[:100], y[:100])
+before = model.decision_function(X[:50])
+model.set_params(C=1e4, tol=1e-9, gamma=0.05)
+threading.Timer(4.0, _thread.interrupt_main).start()
+try:
+    model.fit(X, y)
+    print("fitted")
+except KeyboardInterrupt:
+    print("interrupted")
+print(np.array_equal(before, model.decision_function(X[:50])))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["interrupted", "True"]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix, issparse
 from sklearn.datasets import load_diabetes, make_friedman1
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import scale
@@ -78,3 +79,25 @@ def test_a_callback_sees_the_fit_and_ends_it(capsys):
     assert "KernelSVR: " in capsys.readouterr().err
     stopped = KernelSVR(C=10.0, callback=lambda estimator, record: True).fit(X, y)
     assert stopped.kkt_violation_ > stopped.tol
+
+
+def test_parameters_and_attributes_of_svr():
+    X, y = diabetes()
+    settings = {**SVR().get_params(), "kernel": "linear", "C": 0.5, "max_iter": -1, "shrinking": False, "tol": 1e-8}
+    model, peer = KernelSVR(**settings).fit(X, y), SVR(**settings).fit(X, y)
+    np.testing.assert_allclose(model.coef_, peer.coef_, atol=1e-4)
+    np.testing.assert_allclose(model.predict(X), peer.predict(X), atol=1e-3)
+    assert model.shape_fit_ == peer.shape_fit_
+    assert model.fit_status_ == peer.fit_status_ == 0
+    assert isinstance(model.n_iter_, int)
+    sparse = KernelSVR(**settings).fit(csr_matrix(X), y)
+    assert issparse(sparse.dual_coef_)
+    np.testing.assert_allclose(sparse.coef_.toarray(), model.coef_, rtol=1e-5)
+    weighted = KernelSVR().fit(X, y, np.linspace(0.1, 3, len(y)))
+    assert weighted.kernel_.gamma == KernelSVR().fit(X, y).kernel_.gamma
+
+
+def test_an_infinite_bound_interpolates_within_the_tube():
+    X = np.linspace(0, 6, 40)[:, None]
+    model = KernelSVR(C=np.inf, gamma=5.0, epsilon=0.05, tol=1e-6).fit(X, np.sin(X[:, 0]))
+    assert np.abs(model.predict(X) - np.sin(X[:, 0])).max() <= 0.05 + 1e-4

@@ -230,6 +230,11 @@ def exp_(x: Array) -> Array:
     return x.exp_() if is_torch(x) else np.exp(x, out=x)
 
 
+def tanh_(x: Array) -> Array:
+    """Hyperbolic tangent in place."""
+    return x.tanh_() if is_torch(x) else np.tanh(x, out=x)
+
+
 def sqrt_(x: Array) -> Array:
     """Square root in place."""
     return x.sqrt_() if is_torch(x) else np.sqrt(x, out=x)

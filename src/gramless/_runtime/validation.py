@@ -55,6 +55,8 @@ def check_X(estimator: Any, X: Any, *, dtype: np.dtype, accept_sparse: bool = Tr
     if xa.is_torch(X):
         _check_tensor(estimator, X, reset)
         return xa.astype(X, dtype)
+    if not options and _is_plain(estimator, X, dtype, reset):
+        return X
     sparse = "csr" if accept_sparse else False
     try:
         return validate_data(estimator, X, dtype=dtype, accept_sparse=sparse, reset=reset, order="C", **options)
@@ -67,11 +69,35 @@ def check_X(estimator: Any, X: Any, *, dtype: np.dtype, accept_sparse: bool = Tr
         ) from reason
 
 
+def _is_plain(estimator: Any, X: Any, dtype: np.dtype, reset: bool) -> bool:
+    """Whether `X` is a finite array that needs no conversion, has no names and has the features it should.
+
+    Nothing is said about an array that is not: scikit-learn's checks say it, in ten times the time.
+    """
+    if type(X) is not np.ndarray or X.dtype != dtype or X.ndim != 2 or 0 in X.shape or not X.flags.c_contiguous:
+        return False
+    known = vars(estimator)
+    if reset:
+        if not _all_finite(X):
+            return False
+        estimator.n_features_in_ = X.shape[1]
+        forget_names(estimator)
+        return True
+    return "feature_names_in_" not in known and X.shape[1] == known.get("n_features_in_") and _all_finite(X)
+
+
+def _all_finite(X: np.ndarray) -> bool:
+    """Finite as far as the sum tells, which takes no memory: a sum that overflows is for slower checks to look at."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(X.sum()))
+
+
 def _check_tensor(estimator: Any, X: Array, reset: bool) -> None:
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D tensor instead; reshape it to (n_samples, n_features)")
     if X.is_complex():
         raise ValueError("Complex data not supported")
+    _refuse_gradients("X", X)
     if 0 in X.shape:
         raise ValueError(f"Found a tensor of shape {tuple(X.shape)}: at least one sample and one feature are required")
     if X.is_floating_point() and not bool(X.isfinite().all()):
@@ -82,6 +108,13 @@ def _check_tensor(estimator: Any, X: Array, reset: bool) -> None:
     elif X.shape[1] != estimator.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} features"
+        )
+
+
+def _refuse_gradients(name: str, tensor: Array) -> None:
+    if tensor.requires_grad:
+        raise ValueError(
+            f"{name} is a tensor that requires a gradient, and none flows through a kernel machine: pass {name}.detach()"
         )
 
 
@@ -99,8 +132,12 @@ def check_square(X: Array) -> None:
 def check_labels(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Sorted classes and the class index of each sample; at least two classes."""
     if y is None:
-        raise ValueError("requires y to be passed, but the target y is None")
-    y = column_or_1d(xa.to_numpy(y) if xa.is_torch(y) else y, warn=True)
+        raise ValueError("fit requires y to be passed, but the target y is None")
+    if type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "iub" and len(y) == n:
+        classes, codes = np.unique(y, return_inverse=True)
+        if 2 <= len(classes) <= n // 2:  # so many labels that they may be values are for scikit-learn to look at
+            return classes, codes
+    y = column_or_1d(_off_torch("y", y), warn=True)
     if len(y) != n:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {[n, len(y)]}")
     if y.dtype.kind == "O" and missing(y).any():
@@ -109,8 +146,17 @@ def check_labels(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
-        raise ValueError(f"The number of classes has to be greater than one; got {len(classes)} class ({classes[0]!r})")
+        label = classes.tolist()[0]
+        raise ValueError(f"The number of classes has to be greater than one; got {len(classes)} class ({label!r})")
     return classes, codes
+
+
+def _off_torch(name: str, values: Any) -> Any:
+    """A tensor as an array, anything else as it is."""
+    if not xa.is_torch(values):
+        return values
+    _refuse_gradients(name, values)
+    return xa.to_numpy(values)
 
 
 def missing(y: np.ndarray) -> np.ndarray:
@@ -128,8 +174,8 @@ def check_outputs(y: Any, n: int) -> np.ndarray:
     from sklearn.utils import check_array
 
     if y is None:
-        raise ValueError("requires y to be passed, but the target y is None")
-    y = xa.to_numpy(y) if xa.is_torch(y) else y
+        raise ValueError("fit requires y to be passed, but the target y is None")
+    y = _off_torch("y", y)
     try:
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     except ValueError as reason:
@@ -148,7 +194,7 @@ def check_weights(
     if sample_weight is None and class_weight is None:
         return None
     n = X.shape[0]
-    sample_weight = xa.to_numpy(sample_weight) if xa.is_torch(sample_weight) else sample_weight
+    sample_weight = _off_torch("sample_weight", sample_weight)
     weights = _check_sample_weight(sample_weight, np.empty((n, 1)), dtype=np.float64, ensure_non_negative=True)
     if class_weight is not None and codes is not None:
         # "balanced" counts weighted samples, so that a weight still equals a repetition.

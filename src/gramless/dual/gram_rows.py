@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gramless._runtime import arrays as xa
-from gramless._runtime.threads import CPU_TILE, lower_tiles, share, slices
+from gramless._runtime.threads import CPU_TILE, lower_tiles, one_blas_thread, share, slices
 from gramless.kernels.base import Kernel
 
 Part = slice | np.ndarray
@@ -27,6 +27,10 @@ Update = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 SHARE_OF_SETS = 0.25
 """Of the budget, what the Gram matrices of working sets may take."""
+
+
+# Rows that a small matrix is computed by, each strip up to its diagonal.
+_STRIP = 128
 
 
 class GramRows:
@@ -236,6 +240,36 @@ class HeldRows:
         self.workers = workers
         self.largest_set = self.size
         self.entry_cost = 0.25
+
+    @classmethod
+    def of(cls, kernel: Kernel, X: Any, order: np.ndarray, workers: int) -> HeldRows:
+        """All values of rows that are in this order already, or of a kernel that looks them up; half of them by symmetry."""
+        n = len(order)
+        if not kernel.uses_points:
+            return cls(kernel.block(X, order, order))
+        K = np.empty((n, n), dtype=xa.numpy_dtype(X))
+
+        def fill(rows: slice) -> None:
+            before = slice(0, rows.stop)
+            kernel.block(X, rows, before, out=K[rows, before])
+            K[before, rows] = K[rows, before].T
+
+        with one_blas_thread():
+            share(slices(n, _STRIP)[::-1], fill, workers)
+        return cls(K)
+
+    def part(self, first: slice, second: slice) -> HeldRows:
+        """The matrix of the points in two slices."""
+        columns = np.concatenate([self.K[:, first], self.K[:, second]], axis=1)
+        return HeldRows(np.concatenate([columns[first], columns[second]]))
+
+    def whole(self) -> np.ndarray:
+        """All of the matrix."""
+        return self.K
+
+    def gram(self, idx: np.ndarray) -> np.ndarray:
+        """`K[idx][:, idx]`."""
+        return self.K[np.ix_(idx, idx)]
 
     def fill(self, out: np.ndarray, idx: np.ndarray, fresh: np.ndarray) -> None:
         """Write the rows and columns at positions `fresh` of the Gram matrix of the points `idx`."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, pairwise
 from typing import Any, Protocol
 
@@ -26,13 +27,19 @@ from gramless._runtime import arrays as xa
 from gramless._runtime.memory import human, parse_budget
 from gramless._runtime.threads import CPU_TILE, run
 from gramless.dual.box_qp import BoxQP, DualSolution
-from gramless.dual.gram_rows import GramRows, Part, own_blocks
+from gramless.dual.gram_rows import GramRows, HeldRows, Part, own_blocks
 from gramless.dual.simple_smo import SimpleSMO
 from gramless.dual.smo import SMO, SOLVED_WHOLE
 from gramless.dual.watch import Watch
 from gramless.kernels.base import Kernel
 from gramless.operators import byte_rows, expand
-from gramless.operators.blocks import workers_for
+from gramless.operators.blocks import FEW_VALUES, workers_for
+
+# To begin and end threads takes as long as some million operations; a fit by pairs does it several times, the kernel values
+# of a small one once. The function of a product (an exponential, a power) is worth a few dozen features.
+_WORTH_THREADS = 1e8
+_WORTH_THREADS_FOR_VALUES = 1e7
+_FUNCTION_OF_A_PRODUCT = 32
 
 DUAL_SOLVERS: dict[str, type] = {"smo": SMO, "simple_smo": SimpleSMO}
 """The names that support vector machines accept as `solver=`."""
@@ -42,7 +49,7 @@ class DualSolver(Protocol):
     """What the problems below are solved with."""
 
     def maximise(
-        self, problems: list[BoxQP], rows: GramRows, rng: np.random.Generator | None = None, watch: Watch | None = None
+        self, problems: list[BoxQP], rows: Any, rng: np.random.Generator | None = None, watch: Watch | None = None
     ) -> list[DualSolution]: ...
 
 
@@ -123,8 +130,12 @@ def solve_machine(
         parts = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
     else:
         parts = [order[a:b] for a, b in pairwise(bounds)]
+    if resources.workers == 1 and len(order) <= SOLVED_WHOLE and resources.budget >= 2 * len(order) ** 2 * X.dtype.itemsize:
+        whole = HeldRows.of(kernel, X, order, _workers_for_values(kernel, X))
+    else:
+        whole = None
     if one_vs_one and n_classes > 2:
-        beta, solutions = _one_vs_one(kernel, X, parts, bounds, C[order], solver, resources, before, watch)
+        beta, solutions = _one_vs_one(kernel, X, parts, bounds, C[order], solver, resources, before, watch, whole)
     else:
         positive = range(n_classes) if n_classes > 2 else [1]
         signs = [np.where(codes[order] == c, 1.0, -1.0) for c in positive]
@@ -133,7 +144,7 @@ def solve_machine(
             BoxQP.classification(y, C[order] * np.where(y > 0, positive_weight, 1.0), start)
             for y, start in zip(signs, starts, strict=True)
         ]
-        rows = GramRows(kernel, X, parts, budget=resources.budget, workers=resources.workers)
+        rows = whole or GramRows(kernel, X, parts, budget=resources.budget, workers=resources.workers)
         solutions = solver.maximise(problems, rows, np.random.default_rng(resources.seed), watch)
         beta = np.stack([solution.beta for solution in solutions])
     carried = np.flatnonzero(np.any(beta != 0, axis=0))
@@ -150,16 +161,19 @@ def machine_scores(kernel: Kernel, X: Any, vectors: Any, machine: Machine) -> np
     coef = machine.dual_coef.T.astype(xa.numpy_dtype(X))
     ends = np.cumsum(machine.n_support)
     n_classes, n_problems = ends.size, machine.intercept.size
+    few = X.shape[0] * len(coef) <= FEW_VALUES
+    block = kernel(X, vectors) if few else None
     if coef.shape[1] == n_problems:
-        return expand(kernel, X, vectors, coef) + machine.intercept
-    scores = np.tile(machine.intercept, (X.shape[0], 1))
+        return (expand(kernel, X, vectors, coef) if block is None else block @ coef) + machine.intercept
+    parts = np.empty((n_classes, X.shape[0], n_classes - 1), dtype=coef.dtype)
     for c, (start, stop) in enumerate(zip(ends - machine.n_support, ends, strict=True)):
-        points = X if kernel.uses_points else X[:, start:stop]
-        part = expand(kernel, points, vectors[start:stop], coef[start:stop])
-        for number, (i, j) in enumerate(combinations(range(n_classes), 2)):
-            if c in (i, j):
-                scores[:, number] += part[:, j - 1 if c == i else i]
-    return scores
+        if block is not None:
+            np.matmul(block[:, start:stop], coef[start:stop], out=parts[c])
+        else:
+            points = X if kernel.uses_points else X[:, start:stop]
+            parts[c] = expand(kernel, points, vectors[start:stop], coef[start:stop])
+    first, second = _pairs(n_classes)
+    return (parts[first, :, second - 1] + parts[second, :, first]).T + machine.intercept
 
 
 def _one_vs_one(
@@ -172,12 +186,13 @@ def _one_vs_one(
     resources: Resources,
     before: np.ndarray | None,
     watch: Watch,
+    whole: HeldRows | None,
 ) -> tuple[np.ndarray, list[DualSolution]]:
     pairs = list(combinations(range(len(parts)), 2))
     workers = resources.workers if kernel.thread_safe else 1
     # With few pairs on many cores, the cores share the rows of one pair after the other.
     at_once = workers if len(pairs) >= 2 * workers else 1
-    blocks = own_blocks(kernel, X, parts, resources.budget / 2, workers)
+    blocks = own_blocks(kernel, X, parts, resources.budget / 2 if whole is None else 0, workers)
     left = resources.budget - sum(block.nbytes for block in blocks if block is not None)
     beta = np.zeros((len(parts) - 1, bounds[-1]))
     solutions: list[DualSolution] = [None] * len(pairs)  # type: ignore[list-item]
@@ -188,14 +203,20 @@ def _one_vs_one(
         y = np.concatenate([np.ones(first.stop - first.start), -np.ones(second.stop - second.start)])
         start = None if before is None else np.concatenate([before[j - 1, first], before[i, second]])
         problem = BoxQP.classification(y, np.concatenate([C[first], C[second]]), start)
-        rows = GramRows(
-            kernel,
-            X,
-            [parts[i], parts[j]],
-            blocks=[blocks[i], blocks[j]],
-            budget=left / at_once,
-            workers=workers // at_once,
-        )
+        if not problem.size:  # neither class has a point here, as may happen in folds
+            solutions[number] = DualSolution.at(problem, y, y, 0, 0.0)
+            return
+        if whole is not None:
+            rows: Any = whole.part(first, second)
+        else:
+            rows = GramRows(
+                kernel,
+                X,
+                [parts[i], parts[j]],
+                blocks=[blocks[i], blocks[j]],
+                budget=left / at_once,
+                workers=workers // at_once,
+            )
         rng = np.random.default_rng([resources.seed, number])
         [solutions[number]] = solver.maximise([problem], rows, rng, watch)
         size = first.stop - first.start
@@ -222,28 +243,53 @@ def _one_vs_one(
     return beta, solutions
 
 
+@cache
+def _pairs(n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first and the second class of each pair."""
+    return np.triu_indices(n_classes, 1)
+
+
+@cache
+def _sides(n_classes: int) -> np.ndarray:
+    """For each pair, 1 in the column of its first class and -1 in that of its second."""
+    first, second = _pairs(n_classes)
+    sides = np.zeros((first.size, n_classes))
+    sides[np.arange(first.size), first] = 1.0
+    sides[np.arange(first.size), second] = -1.0
+    return sides
+
+
 def votes(scores: np.ndarray, n_classes: int) -> np.ndarray:
-    """Votes of the pairs for each class, plus a confidence below one half that breaks ties."""
-    count = np.zeros((scores.shape[0], n_classes))
-    confidence = np.zeros_like(count)
-    for p, (i, j) in enumerate(combinations(range(n_classes), 2)):
-        wins = scores[:, p] > 0
-        count[:, i] += wins
-        count[:, j] += ~wins
-        confidence[:, i] += scores[:, p]
-        confidence[:, j] -= scores[:, p]
+    """Votes of the pairs for each class, plus a confidence below one half that breaks ties; zero votes for the first."""
+    # A class is the second of as many pairs as there are classes before it, and has all their votes to lose.
+    count = (scores >= 0) @ _sides(n_classes) + np.arange(n_classes)
+    confidence = scores @ _sides(n_classes)
     # The bound keeps the order of confidences and never outweighs a vote.
     return count + confidence / (3 * (np.abs(confidence) + 1))
 
 
+def most_votes(scores: np.ndarray, n_classes: int) -> np.ndarray:
+    """The class with most votes of the pairs, the first of several; a decision value of zero votes for the pair's second."""
+    return ((scores > 0) @ _sides(n_classes) + np.arange(n_classes)).argmax(axis=1)
+
+
+def _operations(X: Any) -> float:
+    """What all kernel values of the rows cost, roughly."""
+    return X.shape[0] ** 2 * (X.shape[1] + _FUNCTION_OF_A_PRODUCT)
+
+
+def _workers_for_values(kernel: Kernel, X: Any) -> int:
+    return workers_for(kernel, X) if _operations(X) >= _WORTH_THREADS_FOR_VALUES else 1
+
+
 def row_resources(memory_budget: Any, kernel: Kernel, X: Any, seed: int) -> Resources:
     """The part of the budget that is left for kernel rows, after the sorted copy of the data and the working sets."""
-    budget, workers = parse_budget(memory_budget), workers_for(kernel, X)
-    itemsize = X.dtype.itemsize
+    workers, itemsize = workers_for(kernel, X) if _operations(X) >= _WORTH_THREADS else 1, X.dtype.itemsize
     copy = X.data.nbytes + X.indices.nbytes if xa.is_sparse(X) else X.nbytes
     tile, working_set = min(CPU_TILE, X.shape[0]), min(SOLVED_WHOLE, X.shape[0])
     scratch = workers * itemsize * (tile**2 * (1 + kernel.temporaries) + 2 * working_set**2)
     fixed = (copy if kernel.uses_points else 0) + scratch
+    budget = parse_budget(memory_budget)
     if budget < fixed:
         raise MemoryError(
             f"the fit needs {human(fixed)} beside kernel rows (a sorted copy of the data and the working sets) and "

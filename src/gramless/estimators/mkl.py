@@ -231,7 +231,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         C = self.C * (np.ones(n) if weights is None else weights)
         check_class_bounds(self.classes_, codes, C, self.positive_weight, self._is_one_vs_one)
 
-        kernels = [Precomputed() for _ in X] if held else [k.resolve(X, weights) for k in self._kernel_list(X, weights)]
+        kernels = [Precomputed() for _ in X] if held else [k.resolve(X) for k in self._kernel_list(X)]
         if self.normalise:
             inputs = X if held else [X] * len(kernels)
             kernels = [_unit_diagonal(k, part, weights) for k, part in zip(kernels, inputs, strict=True)]
@@ -311,9 +311,9 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         elif self.kernels is not None and not len(self.kernels):
             raise ValueError("kernels is empty: give at least one kernel")
 
-    def _kernel_list(self, X: Any, weights: np.ndarray | None) -> list[Kernel]:
+    def _kernel_list(self, X: Any) -> list[Kernel]:
         if self.kernels is None:
-            gamma = resolve_gamma("scale", X, weights)
+            gamma = resolve_gamma("scale", X)
             return [RBF(gamma * factor) for factor in (0.1, 1.0, 10.0)]
         return [as_kernel(kernel) for kernel in self.kernels]
 

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -32,7 +31,7 @@ from gramless.dual.problems import (
     Resources,
     machine_scores,
     make_solver,
-    row_resources,
+    most_votes,
     solve_machine,
     votes,
     warn_unless_converged,
@@ -41,9 +40,19 @@ from gramless.dual.watch import Watch
 from gramless.kernels import Kernel
 from gramless.models.expansion import kernel_from_settings, scores_to_labels, set_input_tags
 from gramless.models.support_machine import (
+    bounds,
     check_class_bounds,
+    check_dual_settings,
+    check_solutions,
+    class_factors,
     functions_to_call,
+    iteration_cap,
+    keep_machine,
+    kept_machine,
     points_to_score,
+    primal_coef,
+    resources_for,
+    rows_to_compute_with,
     support_vectors,
     training_points,
 )
@@ -53,7 +62,7 @@ _FOLDS = 5
 
 def _has_probabilities(estimator: KernelSVC) -> bool:
     if estimator.probability is False:
-        raise AttributeError("predict_proba needs probability='sigmoid'; this estimator has probability=False")
+        raise AttributeError("probabilities need probability='sigmoid'; this estimator has probability=False")
     return True
 
 
@@ -63,31 +72,41 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        A name ("rbf", "poly", "linear", "precomputed", ...), a kernel or sum or product of kernels, or `f(X, Y) -> matrix`.
+        A name ("rbf", "poly", "linear", "sigmoid", "precomputed", ...), a kernel or sum or product of kernels, or a
+        function `f(X, Y) -> matrix`. A function also sees sparse rows, and sequences of objects such as texts, as they are.
     C : float, default=1.0
-        Upper bound of the multipliers: larger fits the training data more closely.
+        Upper bound of the multipliers: larger fits the training data more closely, infinity forbids errors.
     gamma : float, "scale" or "auto", default="scale"
         Width of a kernel given by name: `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`.
     degree : int, default=3
         Degree of `kernel="poly"`.
     coef0 : float, default=0.0
-        Constant of `kernel="poly"`.
+        Constant of `kernel="poly"` and `"sigmoid"`.
     solver : {"smo", "simple_smo"}, default="smo"
         Large working sets on cached kernel rows, or the textbook algorithm (small data only).
     tol : float, default=1e-3
         Largest violation of the optimality conditions.
     max_iter : int or None, default=None
-        Cap on the pairs of multipliers moved in each two-class problem, by default ten million; reaching it warns.
+        Cap on the pairs of multipliers moved in each two-class problem, by default (None or -1) ten million; reaching it
+        warns.
     multi_class : {"ovo", "ovr"}, default="ovo"
         One problem for each pair of classes, or for each class against the others.
     decision_function_shape : {"ovr", "ovo"}, default="ovr"
         For one-vs-one machines: one score for each class, or the decision value of each pair.
+    break_ties : bool, default=False
+        Which class has most votes when several have as many: the first of them, or the one with the largest score (needs
+        `decision_function_shape="ovr"`, and costs nothing more).
     class_weight : dict, "balanced" or None, default=None
         Multiplies `C` class by class.
     positive_weight : float, default=1.0
         Multiplies `C` for the positive side of each one-vs-rest problem, or for `classes_[1]` of two classes.
-    probability : {False, "sigmoid"}, default=False
-        `"sigmoid"` fits Platt's sigmoids to out-of-fold decision values (five more fits); `predict` stays as it is.
+    probability : {False, "sigmoid", True}, default=False
+        `"sigmoid"`, or True, fits Platt's sigmoids to out-of-fold decision values (five more fits); `predict` is the same.
+    shrinking : bool, default=True
+        Taken for the sake of code written for scikit-learn: the solver sets settled multipliers aside where that pays, and
+        the machine is the same.
+    cache_size : float or None, default=None
+        Megabytes of kernel rows to keep, where `memory_budget` is None.
     memory_budget : str, float or None, default=None
         Memory for kernel rows: "4GB", bytes, or a fraction of what is free; 70 % of that by default.
     dtype : {"float32", "float64", None}, default=None
@@ -104,14 +123,19 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted.
+    class_weight_ : ndarray of shape (n_classes,)
+        What multiplied `C` in each class.
     support_ : ndarray of shape (n_SV,)
         Indices of the support vectors, class by class.
     support_vectors_ : array of shape (n_SV, n_features)
         With a precomputed kernel, an empty array.
     n_support_ : ndarray of shape (n_classes,)
         Support vectors of each class.
-    dual_coef_ : ndarray of shape (n_classes - 1, n_SV), or (n_classes, n_SV) for one-vs-rest
-        Multipliers times labels; in one-vs-one, a vector's coefficients against the other classes in their order.
+    dual_coef_ : array of shape (n_classes - 1, n_SV), or (n_classes, n_SV) for one-vs-rest
+        Multipliers times labels; in one-vs-one, a vector's coefficients against the other classes in their order. Sparse
+        after a fit to sparse rows.
+    coef_ : array of shape (n_problems, n_features)
+        Weights of the features, read-only; with a linear kernel only. Sparse after a fit to sparse rows.
     intercept_ : ndarray of shape (n_problems,)
         The bias of each two-class problem.
     kernel_ : Kernel
@@ -122,6 +146,10 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         What `tol` bounds, as reached.
     n_iter_ : ndarray of shape (n_problems,)
         Pairs of multipliers moved.
+    fit_status_ : int
+        0 where every problem converged, 1 where one did not.
+    shape_fit_ : tuple
+        Shape of `X` at fit.
     sigmoids_ : ndarray of shape (n_problems, 2)
         Slope and offset of each sigmoid, where `probability="sigmoid"`.
     n_features_in_ : int
@@ -168,9 +196,12 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         max_iter: int | None = None,
         multi_class: str = "ovo",
         decision_function_shape: str = "ovr",
+        break_ties: bool = False,
         class_weight: dict[Any, float] | str | None = None,
         positive_weight: float = 1.0,
         probability: str | bool = False,
+        shrinking: bool = True,
+        cache_size: float | None = None,
         memory_budget: str | float | None = None,
         dtype: str | None = None,
         callback: Any = None,
@@ -187,9 +218,12 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         self.max_iter = max_iter
         self.multi_class = multi_class
         self.decision_function_shape = decision_function_shape
+        self.break_ties = break_ties
         self.class_weight = class_weight
         self.positive_weight = positive_weight
         self.probability = probability
+        self.shrinking = shrinking
+        self.cache_size = cache_size
         self.memory_budget = memory_budget
         self.dtype = dtype
         self.callback = callback
@@ -215,35 +249,40 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
             This estimator, fitted.
         """
         self._check_settings()
-        kernel = kernel_from_settings(self)
-        X = training_points(self, X, kernel)
+        X, self.kernel_ = training_points(self, X, kernel_from_settings(self))
         self.classes_, codes = check_labels(y, X.shape[0])
-        weights = check_weights(sample_weight, X, codes, self.classes_, self.class_weight)
-        C = self.C * (np.ones(X.shape[0]) if weights is None else weights)
+        self.class_weight_ = class_factors(self.class_weight, self.classes_, codes)
+        weights = check_weights(sample_weight, X)
+        weights = self.class_weight_[codes] * (1.0 if weights is None else weights)
+        C = bounds(self.C, weights)
         check_class_bounds(self.classes_, codes, C, self.positive_weight, self._is_one_vs_one)
-        self.kernel_ = kernel.resolve(X, weights)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        resources = row_resources(self.memory_budget, self.kernel_, X, seed)
+        rows = rows_to_compute_with(X)
+        resources = resources_for(self, self.kernel_, rows, seed)
 
-        n_problems = self._n_problems * (1 + (_folds(codes, weights) if self.probability else 0))
-        with Watch(n_problems, callback=functions_to_call(self), verbose=self.verbose, label=type(self).__name__) as watch:
-            machine = self._solve(X, codes, C, resources, watch)
+        n_problems = self._n_problems * (1 + (_FOLDS if self.probability else 0))
+        label = type(self).__name__
+        with Watch(n_problems, callback=functions_to_call(self), verbose=self.verbose, label=label) as watch:
+            machine = self._solve(rows, codes, C, resources, watch)
+            check_solutions(machine.solutions)
             if not watch.by_callback:
                 warn_unless_converged(machine.solutions, self.tol)
-            self.support_ = machine.support
-            self.n_support_ = machine.n_support
-            self.dual_coef_ = machine.dual_coef
-            self.intercept_ = machine.intercept
-            self.support_vectors_ = support_vectors(X, machine.support, self.kernel_)
+            keep_machine(self, X, machine)
+            self.fit_status_ = int(not all(solution.converged for solution in machine.solutions))
             self.dual_objective_ = np.array([solution.objective for solution in machine.solutions])
             self.kkt_violation_ = np.array([solution.violation for solution in machine.solutions])
-            self.n_iter_ = np.array([solution.n_iter for solution in machine.solutions])
+            self.n_iter_ = np.array([solution.n_iter for solution in machine.solutions], dtype=np.int32)
             self.__dict__.pop("sigmoids_", None)
             if self.probability and not watch.stopped:
-                sigmoids = self._fit_sigmoids(X, codes, weights, resources, watch)
+                sigmoids = self._fit_sigmoids(rows, codes, weights, resources, watch)
                 if not watch.stopped:
                     self.sigmoids_ = sigmoids
         return self
+
+    @property
+    def coef_(self) -> Any:
+        """Weights of the features in each two-class problem; with a linear kernel only."""
+        return primal_coef(self)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores of the classes, or of the pairs of classes.
@@ -267,7 +306,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         return scores
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class with most votes, ties broken by confidence; in one-vs-rest the class of the largest score.
+        """The class with most votes; in one-vs-rest the class of the largest score.
 
         Parameters
         ----------
@@ -279,10 +318,14 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         ndarray of shape (n,)
             A label for each row.
         """
+        if self.break_ties and self.decision_function_shape == "ovo" and hasattr(self, "dual_coef_"):
+            raise ValueError("break_ties must be False with decision_function_shape='ovo', where no class has a score")
         scores = self._scores(X)
-        if self._is_one_vs_one:
-            scores = votes(scores, len(self.classes_))
-        return scores_to_labels(self.classes_, scores)
+        if not self._is_one_vs_one:
+            return scores_to_labels(self.classes_, scores)
+        if self.break_ties:
+            return self.classes_[votes(scores, len(self.classes_)).argmax(axis=1)]
+        return self.classes_[most_votes(scores, len(self.classes_))]
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -299,11 +342,33 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
             Columns in the order of `classes_`.
         """
         scores = self._scores(X)
-        check_is_fitted(self, "sigmoids_", msg="%(name)s has no sigmoids yet: fit it with probability='sigmoid'")
+        check_is_fitted(
+            self,
+            "sigmoids_",
+            msg="predict_proba is not available when fitted with probability=False, or when a callback ended the fit before "
+            "the sigmoids; fit %(name)s again with probability='sigmoid'",
+        )
         if self._is_one_vs_one:
             a, b = self.sigmoids_.T
             return couple(expit(-(scores * a + b)), len(self.classes_))
         return sigmoid_probabilities(scores, self.sigmoids_)
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithm of the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or tensor of shape (n, n_features)
+            Points; with a precomputed kernel, their kernel values with all training points.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+            Columns in the order of `classes_`.
+        """
+        with np.errstate(divide="ignore"):  # a probability that underflows to zero has the logarithm -inf
+            return np.log(self.predict_proba(X))
 
     def __sklearn_tags__(self) -> Any:
         return set_input_tags(super().__sklearn_tags__(), self.kernel)
@@ -318,14 +383,12 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         return 1 if k == 2 else (k * (k - 1) // 2 if self._is_one_vs_one else k)
 
     def _check_settings(self) -> None:
-        for name in ("C", "tol", "positive_weight"):
-            check_positive(name, getattr(self, name))
-        if self.max_iter is not None:
-            check_positive("max_iter", self.max_iter, integer=True)
+        check_dual_settings(self)
+        check_positive("positive_weight", self.positive_weight)
         check_choice("solver", self.solver, DUAL_SOLVERS)
         check_choice("multi_class", self.multi_class, ("ovo", "ovr"))
         check_choice("decision_function_shape", self.decision_function_shape, ("ovo", "ovr"))
-        if self.probability not in (False, "sigmoid"):
+        if self.probability not in (False, True, "sigmoid"):
             raise ValueError(f"probability must be False or 'sigmoid', got {self.probability!r}")
 
     def _solve(self, X: Any, codes: np.ndarray, C: np.ndarray, resources: Resources, watch: Watch) -> Machine:
@@ -334,7 +397,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
             X,
             codes,
             C,
-            make_solver(self.solver, self.tol, self.max_iter),
+            make_solver(self.solver, self.tol, iteration_cap(self)),
             resources,
             n_classes=len(self.classes_),
             one_vs_one=self.multi_class == "ovo",
@@ -345,39 +408,38 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
     def _scores(self, X: Any) -> np.ndarray:
         """Decision values of the two-class problems."""
         columns = points_to_score(self, X)
-        machine = Machine(self.support_, self.n_support_, self.dual_coef_, self.intercept_, [])
-        return machine_scores(self.kernel_, columns, self.support_vectors_, machine)
+        return machine_scores(self.kernel_, columns, self.support_vectors_, kept_machine(self))
 
     def _fit_sigmoids(
-        self, X: Any, codes: np.ndarray, weights: np.ndarray | None, resources: Resources, watch: Watch
+        self, X: Any, codes: np.ndarray, weights: np.ndarray, resources: Resources, watch: Watch
     ) -> np.ndarray:
         """Sigmoids of decision values that each point gets from machines it took no part in."""
-        k, folds = len(self.classes_), _folds(codes, weights)
-        if weights is not None:
-            kept = np.flatnonzero(weights)
-            X = X[kept] if self.kernel_.uses_points else X[np.ix_(kept, kept)]
+        k, uses_points = len(self.classes_), self.kernel_.uses_points
+        kept = np.flatnonzero(weights)
+        if kept.size < codes.size:
+            X = X[kept] if uses_points else X[np.ix_(kept, kept)]
             codes, weights = codes[kept], weights[kept]
-        C = self.C * (np.ones(len(codes)) if weights is None else weights)
-        if folds < 2:
-            raise ValueError("probability='sigmoid' needs at least two samples of each class for out-of-fold scores")
-        scores = np.empty((X.shape[0], self.intercept_.size))
-        splitter = StratifiedKFold(folds, shuffle=True, random_state=resources.seed % 2**31)
-        for train, test in splitter.split(np.zeros(len(codes)), codes):
-            if self.kernel_.uses_points:
-                part, held_out = X[train], X[test]
-            else:
-                part, held_out = X[np.ix_(train, train)], X[np.ix_(test, train)]
-            machine = self._solve(part, codes[train], C[train], resources, watch)
-            columns = held_out if self.kernel_.uses_points else held_out[:, machine.support]
+        scores = np.empty((codes.size, self._n_problems))
+        fold_of = _deal(codes, np.random.default_rng(resources.seed))
+        for fold in np.unique(fold_of):
+            train, test = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
+            part = X[train] if uses_points else X[np.ix_(train, train)]
+            held_out = X[test] if uses_points else X[np.ix_(test, train)]
+            # A class whose points are all held out loses every pair: the bias of a problem with one side is that side.
+            machine = self._solve(part, codes[train], bounds(self.C, weights[train]), resources, watch)
+            columns = held_out if uses_points else held_out[:, machine.support]
             vectors = support_vectors(part, machine.support, self.kernel_)
             scores[test] = machine_scores(self.kernel_, columns, vectors, machine)
         if not self._is_one_vs_one:
             return fit_sigmoids(scores, codes, k, weights)
-        counted = np.ones(len(codes)) if weights is None else weights
         members = [(np.isin(codes, pair), pair[0]) for pair in combinations(range(k), 2)]
-        return np.array([fit_sigmoid(scores[m, p], codes[m] == first, counted[m]) for p, (m, first) in enumerate(members)])
+        return np.array([fit_sigmoid(scores[m, p], codes[m] == first, weights[m]) for p, (m, first) in enumerate(members)])
 
 
-def _folds(codes: np.ndarray, weights: np.ndarray | None) -> int:
-    """Folds for out-of-fold scores: each class has a sample in every one."""
-    return min(_FOLDS, int(np.bincount(codes if weights is None else codes[weights > 0]).min()))
+def _deal(codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The fold of each point: those of each class are dealt out in random order, so that every fold has its share."""
+    fold_of = np.empty(codes.size, dtype=np.intp)
+    for c in np.unique(codes):
+        members = rng.permutation(np.flatnonzero(codes == c))
+        fold_of[members] = (np.arange(members.size) + rng.integers(_FOLDS)) % _FOLDS
+    return fold_of

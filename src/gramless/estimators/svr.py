@@ -19,14 +19,27 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import column_or_1d
 
-from gramless._runtime.validation import all_or_nothing, check_choice, check_outputs, check_positive, check_weights
+from gramless._runtime.validation import all_or_nothing, check_choice, check_outputs, check_weights
 from gramless.dual.box_qp import BoxQP
 from gramless.dual.gram_rows import GramRows
-from gramless.dual.problems import DUAL_SOLVERS, make_solver, row_resources, warn_unless_converged
+from gramless.dual.problems import DUAL_SOLVERS, Machine, make_solver, warn_unless_converged
 from gramless.dual.watch import Watch
 from gramless.kernels import Kernel
 from gramless.models.expansion import kernel_from_settings, set_input_tags
-from gramless.models.support_machine import functions_to_call, points_to_score, support_vectors, training_points
+from gramless.models.support_machine import (
+    bounds,
+    check_dual_settings,
+    check_solutions,
+    functions_to_call,
+    iteration_cap,
+    keep_machine,
+    kept_machine,
+    points_to_score,
+    primal_coef,
+    resources_for,
+    rows_to_compute_with,
+    training_points,
+)
 from gramless.operators import byte_rows, expand
 
 
@@ -36,15 +49,16 @@ class KernelSVR(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        A name ("rbf", "poly", "linear", "precomputed", ...), a kernel or sum or product of kernels, or `f(X, Y) -> matrix`.
+        A name ("rbf", "poly", "linear", "sigmoid", "precomputed", ...), a kernel or sum or product of kernels, or a
+        function `f(X, Y) -> matrix`. A function also sees sparse rows, and sequences of objects such as texts, as they are.
     C : float, default=1.0
-        Upper bound of the multipliers: larger fits the training data more closely.
+        Upper bound of the multipliers: larger fits the training data more closely, infinity forbids errors beyond the tube.
     gamma : float, "scale" or "auto", default="scale"
         Width of a kernel given by name: `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`.
     degree : int, default=3
         Degree of `kernel="poly"`.
     coef0 : float, default=0.0
-        Constant of `kernel="poly"`.
+        Constant of `kernel="poly"` and `"sigmoid"`.
     epsilon : float, default=0.1
         Half width of the tube in which errors cost nothing, in units of `y`.
     solver : {"smo", "simple_smo"}, default="smo"
@@ -52,7 +66,12 @@ class KernelSVR(RegressorMixin, BaseEstimator):
     tol : float, default=1e-3
         Largest violation of the optimality conditions.
     max_iter : int or None, default=None
-        Cap on the pairs of multipliers moved, by default ten million; reaching it warns.
+        Cap on the pairs of multipliers moved, by default (None or -1) ten million; reaching it warns.
+    shrinking : bool, default=True
+        Taken for the sake of code written for scikit-learn: the solver sets settled multipliers aside where that pays, and
+        the machine is the same.
+    cache_size : float or None, default=None
+        Megabytes of kernel rows to keep, where `memory_budget` is None.
     memory_budget : str, float or None, default=None
         Memory for kernel rows: "4GB", bytes, or a fraction of what is free; 70 % of that by default.
     dtype : {"float32", "float64", None}, default=None
@@ -73,8 +92,10 @@ class KernelSVR(RegressorMixin, BaseEstimator):
         With a precomputed kernel, an empty array.
     n_support_ : ndarray of shape (1,)
         How many there are.
-    dual_coef_ : ndarray of shape (1, n_SV)
-        Their coefficients.
+    dual_coef_ : array of shape (1, n_SV)
+        Their coefficients. Sparse after a fit to sparse rows.
+    coef_ : array of shape (1, n_features)
+        Weights of the features, read-only; with a linear kernel only. Sparse after a fit to sparse rows.
     intercept_ : ndarray of shape (1,)
         The bias.
     kernel_ : Kernel
@@ -85,6 +106,10 @@ class KernelSVR(RegressorMixin, BaseEstimator):
         What `tol` bounds, as reached.
     n_iter_ : int
         Pairs of multipliers moved.
+    fit_status_ : int
+        0 where the solver converged, 1 where it did not.
+    shape_fit_ : tuple
+        Shape of `X` at fit.
     n_features_in_ : int
         Columns of `X` at fit.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -124,6 +149,8 @@ class KernelSVR(RegressorMixin, BaseEstimator):
         solver: str = "smo",
         tol: float = 1e-3,
         max_iter: int | None = None,
+        shrinking: bool = True,
+        cache_size: float | None = None,
         memory_budget: str | float | None = None,
         dtype: str | None = None,
         callback: Any = None,
@@ -139,6 +166,8 @@ class KernelSVR(RegressorMixin, BaseEstimator):
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
+        self.shrinking = shrinking
+        self.cache_size = cache_size
         self.memory_budget = memory_budget
         self.dtype = dtype
         self.callback = callback
@@ -164,39 +193,39 @@ class KernelSVR(RegressorMixin, BaseEstimator):
             This estimator, fitted.
         """
         self._check_settings()
-        kernel = kernel_from_settings(self)
-        X = training_points(self, X, kernel)
+        X, self.kernel_ = training_points(self, X, kernel_from_settings(self))
         n = X.shape[0]
         y = column_or_1d(check_outputs(y, n), warn=True)
         weights = check_weights(sample_weight, X)
-        C = self.C * (np.ones(n) if weights is None else weights)
-        self.kernel_ = kernel.resolve(X, weights)
+        C = bounds(self.C, np.ones(n) if weights is None else weights)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        resources = row_resources(self.memory_budget, self.kernel_, X, seed)
+        points = rows_to_compute_with(X)
+        resources = resources_for(self, self.kernel_, points, seed)
 
-        rows = GramRows(
-            self.kernel_,
-            byte_rows(self.kernel_, X, n // 2),
-            [slice(0, n)],
-            budget=resources.budget,
-            workers=resources.workers,
-        )
+        points = byte_rows(self.kernel_, points, n // 2)
+        rows = GramRows(self.kernel_, points, [slice(0, n)], budget=resources.budget, workers=resources.workers)
         problem = BoxQP.regression(y, C, self.epsilon)
-        solver = make_solver(self.solver, self.tol, self.max_iter)
+        solver = make_solver(self.solver, self.tol, iteration_cap(self))
         with Watch(callback=functions_to_call(self), verbose=self.verbose, label=type(self).__name__) as watch:
             [solution] = solver.maximise([problem], rows, np.random.default_rng(seed), watch)
+        check_solutions([solution])
         if not watch.by_callback:
             warn_unless_converged([solution], self.tol)
         beta = solution.beta
-        self.support_ = np.flatnonzero(beta)
-        self.n_support_ = np.array([self.support_.size])
-        self.support_vectors_ = support_vectors(X, self.support_, self.kernel_)
-        self.dual_coef_ = beta[None, self.support_]
-        self.intercept_ = np.array([solution.bias])
+        support = np.flatnonzero(beta)
+        keep_machine(
+            self, X, Machine(support, np.array([support.size]), beta[None, support], np.array([solution.bias]), [solution])
+        )
+        self.fit_status_ = int(not solution.converged)
         self.dual_objective_ = solution.objective
         self.kkt_violation_ = solution.violation
         self.n_iter_ = solution.n_iter
         return self
+
+    @property
+    def coef_(self) -> Any:
+        """Weights of the features; with a linear kernel only."""
+        return primal_coef(self)
 
     def predict(self, X: Any) -> np.ndarray:
         """Predicted values.
@@ -212,7 +241,7 @@ class KernelSVR(RegressorMixin, BaseEstimator):
             A value for each row.
         """
         columns = points_to_score(self, X)
-        coef = self.dual_coef_.T.astype(self.support_vectors_.dtype)
+        coef = kept_machine(self).dual_coef.T.astype(self.support_vectors_.dtype)
         scores = expand(self.kernel_, columns, self.support_vectors_, coef)
         return scores[:, 0] + self.intercept_[0]
 
@@ -220,10 +249,7 @@ class KernelSVR(RegressorMixin, BaseEstimator):
         return set_input_tags(super().__sklearn_tags__(), self.kernel)
 
     def _check_settings(self) -> None:
-        for name in ("C", "tol"):
-            check_positive(name, getattr(self, name))
-        if self.max_iter is not None:
-            check_positive("max_iter", self.max_iter, integer=True)
+        check_dual_settings(self)
         check_choice("solver", self.solver, DUAL_SOLVERS)
         if not isinstance(self.epsilon, Real) or not 0 <= self.epsilon < np.inf:
             raise ValueError(f"epsilon must be a finite number of at least 0, got {self.epsilon!r}")

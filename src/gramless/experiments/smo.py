@@ -111,6 +111,7 @@ def machine_by_strategy(params: Params, seed: int) -> Any:
         kernel_of(params["kernel"], params.get("n_pixels", 784)),
         C=10.0,
         multi_class=params["strategy"],
+        break_ties=True,
         probability="sigmoid",
         memory_budget="3GB",
         random_state=seed,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gramless.kernels.base import Callable_, Columns, Kernel, Power, Product, Scaled, Sum
-from gramless.kernels.dot import Linear, Polynomial
+from gramless.kernels.dot import Cosine, Linear, Polynomial, Sigmoid
 from gramless.kernels.histogram import Chi2, ExpChi2, Intersection
 from gramless.kernels.invariant import Invariant, Reflected
 from gramless.kernels.precomputed import Precomputed
@@ -18,7 +18,9 @@ from gramless.kernels.stationary import RBF, Laplacian
 
 KERNELS: dict[str, type[Kernel]] = {
     "linear": Linear,
+    "cosine": Cosine,
     "poly": Polynomial,
+    "sigmoid": Sigmoid,
     "rbf": RBF,
     "laplacian": Laplacian,
     "chi2": Chi2,
@@ -34,6 +36,7 @@ __all__ = [
     "Callable_",
     "Chi2",
     "Columns",
+    "Cosine",
     "ExpChi2",
     "Intersection",
     "Invariant",
@@ -46,6 +49,7 @@ __all__ = [
     "Product",
     "Reflected",
     "Scaled",
+    "Sigmoid",
     "Sum",
     "as_kernel",
 ]

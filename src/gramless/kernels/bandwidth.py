@@ -33,7 +33,15 @@ def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = Non
         # Constant data has no scale; 1 is what scikit-learn answers there too. The mean of equal numbers is off by some
         # roundings, and the spread around it with it.
         rounding = _ROUNDINGS * float(np.finfo(np.float64).eps) * abs(float(X[0, 0]))
-        return 1.0 / (X.shape[1] * variance) if variance > rounding**2 else 1.0
+        spread = float(X.max()) - float(X.min()) if variance <= rounding**2 else variance**0.5
+        if spread <= rounding:
+            return 1.0
+        if not X.shape[1] * variance * float(np.finfo(np.float64).max) > 1:
+            raise ValueError(
+                f"the data varies by {spread:.3g} only, the square of which is too small a number: scale the data "
+                "(StandardScaler) before gamma='scale'"
+            )
+        return float(1.0 / (X.shape[1] * variance))
     raise ValueError(f"gamma must be a number, 'scale' or 'auto', got {gamma!r}")
 
 

@@ -41,6 +41,9 @@ class Kernel(BaseEstimator):
     permutable = False
     """Whether putting the features of both points into another order changes nothing."""
 
+    positive_definite = True
+    """Whether every Gram matrix is positive semi-definite."""
+
     def accepts_grid(self, rows: GridRows) -> bool:
         """Whether points may come as these rows of bytes: inner products and norms of rows are all it takes."""
         return False
@@ -104,6 +107,10 @@ class Pair(Kernel):
     @property
     def thread_safe(self) -> bool:  # type: ignore[override]
         return self.left.thread_safe and self.right.thread_safe
+
+    @property
+    def positive_definite(self) -> bool:  # type: ignore[override]
+        return self.left.positive_definite and self.right.positive_definite
 
     @property
     def uses_points(self) -> bool:  # type: ignore[override]
@@ -183,6 +190,10 @@ class Wrapped(Kernel):
     @property
     def thread_safe(self) -> bool:  # type: ignore[override]
         return self.kernel.thread_safe
+
+    @property
+    def positive_definite(self) -> bool:  # type: ignore[override]
+        return self.kernel.positive_definite
 
     @property
     def uses_points(self) -> bool:  # type: ignore[override]
@@ -288,8 +299,12 @@ class Columns(Wrapped):
 
 
 class Callable_(Kernel):
-    """Any Python function `f(X, Y) -> (n, m) matrix` as a kernel."""
+    """Any Python function `f(X, Y) -> (n, m) matrix` as a kernel.
 
+    The function sees rows of `X` as they are, in CSR where the data is sparse; its answer may be sparse too.
+    """
+
+    accepts_sparse = True
     thread_safe = False
 
     def __init__(self, function: Callable[[Array, Array], Array]):
@@ -297,15 +312,19 @@ class Callable_(Kernel):
 
     def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
         block = self.function(X, Y)
+        block = block.toarray() if xa.is_sparse(block) else block
         expected = (X.shape[0], Y.shape[0])
         if tuple(getattr(block, "shape", ())) != expected:
             raise ValueError(
                 f"the kernel function {self.function!r} returned shape {getattr(block, 'shape', None)} "
                 f"for {expected[0]} and {expected[1]} points; expected {expected}"
             )
+        block = np.asarray(block, dtype=X.dtype) if xa.is_sparse(X) else xa.like(block, X)
+        if not bool(xa.namespace(block).all(xa.namespace(block).isfinite(block))):
+            raise ValueError(f"the kernel function {self.function!r} returned values that are not finite (NaN or infinity)")
         if out is None:
-            return xa.like(block, X) + 0  # it may be the function's own, and what comes after works in place
-        out[...] = xa.like(block, X)
+            return block + 0  # it may be the function's own, and what comes after works in place
+        out[...] = block
         return out
 
     def diag(self, X: Array) -> Array:

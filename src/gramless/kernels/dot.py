@@ -1,7 +1,9 @@
-"""Kernels of the inner product: linear and polynomial.
+"""Kernels of the inner product: linear, cosine, polynomial and sigmoid.
 
     linear      <x, y>
+    cosine      <x, y> / (||x|| ||y||)
     polynomial  (gamma <x, y> + coef0) ** degree
+    sigmoid     tanh(gamma <x, y> + coef0)
 
 Each block is one matrix product and, in place, one pass (linear: none) over it: O(n m d) time, no temporary for a
 degree that is a power of two and one otherwise.
@@ -100,3 +102,82 @@ class Polynomial(Kernel):
 
     def diag(self, X: Array) -> Array:
         return self._apply(xa.square_norms(self._scaled(X, resolve_gamma(self.gamma, X))))
+
+
+class Cosine(Kernel):
+    """The inner product of rows scaled to length one; zero with a row of zeros.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Cosine
+    >>> Cosine()(np.array([[3.0, 4.0], [0.0, 0.0]]), np.array([[2.0, 0.0]]))
+    array([[0.6],
+           [0. ]])
+    """
+
+    accepts_sparse = True
+    permutable = True
+
+    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+        block = xa.dot(X, Y, out=out)
+        block *= _inverse_norms(X)[:, None]
+        block *= _inverse_norms(Y)[None, :]
+        return block
+
+    def diag(self, X: Array) -> Array:
+        squares = xa.square_norms(X)
+        return squares * _inverse_norms(X) ** 2
+
+
+class Sigmoid(Kernel):
+    """`tanh(gamma <x, y> + coef0)`: the function of early neural networks, which is not positive semi-definite.
+
+    A support vector machine fits with it all the same, to a point where no pair of multipliers can be improved; methods that
+    factor the Gram matrix may refuse it.
+
+    Parameters
+    ----------
+    gamma : float, "scale" or "auto", default="scale"
+        `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, as in scikit-learn.
+    coef0 : float, default=0.0
+        Added before the hyperbolic tangent.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Sigmoid
+    >>> Sigmoid(gamma=0.5)(np.eye(2), np.ones((1, 2))).round(4)
+    array([[0.4621],
+           [0.4621]])
+    """
+
+    accepts_sparse = True
+    permutable = True
+    positive_definite = False
+
+    def __init__(self, gamma: float | str = "scale", coef0: float = 0.0):
+        self.gamma = gamma
+        self.coef0 = coef0
+
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Sigmoid:
+        if not np.isfinite(self.coef0):
+            raise ValueError(f"coef0 must be a finite number, got {self.coef0!r}")
+        return Sigmoid(resolve_gamma(self.gamma, X, weights), float(self.coef0))
+
+    def _apply(self, values: Array, X: Array) -> Array:
+        values *= resolve_gamma(self.gamma, X)
+        values += self.coef0
+        return xa.tanh_(values)
+
+    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+        return self._apply(xa.dot(X, Y, out=out), X)
+
+    def diag(self, X: Array) -> Array:
+        return self._apply(xa.square_norms(X), X)
+
+
+def _inverse_norms(X: Array) -> Array:
+    """`1 / ||x||` for each row, zero for a row of zeros."""
+    norms = xa.square_norms(X) ** 0.5
+    return (norms > 0) / xa.namespace(norms).where(norms > 0, norms, norms + 1)

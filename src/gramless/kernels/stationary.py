@@ -33,6 +33,7 @@ _DIFFERENCES = 1 << 18
 # Loading compiled code takes most of a second, once: blocks that take a millisecond do not ask for it.
 _WORTH_LOADING = 1 << 18
 _WORTH_CALLING = 1 << 12
+_FEW_DIFFERENCES = 1 << 14
 
 
 def _without_offset(X: Array, Y: Array) -> tuple[Array, Array]:
@@ -117,6 +118,11 @@ class RBF(Kernel):
 
     def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
         gamma = resolve_gamma(self.gamma, X)
+        if isinstance(X, np.ndarray) and isinstance(Y, np.ndarray) and X.size * Y.shape[0] <= _FEW_DIFFERENCES:
+            # So few that calls cost more than arithmetic: no products, no centre.
+            difference = (X[:, None, :] - Y[None, :, :]) * gamma**0.5
+            block = np.einsum("ijk,ijk->ij", difference, difference, out=out)
+            return np.exp(np.negative(block, out=block), out=block)
         X, Y = _without_offset(X, Y)
         X, Y = X * (2 * gamma) ** 0.5, Y * (2 * gamma) ** 0.5
         block = xa.dot(X, Y, out=out)

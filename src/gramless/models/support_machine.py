@@ -1,22 +1,70 @@
 """What support vector machines take in and what they keep of it: rows in memory, and those rows that carry the model.
 
-A machine is fitted on NumPy or CSR rows, or on a square matrix of kernel values. It keeps the rows of its support vectors; a
-precomputed kernel has none to keep, and looks up the support's columns at predict.
+A machine is fitted on NumPy or CSR rows, on a square matrix of kernel values, or on any sequence of objects (texts, graphs)
+that the user's own kernel function understands. It keeps the rows of its support vectors. Of objects all are kept, since the
+function is handed all of them again; a precomputed kernel has no rows, and looks up the support's columns at predict.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime import arrays as xa
-from gramless._runtime.validation import check_square, check_X, working_dtype
+from gramless._runtime.memory import human, parse_budget
+from gramless._runtime.validation import (
+    check_class_factors,
+    check_positive,
+    check_square,
+    check_X,
+    forget_names,
+    working_dtype,
+)
 from gramless.callbacks import read_callbacks
-from gramless.kernels import Kernel
+from gramless.dual.box_qp import DualSolution
+from gramless.dual.problems import Machine, Resources, row_resources
+from gramless.kernels import Callable_, Kernel, Linear, Precomputed
+
+_NO_CAP = -1
+# A fit that takes no more bytes does not ask how much memory is free.
+_SMALL_FIT = 2**26
+# Rows are multiplied as dense ones when that takes at most so many times the memory of the sparse ones: a compiled loop over
+# sparse rows does some twenty times fewer multiplications a second than BLAS.
+_DENSE_FOR_SPARSE = 8
+
+
+def check_dual_settings(estimator: Any) -> None:
+    """`C`, which may be infinite, `tol` and `max_iter`, where -1 means None."""
+    if not (isinstance(estimator.C, Real) and float(estimator.C) == float("inf") and estimator.solver != "simple_smo"):
+        check_positive("C", estimator.C)
+    check_positive("tol", estimator.tol)
+    if estimator.max_iter not in (None, _NO_CAP):
+        check_positive("max_iter", estimator.max_iter, integer=True)
+
+
+def iteration_cap(estimator: Any) -> int | None:
+    """The cap that `max_iter` means; None is the solver's own."""
+    return None if estimator.max_iter == _NO_CAP else estimator.max_iter
+
+
+def resources_for(estimator: Any, kernel: Kernel, X: Any, seed: int) -> Resources:
+    """What the fit may use: `memory_budget`, or `cache_size` megabytes of kernel rows where only that is given."""
+    # Kernel values, working sets and temporaries are no more than eight matrices.
+    small = 8 * X.shape[0] ** 2 * X.dtype.itemsize + 8 * X.shape[0] * X.shape[1] * X.dtype.itemsize < _SMALL_FIT
+    budget = _SMALL_FIT if estimator.memory_budget is None and small else estimator.memory_budget
+    resources = row_resources(budget, kernel, X, seed)
+    if estimator.cache_size is None or estimator.memory_budget is not None:
+        return resources
+    check_positive("cache_size", estimator.cache_size)
+    return replace(resources, budget=min(resources.budget, estimator.cache_size * 2**20))
 
 
 def functions_to_call(estimator: Any) -> Callable[[dict[str, Any]], bool] | None:
@@ -31,17 +79,48 @@ def functions_to_call(estimator: Any) -> Callable[[dict[str, Any]], bool] | None
     return partial(callbacks, estimator) if callbacks.functions else None
 
 
-def training_points(estimator: Any, X: Any, kernel: Kernel) -> Any:
-    """`X` in NumPy or CSR, features counted and named; for a precomputed kernel, square."""
+def training_points(estimator: Any, X: Any, kernel: Kernel) -> tuple[Any, Kernel]:
+    """`X` in NumPy or CSR, features counted and named, and the kernel with every setting a number.
+
+    Objects that only a kernel function understands become the matrix of its values, and the kernel a precomputed one.
+    """
+    estimator.__dict__.pop("_objects", None)
+    if isinstance(kernel, Callable_) and _holds_objects(X):
+        estimator.__dict__.pop("n_features_in_", None)
+        forget_names(estimator)
+        values = _values_of_objects(estimator, kernel, X, X)
+        estimator._objects, estimator.shape_fit_ = X, (len(X),)
+        return values, Precomputed()
     X = _on_host(estimator, X, kernel, working_dtype(X, estimator.dtype), reset=True)
     if not kernel.uses_points:
         check_square(X)
-    return X
+    estimator.shape_fit_ = X.shape
+    kernel = kernel.resolve(rows_to_compute_with(X))
+    if not isinstance(kernel, Callable_):  # which looks at every value itself
+        with np.errstate(over="ignore", invalid="ignore"):
+            largest = kernel.diag(X).max()
+        if not np.isfinite(largest):
+            raise ValueError(
+                f"the values of {kernel!r} overflow {X.dtype} on data up to {abs(X).max():.3g}: scale the features, for "
+                "instance with sklearn.preprocessing.StandardScaler"
+            )
+    return X, kernel
+
+
+def rows_to_compute_with(X: Any) -> Any:
+    """Sparse rows that have few zeros as dense ones, which multiply at many times the rate; others as they are."""
+    if not xa.is_sparse(X):
+        return X
+    dense = X.shape[0] * X.shape[1] * X.dtype.itemsize
+    return X.toarray() if dense <= _DENSE_FOR_SPARSE * (X.data.nbytes + X.indices.nbytes) else X
 
 
 def points_to_score(estimator: Any, X: Any) -> Any:
-    """What the fitted kernel is evaluated on: the rows of `X`, or the support's columns of a precomputed matrix."""
-    check_is_fitted(estimator, "dual_coef_")
+    """What the fitted kernel is evaluated on: the rows of `X`, or the support's columns of a matrix of kernel values."""
+    if "dual_coef_" not in vars(estimator):  # asking scikit-learn takes as long as scoring a row
+        check_is_fitted(estimator, "dual_coef_")
+    if "_objects" in vars(estimator):
+        return _values_of_objects(estimator, Callable_(estimator.kernel), X, estimator._objects)[:, estimator.support_]
     X = _on_host(estimator, X, estimator.kernel_, estimator.support_vectors_.dtype, reset=False)
     return X if estimator.kernel_.uses_points else X[:, estimator.support_]
 
@@ -49,6 +128,50 @@ def points_to_score(estimator: Any, X: Any) -> Any:
 def support_vectors(X: Any, support: np.ndarray, kernel: Kernel) -> Any:
     """The rows that carry a machine; of a precomputed kernel, an empty array that has the dtype."""
     return X[support] if kernel.uses_points else np.empty((support.size, 0), dtype=xa.numpy_dtype(X))
+
+
+def keep_machine(estimator: Any, X: Any, machine: Machine) -> None:
+    """Set the attributes of a fitted machine; coefficients are sparse where the rows were."""
+    estimator.support_ = machine.support
+    estimator.n_support_ = machine.n_support
+    estimator.dual_coef_ = sp.csr_matrix(machine.dual_coef) if xa.is_sparse(X) else machine.dual_coef
+    estimator.intercept_ = machine.intercept
+    estimator.support_vectors_ = support_vectors(X, machine.support, estimator.kernel_)
+
+
+def kept_machine(estimator: Any) -> Machine:
+    """The machine of a fitted estimator, its coefficients dense."""
+    coef = estimator.dual_coef_
+    dense = coef.toarray() if xa.is_sparse(coef) else coef
+    return Machine(estimator.support_, estimator.n_support_, dense, estimator.intercept_, [])
+
+
+def primal_coef(estimator: Any) -> Any:
+    """`sum_i beta_i x_i` for each two-class problem, read-only; only a linear kernel has such weights of the features."""
+    if not isinstance(getattr(estimator, "kernel_", None), Linear):
+        raise AttributeError("coef_ is there after a fit with kernel='linear' only")
+    beta = kept_machine(estimator).by_problem()
+    if xa.is_sparse(estimator.support_vectors_):
+        coef = sp.csr_matrix(beta) @ estimator.support_vectors_
+        coef.data.flags.writeable = False
+        return coef
+    coef = beta @ estimator.support_vectors_
+    coef.flags.writeable = False
+    return coef
+
+
+def class_factors(class_weight: Any, classes: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """What multiplies `C` in each class; "balanced" counts rows, whatever their weight."""
+    if class_weight is None:
+        return np.ones(len(classes))
+    if isinstance(class_weight, dict):
+        check_class_factors(class_weight)
+    return compute_class_weight(class_weight, classes=classes, y=classes[codes]).astype(np.float64)
+
+
+def bounds(C: float, weights: np.ndarray) -> np.ndarray:
+    """The upper bound of each multiplier: no weight, no room, even where `C` is infinite."""
+    return np.where(weights > 0, C, 0.0) * np.where(weights > 0, weights, 1.0)
 
 
 def check_class_bounds(classes: np.ndarray, codes: np.ndarray, C: np.ndarray, positive_weight: float, pairs: bool) -> None:
@@ -62,6 +185,46 @@ def check_class_bounds(classes: np.ndarray, codes: np.ndarray, C: np.ndarray, po
         )
 
 
+def check_solutions(solutions: list[DualSolution]) -> None:
+    """Refuse a machine with numbers that are not finite."""
+    if not all(np.isfinite([s.bias, s.objective, s.violation]).all() and np.isfinite(s.beta).all() for s in solutions):
+        raise ValueError(
+            "the fit left the range of floating-point numbers: the kernel values are too large or not finite; scale the "
+            "features, or lower C"
+        )
+
+
+def _holds_objects(X: Any) -> bool:
+    """Whether `X` is a sequence of something else than rows of numbers."""
+    if xa.is_sparse(X) or xa.is_torch(X) or hasattr(X, "columns"):
+        return False
+    if not isinstance(X, np.ndarray):
+        try:
+            X = np.asarray(X)
+        except ValueError:  # rows of different lengths
+            return True
+    return X.ndim == 1 and X.dtype.kind in "OUS"
+
+
+def _values_of_objects(estimator: Any, kernel: Callable_, X: Any, Y: Any) -> np.ndarray:
+    """The function's values for two sequences of objects, checked."""
+    shape, dtype = (len(X), len(Y)), np.dtype(estimator.dtype or np.float64)
+    needed, allowed = shape[0] * shape[1] * dtype.itemsize, parse_budget(estimator.memory_budget)
+    if needed > allowed:
+        raise MemoryError(
+            f"the kernel values of {shape[0]} and {shape[1]} objects take {human(needed)}, and memory_budget allows "
+            f"{human(allowed)}"
+        )
+    values = np.asarray(kernel.function(X, Y), dtype=dtype)
+    if values.shape != shape:
+        raise ValueError(f"the kernel function {kernel.function!r} returned shape {values.shape}; expected {shape}")
+    if not np.isfinite(values).all():
+        raise ValueError(f"the kernel function {kernel.function!r} returned values that are not finite (NaN or infinity)")
+    return values
+
+
 def _on_host(estimator: Any, X: Any, kernel: Kernel, dtype: np.dtype, *, reset: bool) -> Any:
+    if not kernel.uses_points and xa.is_sparse(X):
+        raise TypeError("Sparse precomputed kernel values are not understood: pass a dense array, for instance K.toarray()")
     X = check_X(estimator, X, dtype=dtype, accept_sparse=kernel.accepts_sparse, reset=reset)
     return X if xa.is_sparse(X) else xa.to_numpy(X)

@@ -19,6 +19,10 @@ from gramless.operators.fused import FusedProduct, can_fuse
 _MANY_OPERATIONS = 5e9
 
 
+FEW_VALUES = 2**16
+"""So few kernel values are computed in one piece where they are needed: tiles and threads cost more."""
+
+
 def tile_edge(X: Array) -> int:
     """The tile size that suits the device `X` lives on."""
     return CUDA_TILE if xa.device_of(X).startswith("cuda") else CPU_TILE
@@ -160,6 +164,8 @@ def expand(kernel: Kernel, X: Array, points: Array, coef: Array, precision: str 
     """
     if can_fuse(kernel, X, precision):
         return FusedProduct(kernel, points, precision, accurate=True)(X, coef)
+    if isinstance(X, np.ndarray) and X.shape[0] * points.shape[0] <= FEW_VALUES:
+        return kernel(X, points) @ coef
     edge = tile_edge(X)
     scores = xa.zeros((X.shape[0], coef.shape[1]), coef)
     X, points = _both_as_bytes(kernel, X, points)

@@ -107,6 +107,7 @@ def make_machine(
         "memory_budget": memory_budget,
         "random_state": seed,
         "probability": "sigmoid" if proba else False,
+        "break_ties": True,  # of pairs of classes, by their scores
         "n_landmarks": min(LANDMARKS, n),
         # Double precision costs twice the memory and buys nothing at the ridges of scaled tables of this
         # size.
