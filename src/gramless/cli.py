@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -179,7 +181,13 @@ def predict(
     model: Annotated[Path, typer.Argument(help="A model that `gramless train` saved.")],
     data: Annotated[Path, typer.Argument(help="Rows to predict (more columns may be there), a picture, or a folder.")],
     proba: Annotated[bool, typer.Option("--proba", help="Also the probability of each class.")] = False,
-    out: Annotated[Path | None, typer.Option(help="A CSV file; standard output when not given, or -.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="A CSV file; standard output when not given, or -. Labels are written as they are: a spreadsheet may take "
+            "one that begins with = for a formula."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict the rows of a file, a batch at a time, so that the file may be larger than memory; or pictures."""
@@ -240,9 +248,18 @@ def main() -> None:
     """Run the program; warnings, and errors that are not defects, are sentences on stderr."""
     from gramless.program.errors import explain
 
+    for number, name in enumerate(("stdout", "stderr"), start=1):
+        if getattr(sys, name) is None:  # closed by whoever started the program: what would go there goes nowhere
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+            with contextlib.suppress(OSError):
+                os.dup2(getattr(sys, name).fileno(), number)
     warnings.showwarning = lambda message, *_, **__: _say("yellow", message)
     try:
         app()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads (`| head`) has seen enough; nothing more is to be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (Exception, KeyboardInterrupt) as reason:
         explained = explain(reason)
         if explained is None:

@@ -1,23 +1,31 @@
 """Models in files that cannot run code.
 
 A file is a skops archive of the estimator, a format version and the library's version. Reading it builds only what skops
-itself trusts (NumPy arrays, SciPy matrices, scikit-learn objects) and instances of this library's classes; any other type,
-and any function, is refused by name.
+itself trusts (NumPy arrays, SciPy matrices, scikit-learn objects) and instances of the classes of this library that are
+listed here, from their attributes: no constructor of ours is called, nothing else is imported. Before that the sizes that
+the file announces are added up; after it every array is checked, and a model must answer for two rows of zeros.
 """
 
 from __future__ import annotations
 
 import copy
 import errno
-import importlib
+import json
 import os
+import warnings
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
 
+from gramless import callbacks, images, kernels, landmarks, solvers
 from gramless._runtime.files import replaced
+from gramless._runtime.stored import check_sparse, unpacked_bytes
 from gramless._version import __version__
 
 FORMAT_VERSION = 1
@@ -25,6 +33,49 @@ FORMAT_VERSION = 1
 _LEVEL = 1
 # Data and nothing that runs: the type that imputers remember, and the points of a machine fitted on sparse rows.
 _TRUSTED_TYPES = {"numpy.dtype", "scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array"}
+# Every class of this library that a file may have, beside the public ones of these packages; a test saves every estimator.
+_PUBLIC = (callbacks, images, kernels, landmarks, solvers)
+_LOADABLE = {
+    "gramless._runtime.device.CUDA",
+    "gramless.estimators.budget.BudgetLSSVC",
+    "gramless.estimators.budget.BudgetLSSVR",
+    "gramless.estimators.fourier.FourierLSSVC",
+    "gramless.estimators.fourier.FourierLSSVR",
+    "gramless.estimators.image.ImageClassifier",
+    "gramless.estimators.lssvm.LSSVC",
+    "gramless.estimators.lssvm.LSSVR",
+    "gramless.estimators.lssvm_cv.LSSVCCV",
+    "gramless.estimators.lssvm_cv.LSSVRCV",
+    "gramless.estimators.mkl.MKLClassifier",
+    "gramless.estimators.nystrom.NystromLSSVC",
+    "gramless.estimators.nystrom.NystromLSSVR",
+    "gramless.estimators.patches.PatchClassifier",
+    "gramless.estimators.prototypes.PrototypeLSSVC",
+    "gramless.estimators.risvo.RiSVOClassifier",
+    "gramless.estimators.spherical_kmeans.SphericalKMeans",
+    "gramless.estimators.svc.KernelSVC",
+    "gramless.estimators.svr.KernelSVR",
+    "gramless.features.fourier_map.FourierFeatures",
+    "gramless.features.landmark_map.LandmarkFeatures",
+    "gramless.learners.driver.Model",
+    "gramless.learners.driver.Pass",
+    "gramless.learners.ridge_sums.RidgeSums",
+    "gramless.learners.steps.StepsRun",
+    "gramless.program.model.TableModel",
+    "gramless.program.pictures.PictureModel",
+    "gramless.streaming.reservoir.Reservoir",
+    "gramless.targets.streamed.LabelTargets",
+    "gramless.targets.streamed.ValueTargets",
+}
+# Compiled code of scikit-learn that trusts its arrays: a file could crash the process.
+_NOT_FROM_SKLEARN = ("sklearn.svm.", "sklearn.tree.", "sklearn.neighbors.")
+_DEEPEST = 200
+# A model that shrinks more than that in its file is rare, and a file that was made to fill the memory is not.
+_MOST_UNPACKED = 256 * 2**20
+_MOST_SHRUNK = 50
+_POINTS = ("points", "points_", "support_vectors_", "cluster_centers_")
+# These may be infinite or undefined in a good model.
+_NOT_ALWAYS_FINITE = ("score", "loss", "history", "error")
 
 
 def save(estimator: Any, path: str | os.PathLike[str]) -> None:
@@ -64,7 +115,9 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         raise FileNotFoundError(errno.ENOENT, "there is no such folder to save a model in", str(target.parent))
     with replaced(target) as partial:
         skops.io.dump(payload, partial, compression=zipfile.ZIP_DEFLATED, compresslevel=_LEVEL)
-        refused = _refused(skops.io.get_untrusted_types(file=partial))
+        with open(partial, "rb") as file, zipfile.ZipFile(file) as archive:
+            refused = _refused(json.loads(archive.read("schema.json")))
+        refused += [name for name in skops.io.get_untrusted_types(file=partial) if name not in {*_loadable(), *refused}]
         if refused:
             raise ValueError(
                 f"{type(estimator).__name__} holds types that a model file cannot have: {', '.join(refused)}; "
@@ -91,34 +144,61 @@ def _without_callbacks(value: Any) -> Any:
     return stored
 
 
-def _refused(types: list[str]) -> list[str]:
-    return sorted({name for name in types if name not in _TRUSTED_TYPES and not _is_own(name)})
+def _loadable() -> set[str]:
+    """The names of all types that a file may have beside those that skops trusts."""
+    found = (getattr(package, name) for package in _PUBLIC for name in package.__all__)
+    public = {f"{one.__module__}.{one.__qualname__}" for one in found if isinstance(one, type)}
+    return public | _LOADABLE | _TRUSTED_TYPES
 
 
-def _is_own(name: str) -> bool:
-    """Whether a dotted name is a class of this library: instances are rebuilt from their attributes, nothing is called."""
-    module, _, attribute = name.rpartition(".")
-    if module.split(".")[0] != "gramless":
-        return False
-    try:
-        found = getattr(importlib.import_module(module), attribute, None)
-    except ImportError:
-        return False
-    return isinstance(found, type) and found.__module__ == module
+def _refused(schema: Any) -> list[str]:
+    """Types of this library in a file that are not listed or not built from their attributes, and dangerous ones."""
+    loadable, refused = _loadable(), set()
+    for node in _nodes(schema):
+        module = str(node.get("__module__"))
+        name = f"{module}.{node.get('__class__')}"
+        ours = module.split(".")[0] == "gramless"
+        if (ours and (name not in loadable or node.get("__loader__") != "ObjectNode")) or name.startswith(_NOT_FROM_SKLEARN):
+            refused.add(name)
+    return sorted(refused)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
+    """Every object of a JSON text, without recursion; one that lies too deep is refused."""
+    level = [schema]
+    for _ in range(_DEEPEST):
+        yield from (value for value in level if isinstance(value, dict))
+        level = [
+            inner
+            for value in level
+            if isinstance(value, dict | list)
+            for inner in (value.values() if isinstance(value, dict) else value)
+        ]
+        if not level:
+            return
+    raise ValueError(f"objects within objects, more than {_DEEPEST} deep")
+
+
+def load(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Any:
     """Read an estimator that `save` wrote; nothing in the file is executed.
 
     Parameters
     ----------
     path : path-like
         The file.
+    max_bytes : int, optional
+        How much memory the contents may take. None is 256 MB or 50 times the size of the file, whichever is more: more than
+        models need, and too little for a small file that was made to fill the memory.
 
     Returns
     -------
     estimator
         As it was saved, without callbacks.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, holds types that a model does not have, or arrays that do not fit together.
 
     See Also
     --------
@@ -133,32 +213,136 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> gramless.load(path).C
     10.0
     """
-    import skops.io
-
     source = Path(path)
     if not source.exists():
         raise FileNotFoundError(f"no such model file: {source}")
     if source.is_dir():
         raise IsADirectoryError(f"{source} is a folder, not a model file")
     try:
-        unknown = skops.io.get_untrusted_types(file=source)
-    except (zipfile.BadZipFile, KeyError, EOFError, OSError, ValueError, TypeError, AttributeError) as error:
+        with open(source, "rb") as file:
+            return _read(file, source, max_bytes)
+    except (_Refused, MemoryError):
+        raise
+    except Exception as error:
         raise ValueError(f"{source} is not a complete gramless model file ({type(error).__name__}: {error})") from error
-    refused = _refused(unknown)
+
+
+class _Refused(ValueError):
+    """A file that is whole, and is not read all the same; the message says why."""
+
+
+def _read(file: BinaryIO, source: Path, max_bytes: int | None) -> Any:
+    import skops.io
+
+    with zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+        if len(set(names)) < len(names):
+            raise ValueError("two members of one name")
+        limit = max(_MOST_UNPACKED, _MOST_SHRUNK * os.fstat(file.fileno()).st_size) if max_bytes is None else max_bytes
+        announced = sum(member.file_size for member in archive.infolist())
+        needed = announced if announced > limit else unpacked_bytes(archive)
+        if needed > limit:
+            raise _Refused(
+                f"{source} would take {needed / 1e6:,.0f} MB, and {limit / 1e6:,.0f} MB are allowed: if you know where it "
+                f"comes from, load it with max_bytes={needed}"
+            )
+        schema = json.loads(archive.read("schema.json"))
+        refused = _refused(schema)
+    loadable = _loadable()
+    if not refused:
+        file.seek(0)
+        refused = sorted(set(skops.io.get_untrusted_types(data=file.read())) - loadable)
     if refused:
-        raise ValueError(
+        raise _Refused(
             f"{source} holds types that a gramless {__version__} model does not have, and is not loaded: "
             f"{', '.join(refused)}"
         )
-    try:
-        payload = skops.io.load(source, trusted=unknown)
-    except (zipfile.BadZipFile, KeyError, EOFError, OSError, ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{source} is not a complete gramless model file ({type(error).__name__}: {error})") from error
+    file.seek(0)
+    payload = skops.io.load(file, trusted=sorted(loadable))
     if not isinstance(payload, dict) or "format_version" not in payload:
-        raise ValueError(f"{source} is a skops file, but not one that gramless.save wrote")
+        raise _Refused(f"{source} is a skops file, but not one that gramless.save wrote")
     if payload["format_version"] != FORMAT_VERSION:
-        raise ValueError(
+        raise _Refused(
             f"{source} has format {payload['format_version']} (gramless {payload.get('gramless')}); "
             f"this gramless {__version__} reads format {FORMAT_VERSION}"
         )
+    for part in _parts(payload["estimator"]):
+        if sp.issparse(part):
+            check_sparse(part)
+        elif isinstance(part, BaseEstimator) and type(part).__module__.startswith("gramless."):
+            _check_model(part)
     return payload["estimator"]
+
+
+def _parts(root: Any, *, within: bool = False) -> Iterator[Any]:
+    """Everything that an object holds, sparse matrices before what they belong to; `within`, not other estimators."""
+    waiting, seen, found = [root], set(), []
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if within and part is not root and isinstance(part, BaseEstimator):
+            continue
+        found.append(part)
+        if isinstance(part, dict):
+            waiting += part.values()
+        elif isinstance(part, list | tuple | set) or (isinstance(part, np.ndarray) and part.dtype.kind == "O"):
+            waiting += list(part.flat) if isinstance(part, np.ndarray) else part
+        elif hasattr(part, "__dict__") and not isinstance(part, type):
+            waiting += vars(part).values()
+    return iter(sorted(found, key=lambda part: not sp.issparse(part)))
+
+
+def _check_model(model: Any) -> None:
+    """A model whose arrays have other shapes than its settings say would compute beyond them, or nonsense."""
+    fitted = vars(model)
+    name = type(model).__name__
+    for key, value in fitted.items():
+        floats = isinstance(value, np.ndarray) and value.dtype.kind == "f"
+        if floats and not any(word in key for word in _NOT_ALWAYS_FINITE) and not np.isfinite(value).all():
+            raise ValueError(f"{name}.{key} is not finite")
+    width = fitted.get("n_features_in_")
+    if width is None or not hasattr(model, "predict"):
+        return
+    if not isinstance(width, int | np.integer) or width < 1:
+        raise ValueError(f"{name}.n_features_in_ is {width!r}")
+    precomputed = fitted.get("kernel") == "precomputed" or type(fitted.get("kernel_")).__name__ == "Precomputed"
+    for holder in _parts(model, within=True):
+        for key in _POINTS:
+            points = getattr(holder, "__dict__", {}).get(key)
+            if points is None:
+                continue
+            if getattr(points, "ndim", 0) != 2 or (points.shape[1] != width and not precomputed):
+                raise ValueError(f"{name}: {key} does not have the {width} columns that the model was fitted on")
+    tags = get_tags(model).input_tags
+    if not tags.two_d_array or tags.string or tags.categorical:
+        return
+    if precomputed and width > 10**7:
+        raise ValueError(f"{name}.n_features_in_ is {width}")
+    _check_answers(model, np.zeros((2, int(width))))
+
+
+def _check_answers(model: Any, X: np.ndarray) -> None:
+    name = type(model).__name__
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        labels = model.predict(X)
+        if len(labels) != len(X):
+            raise ValueError(f"{name} answers {len(labels)} times for {len(X)} rows")
+        if hasattr(model, "classes_"):
+            classes = model.classes_
+            if not np.isin(labels, classes).all():
+                raise ValueError(f"{name} answers with labels that it does not know")
+            if hasattr(model, "decision_function"):
+                _check_scores(name, np.asarray(model.decision_function(X)), len(X), len(classes))
+        elif np.asarray(labels).dtype.kind == "f" and not np.isfinite(labels).all():
+            raise ValueError(f"{name} answers with numbers that are not finite")
+
+
+def _check_scores(name: str, scores: np.ndarray, n: int, n_classes: int) -> None:
+    columns = {1} if n_classes == 2 else {n_classes, n_classes * (n_classes - 1) // 2}  # one-vs-rest or one-vs-one
+    if len(scores) != n or scores.reshape(n, -1).shape[1] not in columns:
+        raise ValueError(f"{name} gives scores of shape {scores.shape} for {n} rows and {n_classes} classes")
+    if not np.isfinite(scores).all():
+        raise ValueError(f"{name} gives scores that are not finite")

@@ -1,11 +1,16 @@
 """Model files: what was saved comes back; what a stranger wrote does not run."""
 
+import contextlib
 import errno
+import io
+import json
 import os
+import sys
 import zipfile
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import skops.io
 import torch
 from sklearn.ensemble import BaggingClassifier
@@ -185,3 +190,156 @@ def test_clusters_of_tensors_come_back_as_numpy(tmp_path):
     loaded = gramless.load(tmp_path / "model.skops")
     assert isinstance(loaded.cluster_centers_, np.ndarray)
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+
+
+def forged(path, change):
+    """The file again with `change` made to its members, a dict of bytes."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def sparse_model(path):
+    rows = sp.csr_matrix(np.where(X > 0.3, X, 0.0))
+    model = LSSVC(kernel="laplacian").fit(rows, Y)
+    gramless.save(model, path)
+    return model, rows
+
+
+@pytest.mark.parametrize(
+    ("part", "place", "value"),
+    [("indices", 3, 10**6), ("indices", 3, -1), ("indptr", 5, 10**6), ("indptr", -1, 10**6), ("indptr", 0, 7)],
+)
+def test_a_sparse_matrix_out_of_bounds_is_refused(tmp_path, part, place, value):
+    """It was loaded, and `predict` read and wrote beyond its memory."""
+    path = tmp_path / "m.skops"
+    sparse_model(path)
+
+    def change(members):
+        name = next(name for name in members if name.endswith(".npz"))
+        with np.load(io.BytesIO(members[name])) as file:
+            parts = {key: file[key].copy() for key in file.files}
+        parts[part][place] = value
+        buffer = io.BytesIO()
+        np.savez(buffer, **parts)
+        members[name] = buffer.getvalue()
+
+    forged(path, change)
+    with pytest.raises(ValueError, match="not a complete gramless model file"):
+        gramless.load(path)
+
+
+def replace_array(model, key, array):
+    """A change that puts another array in the place of the model's own."""
+
+    def change(members):
+        for name, content in members.items():
+            if name.endswith(".npy"):
+                found = np.load(io.BytesIO(content))
+                if found.shape == getattr(model, key).shape and np.array_equal(found, getattr(model, key)):
+                    buffer = io.BytesIO()
+                    np.save(buffer, array)
+                    members[name] = buffer.getvalue()
+                    return
+        raise AssertionError(f"no {key} in the file")
+
+    return change
+
+
+@pytest.mark.parametrize("wrong", ["columns", "rows", "nan", "points"])
+def test_arrays_that_do_not_fit_together_are_refused(tmp_path, wrong):
+    """`dual_coef_` with three columns for two classes predicted 180 labels for 60 rows."""
+    path = tmp_path / "m.skops"
+    model = LSSVC().fit(X, Y)
+    gramless.save(model, path)
+    coef, points = np.asarray(model.dual_coef_), np.asarray(model.points_)
+    key, array = {
+        "columns": ("dual_coef_", np.repeat(coef.reshape(len(coef), -1), 3, axis=1)),
+        "rows": ("dual_coef_", coef[:-1]),
+        "nan": ("dual_coef_", np.full_like(coef, np.nan)),
+        "points": ("points_", points[:, :2]),
+    }[wrong]
+    forged(path, replace_array(model, key, array))
+    with pytest.raises(ValueError, match="not a complete gramless model file"):
+        gramless.load(path)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "loader"),
+    [
+        ("gramless.__main__", "X", "ObjectNode"),
+        ("gramless.streaming.stream", "Stream", "ConstructorFromReduceNode"),
+        ("gramless.learners.ridge_sums", "RidgeSums", "ConstructorFromReduceNode"),
+        ("gramless.estimators.lssvm", "LSSVC", "ConstructorFromReduceNode"),
+        ("sklearn.svm._classes", "SVC", "ObjectNode"),
+    ],
+)
+def test_nothing_is_imported_or_called_because_a_file_names_it(tmp_path, module, name, loader):
+    path = tmp_path / "m.skops"
+    gramless.save(LSSVC().fit(X, Y), path)
+
+    def change(members):
+        schema = json.loads(members["schema.json"])
+        node = schema["content"]["estimator"]
+        node |= {"__module__": module, "__class__": name, "__loader__": loader}
+        members["schema.json"] = json.dumps(schema).encode()
+
+    forged(path, change)
+    sys.modules.pop("gramless.__main__", None)
+    with pytest.raises(ValueError, match=f"is not loaded: {module}.{name}"):
+        gramless.load(path)
+    assert "gramless.__main__" not in sys.modules
+
+
+def test_a_small_file_does_not_fill_the_memory(tmp_path):
+    path = tmp_path / "m.skops"
+    model = LSSVC().fit(np.zeros((3000, 40)) + np.arange(3000)[:, None] % 2, np.arange(3000) % 2)
+    gramless.save(model, path)
+    with pytest.raises(ValueError, match=r"load it with max_bytes=\d+") as refused:
+        gramless.load(path, max_bytes=100_000)
+    needed = int(str(refused.value).rsplit("=", 1)[1])
+    assert needed < 2 * model.points_.nbytes
+    assert gramless.load(path, max_bytes=needed).n_features_in_ == 40
+    forged(path, lambda members: members.update({"more.bin": bytes(300 * 2**20)}))
+    assert path.stat().st_size < 10**6
+    with pytest.raises(ValueError, match="MB are allowed"):
+        gramless.load(path)
+
+
+def test_an_array_that_announces_more_than_it_holds_is_refused(tmp_path):
+    path = tmp_path / "m.skops"
+    gramless.save(LSSVC().fit(X, Y), path)
+
+    def change(members):
+        name = next(name for name in members if name.endswith(".npy"))
+        buffer = io.BytesIO()
+        np.lib.format.write_array_header_1_0(buffer, {"descr": "<f8", "fortran_order": False, "shape": (10**9, 40)})
+        members[name] = buffer.getvalue()
+
+    forged(path, change)
+    with pytest.raises(ValueError, match="not a complete gramless model file"):
+        gramless.load(path)
+
+
+def test_objects_within_objects_without_end(tmp_path):
+    path = tmp_path / "m.skops"
+    gramless.save(LSSVC().fit(X, Y), path)
+    forged(path, lambda members: members.update({"schema.json": b'{"a":' * 50_000 + b"1" + b"}" * 50_000}))
+    with pytest.raises(ValueError, match="not a complete gramless model file"):
+        gramless.load(path)
+
+
+def test_no_flipped_byte_is_another_kind_of_error(tmp_path):
+    """59 of 400 were a zlib.error."""
+    path = tmp_path / "m.skops"
+    gramless.save(LSSVC().fit(X, Y), path)
+    content = path.read_bytes()
+    for place in np.linspace(0, len(content) - 1, 120).astype(int):
+        spoiled = bytearray(content)
+        spoiled[place] ^= 64
+        path.write_bytes(spoiled)
+        with contextlib.suppress(ValueError):
+            gramless.load(path)

@@ -171,7 +171,9 @@ def test_saving_is_atomic(tmp_path):
     saved = checkpoint.load()
     np.testing.assert_array_equal(saved.state["P"], np.eye(3))
     assert (saved.state["k"], saved.seconds, saved.history) == (2, 0.5, [{"n_iter": 1}])
-    assert os.listdir(tmp_path) == ["state.npz"]
+    assert sorted(os.listdir(tmp_path)) == ["state.npz", "state.npz.lock"]
+    checkpoint.remove()
+    assert os.listdir(tmp_path) == []
 
 
 def test_fingerprints_tell_problems_apart():

@@ -151,31 +151,6 @@ def test_more_components_than_rows_keep_everything(digits):
     assert_allclose(got @ got.T, F @ F.T, atol=1e-5)
 
 
-def test_projects_by_itself_where_that_saves_operations(digits, monkeypatch):
-    from gramless.images import patch_dictionary
-
-    few = small(n_components="auto").fit(digits)
-    assert few.components_ is None
-    monkeypatch.setattr(patch_dictionary, "AUTO_COMPONENTS", 5)
-    # 300^2 (216 - 5) operations against 2 (6 * 20 + 300) 216 * 5.
-    many = small(n_components="auto", n_images=20).fit(digits)
-    assert many.transform(digits).shape == (300, 5)
-    stream = small(n_components="auto", n_images=20).fit(
-        Stream((digits[i : i + 9].reshape(-1, 64), np.zeros(9)) for i in (0, 9))
-    )
-    assert stream.transform(digits).shape == (300, 5)
-
-
-def test_the_sample_that_is_projected_fits_the_budget(digits):
-    model = small(n_components=20, memory_budget=12 * 216 * 50).fit(digits)
-    assert model.components_[0].shape == (216, 20)
-    every = by_hand(model, digits)
-    deviations = (model.mean_ - every.mean(axis=0)) / (every.std(axis=0) + 1e-3)
-    assert 0 < np.abs(deviations).mean() < 0.2  # of fifty at random, not of all
-    with pytest.raises(MemoryError, match="n_components"):
-        small(n_components=20, memory_budget=12 * 216 * 10).fit(digits)
-
-
 def test_bytes_are_the_rounded_square_roots(digits):
     model = small(dtype="uint8").fit(digits)
     got = model.transform(digits[:20])

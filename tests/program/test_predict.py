@@ -97,7 +97,7 @@ def test_rows_without_an_answer_are_not_scored(run, plants, model, tmp_path):
 def test_what_is_no_model_is_refused(run, plants, tmp_path, command):
     (tmp_path / "text.skops").write_text("hello")
     gramless.save(gramless.LSSVC().fit([[0.0], [1.0]], [0, 1]), tmp_path / "bare.skops")
-    for name, words in [("text.skops", "not a"), ("bare.skops", "LSSVC"), ("none.skops", "no such")]:
+    for name, words in [("text.skops", "not a"), ("bare.skops", "LSSVC"), ("none.skops", "there is no file")]:
         done = run(command, tmp_path / name, plants / "more.csv")
         assert done.code == 3
         assert words in done.err

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from gramless import NystromLSSVC
+from gramless import NystromLSSVC, Stream
 from gramless.callbacks import Checkpoint
 from gramless.learners import Pass
 
@@ -134,3 +134,35 @@ def test_without_a_known_end_progress_tells_the_rows(data, capsys):
     NystromLSSVC(n_landmarks=10, verbose=1, random_state=0).fit(batches)
     words = capsys.readouterr().err
     assert "NystromLSSVC: 3000  rows/s" in words
+
+
+def test_other_data_is_another_stream():
+    """The first and the last rows of two arrays, and anything of two generators, were the same to a checkpoint."""
+    X = np.random.default_rng(0).normal(size=(5000, 3))
+    y = np.arange(5000) % 2
+    changed = X.copy()
+    changed[1000:4000] += 1.0
+    assert Stream(X, y).identity() == Stream(X.copy(), y.copy()).identity()
+    assert Stream(X, y).identity() != Stream(changed, y).identity()
+    assert Stream(X, y).identity() != Stream(X, y.astype(np.float64)).identity()
+    assert Stream(X, y).identity() != Stream(X.astype(np.float32), y).identity()
+
+    def batches(rows):
+        return ((rows[at : at + 500], y[at : at + 500]) for at in range(0, len(rows), 500))
+
+    assert Stream(batches(X)).identity() == Stream(batches(X)).identity()
+    assert Stream(batches(X)).identity() != Stream(batches(X + 1.0)).identity()
+    assert Stream(list(batches(X))).identity() != Stream(list(batches(changed))).identity()
+    stream = Stream(batches(X))
+    stream.identity()
+    assert sum(len(batch) for batch in stream.batches(700)) == 5000  # what was looked at is still read
+
+
+def test_an_array_on_disk_that_was_written_again_is_another_stream(tmp_path):
+    X = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", shape=(4000, 2))
+    X[:] = 1.0
+    before = Stream(np.load(tmp_path / "x.npy", mmap_mode="r"), np.ones(4000)).identity()
+    X[1001] = 7.0  # none of the rows that are compared
+    X.flush()
+    os.utime(tmp_path / "x.npy", ns=(0, 0))
+    assert Stream(np.load(tmp_path / "x.npy", mmap_mode="r"), np.ones(4000)).identity() != before

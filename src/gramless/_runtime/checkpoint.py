@@ -1,7 +1,9 @@
 """The state of a running solve in a file, so that a killed process can go on.
 
 One `.npz` without pickles, replaced atomically: a kill at any moment leaves the old file or the new one. The file carries a
-fingerprint of the problem; a file of another problem is refused, not silently overwritten or mixed in.
+fingerprint of the problem; a file of another problem is refused, not silently overwritten or mixed in. One fit at a time
+has a file; a second one on the same path is refused. Every array that comes back has the dtype and the shape that were
+written down with it, and a checksum of all of them.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ import numpy as np
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
+from gramless._runtime.files import Lock, remove_remains, replaced
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 def fingerprint(*parts: Any) -> str:
@@ -33,7 +36,9 @@ def _lasting(part: Any) -> Any:
     if xa.is_sparse(part):
         return [part.shape, part.data, part.indices, part.indptr]
     if isinstance(part, np.ndarray | np.generic) or (hasattr(part, "shape") and hasattr(part, "dtype")):
-        return np.ascontiguousarray(xa.to_numpy(part))
+        array = np.ascontiguousarray(xa.to_numpy(part))
+        # Steps between entries enter the hash, also those of a side of length one, which mean nothing.
+        return [array.shape, array.reshape(-1) if array.size > 1 else array.reshape(-1).copy()]
     if hasattr(part, "get_params") and not isinstance(part, type):
         return [type(part).__qualname__, _lasting(sorted(part.get_params(deep=False).items()))]
     if isinstance(part, list | tuple):
@@ -78,6 +83,8 @@ class Checkpoint:
         self.every = every
         if not self.path.parent.is_dir():
             raise FileNotFoundError(f"the folder of the checkpoint does not exist: {self.path.parent}")
+        self._lock = Lock(self.path, f"another fit is using the checkpoint {self.path}: wait for it, or give another path")
+        remove_remains(self.path)
 
     def save(
         self,
@@ -96,21 +103,15 @@ class Checkpoint:
             "rng": [name, int(position), int(has_gauss), float(cached)],
             "numbers": {k: v for k, v in state.items() if not hasattr(v, "shape")},
         }
-        encoded = np.frombuffer(json.dumps(header, default=_plain).encode(), dtype=np.uint8)
         arrays = {f"state_{k}": xa.to_numpy(v) for k, v in state.items() if hasattr(v, "shape")}
-        partial = self.path.with_name(self.path.name + ".partial")
-        with open(partial, "wb") as file:
-            np.savez(
-                file,
-                allow_pickle=False,
-                header=encoded,
-                W=xa.to_numpy(W),
-                rng_keys=keys,
-                **arrays,
-            )
+        arrays |= {"W": xa.to_numpy(W), "rng_keys": np.asarray(keys)}
+        text = json.dumps(header, default=_plain)
+        encoded = np.frombuffer(text.encode(), dtype=np.uint8)
+        sum_ = np.frombuffer(fingerprint(text, sorted(arrays.items())).encode(), dtype=np.uint8)
+        with replaced(self.path) as part, open(part, "wb") as file:
+            np.savez(file, allow_pickle=False, header=encoded, checksum=sum_, **arrays)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(partial, self.path)
 
     def load(self) -> SavedState | None:
         """The saved state, or None where nothing was saved yet."""
@@ -118,10 +119,14 @@ class Checkpoint:
             return None
         try:
             with open(self.path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-                header = json.loads(file["header"].tobytes())
-                arrays = {key: file[key] for key in file.files if key != "header"}
+                text = file["header"].tobytes().decode()
+                arrays = {key: file[key] for key in file.files if key not in ("header", "checksum")}
+                same = file["checksum"].tobytes().decode() == fingerprint(text, sorted(arrays.items()))
+            header = json.loads(text)
         except Exception as error:
             raise ValueError(f"{self.path} is not a readable checkpoint; remove it to start anew ({error})") from error
+        if not same:
+            raise ValueError(f"{self.path} is not a readable checkpoint; remove it to start anew (its checksum differs)")
         if header.get("format") != _FORMAT or header.get("problem") != self.problem:
             raise ValueError(
                 f"the checkpoint {self.path} belongs to another problem (other data, settings or version); "
@@ -134,4 +139,11 @@ class Checkpoint:
         return SavedState(arrays["W"], state, rng_state, header["history"], header["seconds"])
 
     def remove(self) -> None:
+        """The fit has ended: nothing is left behind."""
         self.path.unlink(missing_ok=True)
+        self._lock.release()
+
+    def __del__(self) -> None:
+        # A fit that ended by an error keeps its file to go on from, but not others from it.
+        if hasattr(self, "_lock"):
+            self._lock.release()

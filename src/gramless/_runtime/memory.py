@@ -29,6 +29,8 @@ def parse_budget(budget: str | float | None, device: str = "cpu") -> int:
         return int(_DEFAULT_FRACTION * free_memory(device))
     if isinstance(budget, str):
         match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]*)\s*", budget)
+        if match and not match[2] and float(match[1]) <= 1:
+            return parse_budget(float(match[1]), device)  # "0.5" on a command line is half of what is free, not of a byte
         if match and match[2].upper() in _UNITS:
             return int(float(match[1]) * _UNITS[match[2].upper()])
     elif isinstance(budget, Real) and not isinstance(budget, bool):

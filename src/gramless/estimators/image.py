@@ -60,8 +60,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
     pooling : int, (int, int) or None, default=None
         See `gramless.images.PatchDictionary`.
     n_components : int, None or "auto", default="auto"
-        Leading directions that the features are projected on; None projects nothing. "auto" is 1,000 where that saves
-        operations, for some ten thousand images and more, and None elsewhere and on a CUDA device.
+        Leading directions that the features are projected on; None projects nothing. "auto" is 1,000, where a product of
+        all pairs of images on a CPU costs a tenth, and None on a CUDA device.
     shape : (height, width) or (height, width, channels), optional
         Shape of one image when rows are flat; square grey images need none.
     tol : float, default=1e-2
@@ -178,7 +178,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         mirror = self.mirror
         if mirror == "auto":
             mirror = self._mirror_helps(xa.take_rows(images, sample), codes[sample], int(seeds[0]))
-        self.dictionary_ = self._dictionary(bool(mirror), int(seeds[1])).fit(images)
+        self.dictionary_ = self._dictionary(bool(mirror), device, int(seeds[1])).fit(images)
         features = self.dictionary_.transform(images)
         C, error = self._choose(xa.take_rows(features, sample), codes[sample])
         self.chosen_ = {"C": C, "mirror": bool(mirror), "leave_one_out_error": error}
@@ -250,14 +250,17 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         images = read_images(self, X, self.shape, reset=False)
         return self.dictionary_.transform(xa.to_device(images, xa.resolve_device(self.device, images)))
 
-    def _dictionary(self, mirror: bool, seed: int) -> PatchDictionary:
+    def _dictionary(self, mirror: bool, device: str, seed: int) -> PatchDictionary:
         colour = self.image_shape_[2] > 1
+        components: Any = self.n_components
+        if components == "auto":
+            components = None if device.startswith("cuda") else 1000
         return PatchDictionary(
             (400 if colour else 256) if self.n_atoms is None else self.n_atoms,
             patch_size=self.patch_size,
             pooling=self.pooling,
             mirror=mirror,
-            n_components=self.n_components,
+            n_components=components,
             device=self.device,
             memory_budget=self.memory_budget,
             verbose=self.verbose,

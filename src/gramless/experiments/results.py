@@ -93,8 +93,10 @@ class Results:
                     break
                 try:
                     record = json.loads(line)
+                    if not isinstance(record["key"], str) or not isinstance(record["status"], str):
+                        raise TypeError("key and status are text")
                     latest[record["key"]] = record
-                except (ValueError, KeyError, TypeError) as reason:
+                except (ValueError, KeyError, TypeError, RecursionError) as reason:
                     raise ResultsError(f"{self.path}, line {number} is not a result: {reason}") from reason
         return list(latest.values())
 

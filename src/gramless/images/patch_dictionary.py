@@ -31,18 +31,13 @@ from gramless._runtime.threads import slices
 from gramless._runtime.validation import all_or_nothing, check_choice, check_positive
 from gramless.clustering.directions import common_directions
 from gramless.images.activations import Activations, make_pooling
-from gramless.images.projection import PRODUCTS, leading_directions
+from gramless.images.projection import leading_directions
 from gramless.images.reading import pixel_range, read_images, sample_images
-from gramless.streaming.stream import Stream
 
 # A row of zeros, that of an image without any contrast, stays one: its norm is rounding.
 _NO_NORM = 1e-12
 # Of a batch of images and their features beside the result.
 _BATCH_BYTES = 256 * 2**20
-
-
-# What "auto" projects on: of CIFAR-10's features with 200 atoms, 98 % of the squared length.
-AUTO_COMPONENTS = 1000
 
 
 class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -74,9 +69,8 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         Make the dictionary its own mirror image: half of the atoms are mirror images of the others. The features come as
         sums and differences of mirrored pairs, the differences last: mirroring an image changes the signs of its last
         `n_odd_` columns and nothing else, which `gramless.kernels.Reflected` makes use of.
-    n_components : int, None or "auto", default=None
-        Project on so many leading directions of the sample. "auto" is 1,000 where finding them and projecting costs fewer
-        operations than it saves of an inner product for each pair of images; on a CUDA device it is None.
+    n_components : int or None, default=None
+        Project on so many leading directions of the sample.
     n_images : int, default=10000
         Images that the dictionary is learnt from, drawn at random.
     n_patches : int, default=400000
@@ -145,7 +139,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         signs: int = 2,
         root: bool = True,
         mirror: bool = False,
-        n_components: int | str | None = None,
+        n_components: int | None = None,
         n_images: int = 10_000,
         n_patches: int = 400_000,
         n_passes: int = 15,
@@ -204,7 +198,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         start = time.perf_counter()
         self._learn_atoms(images, rng)
         say(self.verbose, f"{len(self.atoms_)} atoms in {time.perf_counter() - start:.1f} s")
-        self._learn_features(images, X.n_rows if isinstance(X, Stream) else len(X), rng)
+        self._learn_features(images, rng)
         self._n_features_out = self.n_features_ if self.components_ is None else sum(c.shape[1] for c in self.components_)
         return self
 
@@ -347,27 +341,18 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             parts.append(patches)
         return xa.namespace(parts[0]).concat(parts)
 
-    def _learn_features(self, images: Array, n: int | None, rng: np.random.Generator) -> None:
+    def _learn_features(self, images: Array, rng: np.random.Generator) -> None:
         k, cells, signs = len(self.atoms_), self._grid[0] * self._grid[1], int(self.signs)
         self.n_features_ = k * cells * signs
         self.pairs_ = None
         if self.mirror:
             places = np.arange(self.n_features_).reshape(*self._grid, signs, 2, k // 2)
             self.pairs_ = np.stack([places[:, :, :, 0].ravel(), places[:, ::-1, :, 1].ravel()])
-        wanted = self._components_wanted(images, n)
-        kept = self._rows_that_fit(images, wanted)
-        if kept < images.shape[0]:
-            images = xa.take_rows(images, np.sort(rng.permutation(images.shape[0])[:kept]))
-        features, total, highest = None, np.zeros(self.n_features_), 0.0
-        for rows in slices(images.shape[0], self._images_at_once(None)):
-            part = self._pooled(images[rows])
-            total += xa.to_numpy(part.sum(0))
-            highest = max(highest, float(part.max()))
-            if wanted is not None:  # else their mean is all that is needed
-                features = xa.empty((images.shape[0], self.n_features_), part) if features is None else features
-                features[rows] = part
-        self.highest_ = highest or 1.0
-        self.mean_ = (total / images.shape[0]).astype(np.float32)
+        parts = [self._pooled(images[rows]) for rows in slices(images.shape[0], self._images_at_once(None))]
+        features = xa.namespace(parts[0]).concat(parts)
+        del parts
+        self.highest_ = float(features.max()) or 1.0
+        self.mean_ = xa.to_numpy(features.sum(0)) / features.shape[0]
         self.components_, self.n_odd_ = None, 0
         if self.dtype == "uint8":
             return
@@ -376,12 +361,11 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             first, second = self.pairs_
             self.mean_[first] = self.mean_[second] = (self.mean_[first] + self.mean_[second]) / 2
             self.n_odd_ = self.n_features_ // 2
-        if wanted is None:
+        if self.n_components is None:
             return
         start = time.perf_counter()
         halves = self._halves(self._unit(features))
-        del features
-        wanted = min(wanted, images.shape[0])
+        wanted = min(int(self.n_components), self.n_features_, images.shape[0])
         found = [leading_directions(half, min(wanted, half.shape[1]), rng) for half in halves]
         sizes = np.concatenate([values for _, values in found])
         which = np.repeat(np.arange(len(found)), [len(values) for _, values in found])
@@ -389,34 +373,6 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.components_ = [xa.to_numpy(columns[:, :count]) for (columns, _), count in zip(found, counts, strict=True)]
         self.n_odd_ = int(counts[1]) if self.mirror else 0
         say(self.verbose, f"{wanted} leading directions in {time.perf_counter() - start:.1f} s")
-
-    def _components_wanted(self, images: Array, n: int | None) -> int | None:
-        """How many directions to project on; "auto" counts whether that costs less than all pairs of n images do without."""
-        if self.dtype == "uint8" or self.n_components is None:
-            return None
-        if self.n_components != "auto":
-            return min(int(self.n_components), self.n_features_)
-        p, k, m = self.n_features_, min(AUTO_COMPONENTS, self.n_features_), images.shape[0]
-        if xa.device_of(images).startswith("cuda"):
-            return None
-        if n is None:  # a stream of unknown length: long
-            return k
-        saved, spent = n * n * (p - k), (2 * PRODUCTS * m + 2 * n) * p * k
-        return k if saved > spent else None
-
-    def _rows_that_fit(self, images: Array, wanted: int | None) -> int:
-        """Images of the sample whose features, and two copies of them, take no more than the budget."""
-        if wanted is None:
-            return images.shape[0]
-        budget = parse_budget(self.memory_budget, xa.device_of(images))
-        rows = min(images.shape[0], budget // (12 * self.n_features_))
-        if rows < min(wanted, images.shape[0]):
-            raise MemoryError(
-                f"{wanted} leading directions of {self.n_features_} features need as many rows, "
-                f"{human(12 * self.n_features_ * wanted)} with copies, and memory_budget allows {human(budget)}; "
-                "ask for fewer n_components or n_atoms, or raise memory_budget"
-            )
-        return rows
 
     # -- the steps of a transform
 
@@ -468,7 +424,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         for name in ("n_atoms", "n_images", "n_patches", "n_passes"):
             check_positive(name, getattr(self, name), integer=True)
         for name in ("stride", "n_components"):
-            if getattr(self, name) is not None and (name, getattr(self, name)) != ("n_components", "auto"):
+            if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name), integer=True)
         check_choice("dtype", self.dtype, {"float32", "float64", "uint8"})
         if self.signs not in (1, 2):

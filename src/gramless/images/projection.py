@@ -16,8 +16,6 @@ from gramless._runtime.arrays import Array
 # Directions beyond those asked for that the subspace has, so that the last ones asked for are found too.
 _SPARE = 16
 _PASSES = 2
-# Products of the rows with a matrix of so many columns that this takes.
-PRODUCTS = 2 + 2 * _PASSES
 
 
 def leading_directions(X: Array, k: int, rng: np.random.Generator) -> tuple[Array, np.ndarray]:

@@ -20,6 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
 from gramless.program.errors import InputError
+from gramless.program.tables import LARGEST
 from gramless.streaming.text import GAPS
 
 MOST_LEVELS = 100
@@ -114,11 +115,16 @@ def as_known(X: Any, columns: Columns, origin: str) -> Any:
     for name in columns.numbers:
         given = known[name]
         numbers = pd.to_numeric(given, errors="coerce").astype(np.float64)
-        broken = (numbers.isna() & given.notna() & ~given.isin(GAPS)) | np.isinf(numbers)
+        broken = (numbers.isna() & given.notna() & ~given.isin(GAPS)) | (np.abs(numbers) >= LARGEST)
         if broken.any():
             row = int(np.flatnonzero(broken)[0])
             value = given.iloc[row : row + 1].tolist()[0]
-            why = "is not a number" if np.isnan(numbers.iloc[row]) else "is not finite: leave the cell empty instead"
+            if np.isnan(numbers.iloc[row]):
+                why = "is not a number"
+            elif np.isinf(numbers.iloc[row]):
+                why = "is not finite: leave the cell empty instead"
+            else:
+                why = "is too large to compute with: divide the column by its unit"
             raise InputError(f"{origin}, row {known.index[row] + 1:,}, column {name!r}: {value!r} {why}")
         known[name] = numbers
     for name in columns.words:

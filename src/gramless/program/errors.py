@@ -7,6 +7,8 @@ be used; 4 out of memory; 5 the disk is full or cannot be written; 130 interrupt
 from __future__ import annotations
 
 import errno
+import os
+import stat
 import tempfile
 from pathlib import Path
 
@@ -48,12 +50,21 @@ def explain(reason: BaseException) -> tuple[str, int] | None:
     return None
 
 
-def check_writable(path: Path) -> None:
-    """Fail before the work and not after it where its result cannot be written."""
-    if path.is_dir():
+def check_writable(path: Path, *inputs: Path) -> None:
+    """Fail before the work and not after it where its result cannot be written, or would replace what it is made from."""
+    try:
+        kind = os.stat(path).st_mode
+    except FileNotFoundError:
+        kind = None
+    except OSError as reason:
+        raise InputError(f"--out cannot be {shortened(path)}: {reason.strerror}") from reason
+    if kind is not None and stat.S_ISDIR(kind):
         raise InputError(f"{path} is a folder: give --out the name of a file")
-    if path.exists() and not path.is_file():
+    if kind is not None and not stat.S_ISREG(kind):
         raise InputError(f"{path} is a pipe or a device, which would be replaced: give --out the name of a file")
+    for given in inputs:
+        if kind is not None and given.exists() and os.path.samefile(path, given):
+            raise InputError(f"--out {path} is also an input and would be replaced: give it another name")
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} for {path.name}: make it, or give another --out")
     try:
@@ -62,3 +73,23 @@ def check_writable(path: Path) -> None:
     except OSError as reason:
         reason.filename = str(path)
         raise
+
+
+def check_readable(path: Path) -> None:
+    """Say what is wrong with the name of an input."""
+    try:
+        kind = os.stat(path).st_mode
+    except FileNotFoundError as reason:
+        raise InputError(f"there is no file {path}") from reason
+    except (OSError, ValueError) as reason:  # too long, a folder that may not be entered, a NUL
+        raise InputError(f"{shortened(path)} cannot be read: {getattr(reason, 'strerror', None) or reason}") from reason
+    if stat.S_ISDIR(kind):
+        raise InputError(f"{path} is a folder: give the name of a file in it")
+    if not stat.S_ISREG(kind):
+        raise InputError(f"{path} is a pipe or a device: save what comes out of it to a file first")
+
+
+def shortened(path: Path) -> str:
+    """A path for a sentence."""
+    text = str(path)
+    return text if len(text) <= 200 else f"{text[:120]}... ({len(text)} characters)"

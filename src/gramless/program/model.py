@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.pipeline import Pipeline
 
 import gramless
 from gramless.program.columns import Columns, as_known, unseen, word
-from gramless.program.errors import InputError
+from gramless.program.errors import InputError, check_readable
 from gramless.program.scores import Score, log_loss, score
 
 _NUMBERS = "iuf"
@@ -99,6 +100,11 @@ class TableModel(BaseEstimator):
         if y.dtype.kind not in _NUMBERS or classes.dtype.kind not in _NUMBERS:
             y, predicted, classes = (np.array([word(label) for label in labels]) for labels in (y, predicted, classes))
             guess = word(guess)
+        if not np.isin(y, classes).any():
+            known, found = (", ".join(map(repr, map(str, labels[:5]))) for labels in (classes, np.unique(y)))
+            raise InputError(
+                f"no answer in the file is a label that the model knows: it knows {known}; the file has {found}"
+            )
         scores = score(y, predicted, task=self.task, guess=guess)
         if chances:
             order = np.argsort(classes)  # numbers as text have another order
@@ -126,9 +132,10 @@ def save_model(model: TableModel, path: str | os.PathLike) -> None:
 
 def load_model(path: str | os.PathLike) -> TableModel:
     """Read a model that `gramless train` wrote."""
+    check_readable(Path(path))
     try:
         model = gramless.load(path)
-    except (FileNotFoundError, IsADirectoryError, ValueError) as reason:
+    except (OSError, ValueError) as reason:
         raise InputError(str(reason)) from reason
     if not isinstance(model, TableModel):
         raise InputError(

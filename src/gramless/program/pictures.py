@@ -150,7 +150,7 @@ def predict_pictures(model_path: Path, data: Path, *, proba: bool, out: Path | N
     if not paths:
         raise InputError(f"{data} holds no pictures; known endings: {', '.join(ENDINGS)}")
     if out is not None and not takes_a_stream(out):
-        check_writable(out)
+        check_writable(out, model_path, *paths)
     classes = model.classifier.classes_
     batches = (paths[i : i + _BATCH] for i in range(0, len(paths), _BATCH))
     with written(out) as file, quiet_pipe():

@@ -41,15 +41,16 @@ class Predicted:
 def predict(model_path: Path, data: Path, *, proba: bool, out: Path | None, console: Console) -> Predicted:
     """Write one line per row of `data`: the prediction and, when asked, the probability of each class.
 
-    To standard output where `out` is None or "-"; straight into a pipe or a device.
+    To standard output where `out` is None or "-"; straight into a pipe or a device. Labels are written as they are: a
+    spreadsheet takes one that begins with `=`, `+`, `-` or `@` for a formula.
     """
     out = None if out == Path("-") else out
+    if out is not None and not takes_a_stream(out):
+        check_writable(out, model_path, data)
     model = load_model(model_path)
     if proba and not model.has_probabilities:
         why = "train it again with --proba" if model.task == "classification" else f"it is for {model.task}"
         raise InputError(f"{model_path} has no probabilities: {why}")
-    if out is not None and not takes_a_stream(out):
-        check_writable(out)
     total, new = 0, Counter[str]()
     pieces = _ready_batches(model, data, None, new)
     first = next(pieces)  # a file that cannot be used is told before anything is written
@@ -141,7 +142,10 @@ def _ready_batches(
 
 def takes_a_stream(out: Path) -> bool:
     """Whether a path is a pipe or a device."""
-    return out.exists() and not out.is_file() and not out.is_dir()
+    try:
+        return out.exists() and not out.is_file() and not out.is_dir()
+    except OSError:  # a name that is too long is none
+        return False
 
 
 @contextmanager

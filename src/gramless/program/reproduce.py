@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gramless.datasets import DatasetError, obtain
-from gramless.experiments import PAPERS, Results, Spec, run, specs
+from gramless.experiments import PAPERS, Results, ResultsError, Spec, run, specs
 from gramless.program.display import Display, DownloadBar
 from gramless.program.errors import EXIT_INTERRUPTED, EXIT_PARTLY_FAILED, InputError, check_writable
 from gramless.report import write_report
@@ -89,11 +89,24 @@ def reproduce(
             run(chosen, results, device=device, data=data, threads=1 if quick else None, on_event=display)
     except KeyboardInterrupt:
         interrupted = True
-    records = [record for record in results.records() if record["key"] in wanted]
+    records = [_complete(record, results.path) for record in results.records() if record["key"] in wanted]
     report = write_report(chosen, records, Path(out) / REPORT_FILE, quick=quick, missing=len(wanted) - len(records))
     console.print(summary(chosen, records))
     failed = sum(record["status"] != "done" for record in records)
     return Outcome(results.path, report, len(records) - failed, failed, interrupted)
+
+
+_OF_EVERY_RECORD = ("paper", "experiment", "params", "seed")
+_OF_STATUS = {"done": ("metrics", "data", "history", "hardware", "versions", "commit", "finished_at"), "failed": ("reason",)}
+
+
+def _complete(record: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A record that the report can show; those of another version, or edited ones, are refused."""
+    needed = (*_OF_EVERY_RECORD, *_OF_STATUS.get(record["status"], ("a status that is done or failed",)))
+    missing = [name for name in needed if name not in record]
+    if missing:
+        raise ResultsError(f"{path}: the record {record['key']} lacks {', '.join(missing)}; start anew with --fresh")
+    return record
 
 
 @contextlib.contextmanager

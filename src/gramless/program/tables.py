@@ -19,7 +19,8 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from gramless.program.errors import InputError
+from gramless._runtime.memory import free_memory, human
+from gramless.program.errors import InputError, check_readable
 from gramless.streaming import parquet, text
 
 KINDS = {
@@ -35,6 +36,8 @@ KINDS = {
     ".libsvm": "svmlight",
 }
 BATCH = 20_000
+_VECTORS = 4
+LARGEST = float(np.sqrt(np.finfo(np.float64).max)) / 2**20  # the squares of many such numbers can be added up
 
 
 @dataclass(frozen=True)
@@ -89,12 +92,7 @@ def batches(
     held_out : bool
         Of an npz file with a training and a test half, read the latter; a target that names a half decides.
     """
-    if path.is_dir():
-        raise InputError(f"{path} is a folder: give the name of a file in it")
-    if not path.exists():
-        raise InputError(f"there is no file {path}")
-    if not path.is_file():
-        raise InputError(f"{path} is a pipe or a device: save what comes out of it to a file first")
+    check_readable(path)
     kind = kind_of(path)
     if kind in ("csv", "parquet"):
         yield from (_split_target(frame, target, path) for frame in _frames(path, kind, size, words))
@@ -148,6 +146,9 @@ def _npz(path: Path, target: str | None, held_out: bool) -> Rows:
         raise InputError(f"{path} has no array {target!r}; it has {listed(arrays)}")
     y_key = "y" + x_key[1:] if target is None else target
     x = arrays[x_key]
+    for key in (x_key, y_key):
+        if key in arrays and arrays[key].dtype.kind not in "biufSU":
+            raise InputError(f"{path}: {key} holds {arrays[key].dtype}, and a model takes numbers and words")
     if x.ndim == 0:
         raise InputError(f"{path}: {x_key} is a single value, not an array with a row for each sample")
     x = x.reshape(len(x), int(np.prod(x.shape[1:])))
@@ -167,6 +168,16 @@ def _svmlight(path: Path, n_features: int | None, counts_from: int | None) -> Ro
         x, y = load_svmlight_file(str(path), zero_based=True)
     except (ValueError, OSError, EOFError, zlib.error) as reason:
         raise InputError(f"{path} cannot be read as svmlight: {reason}") from reason
+    unusable = ~(np.abs(x.data) < LARGEST)
+    if unusable.any():
+        row = int(np.searchsorted(x.indptr, np.flatnonzero(unusable)[0], side="right"))
+        raise InputError(f"{path}, row {row:,}: a value is not finite, or too large to compute with")
+    # The preparation holds some dense vectors as long as a row.
+    if _VECTORS * 8 * x.shape[1] > free_memory() / 10:
+        raise InputError(
+            f"{path} numbers columns up to {x.shape[1] - 1:,}: vectors of that length take {human(8 * x.shape[1])} each. "
+            "Number the columns that occur from 1 on"
+        )
     lowest = int(x.indices.min()) if x.nnz else 0
     if counts_from is None:
         counts_from = min(lowest, 1)

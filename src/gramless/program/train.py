@@ -18,11 +18,11 @@ from sklearn.pipeline import Pipeline
 
 from gramless._version import __version__
 from gramless.program.columns import Columns, as_known, find_columns, preparation
-from gramless.program.errors import InputError, check_writable
+from gramless.program.errors import InputError, check_readable, check_writable
 from gramless.program.machines import Settings, make_machine, settle, with_probabilities
 from gramless.program.model import TableModel, save_model
 from gramless.program.scores import Score, score_table
-from gramless.program.tables import Rows, kind_of, listed, read
+from gramless.program.tables import LARGEST, Rows, kind_of, listed, read
 
 MOST_CLASSES = 100
 
@@ -67,7 +67,8 @@ def train(
     for name, value in (("C", C), ("gamma", gamma)):
         if value is not None and not 0 < value < np.inf:
             raise InputError(f"{name} must be a positive number, not {value:g}")
-    check_writable(out)
+    check_readable(path)
+    check_writable(out, path)
     with Progress(
         SpinnerColumn(style="cyan"),
         TextColumn("{task.description}"),
@@ -212,6 +213,8 @@ def _quantities(y: np.ndarray, name: str) -> np.ndarray:
         raise InputError(f"{name} is not a number everywhere: {reason}") from reason
     if not np.isfinite(numbers).all():
         raise InputError(f"{name} is infinite in {int((~np.isfinite(numbers)).sum()):,} rows: leave those cells empty")
+    if not np.abs(numbers).max() < LARGEST:
+        raise InputError(f"{name} has numbers that are too large to compute with: divide them by their unit")
     return numbers
 
 

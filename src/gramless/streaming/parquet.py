@@ -18,16 +18,18 @@ _ROWS_AT_A_TIME = 8192
 @contextmanager
 def open_parquet(path: Path) -> Iterator[Any]:
     """The opened file, whose columns have names of their own."""
-    arrow, parquet = import_reader("pyarrow"), import_reader("pyarrow.parquet")
+    parquet = import_reader("pyarrow.parquet")
+    twice: list[str] = []
     try:
         with parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
             twice = sorted({name for name in names if names.count(name) > 1})
-            if twice:
-                raise ValueError(f"{path} has more than one column named {', '.join(map(repr, twice))}: rename them")
-            yield file
-    except (arrow.ArrowException, OSError) as reason:
+            if not twice:
+                yield file
+    except Exception as reason:  # of pyarrow, and of pandas where what it wrote beside the data is damaged
         raise ValueError(f"{path} is not a complete Parquet file: {reason}") from reason
+    if twice:
+        raise ValueError(f"{path} has more than one column named {', '.join(map(repr, twice))}: rename them")
 
 
 def frames(path: Path, size: int | None) -> Iterator[Any]:

@@ -10,10 +10,10 @@ import os
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.checkpoint import Checkpoint, fingerprint
+from gramless._runtime.stored import checked_csr
 from gramless.streaming.stream import Stream
 
 _SPARSE = ("data", "indices", "indptr", "shape")
@@ -44,7 +44,7 @@ class PassCheckpoint:
         state = {key: value for key, value in saved.state.items() if ":" not in key}
         for key in {key.split(":")[0] for key in saved.state if ":" in key}:
             data, indices, indptr, shape = (saved.state[f"{key}:{part}"] for part in _SPARSE)
-            state[key] = sp.csr_matrix((data, indices, indptr), shape=tuple(shape))
+            state[key] = checked_csr(data, indices, indptr, tuple(int(side) for side in shape))
         return state
 
     def remove(self) -> None:

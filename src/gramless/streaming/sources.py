@@ -17,6 +17,8 @@ from gramless._runtime.checkpoint import fingerprint
 Rows = tuple[Any, Any, Any]
 """Features, targets and weights (or None) of some consecutive rows."""
 
+_ROWS_COMPARED = 256  # to tell one stream from another
+
 TARGET_NAMES = ("y", "target", "label")
 """Columns that hold the targets of a file where the user names none."""
 
@@ -81,11 +83,12 @@ class ArraySource:
         return tuple(None if part is None else xa.take_rows(part, idx) for part in (self.X, self.y, self.weights))  # type: ignore[return-value]
 
     def identity(self) -> tuple[Any, ...]:
-        ends = np.unique(np.r_[: min(64, self.length), max(0, self.length - 64) : self.length])
-        X, y, weights = self.take(ends)
-        X = X.toarray() if xa.is_sparse(X) else xa.to_numpy(X)
-        y = None if y is None else xa.to_numpy(y).astype(str)
-        return ("array", tuple(self.X.shape), str(self.X.dtype), fingerprint(X, y, weights))
+        # Some rows spread over all of them: to hash every row would be a pass of its own.
+        some = np.unique(np.linspace(0, self.length - 1, min(_ROWS_COMPARED, self.length)).astype(np.int64))
+        X, y, weights = self.take(some)
+        file = getattr(self.X, "filename", None)
+        place = file_identity("array", Path(file)) if file else ("array",)
+        return (*place, tuple(self.X.shape), str(self.X.dtype), str(getattr(y, "dtype", None)), fingerprint(X, y, weights))
 
     def row(self, index: int) -> str:
         return f"row {index} of {self.name}"
@@ -156,7 +159,20 @@ class IterableSource:
         return first
 
     def identity(self) -> tuple[Any, ...]:
-        return ("iterable",)
+        if isinstance(self._batches, list | tuple):
+            sizes = [rows[0].shape for rows in self._pieces(self._batches)]
+            some = np.unique(np.linspace(0, len(sizes) - 1, min(_ROWS_COMPARED, len(sizes))).astype(np.int64))
+            picked = [
+                [None if part is None else part[:1] for part in rows]
+                for rows in self._pieces([self._batches[i] for i in some])
+            ]
+            return ("batches", sizes, fingerprint(picked))
+        iterator = iter(self._batches)
+        first = list(itertools.islice(iterator, 1))
+        if not self.repeatable:
+            self._batches = itertools.chain(first, iterator)
+        some_rows = [[None if part is None else part[:_ROWS_COMPARED] for part in rows] for rows in self._pieces(first)]
+        return ("iterable", fingerprint(some_rows))
 
     def row(self, index: int) -> str:
         batch = int(np.searchsorted(self._first_row_of_batch, index, side="right")) - 1

@@ -89,6 +89,8 @@ def frames(
     if names is not None:
         options |= {"names": list(names), "header": None}
     try:
+        if names is None:
+            _refuse_twins(path, separator)
         if size is None:
             yield _with_numbers(pd.read_csv(path, **options), separator, words, path)
             return
@@ -98,6 +100,16 @@ def frames(
         raise ValueError(f"{path} is empty") from reason
     except (pd.errors.ParserError, csv.Error, EOFError, OSError, UnicodeDecodeError, zlib.error) as reason:
         raise ValueError(_why(path, reason)) from reason
+
+
+def _refuse_twins(path: Path, separator: str) -> None:
+    """pandas would call the second of two columns of one name by another one, and so give away the target."""
+    with open_text(path) as file:
+        heading = next(csv.reader(file, delimiter=separator, skipinitialspace=True), [])
+    named = [name.strip() for name in heading if name.strip()]
+    twice = sorted({name for name in named if named.count(name) > 1})
+    if twice:
+        raise ValueError(f"{path} has more than one column named {', '.join(map(repr, twice))}: rename them")
 
 
 def as_numbers(known: Any, separator: str) -> Any | None:

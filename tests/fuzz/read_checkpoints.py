@@ -1,0 +1,71 @@
+"""Reads damaged checkpoints, in a process that may die of it; prints what happened as JSON."""
+
+import collections
+import contextlib
+import faulthandler
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+from mutations import damaged
+
+from gramless import LSSVC
+from gramless._runtime.checkpoint import Checkpoint as StateFile
+from gramless.callbacks import Checkpoint
+
+FITS = 25  # of the files also by a fit that goes on from them, which takes longer than to read them
+
+
+class Enough(Exception):
+    pass
+
+
+def stop_at_four(estimator, record):
+    if record["n_iter"] == 4:
+        raise Enough
+
+
+def main(path, count):
+    faulthandler.enable()
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    y = np.where(X[:, 0] + 0.3 * rng.normal(size=300) > 0, "a", "b")
+
+    def machine(*functions):
+        return LSSVC(C=100.0, solver="cg", callback=[Checkpoint(path, every=1), *functions], random_state=0)
+
+    expected = machine().fit(X, y).dual_coef_
+    with contextlib.suppress(Enough):
+        machine(stop_at_four).fit(X, y)
+    content = path.read_bytes()
+    with np.load(path) as file:
+        problem = json.loads(file["header"].tobytes())["problem"]
+    state = StateFile(path, problem).load()
+    assert state is not None
+    happened = collections.Counter()
+    wrong = []
+    for number in range(count):
+        path.write_bytes(damaged(content, np.random.default_rng(number)))
+        try:
+            if number < FITS:
+                same = np.array_equal(machine().fit(X, y).dual_coef_, expected)
+            else:
+                found = StateFile(path, problem).load()
+                same = np.array_equal(found.W, state.W) and found.history == state.history
+            happened["read"] += 1
+            if not same:
+                wrong.append(f"{number}: another state")
+        except ValueError as reason:
+            happened["refused"] += 1
+            if "remove it" not in str(reason):
+                wrong.append(f"{number}: {reason}")
+        except BaseException as reason:
+            wrong.append(f"{number}: {reason!r}")
+    sys.stdout.write(json.dumps({"happened": happened, "wrong": wrong}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) / "fit.npz", int(sys.argv[2]))
