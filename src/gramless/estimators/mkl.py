@@ -271,8 +271,8 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features), or sequence of arrays of shape (n, n_samples)
-            Points; with `kernels="precomputed"`, their kernel values with all training points.
+        X : array-like of shape (n, n_features), or sequence of arrays
+            As in `decision_function`.
 
         Returns
         -------

@@ -145,10 +145,12 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array of shape (n, height, width), (n, height, width, channels) or (n, n_features)
+            The images.
 
         Returns
         -------
         array of shape (n,)
+            A label for each image.
         """
         check_is_fitted(self)
         votes, ties = self._vote(X, break_ties=True)
@@ -160,11 +162,13 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array of shape (n, height, width), (n, height, width, channels) or (n, n_features)
+        X : array
+            As in `predict`.
 
         Returns
         -------
         array of shape (n, n_classes)
+            Columns in the order of `classes_`.
         """
         check_is_fitted(self)
         return self._vote(X, break_ties=False)[0]

@@ -160,10 +160,12 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         Parameters
         ----------
         X : array or tensor of shape (n_samples, n_features)
+            The points.
 
         Returns
         -------
         int array of shape (n_samples,)
+            Rows of `cluster_centers_`.
         """
         check_is_fitted(self)
         labels, _ = nearest(self._read(X, reset=False), self._centres_for(X))
@@ -174,11 +176,13 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
         Parameters
         ----------
-        X : array or tensor of shape (n_samples, n_features)
+        X : array or tensor
+            As in `predict`.
 
         Returns
         -------
         array of shape (n_samples, n_clusters)
+            In the library of `X`.
         """
         check_is_fitted(self)
         X = self._read(X, reset=False)
@@ -192,13 +196,17 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
         Parameters
         ----------
-        X : array or tensor of shape (n_samples, n_features)
+        X : array or tensor
+            As in `fit`.
         y : ignored
-        sample_weight : array of shape (n_samples,), optional
+            For scikit-learn.
+        sample_weight : array, optional
+            As in `fit`.
 
         Returns
         -------
         float
+            At most 0; the larger, the closer are the points to their centroids.
         """
         check_is_fitted(self)
         X = self._read(X, reset=False)

@@ -311,7 +311,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix or tensor of shape (n, n_features)
-            Points; with a precomputed kernel, their kernel values with all training points.
+            As in `decision_function`.
 
         Returns
         -------
@@ -334,7 +334,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix or tensor of shape (n, n_features)
-            Points; with a precomputed kernel, their kernel values with all training points.
+            As in `decision_function`.
 
         Returns
         -------

@@ -98,8 +98,8 @@ class Patches(ImageTransformer):
 
         Parameters
         ----------
-        X : array of shape (n, height, width), (n, height, width, channels) or (n, n_features)
-            The images.
+        X : array
+            As in `transform`.
 
         Returns
         -------

@@ -81,13 +81,13 @@ def page(specs: Sequence[Spec], records: Sequence[Record], *, quick: bool = Fals
     Parameters
     ----------
     specs : sequence of Spec
-        The experiments, in the form in which they were run.
+        As in `write_report`.
     records : sequence of dict
-        What `Results.records` returned for them, failed fits included.
+        As in `write_report`.
     quick : bool, default=False
-        Whether these are the quick forms, which the page says.
+        As in `write_report`.
     missing : int, default=0
-        Fits that were not run yet; the page says that it is partial.
+        As in `write_report`.
 
     Returns
     -------
