@@ -213,7 +213,7 @@ class Ascent:
             chosen = self.last_chosen[self.set]
             leaving = np.lexsort((chosen, inside[self.set], chosen == self.n_rounds))[:n_leaving]
         added = np.arange(self.set.size, self.set.size + new.size - n_leaving)
-        self.fresh = np.concatenate([leaving, added])
+        self.fresh = np.sort(np.concatenate([leaving, added]))
         self.set = np.concatenate([self.set, np.empty(added.size, dtype=np.intp)])
         self.set[self.fresh] = new
         self.capacity = max(size, self.set.size)

@@ -36,7 +36,8 @@ _WORTH_CALLING = 1 << 12
 _FEW_DIFFERENCES = 1 << 14
 
 
-def _without_offset(X: Array, Y: Array) -> tuple[Array, Array]:
+def without_offset(X: Array, Y: Array) -> tuple[Array, Array]:
+    """Both sides shifted to the middle of `Y` where that is far from the origin; distances stay as they are."""
     if xa.is_sparse(X) or xa.is_sparse(Y) or xa.is_grid(X) or xa.is_grid(Y) or 0 in (*X.shape, *Y.shape):
         return X, Y
     centre, far = _offset(Y)
@@ -54,7 +55,7 @@ def _offset(Y: Array) -> tuple[Array, bool]:
 
 def negative_square_distances(X: Array, Y: Array, gamma: float, out: Array = None) -> Array:
     """`-gamma ||x - y||^2` as a block, never above zero."""
-    X, Y = _without_offset(X, Y)
+    X, Y = without_offset(X, Y)
     # Scaling the points instead of the block saves a pass over it, and no square leaves the range of float32.
     X, Y = X * (2 * gamma) ** 0.5, Y * (2 * gamma) ** 0.5
     block = xa.dot(X, Y, out=out)
@@ -69,7 +70,7 @@ def euclidean_distances(X: Array, Y: Array, out: Array = None) -> Array:
     The square root turns a rounding error of `eps ||x||^2` into `sqrt(eps) ||x||`: pairs so close that the product form
     has few digits left are computed again from their difference, so that equal rows are at distance zero.
     """
-    X, Y = _without_offset(X, Y)
+    X, Y = without_offset(X, Y)
     x, y = xa.square_norms(X), xa.square_norms(Y)
     block = xa.dot(X, Y, out=out)
     block *= -2
@@ -123,7 +124,7 @@ class RBF(Kernel):
             difference = (X[:, None, :] - Y[None, :, :]) * gamma**0.5
             block = np.einsum("ijk,ijk->ij", difference, difference, out=out)
             return np.exp(np.negative(block, out=block), out=block)
-        X, Y = _without_offset(X, Y)
+        X, Y = without_offset(X, Y)
         X, Y = X * (2 * gamma) ** 0.5, Y * (2 * gamma) ** 0.5
         block = xa.dot(X, Y, out=out)
         half_x, half_y = xa.square_norms(X) / 2, xa.square_norms(Y) / 2
