@@ -125,7 +125,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Fit a model to a table, or to a folder of pictures, and save it, with a score from rows it never saw."""
-    if data.is_dir():
+    if os.path.isdir(data):
         from gramless.program.pictures import train_pictures
 
         known = ("data", "out", "C", "test_size", "seed", "device", "memory_budget", "as_json")

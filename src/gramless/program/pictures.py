@@ -7,6 +7,7 @@ All pictures are brought to one size, the most common one, or a smaller one of t
 from __future__ import annotations
 
 import csv
+import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -71,7 +72,7 @@ class TrainedOnPictures:
 
 def is_pictures(path: Path) -> bool:
     """Whether a path is a picture, or a folder."""
-    return path.is_dir() or path.suffix.lower() in ENDINGS
+    return os.path.isdir(path) or path.suffix.lower() in ENDINGS
 
 
 def train_pictures(
@@ -146,7 +147,7 @@ def predict_pictures(model_path: Path, data: Path, *, proba: bool, out: Path | N
     """Write one line for a picture, or for each picture in a folder and its subfolders: its path and its class."""
     out = None if out == Path("-") else out
     model = _load(model_path)
-    paths = _pictures(data) if data.is_dir() else [data]
+    paths = _pictures(data) if os.path.isdir(data) else [data]
     if not paths:
         raise InputError(f"{data} holds no pictures; known endings: {', '.join(ENDINGS)}")
     if out is not None and not takes_a_stream(out):
