@@ -10,6 +10,7 @@ The factor overwrites one triangle of `A`; the other keeps `A` for the residual,
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,13 @@ import scipy.linalg
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
+from gramless._runtime.threads import one_blas_thread
 from gramless.operators.base import Operator
 from gramless.solvers.base import Solver, Status, Step
 
+# A factorisation of so few rows takes some milliseconds on one core; BLAS's threads, which meet after every panel, take
+# longer where other processes want the cores too.
+_FOR_ONE_THREAD = 1000
 _REFINEMENTS = 5
 _SAMPLE = 512
 # A factorisation whose correction does not shrink the residual at least this much has no correct digits.
@@ -64,7 +69,8 @@ class Cholesky(Solver):
         for precision in precisions:
             last = precision is precisions[-1]
             try:
-                W, residual = self._factor_and_refine(op, Z, precision)
+                with one_blas_thread() if op.shape[0] <= _FOR_ONE_THREAD else nullcontext():
+                    W, residual = self._factor_and_refine(op, Z, precision)
             except xa.NotPositiveDefiniteError as error:
                 if last:
                     raise np.linalg.LinAlgError(
