@@ -102,6 +102,23 @@ class Callbacks:
         return any(answers)
 
 
+def read_functions(estimator: Any) -> Callbacks:
+    """The callbacks of an estimator that calls functions and has neither a state to save nor rows to hold out.
+
+    Examples
+    --------
+    >>> from gramless import SphericalKMeans
+    >>> from gramless.callbacks import read_functions
+    >>> len(read_functions(SphericalKMeans(callback=[print])).functions)
+    1
+    """
+    callbacks = read_callbacks(estimator.callback)
+    for refused in (callbacks.checkpoint, callbacks.early_stopping):
+        if refused is not None:
+            raise TypeError(f"{type(estimator).__name__} takes functions as callback, not {type(refused).__name__}")
+    return callbacks
+
+
 def read_callbacks(callback: Any) -> Callbacks:
     """Sort what a user passed as `callback=`: None, a callable, a `Checkpoint`, an `EarlyStopping`, or a list of them.
 

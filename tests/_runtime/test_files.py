@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from gramless._runtime.checkpoint import Checkpoint
+from gramless._runtime.checkpoint import StateFile
 from gramless._runtime.files import Lock, replaced
 
 
@@ -77,16 +77,16 @@ def state(checkpoint, value):
 def test_one_fit_at_a_time_has_a_checkpoint(tmp_path):
     """Two of them wrote to one partial file, and each went on from what the other had saved."""
     path = tmp_path / "fit.npz"
-    first = Checkpoint(path, "problem")
+    first = StateFile(path, "problem")
     state(first, 1.0)
-    work = "import sys\nfrom gramless._runtime.checkpoint import Checkpoint\nCheckpoint(sys.argv[1], 'problem')\n"
+    work = "import sys\nfrom gramless._runtime.checkpoint import StateFile\nStateFile(sys.argv[1], 'problem')\n"
     second = subprocess.run([sys.executable, "-c", work, str(path)], capture_output=True, text=True, check=False)
     assert "another fit is using the checkpoint" in second.stderr
     told = []
 
     def other_thread():
         try:
-            Checkpoint(path, "problem")
+            StateFile(path, "problem")
         except RuntimeError as reason:
             told.append(str(reason))
 
@@ -94,7 +94,7 @@ def test_one_fit_at_a_time_has_a_checkpoint(tmp_path):
     thread.start()
     thread.join()
     assert "another fit is using" in told[0]
-    again = Checkpoint(path, "problem")  # this thread: its first fit has ended, by an error or by Ctrl-C
+    again = StateFile(path, "problem")  # this thread: its first fit has ended, by an error or by Ctrl-C
     assert again.load().W[0, 0] == 1.0
     del first
     assert (tmp_path / "fit.npz.lock").exists()  # which the second one holds now
@@ -105,9 +105,9 @@ def test_one_fit_at_a_time_has_a_checkpoint(tmp_path):
 
 def test_a_checkpoint_of_other_bytes_is_refused(tmp_path):
     path = tmp_path / "fit.npz"
-    state(Checkpoint(path, "problem"), 1.0)
+    state(StateFile(path, "problem"), 1.0)
     with np.load(path) as file:
         arrays = {key: file[key] for key in file.files}
     np.savez(path, **{**arrays, "W": arrays["W"] + 1e-9})
     with pytest.raises(ValueError, match="its checksum differs"):
-        Checkpoint(path, "problem").load()
+        StateFile(path, "problem").load()

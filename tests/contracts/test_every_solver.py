@@ -10,7 +10,7 @@ import torch
 from sklearn.base import clone
 
 from gramless._runtime import arrays as xa
-from gramless._runtime.checkpoint import Checkpoint
+from gramless._runtime.checkpoint import StateFile
 from gramless.kernels import RBF, Precomputed
 from gramless.operators import BorderedOperator, DenseOperator, KernelOperator
 from gramless.solvers import SOLVERS, Averaged, Status, solve
@@ -206,7 +206,7 @@ def test_killed_and_resumed_is_bit_identical(case, killed_at, every, dtype, libr
             if record["n_iter"] == last:
                 raise Killed
 
-        return solve(op, Z, solver, random_state=seed, checkpoint=Checkpoint(path, "p", every=every), callback=kill)
+        return solve(op, Z, solver, random_state=seed, checkpoint=StateFile(path, "p", every=every), callback=kill)
 
     seed = 7
     for last in range(min(killed_at, whole.n_iter - 2), whole.n_iter, every + 1)[:4]:

@@ -13,8 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
 from gramless import LSSVC, LSSVR
-from gramless._runtime.checkpoint import Checkpoint as StateFile
-from gramless._runtime.checkpoint import fingerprint
+from gramless._runtime.checkpoint import StateFile, fingerprint
 from gramless.callbacks import Checkpoint, EarlyStopping
 from gramless.kernels import RBF, Columns, as_kernel
 from gramless.solvers import CG

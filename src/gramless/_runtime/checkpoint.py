@@ -72,7 +72,7 @@ class SavedState:
     seconds: float
 
 
-class Checkpoint:
+class StateFile:
     """A file that holds the last saved iteration of one problem."""
 
     def __init__(self, path: str | os.PathLike[str], problem: str, every: int = 10):

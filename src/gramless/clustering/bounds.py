@@ -47,7 +47,7 @@ class Bounds:
         self.computed = 0.0
         """Share of the full product that the last assignment computed."""
 
-    def forget(self, points: np.ndarray) -> None:
+    def reset(self, points: np.ndarray) -> None:
         """Points whose label was set from outside are looked at next time."""
         self.upper[points] = np.inf
 

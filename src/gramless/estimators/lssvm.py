@@ -88,6 +88,7 @@ class LSSVC(ExpansionClassifier):
     Attributes
     ----------
     classes_ : ndarray
+        The labels.
     kernel_ : Kernel
         With every setting a number.
     points_ : array of shape (m, n_features)
@@ -95,6 +96,7 @@ class LSSVC(ExpansionClassifier):
     dual_coef_ : ndarray of shape (m, n_outputs)
         One column for two classes, else one for each class.
     intercept_ : ndarray of shape (n_outputs,)
+        The bias.
     support_ : ndarray of int
         Which training rows `points_` are.
     solver_ : str
@@ -104,6 +106,7 @@ class LSSVC(ExpansionClassifier):
     history_ : list of dict
         One record for each iteration: n_iter, seconds (callbacks excluded), residual, and what the callback added.
     n_iter_ : int
+        Iterations made.
     residual_ : float
         The relative residual at the end.
     sigmoids_ : ndarray of shape (n_outputs, 2)
@@ -179,12 +182,14 @@ class LSSVC(ExpansionClassifier):
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
             Kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
         y : array of shape (n_samples,)
+            Labels.
         sample_weight : array of shape (n_samples,), optional
             Rows of weight zero do not take part in the fit.
 
         Returns
         -------
         self
+            Fitted.
         """
         check_settings(self)
         check_choice("decision_function_shape", self.decision_function_shape, {"ovr", "ovo"})
@@ -220,11 +225,13 @@ class LSSVC(ExpansionClassifier):
         Parameters
         ----------
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            The rows; kernel values with the training rows where the kernel is precomputed.
 
         Returns
         -------
-        array of shape (n_samples,) for two classes, where positive means `classes_[1]`; else (n_samples, n_classes), or
-        (n_samples, n_classes * (n_classes - 1) / 2), where positive means the first class of a pair
+        array of shape (n_samples,), (n_samples, n_classes) or (n_samples, n_classes * (n_classes - 1) / 2)
+            One column for two classes, where positive means `classes_[1]`; else one for each class, or for each pair of
+            classes, where positive means the first of them.
         """
         scores = self._scores(X)
         if len(self.classes_) == 2:
@@ -242,7 +249,9 @@ class LSSVC(ExpansionClassifier):
         n, d, n_outputs : int
             Rows, features, and columns of targets.
         dtype : dtype
+            Of the data.
         device : str
+            Where to compute.
 
         Returns
         -------
@@ -306,7 +315,9 @@ class LSSVR(ExpansionRegressor):
     points_ : array of shape (m, n_features)
         The rows that carry the model: `predict(X) = kernel_(X, points_) @ dual_coef_ + intercept_`.
     dual_coef_ : ndarray of shape (m, n_outputs)
+        Their coefficients.
     intercept_ : ndarray of shape (n_outputs,)
+        The bias.
     support_ : ndarray of int
         Which training rows `points_` are.
     solver_ : str
@@ -316,6 +327,7 @@ class LSSVR(ExpansionRegressor):
     history_ : list of dict
         One record for each iteration: n_iter, seconds (callbacks excluded), residual, and what the callback added.
     n_iter_ : int
+        Iterations made.
     residual_ : float
         The relative residual at the end, of standardised targets.
 
@@ -385,12 +397,14 @@ class LSSVR(ExpansionRegressor):
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
             Kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
+            Values.
         sample_weight : array of shape (n_samples,), optional
             Rows of weight zero do not take part in the fit.
 
         Returns
         -------
         self
+            Fitted.
         """
         check_settings(self)
         X = check_rows(self, X)
@@ -418,6 +432,7 @@ class LSSVR(ExpansionRegressor):
         Parameters
         ----------
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            The rows; kernel values with the training rows where the kernel is precomputed.
         return_std : bool, default=False
             Whether to return the standard deviation of the Gaussian process too: that of the function, without the noise of
             a new value. Its scale is the one that the leave-one-out residuals have. The first call factors the kernel
@@ -446,6 +461,7 @@ class LSSVR(ExpansionRegressor):
         Parameters
         ----------
         X : array, sparse matrix or tensor of shape (n_samples, n_features)
+            The rows; kernel values with the training rows where the kernel is precomputed.
         coverage : float, default=0.9
             Between 0 and 1. For rows that come from where the training rows came from, the share of new values inside is
             at least `1 - 2 (1 - coverage)`, and in practice close to `coverage`.
@@ -491,7 +507,9 @@ class LSSVR(ExpansionRegressor):
         n, d, n_outputs : int
             Rows, features, and columns of targets.
         dtype : dtype
+            Of the data.
         device : str
+            Where to compute.
 
         Returns
         -------

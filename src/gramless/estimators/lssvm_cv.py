@@ -6,6 +6,7 @@ For each kernel of the grid one eigendecomposition gives the leave-one-out score
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ from gramless._runtime.validation import (
 )
 from gramless.calibration.leave_one_out import double_points_bytes, path_scores
 from gramless.calibration.platt import fit_sigmoids
+from gramless.callbacks import read_functions
 from gramless.kernels import Kernel, as_kernel
 from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, scores_to_labels, set_training_points
 from gramless.operators import KernelOperator
@@ -119,6 +121,7 @@ def fit_path(
 
     `score(loo, rows, weights)` says how good leave-one-out scores of these rows are; larger is better.
     """
+    callbacks = read_functions(search)
     device = search.device_ = xa.resolve_device(search.device, X)
     Cs = np.atleast_1d(np.asarray(search.Cs, dtype=float))
     kept = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
@@ -128,14 +131,17 @@ def fit_path(
     used = None if weights is None else weights[kept]
     plan_search(search, n, X.shape[1], Z.shape[1], dtype, device)
     tried = candidates(search.kernel, search.param_grid)
-    search.scores_ = np.empty((len(tried), len(Cs)))
+    search.scores_ = np.full((len(tried), len(Cs)), np.nan)
     search.params_ = [settings for settings, _ in tried]
-    best = -np.inf
+    search.history_ = []
+    best, elapsed = -np.inf, 0.0
     with Progress(search.verbose, len(tried), type(search).__name__) as progress:
         for i, (settings, kernel) in enumerate(tried):
+            clock = time.perf_counter()
             resolved = kernel.resolve(X, weights)
             points = X if n == X.shape[0] else (xa.take_rows(X, kept) if kernel.uses_points else xa.submatrix(X, kept, kept))
-            op = KernelOperator(xa.to_device(points, device), resolved)
+            on_device = xa.to_device(points, device)
+            op = KernelOperator(on_device, resolved)
             loo, coefs, biases = path_scores(op.dense(np.float64), Z[kept], Cs, used)
             for j, C in enumerate(Cs):
                 value = search.scores_[i, j] = score(loo[j], kept, used)
@@ -145,8 +151,14 @@ def fit_path(
                     search.best_score_, search.C_, search.kernel_ = float(value), float(C), resolved
                     search.dual_coef_, search.intercept_ = coefs[j].astype(dtype), biases[j].astype(dtype)
                     search.loo_decision_ = loo[j][:, 0] if loo.shape[2] == 1 else loo[j]
-            progress.update({"n_iter": i + 1, "best score": float(best)})
-    set_training_points(search, points, xa.to_device(points, device), kept)
+            set_training_points(search, points, on_device, kept)
+            elapsed += time.perf_counter() - clock
+            score_of_kernel = float(search.scores_[i].max())
+            record = {"n_iter": i + 1, "seconds": elapsed, "score": score_of_kernel, "best_score": float(best)}
+            search.history_.append(record)
+            progress.update(record)
+            if callbacks(search, record):
+                break
 
 
 def metric_of(scoring: Any, known: dict[str, Callable[..., float]], default: str) -> Callable[..., float]:
@@ -179,6 +191,9 @@ class LSSVCCV(ExpansionClassifier):
         Where to compute; None follows the data.
     memory_budget : str, int, float or None, default=None
         Bound on the peak of what a fit allocates; None is 70 % of what is free.
+    callback : callable(estimator, record) -> bool, or a list of them, optional
+        Called after each kernel with the best model so far and the kernel's record of `history_`; a true answer stops the
+        search, which keeps that model.
     verbose : int, default=0
         1 shows progress.
 
@@ -189,9 +204,12 @@ class LSSVCCV(ExpansionClassifier):
     best_score_ : float
         Its score.
     scores_ : ndarray of shape (n_kernels, n_C)
-        Leave-one-out scores of the whole grid; rows as in `params_`.
+        Leave-one-out scores of the whole grid; rows as in `params_`. NaN for kernels that a callback left untried.
     params_ : list of dict
-        The kernels that were tried.
+        The kernels of the grid.
+    history_ : list of dict
+        One record for each kernel that was tried: n_iter, seconds (callbacks excluded), score (the best of its path),
+        best_score (so far), and what the callback added.
     loo_decision_ : ndarray
         Leave-one-out scores of the training rows (those of positive weight) under the model that was kept.
     C_ : float
@@ -239,6 +257,7 @@ class LSSVCCV(ExpansionClassifier):
         dtype: Any = None,
         device: Device = None,
         memory_budget: str | float | None = None,
+        callback: Any = None,
         verbose: int = 0,
     ):
         self.kernel = kernel
@@ -250,6 +269,7 @@ class LSSVCCV(ExpansionClassifier):
         self.dtype = dtype
         self.device = device
         self.memory_budget = memory_budget
+        self.callback = callback
         self.verbose = verbose
 
     @all_or_nothing
@@ -330,6 +350,9 @@ class LSSVRCV(ExpansionRegressor):
         Where to compute; None follows the data.
     memory_budget : str, int, float or None, default=None
         Bound on the peak of what a fit allocates; None is 70 % of what is free.
+    callback : callable(estimator, record) -> bool, or a list of them, optional
+        Called after each kernel with the best model so far and the kernel's record of `history_`; a true answer stops the
+        search, which keeps that model.
     verbose : int, default=0
         1 shows progress.
 
@@ -340,9 +363,12 @@ class LSSVRCV(ExpansionRegressor):
     best_score_ : float
         Its score.
     scores_ : ndarray of shape (n_kernels, n_C)
-        Leave-one-out scores of the whole grid; rows as in `params_`.
+        Leave-one-out scores of the whole grid; rows as in `params_`. NaN for kernels that a callback left untried.
     params_ : list of dict
-        The kernels that were tried.
+        The kernels of the grid.
+    history_ : list of dict
+        One record for each kernel that was tried: n_iter, seconds (callbacks excluded), score (the best of its path),
+        best_score (so far), and what the callback added.
     loo_decision_ : ndarray
         Leave-one-out scores of the training rows (those of positive weight) under the model that was kept.
     C_ : float
@@ -384,6 +410,7 @@ class LSSVRCV(ExpansionRegressor):
         dtype: Any = None,
         device: Device = None,
         memory_budget: str | float | None = None,
+        callback: Any = None,
         verbose: int = 0,
     ):
         self.kernel = kernel
@@ -393,6 +420,7 @@ class LSSVRCV(ExpansionRegressor):
         self.dtype = dtype
         self.device = device
         self.memory_budget = memory_budget
+        self.callback = callback
         self.verbose = verbose
 
     @all_or_nothing

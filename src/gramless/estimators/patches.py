@@ -3,8 +3,8 @@
     label(image) = argmax_k #{windows whose predicted class is k},    ties to the larger sum of scores
 
 or, softly, the class with the largest mean probability. The windows come in blocks: those of all training images are put
-into memory when they fit, else into a temporary file; at prediction no more than a block of them exists. Document
-"prototypes" (Kurugodu and Kongara, "KMeans kernel classifier", 2023).
+into memory when they fit, else into a temporary file; at prediction no more than a block of them exists. Kurugodu and
+Kongara, "KMeans kernel classifier", 2023.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime import arrays as xa
-from gramless._runtime.memory import parse_budget
+from gramless._runtime.memory import human, parse_budget
+from gramless._runtime.progress import say
 from gramless._runtime.validation import all_or_nothing, check_choice, check_labels, check_weights
 from gramless.estimators.prototypes import PrototypeLSSVC
 from gramless.images import Patches
@@ -56,14 +57,26 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         The windows of the training images take half of it at most; else they go to a temporary file.
     n_jobs : int, optional
         Threads that cut out windows.
+    verbose : int, default=0
+        1 says how many windows there are, where they are kept, and how many images are done.
 
     Attributes
     ----------
     classes_ : ndarray
+        The labels.
     estimator_ : classifier
         Fitted to the windows.
     n_patches_ : int
         Windows of an image.
+
+    See Also
+    --------
+    PrototypeLSSVC : The classifier of windows by default.
+    gramless.images.Patches : Cuts out the windows.
+
+    References
+    ----------
+    Kurugodu and Kongara, "KMeans kernel classifier", 2023.
 
     Examples
     --------
@@ -86,6 +99,7 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         shape: Any = None,
         memory_budget: str | float | None = None,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ):
         self.estimator = estimator
         self.patch_size = patch_size
@@ -95,6 +109,7 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.shape = shape
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PatchClassifier:
@@ -105,12 +120,14 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         X : array of shape (n, height, width), (n, height, width, channels) or (n, n_features)
             The images.
         y : array of shape (n,)
+            A label for each image.
         sample_weight : array of shape (n,), optional
             Handed to the estimator, an image's weight for each of its windows.
 
         Returns
         -------
         self
+            Fitted.
         """
         check_choice("vote", self.vote, {"hard", "soft"})
         estimator = self._base()
@@ -128,7 +145,11 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         options = {} if weights is None else {"sample_weight": np.repeat(weights, self.n_patches_)}
         labels = np.repeat(self.classes_[codes], self.n_patches_)
         budget = parse_budget(self.memory_budget)
-        if n * self.n_patches_ * width * dtype.itemsize <= budget // 2:
+        needed = n * self.n_patches_ * width * dtype.itemsize
+        in_memory = needed <= budget // 2
+        place = "in memory" if in_memory else "in a temporary file"
+        say(self.verbose, f"{n * self.n_patches_:,} windows of {n:,} images: {human(needed)} {place}")
+        if in_memory:
             self.estimator_ = clone(estimator).fit(self._patches.transform(X), labels, **options)
             return self
         with tempfile.TemporaryDirectory(prefix="gramless-patches-") as folder:
@@ -136,6 +157,7 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             windows = np.memmap(Path(folder) / "windows", dtype=dtype, mode="w+", shape=shape)
             for part, block in self._patches.iterate(X, min(BLOCK_BYTES, budget // 4)):
                 windows[part.start * self.n_patches_ : part.stop * self.n_patches_] = block
+                say(self.verbose, f"windows of {part.stop:,} of {n:,} images written")
             self.estimator_ = clone(estimator).fit(windows, labels, **options)
         return self
 
@@ -150,7 +172,7 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Returns
         -------
         array of shape (n,)
-            A label for each image.
+            Labels.
         """
         check_is_fitted(self)
         votes, ties = self._vote(X, break_ties=True)
@@ -162,8 +184,8 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array
-            As in `predict`.
+        X : array of shape (n, height, width), (n, height, width, channels) or (n, n_features)
+            The images.
 
         Returns
         -------

@@ -23,6 +23,7 @@ from gramless._runtime.arrays import Array
 from gramless._runtime.device import Device
 from gramless._runtime.progress import say
 from gramless._runtime.validation import all_or_nothing, check_labels, check_positive, check_weights, check_X, working_dtype
+from gramless.callbacks import read_functions
 from gramless.estimators.lssvm import LSSVC
 from gramless.estimators.nystrom import NystromLSSVC
 from gramless.estimators.spherical_kmeans import SphericalKMeans
@@ -68,18 +69,27 @@ class PrototypeLSSVC(ExpansionClassifier):
     batch_size : int or None, default=None
         Cluster by mini-batches of so many points.
     class_weight : dict, "balanced" or None, default=None
+        Multiplies the prototypes' weights.
     probability : {"softmax", "sigmoid", False}, default="softmax"
         As in `LSSVC`.
     dtype : {"float32", "float64"} or None, default=None
-    device : {"cpu", "cuda", "auto"} or None, default=None
+        None computes float32 and byte data in float32 and everything else in float64.
+    device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
+        Where to compute; None follows the data.
     memory_budget : str, int, float or None, default=None
         Of the linear algebra after the clustering, as in `LSSVC`.
+    callback : callable(estimator, record) -> bool, or a list of them, optional
+        Called after each class with its entry of `clusterings_`; a true answer stops the fit with a `RuntimeError`, since
+        there is no model before the last class.
     verbose : int, default=0
+        1 says how each clustering went and shows the solver's progress.
     random_state : int, RandomState or None, default=None
+        Draws the starts, the batches and the solver's choices.
 
     Attributes
     ----------
     classes_ : ndarray
+        The labels.
     points_, dual_coef_, intercept_, kernel_
         The model, as in `LSSVC`; `points_` are the prototypes, class after class.
     n_prototypes_ : ndarray of int
@@ -90,6 +100,18 @@ class PrototypeLSSVC(ExpansionClassifier):
         For each class: its label, points, prototypes, passes of the clustering (0 where all points were kept), inertia.
     solver_ : str
         What solved for the coefficients.
+
+    See Also
+    --------
+    SphericalKMeans : The clustering.
+    LSSVC : The same on all points.
+    NystromLSSVC : On landmarks that are not chosen class by class.
+
+    References
+    ----------
+    Kurugodu and Kongara, "KMeans kernel classifier", 2023.
+
+    Andrecut, "K-means kernel classifier", 2020.
 
     Examples
     --------
@@ -124,6 +146,7 @@ class PrototypeLSSVC(ExpansionClassifier):
         dtype: Any = None,
         device: Device = None,
         memory_budget: str | float | None = None,
+        callback: Any = None,
         verbose: int = 0,
         random_state: Any = None,
     ):
@@ -145,6 +168,7 @@ class PrototypeLSSVC(ExpansionClassifier):
         self.dtype = dtype
         self.device = device
         self.memory_budget = memory_budget
+        self.callback = callback
         self.verbose = verbose
         self.random_state = random_state
 
@@ -155,7 +179,9 @@ class PrototypeLSSVC(ExpansionClassifier):
         Parameters
         ----------
         X : array or tensor of shape (n_samples, n_features)
+            The rows.
         y : array of shape (n_samples,)
+            Labels.
         sample_weight : array of shape (n_samples,), optional
             Rows of weight zero are as if they were not there. Weights pull the centroids; a prototype has the mean weight
             of its members.
@@ -163,6 +189,7 @@ class PrototypeLSSVC(ExpansionClassifier):
         Returns
         -------
         self
+            Fitted.
         """
         check_positive("C", self.C)
         kernel = kernel_from_settings(self)
@@ -211,6 +238,7 @@ class PrototypeLSSVC(ExpansionClassifier):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Prototypes class after class, and the weight of each; sets `n_prototypes_` and `clusterings_`."""
         rng = check_random_state(self.random_state)
+        callbacks = read_functions(self)
         points, mass = [], []
         self.clusterings_: list[dict[str, Any]] = []
         for code, label in enumerate(self.classes_):
@@ -221,6 +249,10 @@ class PrototypeLSSVC(ExpansionClassifier):
             mass.append(weight)
             self.clusterings_.append({"class": label, "points": len(members), "prototypes": len(found), **report})
             say(self.verbose, f"class {label}: {len(found)} prototypes of {len(members)} points, {report['passes']} passes")
+            if callbacks(self, self.clusterings_[-1]):
+                raise RuntimeError(
+                    f"stopped by the callback after {code + 1} of {len(self.classes_)} classes: there is no model"
+                )
         self.n_prototypes_ = np.array([len(part) for part in points])
         return np.concatenate(points), np.concatenate(mass)
 

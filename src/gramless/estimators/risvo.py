@@ -10,8 +10,8 @@ below, an outlier. Discarded patterns do not come back (whether they would is ch
 shrinks until it is stable.
 
 With m landmarks: O(n m d + n m^2) for the first step, then the same for the rows that leave (or that are left, whichever
-are fewer) and O(|S| m d) for the scores; m^2 numbers. All classes share everything but k columns. Document "risvo" (Yu,
-Diamantaras, McKelvey & Kung 2014), sections 2.1 and 2.2.
+are fewer) and O(|S| m d) for the scores; m^2 numbers. All classes share everything but k columns. Yu, Diamantaras,
+McKelvey and Kung 2014, sections 2.1 and 2.2.
 """
 
 from __future__ import annotations
@@ -81,20 +81,26 @@ class RiSVOClassifier(ExpansionClassifier):
         How partitions of a dask collection come together: "sum" adds up their normal equations and gives the model of one
         machine; "average" fits each on its own, on the common basis, and averages the coefficients.
     class_weight : dict, "balanced" or None, default=None
+        Multiplies `sample_weight`.
     probability : {"softmax", False}, default="softmax"
+        Whether there is `predict_proba`, the softmax of the scores.
     dtype : {"float32", "float64"} or None, default=None
         None computes float32 and byte data in float32 and everything else in float64; normal equations are always float64.
     device : {"cpu", "cuda", "auto"} or None, default=None
+        Where to compute; None follows the data.
     memory_budget : str, int, float or None, default=None
         Bound on the peak of what a fit allocates; None is 70 % of what is free.
     callback : callable(estimator, record) -> bool, optional
         Called after each step with an estimator that can already predict; a true answer stops the fit.
     verbose : int, default=0
+        1 shows progress.
     random_state : int, RandomState or None, default=None
+        Draws the basis.
 
     Attributes
     ----------
     classes_ : ndarray
+        The labels.
     points_, dual_coef_, intercept_, kernel_
         The model: `decision_function(X) = kernel_(X, points_) @ dual_coef_ + intercept_`.
     support_ : ndarray of int or None
@@ -109,8 +115,19 @@ class RiSVOClassifier(ExpansionClassifier):
     jitter_ : float
         What was added to the diagonal of the basis's kernel matrix.
     n_iter_ : int
+        Steps made.
     message_ : str
         Why the iteration ended.
+
+    See Also
+    --------
+    NystromLSSVC : The first step alone, in one pass over the data.
+    gramless.landmarks.BasisConstruction : How the basis is chosen by default.
+
+    References
+    ----------
+    Yu, Diamantaras, McKelvey and Kung, "Multiclass ridge-adjusted slack variable optimization using selected basis for fast
+    classification", 2014.
 
     Examples
     --------
@@ -178,7 +195,22 @@ class RiSVOClassifier(ExpansionClassifier):
     @all_or_nothing
     @fits_collections
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RiSVOClassifier:
-        """Fit to labels, of arrays or dask collections; rows of weight zero are as if they were not there."""
+        """Fit to labels.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            Kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
+        y : array of shape (n_samples,)
+            Labels.
+        sample_weight : array of shape (n_samples,), optional
+            Rows of weight zero do not take part in the fit.
+
+        Returns
+        -------
+        self
+            Fitted.
+        """
         check_machine(self)
         kernel = kernel_from_settings(self)
         dtype = working_dtype(X, self.dtype)

@@ -28,27 +28,27 @@ from gramless._runtime.device import Device
 from gramless._runtime.progress import say
 from gramless._runtime.threads import slices
 from gramless._runtime.validation import all_or_nothing, check_choice, check_positive, check_weights, check_X, working_dtype
-from gramless.callbacks import read_callbacks
+from gramless.callbacks import read_functions
 from gramless.clustering.bounds import Bounds
 from gramless.clustering.starts import plus_plus, random_points
 from gramless.clustering.steps import deviation_of, inertia_of, mass_of, nearest, reseed, turn, workers_for
 
 
 class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
-    """k-means clustering of directions, by the cosine.
+    """Clustering of directions by k-means with the cosine.
 
     Rows need not have unit norm; only their direction counts. A zero row has none, belongs to some cluster and moves
     no centroid. Data may be a memory map larger than the memory, or a torch tensor on any device.
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int, default=8
         Number of clusters.
-    init : {"k-means++", "random"} or array of shape (n_clusters, n_features)
+    init : {"k-means++", "random"} or array of shape (n_clusters, n_features), default="k-means++"
         How the first centroids are chosen among the points, or the centroids themselves.
-    max_iter : int
+    max_iter : int, default=100
         Passes over the data, at most.
-    tol : float
+    tol : float, default=1e-6
         Stop when the mean deviation of the centroids' alignment, 1 - <new, old>, falls below.
     batch_size : int, optional
         Update the centroids after every batch of so many random points instead of after every pass. What earlier
@@ -75,6 +75,14 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     history_ : list of dict
         For each pass: n_iter, seconds since the start, inertia before the centroids were updated, deviation, moved (points
         that changed their cluster), reseeded (clusters that were empty).
+
+    See Also
+    --------
+    PrototypeLSSVC : A classifier on such centroids.
+
+    References
+    ----------
+    Dhillon and Modha, "Concept decompositions for large sparse text data using clustering", 2001.
 
     Examples
     --------
@@ -116,14 +124,19 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         Parameters
         ----------
         X : array or tensor of shape (n_samples, n_features)
-        y : ignored
+            The points.
+        y : object, optional
+            Not used; here for scikit-learn's pipelines.
         sample_weight : array of shape (n_samples,), optional
+            How much each point counts; one by default.
 
         Returns
         -------
         self
+            Fitted.
         """
         self._check_settings()
+        read_functions(self)  # what cannot be used is refused before the first pass
         X = self._read(X, reset=True)
         n = X.shape[0]
         if self.n_clusters > n:
@@ -165,24 +178,24 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         Returns
         -------
         int array of shape (n_samples,)
-            Rows of `cluster_centers_`.
+            Numbers of rows of `cluster_centers_`.
         """
         check_is_fitted(self)
         labels, _ = nearest(self._read(X, reset=False), self._centres_for(X))
         return xa.to_numpy(labels).astype(np.int32)
 
     def transform(self, X: Any) -> Array:
-        """1 - cos of each point with each centroid.
+        """Cosine distance, 1 - cos, of each point to each centroid.
 
         Parameters
         ----------
-        X : array or tensor
-            As in `predict`.
+        X : array or tensor of shape (n_samples, n_features)
+            The points.
 
         Returns
         -------
         array of shape (n_samples, n_clusters)
-            In the library of `X`.
+            Zero where a point has the direction of a centroid.
         """
         check_is_fitted(self)
         X = self._read(X, reset=False)
@@ -196,17 +209,17 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
         Parameters
         ----------
-        X : array or tensor
-            As in `fit`.
-        y : ignored
-            For scikit-learn.
-        sample_weight : array, optional
-            As in `fit`.
+        X : array or tensor of shape (n_samples, n_features)
+            The points.
+        y : object, optional
+            Not used; here for scikit-learn's pipelines.
+        sample_weight : array of shape (n_samples,), optional
+            How much each point counts; one by default.
 
         Returns
         -------
         float
-            At most 0; the larger, the closer are the points to their centroids.
+            Minus the sum of 1 - cos to the nearest centroid; larger is better.
         """
         check_is_fitted(self)
         X = self._read(X, reset=False)
@@ -248,7 +261,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
                 counts = np.bincount(xa.to_numpy(labels), mass > 0, minlength=k)
                 reseeded = len(empty)
                 if bounds is not None:
-                    bounds.forget(worst)
+                    bounds.reset(worst)
             moved = int((labels != old).sum())
             chords = turn(centres, sum(sums[1:], sums[0]), counts)
             drift = 2 * np.arcsin(np.minimum(chords / 2, 1))
@@ -308,7 +321,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         record = {**clock, "inertia": inertia, "deviation": deviation, "moved": moved, "reseeded": reseeded}
         self.history_.append(record)
         say(self.verbose, f"pass {n_iter} of at most {self.max_iter}: inertia {inertia:.6g}, {moved} points moved")
-        callbacks = read_callbacks(self.callback)
+        callbacks = read_functions(self)
         if not callbacks.functions:
             return False
         self.cluster_centers_, self._n_features_out = centres, centres.shape[0]

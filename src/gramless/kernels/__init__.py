@@ -58,8 +58,27 @@ __all__ = [
 def as_kernel(kernel: str | Kernel | Callable[[Any, Any], Any], **settings: Any) -> Kernel:
     """The kernel that a user's `kernel=` argument means.
 
-    A name takes those of `settings` (gamma, degree, coef0) that it knows; a `Kernel` is taken as it is; any other
-    callable is `f(X, Y) -> matrix`.
+    Parameters
+    ----------
+    kernel : str, Kernel or callable
+        A name of `KERNELS`, a kernel, which is taken as it is, or a function `f(X, Y) -> matrix`.
+    **settings : dict
+        Settings such as gamma, degree and coef0, of which a name takes those that it knows.
+
+    Returns
+    -------
+    Kernel
+        Not resolved yet: `gamma` may be a name.
+
+    See Also
+    --------
+    Kernel : What a kernel is.
+
+    Examples
+    --------
+    >>> from gramless.kernels import as_kernel
+    >>> as_kernel("rbf", gamma=0.5, degree=3)
+    RBF(gamma=0.5)
     """
     if isinstance(kernel, Kernel):
         return kernel

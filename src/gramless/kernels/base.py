@@ -27,6 +27,23 @@ class Kernel(BaseEstimator):
     """A positive semi-definite function of two points, evaluated in blocks.
 
     Subclasses define `__call__` and `diag`. Instances combine: `k1 + k2`, `k1 * k2`, `2.0 * k`, `k ** 2`.
+
+    See Also
+    --------
+    as_kernel : The kernel that a name or a function means.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Kernel
+    >>> class Minimum(Kernel):
+    ...     def __call__(self, X, Y, out=None):
+    ...         return np.minimum(X[:, :1], Y[:, 0], out=out)
+    ...     def diag(self, X):
+    ...         return X[:, 0] + 0
+    >>> (2.0 * Minimum())(np.array([[1.0], [3.0]]), np.array([[2.0]]))
+    array([[2.],
+           [4.]])
     """
 
     accepts_sparse = False
@@ -45,7 +62,18 @@ class Kernel(BaseEstimator):
     """Whether every Gram matrix is positive semi-definite."""
 
     def accepts_grid(self, rows: GridRows) -> bool:
-        """Whether points may come as these rows of bytes: inner products and norms of rows are all it takes."""
+        """Whether points may come as rows of bytes: inner products and norms of rows are all it takes.
+
+        Parameters
+        ----------
+        rows : GridRows
+            The points, as bytes.
+
+        Returns
+        -------
+        bool
+            Whether `__call__` and `diag` take them.
+        """
         return False
 
     def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
@@ -53,15 +81,56 @@ class Kernel(BaseEstimator):
         raise NotImplementedError
 
     def diag(self, X: Array) -> Array:
-        """`k(x_i, x_i)` for each row."""
+        """The values `k(x_i, x_i)`.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            The points.
+
+        Returns
+        -------
+        array of shape (n,)
+            A value for each row.
+        """
         raise NotImplementedError
 
     def block(self, X: Array, rows: Any, columns: Any, out: Array = None) -> Array:
-        """`K(X[rows], X[columns])`; a precomputed kernel looks it up instead."""
+        """The block `K(X[rows], X[columns])`; a precomputed kernel looks it up instead.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            The points; kernel values of shape (n, n) for a precomputed kernel.
+        rows : slice or ndarray of int
+            Which points stand for the rows.
+        columns : slice or ndarray of int
+            Which points stand for the columns.
+        out : array, optional
+            Where to write the block.
+
+        Returns
+        -------
+        array
+            The kernel values; `out` where that is given.
+        """
         return self(xa.take_rows(X, rows), xa.take_rows(X, columns), out=out)
 
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Kernel:
-        """A copy in which everything that depends on the (weighted) data, such as `gamma="scale"`, is a number."""
+        """A copy in which everything that depends on the data, such as `gamma="scale"`, is a number.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            The training points.
+        weights : ndarray of shape (n,), optional
+            Their weights.
+
+        Returns
+        -------
+        Kernel
+            The same function with its settings as numbers.
+        """
         resolved = copy.copy(self)
         for name, value in self.get_params(deep=False).items():
             if isinstance(value, Kernel):
@@ -102,22 +171,27 @@ class Pair(Kernel):
 
     @property
     def accepts_sparse(self) -> bool:  # type: ignore[override]
+        """Whether CSR input is understood, by every part."""
         return self.left.accepts_sparse and self.right.accepts_sparse
 
     @property
     def thread_safe(self) -> bool:  # type: ignore[override]
+        """Whether two threads may evaluate different tiles at once."""
         return self.left.thread_safe and self.right.thread_safe
 
     @property
     def positive_definite(self) -> bool:  # type: ignore[override]
+        """Whether every Gram matrix is positive semi-definite."""
         return self.left.positive_definite and self.right.positive_definite
 
     @property
     def uses_points(self) -> bool:  # type: ignore[override]
+        """Whether values are computed from points."""
         return self.left.uses_points and self.right.uses_points
 
     @property
     def permutable(self) -> bool:  # type: ignore[override]
+        """Whether the order of the features means nothing."""
         return self.left.permutable and self.right.permutable
 
     def accepts_grid(self, rows: GridRows) -> bool:
@@ -156,7 +230,19 @@ class Pair(Kernel):
 
 
 class Sum(Pair):
-    """`k1(x, y) + k2(x, y)`.
+    """The sum of two kernels, `k1(x, y) + k2(x, y)`.
+
+    Parameters
+    ----------
+    left : Kernel
+        The first summand.
+    right : Kernel
+        The second one.
+
+    See Also
+    --------
+    Product : The product of two kernels.
+    Scaled : A multiple of one.
 
     Examples
     --------
@@ -171,7 +257,26 @@ class Sum(Pair):
 
 
 class Product(Pair):
-    """`k1(x, y) k2(x, y)`."""
+    """The product of two kernels, `k1(x, y) k2(x, y)`.
+
+    Parameters
+    ----------
+    left : Kernel
+        The first factor.
+    right : Kernel
+        The second one.
+
+    See Also
+    --------
+    Sum : The sum of two kernels.
+    Power : The product of a kernel with itself.
+
+    Examples
+    --------
+    >>> from gramless.kernels import RBF, Linear
+    >>> RBF(gamma=0.5) * Linear()
+    Product(left=RBF(gamma=0.5), right=Linear())
+    """
 
     def _combine(self, a: Array, b: Array) -> Array:
         a *= b
@@ -185,22 +290,27 @@ class Wrapped(Kernel):
 
     @property
     def accepts_sparse(self) -> bool:  # type: ignore[override]
+        """Whether CSR input is understood, by every part."""
         return self.kernel.accepts_sparse
 
     @property
     def thread_safe(self) -> bool:  # type: ignore[override]
+        """Whether two threads may evaluate different tiles at once."""
         return self.kernel.thread_safe
 
     @property
     def positive_definite(self) -> bool:  # type: ignore[override]
+        """Whether every Gram matrix is positive semi-definite."""
         return self.kernel.positive_definite
 
     @property
     def uses_points(self) -> bool:  # type: ignore[override]
+        """Whether values are computed from points."""
         return self.kernel.uses_points
 
     @property
     def permutable(self) -> bool:  # type: ignore[override]
+        """Whether the order of the features means nothing."""
         return self.kernel.permutable
 
     @property
@@ -212,7 +322,26 @@ class Wrapped(Kernel):
 
 
 class Scaled(Wrapped):
-    """`scale * k(x, y)` with `scale >= 0`."""
+    """A multiple of a kernel, `scale * k(x, y)`.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        What is multiplied.
+    scale : float, default=1.0
+        At least 0.
+
+    See Also
+    --------
+    Sum : Multiples add up to a kernel.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Linear
+    >>> (2.0 * Linear())(np.ones((1, 3)), np.ones((1, 3)))
+    array([[6.]])
+    """
 
     def __init__(self, kernel: Kernel, scale: float = 1.0):
         self.kernel = kernel
@@ -235,7 +364,26 @@ class Scaled(Wrapped):
 
 
 class Power(Wrapped):
-    """`k(x, y) ** exponent` for an integer exponent of at least 1."""
+    """A power of a kernel, `k(x, y) ** exponent`.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        What is raised to the power.
+    exponent : int, default=2
+        At least 1.
+
+    See Also
+    --------
+    Polynomial : A power of an inner product and a constant.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Linear
+    >>> (Linear() ** 2)(np.ones((1, 3)), np.ones((1, 3)))
+    array([[9.]])
+    """
 
     def __init__(self, kernel: Kernel, exponent: int = 2):
         self.kernel = kernel
@@ -262,8 +410,13 @@ class Columns(Wrapped):
     Parameters
     ----------
     kernel : Kernel
+        Of the features that are left.
     columns : slice, sequence of int, or boolean mask
         Which features the kernel sees.
+
+    See Also
+    --------
+    Product : Combines kernels on different features.
 
     Examples
     --------
@@ -278,6 +431,7 @@ class Columns(Wrapped):
 
     @property
     def permutable(self) -> bool:  # type: ignore[override]
+        """Whether the order of the features means nothing."""
         return False
 
     def accepts_grid(self, rows: GridRows) -> bool:
@@ -299,9 +453,25 @@ class Columns(Wrapped):
 
 
 class Callable_(Kernel):
-    """Any Python function `f(X, Y) -> (n, m) matrix` as a kernel.
+    """A Python function of two blocks of points, as a kernel.
 
     The function sees rows of `X` as they are, in CSR where the data is sparse; its answer may be sparse too.
+
+    Parameters
+    ----------
+    function : callable(X, Y) -> matrix of shape (n, m)
+        Called by one thread at a time.
+
+    See Also
+    --------
+    as_kernel : Makes one of these of a function.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Callable_
+    >>> Callable_(lambda X, Y: X @ Y.T)(np.ones((1, 3)), np.ones((2, 3)))
+    array([[3., 3.]])
     """
 
     accepts_sparse = True

@@ -23,6 +23,10 @@ from gramless.kernels.base import Kernel
 class Linear(Kernel):
     """The inner product `<x, y>`.
 
+    See Also
+    --------
+    Polynomial : A power of it.
+
     Examples
     --------
     >>> import numpy as np
@@ -46,15 +50,20 @@ class Linear(Kernel):
 
 
 class Polynomial(Kernel):
-    """`(gamma <x, y> + coef0) ** degree`.
+    """The polynomial kernel `(gamma <x, y> + coef0) ** degree`.
 
     Parameters
     ----------
     degree : int, default=3
+        At least 1.
     gamma : float, "scale" or "auto", default="scale"
         `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, as in scikit-learn.
     coef0 : float, default=0.0
         At least 0, or the function is no kernel.
+
+    See Also
+    --------
+    Linear : Degree 1, and no constant.
 
     Examples
     --------
@@ -107,6 +116,10 @@ class Polynomial(Kernel):
 class Cosine(Kernel):
     """The inner product of rows scaled to length one; zero with a row of zeros.
 
+    See Also
+    --------
+    Linear : The inner product of the rows as they are.
+
     Examples
     --------
     >>> import numpy as np
@@ -142,6 +155,10 @@ class Sigmoid(Kernel):
         `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, as in scikit-learn.
     coef0 : float, default=0.0
         Added before the hyperbolic tangent.
+
+    See Also
+    --------
+    Polynomial : A positive semi-definite function of the same product.
 
     Examples
     --------

@@ -53,6 +53,14 @@ class Histogram(Kernel):
 class Chi2(Histogram):
     """The additive chi-squared kernel `sum_k 2 x_k y_k / (x_k + y_k)`.
 
+    See Also
+    --------
+    ExpChi2 : The exponential of the chi-squared distance.
+
+    References
+    ----------
+    Vedaldi and Zisserman, "Efficient additive kernels via explicit feature maps", 2012.
+
     Examples
     --------
     >>> import numpy as np
@@ -76,6 +84,16 @@ class ExpChi2(Histogram):
     Parameters
     ----------
     gamma : float, "scale" or "auto", default="scale"
+        `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, as in scikit-learn.
+
+    See Also
+    --------
+    Chi2 : The additive kernel of the same distance.
+
+    References
+    ----------
+    Zhang, Marszałek, Lazebnik and Schmid, "Local features and kernels for classification of texture and object categories",
+    2007.
 
     Examples
     --------
@@ -106,6 +124,14 @@ class ExpChi2(Histogram):
 
 class Intersection(Histogram):
     """The histogram intersection kernel `sum_k min(x_k, y_k)`.
+
+    See Also
+    --------
+    Chi2 : Another kernel that compares bins one by one.
+
+    References
+    ----------
+    Swain and Ballard, "Color indexing", 1991.
 
     Examples
     --------

@@ -64,10 +64,12 @@ class Invariant(Wrapped):
 
     @property
     def permutable(self) -> bool:  # type: ignore[override]
+        """Whether the order of the features means nothing."""
         return False
 
     @property
     def accepts_sparse(self) -> bool:  # type: ignore[override]
+        """Whether CSR input is understood."""
         return False
 
     @property
@@ -151,10 +153,12 @@ class Reflected(Wrapped):
 
     @property
     def permutable(self) -> bool:  # type: ignore[override]
+        """Whether the order of the features means nothing."""
         return False
 
     @property
     def accepts_sparse(self) -> bool:  # type: ignore[override]
+        """Whether CSR input is understood."""
         return False
 
     @property

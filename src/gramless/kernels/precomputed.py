@@ -16,6 +16,10 @@ from gramless.kernels.base import Kernel
 class Precomputed(Kernel):
     """Kernel values given as the data.
 
+    See Also
+    --------
+    Callable_ : A function that computes them.
+
     Examples
     --------
     >>> import numpy as np

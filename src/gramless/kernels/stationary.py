@@ -90,12 +90,16 @@ def euclidean_distances(X: Array, Y: Array, out: Array = None) -> Array:
 
 
 class RBF(Kernel):
-    """`exp(-gamma ||x - y||^2)`.
+    """The Gaussian kernel `exp(-gamma ||x - y||^2)`.
 
     Parameters
     ----------
     gamma : float, "scale" or "auto", default="scale"
         `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, as in scikit-learn.
+
+    See Also
+    --------
+    Laplacian : Of the distance instead of its square: for functions that are less smooth.
 
     Examples
     --------
@@ -144,13 +148,18 @@ class RBF(Kernel):
 
 
 class Laplacian(Kernel):
-    """`exp(-gamma ||x - y||)` in the city-block norm, or in the Euclidean one.
+    """The Laplacian kernel `exp(-gamma ||x - y||)`, in the city-block norm or in the Euclidean one.
 
     Parameters
     ----------
     gamma : float, "scale" or "auto", default="scale"
+        `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, as in scikit-learn.
     norm : {"l1", "l2"}, default="l1"
         `"l1"` is scikit-learn's `laplacian_kernel`; `"l2"` costs one matrix product instead of a compiled loop.
+
+    See Also
+    --------
+    RBF : The square of the Euclidean norm instead.
 
     Examples
     --------

@@ -155,10 +155,12 @@ class ExpansionClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            The rows; kernel values with the training rows where the kernel is precomputed.
 
         Returns
         -------
-        array of shape (n_samples,) for two classes, where positive means `classes_[1]`, else (n_samples, n_classes)
+        array of shape (n_samples,) or (n_samples, n_classes)
+            One column for two classes, where positive means `classes_[1]`.
         """
         scores = self._scores(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
@@ -170,6 +172,7 @@ class ExpansionClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            The rows; kernel values with the training rows where the kernel is precomputed.
 
         Returns
         -------
@@ -189,6 +192,7 @@ class ExpansionClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            The rows; kernel values with the training rows where the kernel is precomputed.
 
         Returns
         -------
@@ -238,10 +242,12 @@ class ExpansionRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         Parameters
         ----------
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            The rows; kernel values with the training rows where the kernel is precomputed.
 
         Returns
         -------
-        array of shape (n_samples,) or (n_samples, n_outputs), as `y` was at fit
+        array of shape (n_samples,) or (n_samples, n_outputs)
+            As `y` was at fit.
         """
         scores = self._scores(X)
         return scores[:, 0] if self._single_output else scores

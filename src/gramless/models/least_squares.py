@@ -20,8 +20,7 @@ from sklearn.utils import check_random_state
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
-from gramless._runtime.checkpoint import Checkpoint as StateFile
-from gramless._runtime.checkpoint import fingerprint
+from gramless._runtime.checkpoint import StateFile, fingerprint
 from gramless._runtime.device import Device, check_device, precision_of, storage_of
 from gramless._runtime.memory import parse_budget
 from gramless._runtime.progress import say

@@ -17,6 +17,7 @@ def estimate(estimator: Any, n: int, d: int, n_classes: int = 2, *, dtype: Any =
     Parameters
     ----------
     estimator : LSSVC, LSSVR or any estimator with a `plan` method
+        With its settings; it need not be fitted.
     n, d : int
         Rows and features.
     n_classes : int, default=2
@@ -33,6 +34,10 @@ def estimate(estimator: Any, n: int, d: int, n_classes: int = 2, *, dtype: Any =
     ------
     MemoryError
         Where no way of fitting stays within `memory_budget`.
+
+    See Also
+    --------
+    LSSVC : Plans within its `memory_budget`, and says in `solver_reason_` what it chose.
 
     Examples
     --------

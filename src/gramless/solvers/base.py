@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
-from gramless._runtime.checkpoint import Checkpoint
+from gramless._runtime.checkpoint import StateFile
 from gramless._runtime.progress import Progress
 from gramless.operators.base import Operator
 
@@ -218,7 +218,7 @@ def solve(
     monitor: Callable[[Array], float] | None = None,
     patience: int = 5,
     random_state: Any = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: StateFile | None = None,
     verbose: int = 0,
     label: str = "",
 ) -> SolveResult:
@@ -243,7 +243,7 @@ def solve(
         Iterations without a better error on held-out data before the solve stops.
     random_state : int, RandomState or None, default=None
         Seed of the solver's random choices.
-    checkpoint : Checkpoint, optional
+    checkpoint : StateFile, optional
         Where the state is saved every few iterations and, when there is one, taken up again.
     verbose : int, default=0
         1 shows progress.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gramless._runtime import arrays as xa
-from gramless._runtime.checkpoint import Checkpoint, fingerprint
+from gramless._runtime.checkpoint import StateFile, fingerprint
 from gramless._runtime.stored import checked_csr
 from gramless.streaming.stream import Stream
 
@@ -24,7 +24,7 @@ class PassCheckpoint:
 
     def __init__(self, path: str | os.PathLike[str], every: int, settings: list[Any], stream: Stream):
         self.every = every
-        self._file = Checkpoint(path, fingerprint("pass", settings, stream.identity()), every)
+        self._file = StateFile(path, fingerprint("pass", settings, stream.identity()), every)
 
     def save(self, state: dict[str, Any], seconds: float) -> None:
         """Replace what the file holds."""
