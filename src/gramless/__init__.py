@@ -34,6 +34,8 @@ _EXPORTS: dict[str, str] = {
     "RiSVOClassifier": "gramless.estimators.risvo",
     "SphericalKMeans": "gramless.estimators.spherical_kmeans",
     "Stream": "gramless.streaming",
+    "TableClassifier": "gramless.estimators.table",
+    "TableRegressor": "gramless.estimators.table",
     "estimate": "gramless.planning.estimate",
     "load": "gramless.persistence",
     "save": "gramless.persistence",

@@ -87,14 +87,19 @@ def train(
     out: Annotated[Path, typer.Option(help="Where to save the model.")] = Path("model.skops"),
     estimator: Annotated[
         str,
-        typer.Option(help="auto, lssvm, nystrom or svm.", autocompletion=_choices(["auto", "lssvm", "nystrom", "svm"])),
+        typer.Option(
+            help="auto, table (chooses everything itself; what auto takes unless a kernel, C, gamma or device is given), "
+            "lssvm, nystrom or svm.",
+            autocompletion=_choices(["auto", "table", "lssvm", "nystrom", "svm"]),
+        ),
     ] = "auto",
     kernel: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="rbf, laplacian, poly or linear.", autocompletion=_choices(["rbf", "laplacian", "poly", "linear"])
+            help="rbf, laplacian, exponential, matern32, matern52, poly or linear; chosen when not given.",
+            autocompletion=_choices(["rbf", "laplacian", "exponential", "matern32", "matern52", "poly", "linear"]),
         ),
-    ] = "rbf",
+    ] = None,
     C: Annotated[float | None, typer.Option("--C", help="Regularisation; tuned when not given.")] = None,
     gamma: Annotated[float | None, typer.Option(help="Of the kernel; tuned when not given.")] = None,
     tune: Annotated[
@@ -117,11 +122,24 @@ def train(
         ),
     ] = None,
     test_size: Annotated[float, typer.Option(help="Share of rows held out for the score.")] = 0.2,
+    test: Annotated[Path | None, typer.Option(help="Score on the rows of this file, and learn from all of DATA.")] = None,
+    cv: Annotated[int | None, typer.Option(help="Score by so many folds, and learn from all of DATA.", min=2)] = None,
+    weights: Annotated[str | None, typer.Option(help="A column that says how much each row counts.")] = None,
+    groups: Annotated[str | None, typer.Option(help="A column whose equal rows are held out together.")] = None,
+    order: Annotated[str | None, typer.Option(help="A column, such as a date: its last rows are held out.")] = None,
+    time: Annotated[
+        str | None, typer.Option(help="What the fit aims at, such as 90s or 2m; about a minute for 50,000 rows.")
+    ] = None,
+    report: Annotated[
+        bool, typer.Option("--report", help="Also an HTML card next to the model: what matters, how, how sure.")
+    ] = False,
     seed: Annotated[
         int, typer.Option(help="Draws the held-out rows and everything else that is random.", min=0, max=2**32 - 1)
     ] = 0,
     device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, auto.")] = None,
-    memory_budget: Annotated[str | None, typer.Option(help="Bound on the memory of the fit, such as 4GB.")] = None,
+    memory_budget: Annotated[
+        str | None, typer.Option("--memory", "--memory-budget", help="Bound on the memory of the fit, such as 4GB.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Fit a model to a table, or to a folder of pictures, and save it, with a score from rows it never saw."""
@@ -143,6 +161,7 @@ def train(
         if as_json:
             typer.echo(json.dumps(on_pictures.as_json()))
         return
+    from gramless.program.train import parse_seconds
     from gramless.program.train import train as work
 
     trained = work(
@@ -157,6 +176,13 @@ def train(
         task=task,
         proba=proba,
         test_size=test_size,
+        test=test,
+        cv=cv,
+        weights=weights,
+        groups=groups,
+        order=order,
+        seconds=None if time is None else parse_seconds(time),
+        report=report,
         seed=seed,
         device=device,
         memory_budget=memory_budget,

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
+from sklearn.gaussian_process.kernels import Matern
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
 from gramless.kernels import (
@@ -15,13 +17,18 @@ from gramless.kernels import (
     RBF,
     Callable_,
     Columns,
+    Equality,
+    Exponential,
     Invariant,
     Kernel,
     Laplacian,
     Linear,
+    Matern32,
+    Matern52,
     Polynomial,
     Precomputed,
     Reflected,
+    ScaledColumns,
     Sigmoid,
     as_kernel,
 )
@@ -32,6 +39,8 @@ VARIANTS = {
     "poly-2-coef0": Polynomial(degree=2, gamma=0.3, coef0=1.0),
     "poly-7": Polynomial(degree=7, gamma=0.2, coef0=0.5),
     "laplacian-l2": Laplacian(gamma=0.4, norm="l2"),
+    "scaled-columns": ScaledColumns(Matern52(gamma=0.5), [1.0, 0.0, 2.0, 0.5, 1.0, 3.0]),
+    "scaled-columns-l1": ScaledColumns(Laplacian(gamma=0.5), [1.0, 0.0, 2.0, 0.5, 1.0, 3.0]),
     "sum": RBF(gamma=0.5) + Linear(),
     "product": RBF(gamma=0.5) * Polynomial(degree=3, gamma=0.1, coef0=1.0),
     "scaled": 2.5 * RBF(gamma=0.5),
@@ -210,6 +219,32 @@ def test_equals_scikit_learn(name):
     function = SCIKIT_LEARN[name]
     settings = {k: v for k, v in kernel.get_params().items() if k in inspect.signature(function).parameters}
     np.testing.assert_allclose(kernel(X, Y), function(X, Y, **settings), rtol=1e-10)
+
+
+@pytest.mark.parametrize(("kernel", "nu"), [(Exponential(0.7), 0.5), (Matern32(0.7), 1.5), (Matern52(0.7), 2.5)])
+def test_matern_kernels_equal_those_of_gaussian_processes(kernel, nu):
+    X, Y = sample(RBF(), 30), sample(RBF(), 20, seed=1)
+    np.testing.assert_allclose(kernel(X, Y), Matern(length_scale=1 / 0.7, nu=nu)(X, Y), rtol=1e-9)
+
+
+def test_equality_counts_the_columns_that_differ():
+    rng = np.random.default_rng(0)
+    X, Y = rng.integers(0, 3, (37, 5)).astype(float), rng.integers(0, 3, (23, 5)).astype(float)
+    truth = np.exp(-0.3 * (X[:, None] != Y[None]).sum(axis=2))
+    np.testing.assert_allclose(Equality(0.3)(X, Y), truth, rtol=1e-13)
+    indicators = [np.concatenate([(level == A) for level in range(3)], axis=1).astype(float) for A in (X, Y)]
+    np.testing.assert_allclose(Laplacian(0.15)(*indicators), truth, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("n", "m", "d"), [(1, 1, 1), (3, 17, 2), (64, 33, 7), (5, 8, 40)])
+def test_city_block_distances_of_any_shape(n, m, d, dtype):
+    rng = np.random.default_rng(n + m + d)
+    X, Y = rng.normal(size=(n, d)).astype(dtype), rng.normal(size=(m, d)).astype(dtype)
+    tolerance = 20 * np.finfo(dtype).eps
+    np.testing.assert_allclose(Laplacian(0.5)(X, Y), np.exp(-0.5 * cdist(X, Y, "cityblock")), rtol=tolerance * d)
+    wide = np.asfortranarray(np.hstack([X, X]))[:, ::2]
+    np.testing.assert_allclose(Laplacian(0.5)(wide, wide), np.exp(-0.5 * cdist(wide, wide, "cityblock")), rtol=tolerance * d)
 
 
 def test_clones_prints_and_compares_by_settings(kernel):

@@ -6,7 +6,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from gramless.features.fourier_map import FourierMap, draw_fourier_features, hadamard_rows
-from gramless.kernels import RBF, Laplacian, Linear
+from gramless.kernels import RBF, Exponential, Laplacian, Linear, Matern32, Matern52, ScaledColumns
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 6))
@@ -15,6 +15,10 @@ CASES = [
     (RBF(gamma=0.1), "orthogonal"),
     (RBF(gamma=0.1), "structured"),
     (Laplacian(gamma=0.15), "plain"),
+    (Exponential(gamma=0.3), "orthogonal"),
+    (Matern32(gamma=0.3), "orthogonal"),
+    (Matern52(gamma=0.3), "structured"),
+    (ScaledColumns(Matern52(gamma=0.3), [1.0, 0.5, 0.0, 2.0, 1.0, 1.0]), "orthogonal"),
     (Laplacian(gamma=0.3, norm="l2"), "plain"),
     (Laplacian(gamma=0.3, norm="l2"), "orthogonal"),
     (Laplacian(gamma=0.3, norm="l2"), "structured"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gramless.kernels import RBF, Laplacian, Linear, Polynomial
+from gramless.kernels import RBF, Exponential, Laplacian, Linear, Matern32, Matern52, Polynomial
 from gramless.operators import KernelOperator, expand
 from gramless.operators.fused import FusedProduct, Operand, _step, _strip, can_fuse, fused_form
 from gramless.operators.landmark_columns import LocalColumns
 from gramless.preconditioners.nystrom import NystromPreconditioner
 
 KERNELS = [Linear(), Polynomial(4, 1.0, 0.5), Polynomial(3, 0.7), RBF(0.8), Laplacian(0.8, norm="l2"), 2.5 * RBF(0.8)]
+KERNELS += [Exponential(0.8), Matern32(0.8), Matern52(0.8)]
 
 
 def cuda():

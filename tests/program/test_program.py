@@ -91,7 +91,8 @@ def test_info_says_what_there_is_and_what_would_be_done(run):
     found = run("info", "--rows", 60_000, "--columns", 784, "--classes", 10, "--json").json
     assert found["devices"][0]["device"] == "cpu"
     assert found["hardware"]["cores"] >= 1
-    assert found["plan"]["train"] == "nystrom"
+    assert found["plan"]["train"] == "table"
+    assert "every row carries the model" in found["plan"]["train_why"]
     assert found["plan"]["lssvc"] in ("cg", None)
     assert "processor" in run("info").out
 

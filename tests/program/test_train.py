@@ -1,6 +1,7 @@
 """Training from the shell, as a new user would try it."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import dump_svmlight_file, load_digits
 
@@ -9,7 +10,7 @@ from gramless.program import tuning
 from gramless.program.columns import find_columns
 from gramless.program.machines import choose_machine, settle
 from gramless.program.scores import log_loss, score
-from gramless.program.train import find_task
+from gramless.program.train import find_task, hold_out, parse_seconds
 
 
 @pytest.mark.parametrize("name", ["plants.csv", "semicolon.csv.gz", "plants.parquet"])
@@ -17,7 +18,7 @@ def test_a_table_of_any_kind_trains_at_once(run, plants, tmp_path, name):
     done = run("train", plants / name, "--target", "kind", "--out", tmp_path / "m.skops", "--json")
     assert done.code == 0
     assert done.json["task"] == "classification"
-    assert done.json["estimator"] == "LSSVC"
+    assert done.json["estimator"] == "TableClassifier"
     assert done.json["columns"]["numbers"] == 2
     assert done.json["columns"]["words"] == 2
     assert set(done.json["columns"]["left_out"]) == {"label", "planet"}
@@ -31,14 +32,23 @@ def test_a_table_of_any_kind_trains_at_once(run, plants, tmp_path, name):
 
 def test_a_person_reads_what_was_done(run, plants, tmp_path):
     done = run("train", plants / "plants.csv", "--target", "kind", "--out", tmp_path / "m.skops")
-    for words in ("LSSVC", "kind", "rows are few enough", "leave-one-out", "95 % interval", "left out label", "m.skops"):
+    for words in (
+        "TableClassifier",
+        "kind",
+        "all 192 rows carry the model",
+        "leave-one-out",
+        "Matters most",
+        "95 % interval",
+        "left out label",
+        "m.skops",
+    ):
         assert words in done.out
 
 
 def test_numbers_are_regressed(run, plants, tmp_path):
     done = run("train", plants / "weights.tsv", "--target", "weight", "--out", tmp_path / "m.skops", "--json")
     assert done.json["task"] == "regression"
-    assert done.json["estimator"] == "LSSVR"
+    assert done.json["estimator"] == "TableRegressor"
     assert done.json["scores"][0]["metric"] == "R²"
     assert done.json["scores"][0]["value"] > 0.8
 
@@ -131,7 +141,7 @@ def test_the_same_seed_gives_the_same_model(run, plants, tmp_path):
     for name, seed in [("a", 3), ("b", 3), ("c", 4)]:
         done = run(*("train", plants / "plants.csv", "--target", "kind", "--out", tmp_path / name, "--seed", seed, "--json"))
         made.append({key: value for key, value in done.json.items() if key not in ("tune_seconds", "fit_seconds", "model")})
-        points.append(gramless.load(tmp_path / name).pipeline.named_steps["machine"].points_)
+        points.append(gramless.load(tmp_path / name).pipeline.named_steps["machine"].members_[0].points[0])
     assert made[0] == made[1]
     assert np.array_equal(points[0], points[1])
     assert not np.array_equal(points[0], points[2])
@@ -189,6 +199,75 @@ def test_trouble_is_told_in_one_sentence(run, plants, model, tmp_path, arguments
     assert done.code == 3
     assert words in done.err.replace("\n", " ")
     assert not (tmp_path / "never.skops").exists()
+
+
+def test_one_machine_when_its_settings_are_given(run, plants, tmp_path):
+    start = ("train", plants / "plants.csv", "--target", "kind", "--json", "--out", tmp_path / "m.skops")
+    assert run(*start, "--kernel", "exponential", "--C", 10).json["estimator"] == "LSSVC"
+    refused = run(*start, "--estimator", "table", "--C", 10)
+    assert refused.code == 3
+    assert "chooses kernel, C and gamma itself" in refused.err
+
+
+def test_scores_from_a_file_from_folds_and_from_held_out_rows(run, plants, tmp_path):
+    start = ("train", plants / "plants.csv", "--target", "kind", "--json", "--out", tmp_path / "m.skops", "--time", "1s")
+    apart = run(*start, "--test", plants / "more.csv").json
+    assert apart["rows"] == {"train": 240, "held_out": 60}
+    folds = run(*start, "--cv", 3).json
+    assert folds["folds"] == 3
+    assert folds["rows"]["train"] == 240
+    for found in (apart, folds):
+        assert found["scores"][0]["value"] > 0.85
+    both = run(*start, "--cv", 3, "--test", plants / "more.csv")
+    assert "choose one" in both.err
+
+
+def test_weights_groups_and_order_are_not_learnt_from(run, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=200)
+    frame = pd.DataFrame({"x": x, "y": np.where(x + 0.3 * rng.normal(size=200) > 0, "up", "down"), "w": 1 + rng.random(200)})
+    frame["person"] = np.repeat(np.arange(20), 10)
+    frame["day"] = pd.date_range("2024-01-01", periods=200).strftime("%Y-%m-%d")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    start = ("train", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m", "--json", "--time", "1s")
+    grouped = run(*start, "--weights", "w", "--groups", "person").json
+    assert grouped["columns"]["numbers"] == 1
+    assert grouped["columns"]["dates"] == 1
+    assert grouped["rows"]["held_out"] == 40
+    ordered = run(*start, "--order", "day").json
+    assert ordered["rows"] == {"train": 160, "held_out": 40}
+    assert "dates" not in ordered["columns"]
+    missing = run(*start, "--weights", "weight")
+    assert "no column 'weight' for the weights" in missing.err
+    negative = run(*start, "--weights", "x")
+    assert "weights are numbers of at least 0" in negative.err
+
+
+def test_groups_and_order_decide_who_is_held_out():
+    y = np.array(["a", "b"] * 50)
+    none = {"weights": None, "groups": None, "order": None}
+    groups = np.repeat(np.arange(10), 10)
+    train, test = hold_out(y, {**none, "groups": groups}, "classification", 0.2, 0)
+    assert not set(groups[train]) & set(groups[test])
+    order = np.random.default_rng(0).permutation(100)
+    train, test = hold_out(y, {**none, "order": order}, "classification", 0.2, 0)
+    assert order[train].max() < order[test].min()
+
+
+def test_a_card_shows_what_matters(run, plants, tmp_path):
+    for target, words in [("kind", "Calibration"), ("weight", "Predictions against the truth")]:
+        name = "plants.csv" if target == "kind" else "weights.tsv"
+        out = tmp_path / f"{target}.skops"
+        done = run("train", plants / name, "--target", target, "--out", out, "--report", "--time", "1s", "--json")
+        assert done.code == 0
+        page = (tmp_path / f"{target}.html").read_text()
+        for part in (words, "Partial dependence", "height", "95 % interval", "<svg"):
+            assert part in page
+        assert done.json["importance"]
+
+
+def test_times_are_read():
+    assert [parse_seconds(text) for text in ("90", "90s", "2m", "1.5h")] == [90, 90, 120, 5400]
 
 
 def test_rows_without_an_answer_are_left_out(run, tmp_path):

@@ -50,7 +50,12 @@ def _values(
         x_norms = tl.load(X_NORMS + rows)
         y_norms = tl.load(Y_NORMS + columns)
         squares = tl.maximum(x_norms[:, None] + y_norms[None, :] - 2.0 * products, 0.0)
-        values = tl.exp(-gamma * (squares if KIND == 1 else tl.sqrt(squares)))
+        t = gamma * (squares if KIND == 1 else tl.sqrt(squares))
+        values = tl.exp(-t)
+        if KIND == 3:
+            values = values * (1.0 + t)
+        if KIND == 4:
+            values = values * (1.0 + t + t * t / 3.0)
     return values
 
 

@@ -3,7 +3,9 @@
     k(x - y) = E cos(w . (x - y)),   phi(x) = [cos(W x), sin(W x)] / sqrt(D)   for D frequencies w drawn from k's spectrum
 
 (Rahimi and Recht, "Random features for large-scale kernel machines", 2007). The spectrum of the RBF kernel is normal, that
-of the Laplacian kernel Cauchy: independent in each coordinate for the city-block norm, spherical for the Euclidean one. A
+of the Laplacian kernel Cauchy: independent in each coordinate for the city-block norm, spherical for the Euclidean one. That
+of a Matern kernel is a multivariate t with 2 nu degrees of freedom, of which the spherical Cauchy (`Exponential`) is the
+first. A scale for each column multiplies the frequencies. A
 cosine and a sine of the same frequency have a smaller variance than one cosine with a random phase, at the same number of
 features.
 
@@ -26,7 +28,7 @@ from gramless._runtime.arrays import Array
 from gramless._runtime.threads import CPU_TILE, blas_threads, share, slices
 from gramless._runtime.validation import check_positive
 from gramless.features.base import FeatureMap, Features
-from gramless.kernels import RBF, Kernel, Laplacian, as_kernel
+from gramless.kernels import RBF, Exponential, Kernel, Laplacian, Matern32, Matern52, ScaledColumns, as_kernel
 
 DRAWS = ("auto", "plain", "orthogonal", "structured")
 # From this many columns on, three Hadamard products are faster than one dense one.
@@ -40,7 +42,7 @@ class FourierFeatures(Features):
 
     Parameters
     ----------
-    kernel : RBF or Laplacian
+    kernel : RBF, Laplacian, Exponential, Matern32 or Matern52, or ScaledColumns of one
         Resolved.
     lengths : ndarray of shape (D,)
         Norms of the frequencies (structured), or ones.
@@ -114,7 +116,9 @@ class FourierFeatures(Features):
 
     def state(self) -> dict[str, Any]:
         parts = {"lengths": self.lengths, "directions": self.directions, "signs": self.signs, "n_columns": self.n_columns}
-        return {key: value for key, value in parts.items() if value is not None} | {"gamma": float(self.kernel.gamma)}
+        return {key: value for key, value in parts.items() if value is not None} | {
+            "gamma": float(self.kernel.get_params()[_gamma_name(self.kernel)])
+        }
 
 
 def hadamard_rows(V: Array) -> Array:
@@ -134,7 +138,7 @@ def draw_fourier_features(
 
     Parameters
     ----------
-    kernel : RBF or Laplacian
+    kernel : RBF, Laplacian, Exponential, Matern32 or Matern52, or ScaledColumns of one
         Resolved: its gamma is a number.
     n_columns : int
         Columns of the data.
@@ -154,8 +158,12 @@ def draw_fourier_features(
     >>> bool(np.abs(phi @ phi.T - RBF(gamma=0.5)(X, X)).max() < 0.02)
     True
     """
-    if not isinstance(kernel, (RBF, Laplacian)):
-        raise ValueError(f"random Fourier features are for RBF and Laplacian kernels, not for {kernel!r}")
+    if isinstance(kernel, ScaledColumns):
+        return _with_scales(kernel, draw_fourier_features(kernel.kernel, n_columns, n_features, rng, draw))
+    if not isinstance(kernel, (RBF, Laplacian, Exponential, Matern32, Matern52)):
+        raise ValueError(
+            f"random Fourier features are for RBF and Laplacian kernels and the Matern family, not for {kernel!r}"
+        )
     if draw not in DRAWS:
         raise ValueError(f"unknown draw {draw!r}; known: {', '.join(map(repr, DRAWS))}")
     D = max(1, -(-int(n_features) // 2))
@@ -180,11 +188,26 @@ def draw_fourier_features(
 
 
 def _lengths(kernel: Kernel, gamma: float, D: int, width: int, rng: np.random.RandomState) -> np.ndarray:
-    """Norms of frequencies in `width` dimensions: chi for the RBF, chi over a half-normal for the Cauchy spectrum."""
+    """Norms of frequencies in `width` dimensions: chi for the RBF, of a multivariate t for the Matern family."""
     chi = np.sqrt(rng.chisquare(width, size=D))
     if isinstance(kernel, RBF):
         return np.sqrt(2 * gamma) * chi
-    return gamma * chi / np.abs(rng.normal(size=D))
+    degrees = {Matern32: 3, Matern52: 5}.get(type(kernel), 1)
+    if degrees == 1:
+        return gamma * chi / np.abs(rng.normal(size=D))
+    return gamma * chi / np.sqrt(rng.chisquare(degrees, size=D) / degrees)
+
+
+def _with_scales(kernel: ScaledColumns, made: FourierFeatures) -> FourierFeatures:
+    """The same frequencies for columns that are multiplied by the kernel's scales first."""
+    if made.directions is None:
+        raise ValueError("draw='structured' mixes the columns and takes no scales; use draw='orthogonal'")
+    directions = made.directions * np.asarray(kernel.scales, dtype=np.float64)[:, None]
+    return FourierFeatures(kernel, made.lengths, directions, None, made.n_columns)
+
+
+def _gamma_name(kernel: Kernel) -> str:
+    return "kernel__gamma" if isinstance(kernel, ScaledColumns) else "gamma"
 
 
 class FourierMap(FeatureMap):
@@ -234,7 +257,8 @@ class FourierMap(FeatureMap):
         return draw_fourier_features(kernel, int(X.shape[1]), self.n_components, rng, self.draw)
 
     def restore(self, state: dict[str, Any]) -> FourierFeatures:
-        kernel = clone(as_kernel(self.kernel)).set_params(gamma=state["gamma"])
+        kernel = clone(as_kernel(self.kernel))
+        kernel = kernel.set_params(**{_gamma_name(kernel): state["gamma"]})
         return FourierFeatures(
             kernel, state["lengths"], state.get("directions"), state.get("signs"), int(state["n_columns"])
         )

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gramless.kernels.base import Callable_, Columns, Kernel, Power, Product, Scaled, Sum
+from gramless.kernels.base import Callable_, Columns, Kernel, Power, Product, Scaled, ScaledColumns, Sum
 from gramless.kernels.dot import Cosine, Linear, Polynomial, Sigmoid
+from gramless.kernels.equality import Equality
 from gramless.kernels.histogram import Chi2, ExpChi2, Intersection
 from gramless.kernels.invariant import Invariant, Reflected
+from gramless.kernels.matern import Exponential, Matern32, Matern52
 from gramless.kernels.precomputed import Precomputed
 from gramless.kernels.stationary import RBF, Laplacian
 
@@ -23,6 +25,10 @@ KERNELS: dict[str, type[Kernel]] = {
     "sigmoid": Sigmoid,
     "rbf": RBF,
     "laplacian": Laplacian,
+    "exponential": Exponential,
+    "matern32": Matern32,
+    "matern52": Matern52,
+    "equality": Equality,
     "chi2": Chi2,
     "exp_chi2": ExpChi2,
     "intersection": Intersection,
@@ -37,18 +43,23 @@ __all__ = [
     "Chi2",
     "Columns",
     "Cosine",
+    "Equality",
     "ExpChi2",
+    "Exponential",
     "Intersection",
     "Invariant",
     "Kernel",
     "Laplacian",
     "Linear",
+    "Matern32",
+    "Matern52",
     "Polynomial",
     "Power",
     "Precomputed",
     "Product",
     "Reflected",
     "Scaled",
+    "ScaledColumns",
     "Sigmoid",
     "Sum",
     "as_kernel",

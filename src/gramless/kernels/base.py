@@ -16,6 +16,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from gramless._runtime import arrays as xa
@@ -450,6 +451,52 @@ class Columns(Wrapped):
 
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Columns:
         return Columns(self.kernel.resolve(self._select(X), weights), self.columns)
+
+
+class ScaledColumns(Wrapped):
+    """A kernel on columns that are each multiplied by a number of their own: `k(s * x, s * y)`.
+
+    With a stationary kernel this is a length scale for each column (automatic relevance determination): a column with a
+    large scale matters much, one with scale 0 not at all.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    scales : array of shape (n_features,)
+        What each column is multiplied by.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import RBF, ScaledColumns
+    >>> kernel = ScaledColumns(RBF(gamma=0.5), scales=[1.0, 0.0])
+    >>> kernel(np.zeros((1, 2)), np.array([[0.0, 9.0], [1.0, 0.0]])).round(4)
+    array([[1.    , 0.6065]])
+    """
+
+    def __init__(self, kernel: Kernel, scales: Any):
+        self.kernel = kernel
+        self.scales = scales
+
+    def accepts_grid(self, rows: GridRows) -> bool:
+        return False  # scaled columns are on no grid
+
+    def _scaled(self, X: Array) -> Array:
+        scales = np.asarray(self.scales, dtype=np.float64)
+        if scales.shape != (X.shape[1],):
+            raise ValueError(f"scales has shape {scales.shape} for {X.shape[1]} columns; give one for each")
+        if xa.is_sparse(X):
+            return (X @ sp.diags_array(scales.astype(X.dtype))).tocsr()
+        return X * xa.like(scales, X)
+
+    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+        return self.kernel(self._scaled(X), self._scaled(Y), out=out)
+
+    def diag(self, X: Array) -> Array:
+        return self.kernel.diag(self._scaled(X))
+
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> ScaledColumns:
+        return ScaledColumns(self.kernel.resolve(self._scaled(X), weights), self.scales)
 
 
 class Callable_(Kernel):

@@ -29,9 +29,10 @@ from gramless._runtime.arrays import Array
 from gramless._runtime.device import PRECISIONS
 from gramless.kernels.base import Kernel, Scaled
 from gramless.kernels.dot import Linear, Polynomial
+from gramless.kernels.matern import Exponential, Matern32, Matern52
 from gramless.kernels.stationary import RBF, Laplacian
 
-_POLYNOMIAL, _RBF, _EXPONENTIAL = 0, 1, 2
+_POLYNOMIAL, _RBF, _EXPONENTIAL, _MATERN32, _MATERN52 = 0, 1, 2, 3, 4
 _COLUMNS_AT_A_TIME = 64
 # bfloat16 numbers, of eight bits each, that stand for one entry of V in an accurate product.
 _PIECES = {"medium": 2, "high": 3}
@@ -67,6 +68,12 @@ def fused_form(kernel: Kernel) -> Form | None:
         return Form(_RBF, _number(kernel.gamma))
     if isinstance(kernel, Laplacian) and kernel.norm == "l2":
         return Form(_EXPONENTIAL, _number(kernel.gamma))
+    if isinstance(kernel, Exponential):
+        return Form(_EXPONENTIAL, _number(kernel.gamma))
+    if isinstance(kernel, Matern32):
+        return Form(_MATERN32, 3**0.5 * _number(kernel.gamma))
+    if isinstance(kernel, Matern52):
+        return Form(_MATERN52, 5**0.5 * _number(kernel.gamma))
     return None
 
 

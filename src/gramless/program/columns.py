@@ -22,6 +22,7 @@ from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 from gramless.program.errors import InputError
 from gramless.program.tables import LARGEST
 from gramless.streaming.text import GAPS
+from gramless.tables.columns import TableColumns
 
 MOST_LEVELS = 100
 
@@ -32,16 +33,17 @@ class Columns:
 
     numbers: list[str] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
+    dates: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def used(self) -> list[str]:
         """The columns a model needs."""
-        return [*self.numbers, *self.words]
+        return [*self.numbers, *self.words, *self.dates]
 
 
-def find_columns(X: Any) -> Columns:
-    """Sort the columns of a DataFrame into numbers, words and those that are of no use."""
+def find_columns(X: Any, *, with_dates: bool = False) -> Columns:
+    """Sort the columns of a DataFrame into numbers, words, dates (where the machine knows them) and those of no use."""
     found = Columns()
     if not isinstance(X, pd.DataFrame):
         return found
@@ -56,6 +58,8 @@ def find_columns(X: Any) -> Columns:
             found.left_out[str(name)] = "the same value everywhere"
         elif _numbers_the_rows(column):
             found.left_out[str(name)] = "row numbers"
+        elif with_dates and _are_dates(known):
+            found.dates.append(str(name))
         elif pd.api.types.is_bool_dtype(column) or not pd.api.types.is_numeric_dtype(column):
             levels = known.astype(str).nunique()
             if levels > MOST_LEVELS and levels > 0.5 * len(known):
@@ -69,6 +73,20 @@ def find_columns(X: Any) -> Columns:
     if not found.used:
         raise InputError("no column says anything: " + "; ".join(f"{k}: {v}" for k, v in found.left_out.items()))
     return found
+
+
+def _are_dates(known: pd.Series) -> bool:
+    """Whether every known value is a date, or written as 2024-02-29, alone or with a time."""
+    if pd.api.types.is_datetime64_any_dtype(known):
+        return True
+    if pd.api.types.is_numeric_dtype(known) or not known.astype(str).str.match(r"\d{4}-\d{2}-\d{2}").all():
+        return False
+    return bool(as_dates(known).notna().all())
+
+
+def as_dates(column: pd.Series) -> pd.Series:
+    """Moments without a time zone; what cannot be read as one is missing."""
+    return pd.to_datetime(column, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
 
 
 def _numbers_the_rows(column: pd.Series) -> bool:
@@ -127,6 +145,13 @@ def as_known(X: Any, columns: Columns, origin: str) -> Any:
                 why = "is too large to compute with: divide the column by its unit"
             raise InputError(f"{origin}, row {known.index[row] + 1:,}, column {name!r}: {value!r} {why}")
         known[name] = numbers
+    for name in columns.dates:
+        given = known[name]
+        known[name] = as_dates(given)
+        broken = (known[name].isna() & given.notna() & ~given.isin(GAPS)).to_numpy()
+        if broken.any():
+            row = int(np.flatnonzero(broken)[0])
+            raise InputError(f"{origin}, row {known.index[row] + 1:,}, column {name!r}: {given.iloc[row]!r} is not a date")
     for name in columns.words:
         known[name] = pd.Series([word(value) for value in known[name]], index=known.index, dtype=object)
     return known
@@ -146,10 +171,15 @@ def unseen(transformer: Any, X: Any, columns: Columns) -> dict[str, int]:
     """How many values of each text column the transformer never saw."""
     if not columns.words:
         return {}
-    levels = transformer.named_transformers_["words"].named_steps["levels"].categories_
+    if isinstance(transformer, TableColumns):
+        levels = dict(zip(transformer.category_names_, transformer.levels_, strict=True))
+    else:
+        categories = transformer.named_transformers_["words"].named_steps["levels"].categories_
+        levels = dict(zip(columns.words, categories, strict=True))
     counts = {}
-    for name, known in zip(columns.words, levels, strict=True):
-        new = int((~X[name].fillna("missing").isin(known)).sum())
+    for name, known in levels.items():
+        gaps = X[name].isna() if isinstance(transformer, TableColumns) else False
+        new = int((~X[name].fillna("missing").isin(known) & ~gaps).sum())
         if new:
             counts[name] = new
     return counts

@@ -11,8 +11,10 @@ from rich.table import Table
 
 import gramless
 from gramless._runtime.memory import free_memory, human
+from gramless.estimators.table import default_seconds
 from gramless.experiments.environment import commit, hardware, versions
-from gramless.program.machines import choose_machine
+from gramless.tables.members import part_size
+from gramless.tables.search import SHARES
 
 
 def info(rows: int | None, columns: int | None, classes: int, console: Console) -> dict[str, Any]:
@@ -45,8 +47,9 @@ def devices() -> list[dict[str, Any]]:
 
 def plan(n: int, d: int, classes: int) -> dict[str, Any]:
     """What `gramless train` and `LSSVC(solver="auto")` would do with a table of this size."""
-    machine, why = choose_machine("auto", n)
-    chosen: dict[str, Any] = {"rows": n, "columns": d, "classes": classes, "train": machine, "train_why": why}
+    size = part_size(n, 1, SHARES["fit"] * default_seconds(n), int(free_memory("cpu")))
+    why = "every row carries the model" + (f", in neighbourhoods of {size:,} rows" if size < n else "")
+    chosen: dict[str, Any] = {"rows": n, "columns": d, "classes": classes, "train": "table", "train_why": why}
     estimator = gramless.LSSVC()
     try:
         made = estimator.plan(n, d, 1 if classes <= 2 else classes, "float32", "cpu")

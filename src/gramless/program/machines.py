@@ -17,7 +17,7 @@ MACHINES = {
     "nystrom": ("NystromLSSVC", "NystromLSSVR"),
     "svm": ("KernelSVC", "KernelSVR"),
 }
-KERNELS_WITH_GAMMA = ("rbf", "laplacian", "poly")
+KERNELS_WITH_GAMMA = ("rbf", "laplacian", "poly", "exponential", "matern32", "matern52")
 KERNELS = ("linear", *KERNELS_WITH_GAMMA)
 
 EXACT_UP_TO = 20_000
@@ -37,13 +37,13 @@ class Settings:
 
 
 def choose_machine(name: str, n: int) -> tuple[str, str]:
-    """The machine to use for `n` rows, and why."""
+    """The machine with one kernel to use for `n` rows, and why."""
     if name == "auto":
         if n <= EXACT_UP_TO:
             return "lssvm", f"{n:,} rows are few enough to use every one of them"
         return "nystrom", f"{n:,} rows: {LANDMARKS:,} of them carry the model, all are learnt from"
     if name not in MACHINES:
-        raise InputError(f"unknown estimator {name!r}; known are auto, {', '.join(MACHINES)}")
+        raise InputError(f"unknown estimator {name!r}; known are auto, table, {', '.join(MACHINES)}")
     return name, "as asked"
 
 

@@ -25,8 +25,8 @@ class TableModel(BaseEstimator):
     Parameters
     ----------
     pipeline : Pipeline
-        Fitted: steps ``prepare`` and ``machine``.
-    numbers, words : list of str
+        Fitted: steps ``prepare`` (where the machine does not prepare its own) and ``machine``.
+    numbers, words, dates : list of str
         The columns it needs, by kind; both empty for sparse data.
     target : str or None
         The column it predicts.
@@ -44,6 +44,7 @@ class TableModel(BaseEstimator):
         target: str | None,
         task: str,
         about: dict[str, Any],
+        dates: list[str] | None = None,
     ):
         self.pipeline = pipeline
         self.numbers = numbers
@@ -51,11 +52,13 @@ class TableModel(BaseEstimator):
         self.target = target
         self.task = task
         self.about = about
+        self.dates = dates
 
     @property
     def columns(self) -> Columns:
         """The columns this model needs."""
-        return Columns(list(self.numbers), list(self.words))
+        # A model of an earlier version knows no dates.
+        return Columns(list(self.numbers), list(self.words), list(getattr(self, "dates", None) or []))
 
     @property
     def classes(self) -> np.ndarray:
@@ -70,12 +73,13 @@ class TableModel(BaseEstimator):
     @property
     def has_probabilities(self) -> bool:
         """Whether it was trained with probabilities."""
-        return self.task == "classification" and hasattr(self.pipeline, "predict_proba")
+        wanted = self.about.get("probabilities", True)
+        return self.task == "classification" and wanted and hasattr(self.pipeline, "predict_proba")
 
     @property
     def n_features(self) -> int | None:
         """Columns of the sparse matrix it was trained on; None for tables."""
-        return None if self.numbers or self.words else int(self.pipeline.n_features_in_)
+        return None if self.columns.used else int(self.pipeline.n_features_in_)
 
     def ready(self, X: Any, origin: str) -> Any:
         """The rows of a table as the pipeline wants them, or an error that says what is missing."""
@@ -83,13 +87,15 @@ class TableModel(BaseEstimator):
 
     def unseen(self, ready: Any) -> dict[str, int]:
         """How many values of each text column were never seen in training."""
-        return unseen(self.pipeline.named_steps["prepare"], ready, self.columns)
+        machine = self.pipeline.named_steps["machine"]
+        known = machine.columns_ if hasattr(machine, "columns_") else self.pipeline.named_steps["prepare"]
+        return unseen(known, ready, self.columns)
 
     def scored(self, batches: Iterable[tuple[Any, np.ndarray]], seed: int = 0) -> tuple[int, list[Score]]:
         """How many ready rows came with their answers, and the scores on all of them."""
         truths, guesses, chances = [], [], []
         for X, y in batches:
-            truths.append(self._answers(y))
+            truths.append(self.answers(y))
             guesses.append(self.pipeline.predict(X))
             if self.has_probabilities:
                 chances.append(self.pipeline.predict_proba(X))
@@ -112,7 +118,7 @@ class TableModel(BaseEstimator):
             scores.append(log_loss(y, classes[order], np.concatenate(chances)[:, order], shares))
         return len(y), scores
 
-    def _answers(self, y: np.ndarray) -> np.ndarray:
+    def answers(self, y: np.ndarray) -> np.ndarray:
         """Numbers for a quantity, else labels to be compared: a gap elsewhere in the file turns 1 into 1.0."""
         if self.task == "regression":
             try:

@@ -13,18 +13,22 @@ import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, StratifiedKFold, train_test_split
 from sklearn.pipeline import Pipeline
 
+import gramless
 from gramless._version import __version__
+from gramless.program.card import write_card
 from gramless.program.columns import Columns, as_known, find_columns, preparation
 from gramless.program.errors import InputError, check_readable, check_writable
+from gramless.program.importance import importance
 from gramless.program.machines import Settings, make_machine, settle, with_probabilities
 from gramless.program.model import TableModel, save_model
 from gramless.program.scores import Score, score_table
-from gramless.program.tables import LARGEST, Rows, kind_of, listed, read
+from gramless.program.tables import LARGEST, Rows, batches, kind_of, listed, read
 
 MOST_CLASSES = 100
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -41,34 +45,84 @@ class Trained:
         return {"model": str(self.out), **self.model.about}
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What the user said about the machine."""
+
+    estimator: str
+    kernel: str | None
+    C: float | None
+    gamma: float | None
+    tune: str
+    proba: bool | None
+    seconds: float | None
+    seed: int
+    device: str | None
+    memory_budget: str | None
+
+    @property
+    def by_table(self) -> bool:
+        """Whether `TableClassifier` or `TableRegressor` is to choose everything: nothing that they choose was given."""
+        open_to_choice = (self.kernel, self.C, self.gamma, self.tune) == (None, None, None, "loo")
+        if self.estimator == "table" and not open_to_choice:
+            raise InputError("a table model chooses kernel, C and gamma itself: leave them out, or choose --estimator lssvm")
+        return self.estimator == "table" or (self.estimator == "auto" and open_to_choice and self.device in (None, "cpu"))
+
+
+@dataclass(frozen=True)
+class Made:
+    """A fitted pipeline, and how it came about."""
+
+    pipeline: Pipeline
+    settings: Settings
+    about: dict[str, Any]
+    tune_seconds: float
+    fit_seconds: float
+
+
 def train(
     path: Path,
     target: str | None,
     out: Path,
     *,
     estimator: str = "auto",
-    kernel: str = "rbf",
+    kernel: str | None = None,
     C: float | None = None,
     gamma: float | None = None,
     tune: str = "loo",
     task: str = "auto",
     proba: bool | None = None,
     test_size: float = 0.2,
+    test: Path | None = None,
+    cv: int | None = None,
+    weights: str | None = None,
+    groups: str | None = None,
+    order: str | None = None,
+    seconds: float | None = None,
+    report: bool = False,
     seed: int = 0,
     device: str | None = None,
     memory_budget: str | None = None,
     console: Console,
 ) -> Trained:
-    """Read, prepare, tune, fit, score, save; each step is shown while it runs."""
+    """Read, prepare, tune, fit, score, save; each step is shown while it runs.
+
+    `weights`, `groups` and `order` name columns that are not learnt from: how much a row counts, rows that are held out
+    together, and what rows are sorted by before the last of them are held out. The score is that of held-out rows, of the
+    file `test`, or of `cv` folds; with the latter two the model is fitted to all rows.
+    """
     if not 0 < test_size < 1:
         raise InputError(f"the held-out share must lie between 0 and 1, not {test_size}")
     if gamma is not None and kernel == "linear":
         raise InputError("the linear kernel has no gamma: leave out --gamma, or choose another --kernel")
-    for name, value in (("C", C), ("gamma", gamma)):
+    for name, value in (("C", C), ("gamma", gamma), ("the time", seconds)):
         if value is not None and not 0 < value < np.inf:
             raise InputError(f"{name} must be a positive number, not {value:g}")
+    if test is not None and cv is not None:
+        raise InputError("--test and --cv are two ways to score: choose one")
     check_readable(path)
     check_writable(out, path)
+    asked = Asked(estimator, kernel, C, gamma, tune, proba, seconds, seed, device, memory_budget)
     with Progress(
         SpinnerColumn(style="cyan"),
         TextColumn("{task.description}"),
@@ -85,69 +139,233 @@ def train(
         now(f"reading {path}")
         rows = read(path, target)
         rows, task = _with_target(rows, task, target, path, console)
-        columns = find_columns(rows.X)
+        rows, helpers = take_helpers(rows, {"weights": weights, "groups": groups, "order": order}, path)
+        if asked.estimator == "table" and not isinstance(rows.X, pd.DataFrame):
+            raise InputError("a table model is for dense tables: choose --estimator lssvm or nystrom for sparse ones")
+        by_table = asked.by_table and isinstance(rows.X, pd.DataFrame)
+        columns = find_columns(rows.X, with_dates=by_table)
         for line in _left_out(columns):
             console.print(f"[dim]{escape(line)}[/dim]", soft_wrap=True)
-        X_train, X_test, y_train, y_test = _hold_out(rows, columns, task, test_size, seed, str(path))
+        X, y = as_known(rows.X, columns, str(path)), np.asarray(rows.y)
+        everything = np.arange(len(y))
+        whole = test is not None or cv is not None
+        kept, held_out = (everything, everything) if whole else hold_out(y, helpers, task, test_size, seed)
 
-        now("preparing the columns")
-        prepare = preparation(rows.X, columns)
-        ready = prepare.fit_transform(X_train, y_train)
-        now("tuning by leave-one-out" if tune == "loo" else "settling on parameters")
-        started = time.perf_counter()
-        settings = settle(
-            ready,
-            y_train,
-            task=task,
-            machine=estimator,
-            kernel=kernel,
-            C=C,
-            gamma=gamma,
-            tune=tune,
-            seed=seed,
-        )
-        tune_seconds = time.perf_counter() - started
-        machine = make_machine(
-            settings,
-            task=task,
-            n=len(y_train),
-            proba=_proba(proba, settings.machine, task, y_train, console),
-            seed=seed,
-            device=device,
-            memory_budget=memory_budget,
-        )
-        seconds = _fit(machine, ready, y_train, now)
+        def make(some: np.ndarray) -> Made:
+            w = None if helpers["weights"] is None else helpers["weights"][some].astype(np.float64)
+            fit = fit_table if by_table else fit_machine
+            return fit(_rows_of(X, some), y[some], w, columns, task, asked, now, console)
 
-        now("scoring")
-        model = TableModel(
-            Pipeline([("prepare", prepare), ("machine", machine)]),
-            columns.numbers,
-            columns.words,
-            target,
-            task,
-            {
+        def model_of(made: Made, n_train: int, n_scored: int, y_train: np.ndarray) -> TableModel:
+            about = {
                 "gramless": __version__,
                 "data": path.name,
                 "target": target,
                 "task": task,
-                "rows": {"train": len(y_train), "held_out": len(y_test)},
-                "columns": {"numbers": len(columns.numbers), "words": len(columns.words), "left_out": columns.left_out},
-                "estimator": type(machine).__name__,
-                "why": settings.reason,
-                "settings": {"kernel": settings.kernel, "C": _fitted_C(machine), "gamma": settings.gamma},
-                "tuned": settings.tuned,
-                "tune_seconds": tune_seconds,
-                "fit_seconds": seconds,
+                "rows": {"train": n_train, "held_out": n_scored},
+                "columns": {
+                    "numbers": len(columns.numbers),
+                    "words": len(columns.words),
+                    **({"dates": len(columns.dates)} if columns.dates else {}),
+                    "left_out": columns.left_out,
+                },
+                "estimator": type(made.pipeline.named_steps["machine"]).__name__,
+                "why": made.settings.reason,
+                **made.about,
+                "tuned": made.settings.tuned,
+                "tune_seconds": made.tune_seconds,
+                "fit_seconds": made.fit_seconds,
                 **_without_inputs(y_train, task),
                 **({} if rows.counts_from is None else {"counts_from": rows.counts_from}),
-            },
-        )
-        _, scores = model.scored([(X_test, y_test)], seed)
+            }
+            return TableModel(made.pipeline, columns.numbers, columns.words, target, task, about, columns.dates)
+
+        if cv is not None:
+            folds = _fold_scores(make, model_of, X, y, helpers, task, cv, seed, now)
+        made = make(kept)
+        now("scoring")
+        if test is not None:
+            X_test, y_test = _test_rows(test, target, columns)
+        else:
+            X_test, y_test = _rows_of(X, held_out), y[held_out]
+        model = model_of(made, len(kept), len(y_test), y[kept])
+        scores = folds if cv is not None else model.scored([(X_test, y_test)], seed)[1]
         model.about["scores"] = [one.as_json() for one in scores]
+        if cv is not None:
+            model.about["folds"] = cv
+        if by_table:
+            now("shuffling columns to see which matter")
+            model.about["importance"] = importance(made.pipeline, X_test, model.answers(y_test), columns.used, task, seed)
         now(f"saving {out}")
         save_model(model, out)
-    _tell(console, Trained(out, model, scores, settings))
-    return Trained(out, model, scores, settings)
+        if report:
+            if not isinstance(X, pd.DataFrame):
+                raise InputError("--report draws columns by name: it is for tables, not for sparse data")
+            write_card(model, scores, X_test, y_test, out.with_suffix(".html"), seed)
+    trained = Trained(out, model, scores, made.settings)
+    _tell(console, trained, report)
+    return trained
+
+
+def parse_seconds(text: str) -> float:
+    """Seconds from "90", "90s", "2m" or "1h"."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
+    try:
+        return float(number) * unit
+    except ValueError as reason:
+        raise InputError(f"{text!r} is no time: write 90s, 2m or 1h") from reason
+
+
+def fit_table(
+    X: pd.DataFrame,
+    y: np.ndarray,
+    weights: np.ndarray | None,
+    columns: Columns,
+    task: str,
+    asked: Asked,
+    now: Callable[[str], None],
+    console: Console,
+) -> Made:
+    """`TableClassifier` or `TableRegressor`, which prepare, choose and calibrate by themselves."""
+    if task != "classification" and asked.proba:
+        raise InputError("a quantity has no probabilities: leave out --proba, or say --task classification")
+    began = time.perf_counter()
+    tuned_at = [began]
+
+    def tell(doing: str) -> None:
+        now(doing)
+        if not doing.startswith(("fitting", "cutting")):
+            tuned_at[0] = time.perf_counter()
+
+    cls = gramless.TableClassifier if task == "classification" else gramless.TableRegressor
+    machine = cls(time_budget=asked.seconds, memory_budget=asked.memory_budget, callback=tell, random_state=asked.seed)
+    try:
+        machine.fit(X, y, sample_weight=weights)
+    except ValueError as reason:  # a setting that the estimator refuses, in its own words
+        raise InputError(str(reason)) from reason
+    ended = time.perf_counter()
+    machine.set_params(callback=None)
+    parts = sum(len(member.points) for member in machine.members_) // len(machine.members_)
+    whole = f"all {len(y):,} rows carry the model"
+    why = whole if parts == 1 else f"{whole}, in {parts:,} neighbourhoods"
+    settings = Settings("table", machine.summary_, "loo", None, why, "leave-one-out")
+    about: dict[str, Any] = {"settings": [member.about for member in machine.members_], "gave_up": machine.gave_up_}
+    if asked.proba is False:
+        about["probabilities"] = False
+    return Made(Pipeline([("machine", machine)]), settings, about, tuned_at[0] - began, ended - tuned_at[0])
+
+
+def fit_machine(
+    X: Any,
+    y: np.ndarray,
+    weights: np.ndarray | None,
+    columns: Columns,
+    task: str,
+    asked: Asked,
+    now: Callable[[str], None],
+    console: Console,
+) -> Made:
+    """One machine with one kernel, prepared columns before it; what was left open by leave-one-out."""
+    now("preparing the columns")
+    prepare = preparation(X, columns)
+    ready = prepare.fit_transform(X, y)
+    now("tuning by leave-one-out" if asked.tune == "loo" else "settling on parameters")
+    started = time.perf_counter()
+    settings = settle(
+        ready,
+        y,
+        task=task,
+        machine=asked.estimator,
+        kernel="rbf" if asked.kernel is None else asked.kernel,
+        C=asked.C,
+        gamma=asked.gamma,
+        tune=asked.tune,
+        seed=asked.seed,
+    )
+    tune_seconds = time.perf_counter() - started
+    machine = make_machine(
+        settings,
+        task=task,
+        n=len(y),
+        proba=_proba(asked.proba, settings.machine, task, y, console),
+        seed=asked.seed,
+        device=asked.device,
+        memory_budget=asked.memory_budget,
+    )
+    seconds = _fit(machine, ready, y, weights, now)
+    about = {"settings": {"kernel": settings.kernel, "C": _fitted_C(machine), "gamma": settings.gamma}}
+    return Made(Pipeline([("prepare", prepare), ("machine", machine)]), settings, about, tune_seconds, seconds)
+
+
+def take_helpers(rows: Rows, names: dict[str, str | None], path: Path) -> tuple[Rows, dict[str, np.ndarray | None]]:
+    """The columns that say how rows count and belong together, taken out of the inputs."""
+    found: dict[str, np.ndarray | None] = dict.fromkeys(names)
+    X = rows.X
+    for role, name in names.items():
+        if name is None:
+            continue
+        if not isinstance(X, pd.DataFrame) or name not in X.columns:
+            has = listed(X.columns) if isinstance(X, pd.DataFrame) else "numbered columns only"
+            raise InputError(f"{path} has no column {name!r} for the {role}; it has {has}")
+        column = X[name]
+        if column.isna().any():
+            raise InputError(f"{path}: the column {name!r} for the {role} has gaps")
+        if role == "weights" and not (pd.api.types.is_numeric_dtype(column) and (column >= 0).all() and column.sum() > 0):
+            raise InputError(f"{path}: weights are numbers of at least 0, some of them larger, and {name!r} has others")
+        found[role] = column.to_numpy()
+    taken = [name for name in names.values() if name is not None]
+    return (replace(rows, X=X.drop(columns=taken)) if taken else rows), found
+
+
+def _test_rows(path: Path, target: str | None, columns: Columns) -> tuple[Any, np.ndarray]:
+    rows = next(batches(path, target, size=None, words=columns.words, held_out=True))
+    if rows.y is None:
+        raise InputError(f"{path} does not say what is right: it needs the column {target!r}")
+    known = np.flatnonzero(~pd.isna(rows.y))
+    if len(known) == 0:
+        raise InputError(f"{path} has no answer in any row: nothing can be scored")
+    return _rows_of(as_known(rows.X, columns, str(path)), known), rows.y[known]
+
+
+def _fold_scores(
+    make: Callable[[np.ndarray], Made],
+    model_of: Callable[..., TableModel],
+    X: Any,
+    y: np.ndarray,
+    helpers: dict[str, np.ndarray | None],
+    task: str,
+    cv: int,
+    seed: int,
+    now: Callable[[str], None],
+) -> list[Score]:
+    """The mean score of `cv` folds, with an interval from their spread."""
+    if not 2 <= cv <= len(y):
+        raise InputError(f"{cv} folds of {len(y):,} rows: choose between 2 and {len(y):,}")
+    if helpers["order"] is not None:
+        raise InputError("--cv deals rows out at random, and --order does not: leave one of them out")
+    if helpers["groups"] is not None:
+        splits = GroupKFold(cv).split(y, groups=helpers["groups"])
+    elif task == "classification" and np.unique(y, return_counts=True)[1].min() >= cv:
+        splits = StratifiedKFold(cv, shuffle=True, random_state=seed).split(y, y)
+    else:
+        splits = KFold(cv, shuffle=True, random_state=seed).split(y)
+    each: list[list[Score]] = []
+    for number, (kept, held_out) in enumerate(splits):
+        if task == "classification" and len(np.unique(y[kept])) < 2:
+            raise InputError(f"the rows of fold {number + 1} leave one class only to learn from: choose fewer folds")
+        made = make(kept)
+        now(f"scoring fold {number + 1} of {cv}")
+        model = model_of(made, len(kept), len(held_out), y[kept])
+        each.append(model.scored([(_rows_of(X, held_out), y[held_out])], seed)[1])
+    merged = []
+    for same in zip(*each, strict=True):
+        values = np.array([one.value for one in same])
+        margin = 1.96 * values.std(ddof=1) / np.sqrt(cv)
+        baseline = float(np.mean([one.baseline for one in same]))
+        mean = float(values.mean())
+        merged.append(replace(same[0], value=mean, low=mean - margin, high=mean + margin, baseline=baseline))
+    return merged
 
 
 def _left_out(columns: Columns) -> list[str]:
@@ -230,12 +448,30 @@ def _rows_of(X: Any, rows: np.ndarray) -> Any:
     return X.iloc[rows] if isinstance(X, pd.DataFrame) else X[rows]
 
 
-def _hold_out(
-    rows: Rows, columns: Columns, task: str, test_size: float, seed: int, origin: str
-) -> tuple[Any, Any, np.ndarray, np.ndarray]:
-    X, y = as_known(rows.X, columns, origin), np.asarray(rows.y)
+def hold_out(
+    y: np.ndarray, helpers: dict[str, np.ndarray | None], task: str, test_size: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to learn from and rows to score on: at random, whole groups at a time, or the last ones."""
     if np.ceil(test_size * len(y)) < 2:
         raise InputError(f"a share of {test_size:g} of {len(y)} rows is one row to score on: raise --test-size")
+    if helpers["order"] is not None:
+        if helpers["groups"] is not None:
+            raise InputError("--groups and --order are two ways to hold rows out: choose one")
+        ranked = np.argsort(helpers["order"], kind="stable")
+        train, test = np.split(ranked, [len(y) - int(np.ceil(test_size * len(y)))])
+    elif helpers["groups"] is not None:
+        if len(np.unique(helpers["groups"])) < 2:
+            raise InputError("all rows are of one group: nothing can be held out")
+        split = GroupShuffleSplit(n_splits=1, test_size=test_size, random_state=seed)
+        train, test = next(split.split(y, groups=helpers["groups"]))
+    else:
+        train, test = _at_random(y, task, test_size, seed)
+    if task == "classification" and len(np.unique(y[train])) < 2:
+        raise InputError(f"the {len(train)} rows to learn from are all of one class: lower --test-size")
+    return train, test
+
+
+def _at_random(y: np.ndarray, task: str, test_size: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     dealt, lone = np.arange(len(y)), np.empty(0, dtype=int)
     if task == "classification":
         _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
@@ -249,10 +485,7 @@ def _hold_out(
         train, test = train_test_split(dealt, test_size=test_size, random_state=seed, stratify=stratify)
     except ValueError:  # fewer rows than classes on one side
         train, test = train_test_split(dealt, test_size=test_size, random_state=seed)
-    train = np.concatenate([train, lone])
-    if task == "classification" and len(np.unique(y[train])) < 2:
-        raise InputError(f"the {len(train)} rows to learn from are all of one class: lower --test-size")
-    return _rows_of(X, train), _rows_of(X, test), y[train], y[test]
+    return np.concatenate([train, lone]), test
 
 
 def _iterations(now: Callable[[str], None], what: str) -> Callable[[Any, Any], bool]:
@@ -272,7 +505,7 @@ def _proba(asked: bool | None, machine: str, task: str, y: np.ndarray, console: 
     return wanted
 
 
-def _fit(machine: Any, X: Any, y: np.ndarray, now: Callable[[str], None]) -> float:
+def _fit(machine: Any, X: Any, y: np.ndarray, weights: np.ndarray | None, now: Callable[[str], None]) -> float:
     """Fit with progress, and keep what predicts only; the seconds of the fit."""
     what = f"fitting {type(machine).__name__} on {len(y):,} rows"
     now(what)
@@ -281,7 +514,7 @@ def _fit(machine: Any, X: Any, y: np.ndarray, now: Callable[[str], None]) -> flo
         machine.set_params(callback=_iterations(now, what))
     started = time.perf_counter()
     try:
-        machine.fit(X, y)
+        machine.fit(X, y, **({} if weights is None else {"sample_weight": weights}))
     except ValueError as reason:  # a setting that the estimator refuses, in its own words
         raise InputError(str(reason)) from reason
     seconds = time.perf_counter() - started
@@ -307,22 +540,36 @@ def _fitted_C(machine: Any) -> float:
 def _inputs(model: TableModel) -> str:
     if model.n_features is not None:
         return f"{model.n_features:,} sparse columns"
-    kinds = [(len(model.numbers), "number"), (len(model.words), "text")]
+    kinds = [(len(model.numbers), "number"), (len(model.words), "text"), (len(model.columns.dates), "date")]
     return " and ".join(f"{n} {kind} column{'s' * (n != 1)}" for n, kind in kinds if n)
 
 
-def _tell(console: Console, trained: Trained) -> None:
+def _tell(console: Console, trained: Trained, report: bool) -> None:
     about, settings = trained.model.about, trained.settings
-    gamma = "" if settings.gamma is None else f", gamma {settings.gamma:.3g}"
+    if settings.machine == "table":
+        chosen = "\n  ".join(about["settings"])
+        chosen += "".join(f"\n  given up: {told}" for told in about["gave_up"])
+    else:
+        gamma = "" if settings.gamma is None else f", gamma {settings.gamma:.3g}"
+        chosen = f"{settings.kernel} kernel, C {about['settings']['C']:.3g}{gamma}"
+    held_out = f"{about['folds']} folds to score" if "folds" in about else f"{about['rows']['held_out']:,} held out to score"
     console.print(
         f"[bold]{about['estimator']}[/bold] for {about['task']} of [bold]{escape(str(about['target'] or 'y'))}[/bold]"
         f" from {_inputs(trained.model)}\n"
         f"  {settings.reason}\n"
-        f"  {settings.kernel} kernel, C {about['settings']['C']:.3g}{gamma}; tuned: {settings.tuned}\n"
+        f"  {escape(chosen)}; tuned: {settings.tuned}\n"
         f"  {about['rows']['train']:,} rows to learn from: tuned in {about['tune_seconds']:.1f} s, fitted in "
-        f"{about['fit_seconds']:.1f} s; {about['rows']['held_out']:,} held out to score",
+        f"{about['fit_seconds']:.1f} s; {held_out}",
         highlight=False,
         soft_wrap=True,
     )
     console.print(score_table(trained.scores, ""))
+    most = [f"{name} {value:.3g}" for name, value in list(about.get("importance", {}).items())[:_SHOWN] if value > 0]
+    if most:
+        told = escape("Matters most (what is lost when shuffled): " + ", ".join(most))
+        console.print(told, highlight=False, soft_wrap=True)
     console.print(f"Model  [bold]{escape(str(trained.out))}[/bold]", highlight=False, soft_wrap=True)
+    if report:
+        console.print(
+            f"Card   [bold]{escape(str(trained.out.with_suffix('.html')))}[/bold]", highlight=False, soft_wrap=True
+        )

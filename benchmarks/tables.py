@@ -1,0 +1,358 @@
+"""`TableClassifier` / `TableRegressor` against boosted trees, over a suite of unlike tables.
+
+    python benchmarks/tables.py                      # every table, five seeds, defaults; resumes what --out already has
+    python benchmarks/tables.py --seeds 0 --only banana titanic
+    python benchmarks/tables.py --tuned              # beside it, each tree with a random search of the same wall time
+
+80 / 20 splits, drawn with the seed (with the same share of each class). Trees get categories as categories, as each library
+wants them. Needs the extra `bench` (LightGBM, XGBoost, CatBoost), and the data folder in GRAMLESS_DATA with its subfolder
+`tables`; tables whose file is missing are named and passed over.
+
+Rank: by error (1 - accuracy, or root mean squared error), per table from the mean over the seeds; ties share a rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import rankdata
+from sklearn import datasets as sk
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+
+from gramless.datasets import load
+from gramless.experiments.environment import environment
+
+CSV = {
+    **dict.fromkeys(
+        ["banana", "titanic", "ring", "texture", "optdigits", "mushroom", "chess", "tic_tac_toe", "wdbc", "australian"],
+        ("class", "classes"),
+    ),
+    **dict.fromkeys(["vowel", "led7digit"], ("class", "classes")),
+    "hdma": ("deny", "classes"),
+    "computers": ("price", "values"),
+    "nox_emissions": ("LNOx", "values"),
+    "wages": ("lwage", "values"),
+    "diamonds": ("price", "values"),
+}
+OWN = {
+    "wine_classes": ("wine_quality", "classes", None),
+    "wine_values": ("wine_quality", "values", None),
+    "spambase": ("spambase", "classes", None),
+    "pendigits": ("pendigits", "classes", None),
+    "letter": ("letter", "classes", None),
+    "california": ("california_housing", "values", None),
+    "bank": ("bank", "classes", None),
+    "covertype_50000": ("covtype", "classes", 50_000),
+    "covertype": ("covtype", "classes", None),
+}
+TOY = {
+    "iris": (sk.load_iris, "classes"),
+    "wine": (sk.load_wine, "classes"),
+    "breast_cancer": (sk.load_breast_cancer, "classes"),
+    "digits": (sk.load_digits, "classes"),
+    "diabetes": (sk.load_diabetes, "values"),
+}
+# What a run without --only takes: everything but the half million rows, which --only covertype asks for.
+SMALL_FIRST = [
+    *("iris", "wine", "diabetes", "led7digit", "wdbc", "breast_cancer", "australian", "tic_tac_toe", "vowel", "digits"),
+    *("titanic", "hdma", "chess", "wages", "spambase", "wine_classes", "wine_values", "banana", "texture", "optdigits"),
+    *("mushroom", "computers", "ring", "nox_emissions", "pendigits", "letter", "california", "bank", "covertype_50000"),
+    "diamonds",
+]
+
+
+def table(name: str) -> tuple[pd.DataFrame, np.ndarray, str]:
+    """Inputs, target and "classes" or "values"."""
+    if name in TOY:
+        function, kind = TOY[name]
+        data = function(as_frame=True)
+        return data.data, data.target.to_numpy(), kind
+    if name in CSV:
+        target, kind = CSV[name]
+        frame = pd.read_csv(Path(os.environ["GRAMLESS_DATA"]) / "tables" / f"{name}.csv.gz")
+        y = frame.pop(target)
+        return frame, (y.astype(str) if kind == "classes" else y.astype(float)).to_numpy(), kind
+    source, kind, rows = OWN[name]
+    data = load(source)
+    x, y = data.pooled()
+    frame = pd.DataFrame(x.reshape(len(x), -1))
+    frame.columns = list(data.feature_names or [f"x{k}" for k in range(frame.shape[1])])
+    for column in data.categorical:
+        frame[frame.columns[column]] = [f"level {int(code)}" for code in x[:, column]]
+    if rows is not None:
+        kept = np.random.default_rng(0).permutation(len(y))[:rows]
+        frame, y = frame.iloc[kept].reset_index(drop=True), y[kept]
+    return frame, y.astype(float) if kind == "values" else y, kind
+
+
+def words(X: pd.DataFrame) -> list[str]:
+    return [c for c in X.columns if not pd.api.types.is_numeric_dtype(X[c]) or pd.api.types.is_bool_dtype(X[c])]
+
+
+def as_categories(X: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
+    X = X.copy()
+    for column in words(like):
+        levels = sorted(like[column].dropna().astype(str).unique())
+        X[column] = pd.Categorical(X[column].where(X[column].isna(), X[column].astype(str)), categories=levels)
+    return X
+
+
+class Trees:
+    """One library behind `fit` and `predict_proba` / `predict`, classes as 0 .. k - 1."""
+
+    def __init__(self, library: str, kind: str, seed: int, **settings: Any):
+        self.library, self.kind, self.seed, self.settings = library, kind, seed, settings
+
+    def fit(self, X: pd.DataFrame, y: np.ndarray) -> Trees:
+        self.like = X
+        ready = self._ready(X)
+        classes = self.kind == "classes"
+        if self.library == "HistGradientBoosting":
+            from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+            made = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
+            self.model = made(random_state=self.seed, **self.settings)
+        elif self.library == "LightGBM":
+            from lightgbm import LGBMClassifier, LGBMRegressor
+
+            made = LGBMClassifier if classes else LGBMRegressor
+            self.model = made(random_state=self.seed, n_jobs=THREADS, verbose=-1, **self.settings)
+        elif self.library == "XGBoost":
+            from xgboost import XGBClassifier, XGBRegressor
+
+            made = XGBClassifier if classes else XGBRegressor
+            self.model = made(random_state=self.seed, n_jobs=THREADS, enable_categorical=True, **self.settings)
+        else:
+            from catboost import CatBoostClassifier, CatBoostRegressor
+
+            made = CatBoostClassifier if classes else CatBoostRegressor
+            fixed = {"random_seed": self.seed, "verbose": False, "allow_writing_files": False, "cat_features": words(X)}
+            self.model = made(thread_count=THREADS, **fixed, **self.settings)
+        self.model.fit(ready, y)
+        return self
+
+    def _ready(self, X: pd.DataFrame) -> pd.DataFrame:
+        if self.library != "CatBoost":
+            ready = as_categories(X, self.like)
+            ready.columns = [f"c{k}" for k in range(ready.shape[1])]
+            return ready
+        X = X.copy()
+        for column in words(self.like):
+            X[column] = X[column].where(X[column].notna(), "missing").astype(str)
+        return X
+
+    def predict(self, X: pd.DataFrame) -> np.ndarray:
+        """Probabilities for classes, values else."""
+        ready = self._ready(X)
+        return self.model.predict_proba(ready) if self.kind == "classes" else np.asarray(self.model.predict(ready)).ravel()
+
+
+class Ours:
+    """`TableClassifier` and `TableRegressor` as they come."""
+
+    def __init__(self, kind: str, seed: int, **settings: Any):
+        import gramless
+
+        made = gramless.TableClassifier if kind == "classes" else gramless.TableRegressor
+        self.kind, self.model = kind, made(random_state=seed, **settings)
+
+    def fit(self, X: pd.DataFrame, y: np.ndarray) -> Ours:
+        self.model.fit(X, y)
+        return self
+
+    def predict(self, X: pd.DataFrame) -> np.ndarray:
+        """Probabilities for classes, values else."""
+        return self.model.predict_proba(X) if self.kind == "classes" else self.model.predict(X)
+
+
+THREADS = os.cpu_count()
+LIBRARIES = ("HistGradientBoosting", "LightGBM", "XGBoost", "CatBoost")
+
+
+def draw(library: str, rng: np.random.Generator) -> dict[str, Any]:
+    """Random settings, the ranges that users search."""
+    rate, leaves = float(10 ** rng.uniform(-2, -0.5)), int(2 ** rng.uniform(3, 7))
+    depth, rounds = int(rng.integers(3, 11)), int(2 ** rng.uniform(6, 10))
+    penalty, share = float(10 ** rng.uniform(-3, 1)), float(rng.uniform(0.5, 1.0))
+    if library == "HistGradientBoosting":
+        least = int(2 ** rng.uniform(1, 6))
+        return {
+            "learning_rate": rate,
+            "max_leaf_nodes": leaves,
+            "max_iter": rounds,
+            "l2_regularization": penalty,
+            "min_samples_leaf": least,
+            "max_features": share,
+        }
+    if library == "LightGBM":
+        return {
+            "learning_rate": rate,
+            "num_leaves": leaves,
+            "n_estimators": rounds,
+            "reg_lambda": penalty,
+            "subsample": share,
+            "subsample_freq": 1,
+            "colsample_bytree": float(rng.uniform(0.5, 1.0)),
+            "min_child_samples": int(2 ** rng.uniform(1, 6)),
+        }
+    if library == "XGBoost":
+        return {
+            "learning_rate": rate,
+            "max_depth": depth,
+            "n_estimators": rounds,
+            "reg_lambda": penalty,
+            "subsample": share,
+            "colsample_bytree": float(rng.uniform(0.5, 1.0)),
+        }
+    return {"learning_rate": rate, "depth": min(depth, 8), "iterations": rounds, "l2_leaf_reg": 10 * penalty + 0.1}
+
+
+def search(library: str, kind: str, seed: int, X: pd.DataFrame, y: np.ndarray, seconds: float) -> Trees:
+    """The best of random settings on a fifth of the rows, for so many seconds, the defaults first; fitted on all rows."""
+    began, rng = time.perf_counter(), np.random.default_rng(seed)
+    inner = split(X, y, kind, seed + 1000)
+    best, best_loss, settings = {}, np.inf, {}
+    while time.perf_counter() - began < seconds:
+        try:
+            predicted = Trees(library, kind, seed, **settings).fit(inner[0], inner[2]).predict(inner[1])
+            loss = rate(inner[3], predicted, kind, len(np.unique(y)))["error"]
+        except ValueError:  # a class that the inner rows lack
+            loss = np.inf
+        if loss < best_loss:
+            best, best_loss = settings, loss
+        settings = draw(library, rng)
+    return Trees(library, kind, seed, **best).fit(X, y)
+
+
+def split(X: pd.DataFrame, y: np.ndarray, kind: str, seed: int) -> list[Any]:
+    stratify = y if kind == "classes" and np.unique(y, return_counts=True)[1].min() >= 5 else None
+    return train_test_split(X, y, test_size=0.2, random_state=seed, stratify=stratify)
+
+
+def rate(y: np.ndarray, predicted: np.ndarray, kind: str, n_classes: int) -> dict[str, float]:
+    if kind == "classes":
+        wrong = predicted.argmax(axis=1) != y
+        loss = log_loss(y, np.clip(predicted, 1e-15, 1), labels=np.arange(n_classes))
+        return {"error": float(wrong.mean()), "log_loss": float(loss), "se": float(wrong.std() / np.sqrt(len(y)))}
+    square = (predicted - y) ** 2
+    error = float(np.sqrt(square.mean()))
+    return {
+        "error": error,
+        "r2": float(1 - square.mean() / np.var(y)),
+        "se": float(square.std() / np.sqrt(len(y)) / (2 * error)),
+    }
+
+
+def run(name: str, seed: int, learner: str, tuned_seconds: float | None, settings: dict[str, Any]) -> dict[str, Any]:
+    X, y, kind = table(name)
+    n_classes = 0
+    if kind == "classes":
+        levels, y = np.unique(y, return_inverse=True)
+        n_classes = len(levels)
+    X_train, X_test, y_train, y_test = split(X, y, kind, seed)
+    began, worked = time.perf_counter(), time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if learner == "gramless":
+            model: Any = Ours(kind, seed, **settings).fit(X_train, y_train)
+        elif tuned_seconds is None:
+            model = Trees(learner, kind, seed).fit(X_train, y_train)
+        else:
+            model = search(learner, kind, seed, X_train, y_train, tuned_seconds)
+        seconds, cpu = time.perf_counter() - began, time.process_time() - worked
+        predicted = model.predict(X_test)
+    if kind == "classes" and predicted.shape[1] < n_classes:
+        full = np.zeros((len(predicted), n_classes))
+        full[:, np.unique(y_train)] = predicted
+        predicted = full
+    found = {"rows": len(y_train), "kind": kind, "seconds": round(seconds, 2), "cpu_seconds": round(cpu, 2)}
+    found |= rate(y_test, predicted, kind, n_classes)
+    if learner == "gramless":
+        found["model"] = getattr(model.model, "summary_", "")
+    return found
+
+
+def summary(results: dict[str, dict[str, Any]], names: list[str], learners: list[str], key: str = "error") -> str:
+    """Mean over the seeds by table, ranks, and mean ranks."""
+    lines, ranks, near = [], [], []
+    header = f"{'table':18s} {'rows':>7s}  " + "  ".join(f"{name[:16]:>16s}" for name in learners)
+    for name in names:
+        by_learner = []
+        for learner in learners:
+            found = [v for k, v in results.items() if k.startswith(f"{name}/") and k.endswith(f"/{learner}") and key in v]
+            by_learner.append(found)
+        if not all(by_learner):
+            continue
+        seeds = min(len(found) for found in by_learner)
+        means = np.array([np.mean([one[key] for one in found]) for found in by_learner])
+        # A test set's standard error, over as many of them as there are seeds.
+        se = float(np.mean([one["se"] for one in by_learner[int(means.argmin())]])) / np.sqrt(seeds)
+        order = rankdata(np.round(means, 12))
+        ranks.append(order)
+        near.append(means <= means.min() + se)
+        cells = "  ".join(f"{value:12.5g} ({rank:g})" for value, rank in zip(means, order, strict=True))
+        lines.append(f"{name:18s} {by_learner[0][0]['rows']:7d}  {cells}")
+    if not ranks:
+        return "no table has every learner yet"
+    mean = np.mean(ranks, axis=0)
+    lines.append(f"{'mean rank':18s} {len(ranks):7d}  " + "  ".join(f"{value:16.2f}" for value in mean))
+    share = np.mean(near, axis=0)
+    lines.append(f"{'within one s.e.':18s} {'':7s}  " + "  ".join(f"{value:16.0%}" for value in share))
+    return "\n".join([f"{key}, mean over the seeds (rank)", header, *lines])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument("--only", nargs="+", help="tables; all but the half million rows of covertype by default")
+    parser.add_argument("--learners", nargs="+", default=["gramless", *LIBRARIES])
+    parser.add_argument("--tuned", action="store_true", help="a random search of each tree, as long as gramless took")
+    parser.add_argument("--set", nargs="*", default=[], help="settings for gramless, as name=number")
+    parser.add_argument("--again", nargs="*", default=[], help="learners to run again whatever --out has")
+    parser.add_argument("--threads", type=int, help="of the trees; all cores by default")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/tables.json"))
+    parser.add_argument("--print", action="store_true", help="only print what --out has")
+    args = parser.parse_args()
+    globals()["THREADS"] = args.threads or THREADS
+    results = json.loads(args.out.read_text())["results"] if args.out.exists() else {}
+    names = args.only or SMALL_FIRST
+    if args.again:
+        results = {k: v for k, v in results.items() if k.split("/")[2] not in args.again or k.split("/")[0] not in names}
+    settings = {key: float(value) for key, value in (one.split("=") for one in args.set)}
+    jobs: list[tuple[str, int, str, bool]] = []
+    for name in names:
+        for seed in args.seeds:
+            jobs += [(name, seed, learner, False) for learner in args.learners]
+            if args.tuned:
+                jobs += [(name, seed, learner, True) for learner in LIBRARIES]
+    for name, seed, learner, tuned in [] if args.print else jobs:
+        key = f"{name}/{seed}/{learner}" + (", tuned" if tuned else "")
+        if key in results:
+            continue
+        budget = results[f"{name}/{seed}/gramless"]["seconds"] if tuned else None
+        try:
+            results[key] = run(name, seed, learner, budget, settings)
+        except FileNotFoundError as error:
+            print(f"{name}: {error}")
+            continue
+        print(key, json.dumps(results[key]), flush=True)
+        args.out.write_text(json.dumps({"results": results, **environment()}, indent=1) + "\n")
+    shown: Callable[[str], list[str]] = lambda ending: [x if x == "gramless" else x + ending for x in args.learners]  # noqa: E731
+    for key in ("error", "log_loss"):
+        print("\n" + summary(results, names, shown(""), key))
+        if any("tuned" in one for one in results):
+            print("\n" + summary(results, names, shown(", tuned"), key))
+
+
+if __name__ == "__main__":
+    main()

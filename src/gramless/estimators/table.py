@@ -1,0 +1,427 @@
+"""Tables as people have them, predicted by exact least-squares kernel machines: numbers, words, dates and gaps.
+
+A fit finds what each column is (`gramless.tables.columns`), searches over how columns are prepared, the kernel, its width
+and C by closed-form leave-one-out on a sample that grows (`gramless.tables.search`), fits the best setting, or the average
+of the best, to all rows (`gramless.tables.members`) and calibrates probabilities on the leave-one-out scores of all rows
+(`gramless.calibration.softmax_link`). O(n^3) up to some ten thousand rows, O(n p^2) in neighbourhoods of p rows beyond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+
+from gramless._runtime.memory import parse_budget
+from gramless._runtime.progress import say
+from gramless._runtime.validation import (
+    all_or_nothing,
+    check_choice,
+    check_labels,
+    check_outputs,
+    check_positive,
+    check_weights,
+)
+from gramless.calibration.softmax_link import fit_link, link_probabilities
+from gramless.tables.columns import TableColumns, frame_rows, is_frame
+from gramless.tables.losses import ClassLoss, ValueLoss
+from gramless.tables.members import Fitted, Member, fit_members
+from gramless.tables.search import KERNELS
+
+_MOST_SEARCH_ROWS = 20_000
+
+
+def default_seconds(n: int) -> float:
+    """Three seconds for a thousand rows, 45 for fifty thousand, 450 for half a million."""
+    return max(3.0, 3.0 * (n / 1000) ** (2 / 3), 9e-4 * n)
+
+
+class TableClassifier(ClassifierMixin, BaseEstimator):
+    """Classes from a table: a DataFrame (pandas, polars, arrow) or an array.
+
+    Parameters
+    ----------
+    kernel : {"auto", "rbf", "matern52", "exponential", "laplacian"}, default="auto"
+        `"auto"` tries them all.
+    metric : {"plain", "learned"}, default="learned"
+        `"learned"` also tries a scale for each column, from the gradients of the fitted function.
+    text : {"leave out", "hash"}, default="leave out"
+        What happens to a column of words that differ in almost every row.
+    class_weight : dict, "balanced" or None, default=None
+        Multiplies `sample_weight`.
+    time_budget : float or None, default=None
+        Seconds that the fit aims at; None is about 3 for 1,000 rows, 45 for 50,000 and 450 for 500,000. It sets how many
+        rows the search sees and how large neighbourhoods are; it is not a limit to the second.
+    memory_budget : str, int, float or None, default=None
+        Bound on the memory of the fit: `"4GB"`, bytes, a fraction of what is free; None is 70 % of it.
+    callback : callable(str) or None, default=None
+        Hears what the fit is doing.
+    verbose : int, default=0
+    random_state : int, RandomState or None, default=None
+
+    Attributes
+    ----------
+    classes_ : ndarray
+    columns_ : TableColumns
+        What each column is, and which are left out and why.
+    members_, member_weights_ : list of Member, ndarray
+        The fitted settings and their weights in the average.
+    link_ : ndarray
+        The numbers of the calibrated softmax.
+    loo_probabilities_ : ndarray of shape (n, n_classes)
+        Of the training rows (those with a positive weight), each predicted without itself.
+    summary_ : str
+        What was chosen.
+    gave_up_ : list of str
+        What time or memory did not allow.
+
+    See Also
+    --------
+    TableRegressor : the same for values.
+    LSSVC : one kernel machine with settings of your own.
+
+    References
+    ----------
+    Suykens and Vandewalle, "Least squares support vector machine classifiers", 1999.
+    Cawley and Talbot, "Fast exact leave-one-out cross-validation of sparse least-squares support vector machines", 2004.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from gramless import TableClassifier
+    >>> frame = pd.DataFrame({"height": [1.0, 1.2, 5.0, 5.5] * 10, "leaf": ["oval", "oval", "needle", None] * 10})
+    >>> model = TableClassifier(random_state=0).fit(frame, ["bush", "bush", "tree", "tree"] * 10)
+    >>> model.predict(pd.DataFrame({"height": [5.2], "leaf": ["needle"]}))
+    array(['tree'], dtype='<U4')
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: str = "auto",
+        metric: str = "learned",
+        text: str = "leave out",
+        class_weight: Any = None,
+        time_budget: float | None = None,
+        memory_budget: str | float | None = None,
+        callback: Callable[[str], Any] | None = None,
+        verbose: int = 0,
+        random_state: Any = None,
+    ):
+        self.kernel = kernel
+        self.metric = metric
+        self.text = text
+        self.class_weight = class_weight
+        self.time_budget = time_budget
+        self.memory_budget = memory_budget
+        self.callback = callback
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableClassifier:
+        """Fit to labels.
+
+        Parameters
+        ----------
+        X : DataFrame (pandas, polars, arrow) or array of shape (n, n_features)
+        y : array of shape (n,)
+        sample_weight : array of shape (n,), optional
+            A row of weight 2 counts as two copies; rows of weight zero are as if they were not there.
+
+        Returns
+        -------
+        self
+        """
+        X, n = check_table(self, X, reset=True)
+        self.classes_, codes = check_labels(y, n)
+        weights = check_weights(sample_weight, np.empty((n, 1)), codes, self.classes_, self.class_weight)
+        kept = np.arange(n) if weights is None else np.flatnonzero(weights)
+        if len(np.unique(codes[kept])) < 2:
+            raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
+        self.columns_ = TableColumns(text=check_choice("text", self.text, {"leave out", "hash"})).fit(X)
+        encoded = self.columns_.encode(X).take(kept)
+        codes, weights = codes[kept], None if weights is None else weights[kept]
+        loss = ClassLoss(codes, len(self.classes_), weights)
+        fitted = fit_table(self, encoded, loss, weights)
+        take_members(self, fitted)
+        self.link_ = fit_link(fitted.predictions, codes, len(self.classes_), weights)
+        self.loo_probabilities_ = link_probabilities(fitted.predictions, self.link_)
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Class scores before calibration: shape (n,) for two classes (positive means `classes_[1]`), else (n, n_classes).
+
+        Parameters
+        ----------
+        X : DataFrame or array
+
+        Returns
+        -------
+        ndarray
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def _scores(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "members_")
+        X, _ = check_table(self, X, reset=False)
+        encoded = self.columns_.encode(X)
+        return sum(w * member.scores(encoded) for w, member in zip(self.member_weights_, self.members_, strict=True))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Calibrated probability of each class, columns in the order of `classes_`.
+
+        Parameters
+        ----------
+        X : DataFrame or array
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+        """
+        return link_probabilities(self._scores(X), self.link_)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most_probable]
+
+
+class TableRegressor(RegressorMixin, BaseEstimator):
+    """Values from a table: a DataFrame (pandas, polars, arrow) or an array.
+
+    Parameters
+    ----------
+    kernel : {"auto", "rbf", "matern52", "exponential", "laplacian"}, default="auto"
+        `"auto"` tries them all.
+    metric : {"plain", "learned"}, default="learned"
+        `"learned"` also tries a scale for each column, from the gradients of the fitted function.
+    loss : {"squared_error", "absolute_error"}, default="squared_error"
+        What settings are compared by, in the target's own units. A skewed positive target may be fitted as its logarithm.
+    text : {"leave out", "hash"}, default="leave out"
+        What happens to a column of words that differ in almost every row.
+    time_budget : float or None, default=None
+        Seconds that the fit aims at; None is about 3 for 1,000 rows, 45 for 50,000 and 450 for 500,000. It sets how many
+        rows the search sees and how large neighbourhoods are; it is not a limit to the second.
+    memory_budget : str, int, float or None, default=None
+        Bound on the memory of the fit: `"4GB"`, bytes, a fraction of what is free; None is 70 % of it.
+    callback : callable(str) or None, default=None
+        Hears what the fit is doing.
+    verbose : int, default=0
+    random_state : int, RandomState or None, default=None
+
+    Attributes
+    ----------
+    columns_ : TableColumns
+        What each column is, and which are left out and why.
+    members_, member_weights_ : list of Member, ndarray
+        The fitted settings and their weights in the average.
+    loo_predictions_ : ndarray of shape (n,)
+        Of the training rows (those with a positive weight), each predicted without itself.
+    summary_ : str
+        What was chosen.
+    gave_up_ : list of str
+        What time or memory did not allow.
+
+    See Also
+    --------
+    TableClassifier : the same for classes.
+    LSSVR : one kernel machine with settings of your own.
+
+    References
+    ----------
+    Cawley and Talbot, "Fast exact leave-one-out cross-validation of sparse least-squares support vector machines", 2004.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless import TableRegressor
+    >>> X = np.linspace(0, 6, 200)[:, None]
+    >>> TableRegressor(random_state=0).fit(X, np.sin(X[:, 0])).score(X, np.sin(X[:, 0])) > 0.99
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: str = "auto",
+        metric: str = "learned",
+        loss: str = "squared_error",
+        text: str = "leave out",
+        time_budget: float | None = None,
+        memory_budget: str | float | None = None,
+        callback: Callable[[str], Any] | None = None,
+        verbose: int = 0,
+        random_state: Any = None,
+    ):
+        self.kernel = kernel
+        self.metric = metric
+        self.loss = loss
+        self.text = text
+        self.time_budget = time_budget
+        self.memory_budget = memory_budget
+        self.callback = callback
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableRegressor:
+        """Fit to values.
+
+        Parameters
+        ----------
+        X : DataFrame (pandas, polars, arrow) or array of shape (n, n_features)
+        y : array of shape (n,)
+        sample_weight : array of shape (n,), optional
+            A row of weight 2 counts as two copies; rows of weight zero are as if they were not there.
+
+        Returns
+        -------
+        self
+        """
+        check_choice("loss", self.loss, {"squared_error", "absolute_error"})
+        X, n = check_table(self, X, reset=True)
+        values = column_or_1d(check_outputs(y, n), warn=True)
+        weights = check_weights(sample_weight, np.empty((n, 1)))
+        kept = np.arange(n) if weights is None else np.flatnonzero(weights)
+        self.columns_ = TableColumns(text=check_choice("text", self.text, {"leave out", "hash"})).fit(X)
+        encoded = self.columns_.encode(X).take(kept)
+        values, weights = values[kept].astype(np.float64), None if weights is None else weights[kept]
+        loss = ValueLoss(values, self.loss, weights)
+        fitted = fit_table(self, encoded, loss, weights)
+        take_members(self, fitted)
+        self.target_scales_ = loss.scales()
+        self.loo_predictions_ = fitted.predictions
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predicted values.
+
+        Parameters
+        ----------
+        X : DataFrame or array
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        check_is_fitted(self, "members_")
+        X, _ = check_table(self, X, reset=False)
+        encoded = self.columns_.encode(X)
+        total = np.zeros(len(encoded))
+        for w, member in zip(self.member_weights_, self.members_, strict=True):
+            total += w * ValueLoss.from_scores(member.scores(encoded), self.target_scales_, member.log, member.factor)
+        return total
+
+
+def check_table(estimator: Any, X: Any, *, reset: bool) -> tuple[Any, int]:
+    """A frame as it is or an array of any dtype, with its columns counted and named; and its number of rows."""
+    if is_frame(X):
+        n = frame_rows(X)
+        if n == 0 or len(getattr(X, "column_names", getattr(X, "columns", []))) == 0:
+            raise ValueError(
+                f"Found array with {n} sample(s) and shape {getattr(X, 'shape', None)}: a minimum of 1 is required."
+            )
+        if hasattr(X, "iloc"):
+            validate_data(estimator, X, reset=reset, skip_check_array=True)
+        else:
+            _check_names(estimator, X, reset)
+        return X, n
+    if hasattr(X, "indptr"):
+        raise TypeError("Sparse data was passed, and tables are dense: use X.toarray(), or LSSVC, which takes sparse rows")
+    checked = validate_data(estimator, X, reset=reset, dtype=None, ensure_all_finite=False)
+    if checked.dtype.kind in "fc":
+        check_array(checked, ensure_all_finite="allow-nan")
+    elif checked.dtype.kind == "O":
+        _check_objects(checked)
+    return checked, len(checked)
+
+
+def _check_names(estimator: Any, X: Any, reset: bool) -> None:
+    from gramless.tables.columns import column_names
+
+    names = np.array(column_names(X), dtype=object)
+    if reset:
+        estimator.feature_names_in_, estimator.n_features_in_ = names, len(names)
+    elif not np.array_equal(names, getattr(estimator, "feature_names_in_", names)):
+        raise ValueError(
+            f"The feature names should match those that were passed during fit: {list(estimator.feature_names_in_)}, "
+            f"got {list(names)}"
+        )
+
+
+def _check_objects(X: np.ndarray) -> None:
+    for value in X.ravel():
+        if isinstance(value, (dict, list, tuple, np.ndarray)):
+            raise TypeError(f"argument must be a string or a number, not {type(value).__name__!r}")
+        if isinstance(value, float) and np.isinf(value):
+            raise ValueError("Input X contains infinity: leave such cells empty (NaN)")
+
+
+def fit_table(estimator: Any, encoded: Any, loss: Any, weights: np.ndarray | None) -> Fitted:
+    """The search and the fit, with the settings of `estimator`."""
+    if len(encoded) < 2:
+        raise ValueError(f"Found array with {len(encoded)} sample(s) of positive weight while a minimum of 2 is required.")
+    kernels = KERNELS if estimator.kernel == "auto" else (check_choice("kernel", estimator.kernel, {"auto", *KERNELS}),)
+    seconds = estimator.time_budget
+    if seconds is not None:
+        check_positive("time_budget", seconds)
+    infinite = np.isinf(encoded.numbers).any(axis=0) if encoded.numbers.size else np.zeros(0, bool)
+    if infinite.any():
+        raise ValueError("Input X contains infinity: leave such cells empty (NaN)")
+
+    def tell(doing: str) -> None:
+        say(estimator.verbose, doing)
+        if estimator.callback is not None:
+            estimator.callback(doing)
+
+    return fit_members(
+        encoded,
+        loss,
+        weights,
+        n_levels=[len(levels) for levels in estimator.columns_.levels_],
+        kernels=kernels,
+        metric=check_choice("metric", estimator.metric, {"plain", "learned"}),
+        seconds=default_seconds(len(encoded)) if seconds is None else float(seconds),
+        memory=parse_budget(estimator.memory_budget, "cpu"),
+        most_rows=_MOST_SEARCH_ROWS,
+        seed=check_random_state(estimator.random_state).randint(2**31 - 1),
+        tell=tell,
+    )
+
+
+def take_members(estimator: Any, fitted: Fitted) -> None:
+    """Make the fitted members the estimator's model, and say what they are."""
+    members: list[Member] = fitted.members
+    estimator.members_, estimator.member_weights_ = members, fitted.weights
+    estimator.gave_up_ = fitted.gave_up
+    shares = zip(fitted.weights, members, strict=True)
+    estimator.summary_ = "; ".join((f"{w:.0%} " if len(members) > 1 else "") + member.about for w, member in shares)

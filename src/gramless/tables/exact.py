@@ -1,0 +1,76 @@
+"""Least squares with leave-one-out scores, from one factorisation of a dense kernel matrix.
+
+    (K + diag(ridge)) a + b = z,    sum a = 0,         f_-i(x_i) = z_i - a_i / ((A^-1)_ii - u_i^2 / sum u),   u = A^-1 1
+
+(see `gramless.calibration.leave_one_out`). The diagonal of `A^-1` is the squared column norms of `L^-1`: `2 n^3 / 3`
+operations and one `n x n` matrix in all. Float32 is used for large matrices whose ridge stands above its rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import lapack
+
+from gramless.kernels import Kernel
+from gramless.operators import KernelOperator
+from gramless.targets.columns import split_bias
+
+SINGLE_FROM = 2000
+"""Rows from which float32 is considered."""
+
+# The ridge must be this many roundings of the largest eigenvalue.
+_ROUNDINGS = 64.0
+_SAMPLE = 256
+
+
+@dataclass
+class Solution:
+    """Coefficients, bias and leave-one-out scores, and the points in the precision that was enough for them."""
+
+    points: np.ndarray
+    coef: np.ndarray
+    bias: np.ndarray
+    scores: np.ndarray
+
+
+def solve_exact(X: np.ndarray, kernel: Kernel, Z: np.ndarray, ridge: np.ndarray) -> Solution | None:
+    """Solve for the columns of `Z`; None where the matrix cannot be factored even in float64.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d), float64
+    kernel : Kernel
+        Resolved.
+    Z : ndarray of shape (n, k)
+    ridge : ndarray of shape (n,)
+        `1 / (C w_i)`.
+    """
+    n = len(X)
+    for dtype in [np.float32, np.float64] if n >= SINGLE_FROM and _single_will_do(X, kernel, ridge) else [np.float64]:
+        points = X.astype(dtype, copy=False)
+        A = KernelOperator(points, kernel, ridge.astype(dtype)).dense()
+        potrf, trtri = (lapack.spotrf, lapack.strtri) if dtype == np.float32 else (lapack.dpotrf, lapack.dtrtri)
+        # LAPACK reads by columns: the transpose is the same symmetric matrix, and no copy.
+        factor, failed = potrf(A.T, lower=1, clean=1, overwrite_a=1)
+        if not failed:
+            inverse, failed = trtri(factor, lower=1, overwrite_c=1)
+        if failed:
+            continue
+        right = np.column_stack([Z, np.ones(n)]).astype(dtype)
+        solution = (inverse.T @ (inverse @ right)).astype(np.float64)
+        diagonal = np.einsum("ij,ij->j", inverse, inverse, dtype=np.float64)
+        coef, bias = split_bias(solution)
+        u = solution[:, -1]
+        leverage = diagonal - u**2 / u.sum()
+        if not np.isfinite(coef).all() or not (leverage > 0).all():
+            continue
+        return Solution(points, coef, bias, Z - coef / leverage[:, None])
+    return None
+
+
+def _single_will_do(X: np.ndarray, kernel: Kernel, ridge: np.ndarray) -> bool:
+    some = X[:: max(1, len(X) // _SAMPLE)]
+    largest = float(np.abs(kernel(some, some)).mean()) * len(X)
+    return float(ridge.min()) > _ROUNDINGS * float(np.finfo(np.float32).eps) * largest

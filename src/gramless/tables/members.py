@@ -1,0 +1,241 @@
+"""The fitted parts of a table model: each member is one setting, fitted to all rows exactly, whole or in neighbourhoods.
+
+Leave-one-out predictions of all rows come with the fit, and everything after it (calibration, how sure the model is) rests
+on them. Where one factorisation of all rows would take more than its share of the time or the memory, the rows are cut into
+neighbourhoods (`gramless.tables.partition`) that are as large as both allow: every row still carries the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from gramless._runtime.memory import human
+from gramless.kernels import Kernel
+from gramless.operators import expand
+from gramless.tables.columns import Encoded
+from gramless.tables.exact import solve_exact
+from gramless.tables.partition import Partition
+from gramless.tables.preparation import Preparation, has_skewed_numbers
+from gramless.tables.search import FIRST, SHARES, Record, Search, factor_rate, make_kernel
+
+# A matrix that cannot be factored is tried again with a larger ridge, so many times, each ten times as large.
+_RETRIES = 6
+_AT_A_TIME = 100_000
+_SMALLEST_PART = 500
+# Matrices of the size of the kernel's that the search holds at once.
+_MATRICES = 4
+
+
+class Member(BaseEstimator):
+    """One fitted setting.
+
+    Parameters
+    ----------
+    preparation : Preparation
+    kernel : Kernel
+    partition : Partition or None
+    points, coefs, biases : list of ndarray
+        Of each part.
+    log : bool
+        Whether its scores are standardised logarithms.
+    factor : float
+        What makes means of the exponentials of its scores.
+    about : str
+    """
+
+    def __init__(
+        self,
+        preparation: Preparation,
+        kernel: Kernel,
+        partition: Partition | None,
+        points: list[np.ndarray],
+        coefs: list[np.ndarray],
+        biases: list[np.ndarray],
+        log: bool = False,
+        factor: float = 1.0,
+        about: str = "",
+    ):
+        self.preparation = preparation
+        self.kernel = kernel
+        self.partition = partition
+        self.points = points
+        self.coefs = coefs
+        self.biases = biases
+        self.log = log
+        self.factor = factor
+        self.about = about
+
+    def scores(self, encoded: Encoded) -> np.ndarray:
+        """Scores of shape (n, k), a bounded number of rows at a time."""
+        out = np.empty((len(encoded), self.coefs[0].shape[1]))
+        for start in range(0, len(encoded), _AT_A_TIME):
+            rows = slice(start, start + _AT_A_TIME)
+            X = self.preparation(encoded.take(rows))
+            parts = np.zeros(len(X), dtype=np.intp) if self.partition is None else self.partition.parts(X)
+            here = out[rows]
+            for part in np.unique(parts):
+                inside = parts == part
+                points = self.points[part]
+                block = expand(self.kernel, X[inside].astype(points.dtype), points, self.coefs[part].astype(points.dtype))
+                here[inside] = block + self.biases[part]
+        return out
+
+
+@dataclass
+class Fitted:
+    """Members, their weights, leave-one-out predictions of all rows, and what was given up for time or memory."""
+
+    members: list[Member]
+    weights: np.ndarray
+    predictions: np.ndarray
+    search_loss: float
+    gave_up: list[str] = field(default_factory=list)
+
+
+def column_groups(preparation: Preparation, encoded: Encoded) -> np.ndarray:
+    """Which prepared columns share a learned scale: a number and its indicator are alone, levels of a category together."""
+    counts = preparation.n_levels or []
+    alone = encoded.numbers.shape[1] + len(preparation.with_gaps_)
+    together = [np.full(count, alone + k) for k, count in enumerate(counts)]
+    return np.concatenate([np.arange(alone), *together]).astype(np.intp)
+
+
+def sample_order(n: int, codes: np.ndarray | None, first: int, rng: np.random.RandomState) -> np.ndarray:
+    """A random order, with two rows in front of each class that the first rows would show fewer than two of."""
+    order = rng.permutation(n)
+    if codes is None:
+        return order
+    shown = codes[order]
+    classes = np.unique(shown)
+    few = [c for c in classes if np.count_nonzero(shown[:first] == c) < 2]
+    front = np.concatenate([np.flatnonzero(shown == c)[:2] for c in few] or [np.empty(0, dtype=int)]).astype(int)
+    return np.concatenate([order[front], np.delete(order, front)])
+
+
+def fit_members(
+    encoded: Encoded,
+    loss: Any,
+    weights: np.ndarray | None,
+    *,
+    n_levels: list[int],
+    kernels: tuple[str, ...],
+    metric: str,
+    seconds: float,
+    memory: int,
+    most_rows: int,
+    seed: int,
+    tell: Callable[[str], None],
+) -> Fitted:
+    """Search on a sample, then fit what was chosen to all rows."""
+    rng = np.random.RandomState(seed)
+    n = len(encoded)
+    most_rows = min(most_rows, int(np.sqrt(memory / (8 * _MATRICES))))
+    if most_rows < min(n, FIRST):
+        needed = human(8 * _MATRICES * min(n, FIRST) ** 2)
+        raise MemoryError(f"comparing settings on {min(n, FIRST):,} rows takes {needed}; memory_budget is {human(memory)}")
+    codes = getattr(loss, "codes", None)
+    order = sample_order(n, codes, FIRST, rng)[:most_rows]
+    ways = ["standard"]
+    if encoded.numbers.shape[1]:
+        ways += ["quantile"] + (["log"] if has_skewed_numbers(encoded) else [])
+    tell("preparing the columns")
+    preparations = {way: Preparation(way, n_levels, seed).fit(encoded) for way in ways}
+    if "quantile" in ways and preparations["quantile"].two_valued_.all():
+        preparations = {"standard": preparations["standard"]}
+    groups = column_groups(preparations["standard"], encoded)
+    search = Search(
+        *(encoded.take(order), order, preparations, loss, weights, groups),
+        kernels=kernels,
+        metric=metric,
+        seconds=seconds,
+        tell=tell,
+    )
+    chosen = search.run()
+    gave_up: list[str] = []
+    k = loss.targets(order[:1], False).shape[1]
+    size = part_size(n, len(chosen), SHARES["fit"] * seconds, memory)
+    if size < n and len(chosen) > 1:
+        gave_up.append(f"the average of {len(chosen)} settings: the best of them alone takes larger neighbourhoods")
+        chosen = [(max(chosen, key=lambda one: one[1])[0], 1.0)]
+        size = part_size(n, 1, SHARES["fit"] * seconds, memory)
+    if size < n:
+        why = "memory" if size < part_size(n, 1, SHARES["fit"] * seconds, 1 << 62) else "time"
+        gave_up.append(
+            f"one exact solution of all {n:,} rows ({human(8 * n * n)}): for {why}, every row carries the model of its own "
+            f"neighbourhood of at most {size:,} rows"
+        )
+    if len(order) < n or search_rows(chosen) < n:
+        gave_up.append(f"settings from all rows: they were chosen on {search_rows(chosen):,}")
+    members, total = [], np.zeros(n if k == 1 and codes is None else (n, k))
+    for record, weight in chosen:
+        member, scores = _fit_member(record, search, preparations, encoded, loss, weights, size, tell)
+        member.factor = getattr(loss, "factor", lambda *_: 1.0)(scores, np.arange(n), record.setting.log)
+        members.append(member)
+        total += weight * loss.predictions(scores, np.arange(n), record.setting.log)
+    return Fitted(members, np.array([weight for _, weight in chosen]), total, chosen[0][0].loss, gave_up)
+
+
+def search_rows(chosen: list[tuple[Record, float]]) -> int:
+    """Rows of the last stage of the search."""
+    return chosen[0][0].n
+
+
+def part_size(n: int, n_members: int, seconds: float, memory: int) -> int:
+    """Rows of a neighbourhood: all of them, or as many as `2/3 size^2 n` operations and one float64 matrix allow."""
+    by_time = int(np.sqrt(1.5 * seconds * factor_rate(single=True) / (n * n_members)))
+    by_memory = int(np.sqrt(memory / 2 / 8))
+    size = max(min(by_time, by_memory), min(n, _SMALLEST_PART))
+    return n if size >= n else -(-n // -(-n // size))
+
+
+def _fit_member(
+    record: Record,
+    search: Search,
+    preparations: dict[str, Preparation],
+    encoded: Encoded,
+    loss: Any,
+    weights: np.ndarray | None,
+    size: int,
+    tell: Callable[[str], None],
+) -> tuple[Member, np.ndarray]:
+    setting = record.setting
+    preparation = preparations[setting.way]
+    X = preparation(encoded)
+    n = len(X)
+    kernel = make_kernel(setting, search.spread[setting.way])
+    scales = np.ones(X.shape[1]) if setting.scales is None else np.array(setting.scales)
+    partition = None
+    parts = np.zeros(n, dtype=np.intp)
+    if size < n:
+        tell(f"cutting {n:,} rows into neighbourhoods of at most {size:,}")
+        partition = Partition(size).fit(X * scales)
+        parts = partition.parts(X * scales)
+        partition.directions_ = [direction * scales for direction in partition.directions_]
+    Z = loss.targets(np.arange(n), setting.log)
+    scores = np.empty_like(Z)
+    count = int(parts.max()) + 1
+    points, coefs, biases = [], [], []
+    order = np.argsort(parts, kind="stable")
+    bounds = np.searchsorted(parts[order], np.arange(count + 1))
+    for part in range(count):
+        tell(f"fitting the {setting.kernel} kernel to {n:,} rows" + (f", part {part + 1} of {count}" if count > 1 else ""))
+        rows = order[bounds[part] : bounds[part + 1]]
+        C = setting.C
+        for _ in range(_RETRIES):
+            ridge = np.full(len(rows), 1.0 / C) if weights is None else 1.0 / (C * weights[rows])
+            solution = solve_exact(X[rows], kernel, Z[rows], ridge)
+            if solution is not None:
+                break
+            C /= 10
+        if solution is None:
+            raise np.linalg.LinAlgError(f"the kernel matrix of {len(rows):,} rows could not be factored with C = {C:g}")
+        scores[rows] = solution.scores
+        points.append(solution.points)
+        coefs.append(solution.coef)
+        biases.append(solution.bias)
+    return Member(preparation, kernel, partition, points, coefs, biases, setting.log, about=setting.describe()), scores

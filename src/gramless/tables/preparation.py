@@ -1,0 +1,112 @@
+"""Numbers and codes as columns of comparable size.
+
+    "standard"   mean 0, standard deviation 1
+    "quantile"   each number's rank among the training rows, as a quantile of the normal distribution
+    "log"        the signed logarithm of columns that are skewed, then standardised
+
+Gaps are filled with the median and have an indicator column of their own where the training rows had any. A column with two
+values, and one column for each level of a category, are indicators: neither scaled nor transformed, so that a difference in
+one counts about as much as a standard deviation in a number.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.preprocessing import QuantileTransformer
+
+from gramless.tables.columns import Encoded
+
+WAYS = ("standard", "quantile", "log")
+# Beyond three standard deviations an outlier's rank says no more.
+_CLIP = 3.0
+_QUANTILES = 1000
+_SKEWED = 1.0
+# A spread of so small a share of the largest value is rounding.
+_HARDLY = 1e-9
+_SAMPLE = 100_000
+
+
+def has_skewed_numbers(encoded: Encoded) -> bool:
+    """Whether "log" would change any column."""
+    numbers = encoded.numbers[:_SAMPLE]
+    return bool((np.abs(skewness(numbers)) > _SKEWED).any()) if numbers.size else False
+
+
+def skewness(numbers: np.ndarray) -> np.ndarray:
+    """The third standardised moment of each column, gaps apart; 0 for a column that hardly varies."""
+    known = ~np.isnan(numbers)
+    count = np.maximum(known.sum(axis=0), 1)
+    centred = np.where(known, numbers, 0.0)
+    centred = np.where(known, numbers - centred.sum(axis=0) / count, 0.0)
+    variance = (centred**2).sum(axis=0) / count
+    varies = variance > (_HARDLY * np.abs(np.where(known, numbers, 0.0)).max(axis=0, initial=0.0)) ** 2
+    return np.where(varies, (centred**3).sum(axis=0) / count / np.where(varies, variance, 1.0) ** 1.5, 0.0)
+
+
+class Preparation(BaseEstimator):
+    """One way of preparing encoded rows; fitted on training rows, called on any.
+
+    Parameters
+    ----------
+    way : {"standard", "quantile", "log"}
+    n_levels : list of int
+        Levels of each category.
+    random_state : int
+        Of the rows that quantiles are taken from, where there are very many.
+    """
+
+    def __init__(self, way: str = "standard", n_levels: list[int] | None = None, random_state: int = 0):
+        self.way = way
+        self.n_levels = n_levels
+        self.random_state = random_state
+
+    def fit(self, encoded: Encoded) -> Preparation:
+        """Learn medians, quantiles, means and spreads."""
+        numbers = encoded.numbers
+        n, d = numbers.shape
+        gaps = np.isnan(numbers)
+        self.with_gaps_ = np.flatnonzero(gaps.any(axis=0))
+        self.medians_ = np.array([np.median(numbers[~gaps[:, k], k]) if not gaps[:, k].all() else 0.0 for k in range(d)])
+        filled = np.where(gaps, self.medians_, numbers)
+        low = filled.min(axis=0) if n else np.zeros(d)
+        high = filled.max(axis=0) if n else np.zeros(d)
+        self.two_valued_ = ((filled == low) | (filled == high)).all(axis=0)
+        self.low_, self.range_ = low, np.where(high > low, high - low, 1.0)
+        self.logged_ = np.abs(skewness(numbers[:_SAMPLE])) > _SKEWED if self.way == "log" and d else np.zeros(d, bool)
+        self.centres_ = self.medians_
+        spread = np.median(np.abs(filled - self.centres_), axis=0) if n else np.ones(d)
+        self.units_ = np.where(spread > 0, spread, np.where(filled.std(axis=0) > 0, filled.std(axis=0), 1.0))
+        if self.way == "quantile" and d:
+            self.quantiles_ = QuantileTransformer(
+                n_quantiles=min(_QUANTILES, n),
+                output_distribution="normal",
+                subsample=_SAMPLE,
+                random_state=self.random_state,
+            ).fit(filled)
+        shaped = self._shaped(filled)
+        self.means_ = np.where(self.two_valued_, 0.0, shaped.mean(axis=0))
+        deviations = shaped.std(axis=0)
+        varies = deviations > _HARDLY * np.abs(shaped).max(axis=0, initial=0.0)
+        self.scales_ = np.where(self.two_valued_ | ~varies, 1.0, deviations)
+        return self
+
+    def _shaped(self, filled: np.ndarray) -> np.ndarray:
+        """Before centring and scaling."""
+        shaped = filled
+        if self.way == "quantile" and filled.shape[1]:
+            shaped = np.clip(self.quantiles_.transform(filled), -_CLIP, _CLIP)
+        elif self.way == "log":
+            units = (filled - self.centres_) / self.units_
+            shaped = np.where(self.logged_, np.sign(units) * np.log1p(np.abs(units)), filled)
+        return np.where(self.two_valued_, (filled - self.low_) / self.range_, shaped)
+
+    def __call__(self, encoded: Encoded) -> np.ndarray:
+        """The prepared rows, float64, C order."""
+        numbers = encoded.numbers
+        gaps = np.isnan(numbers)
+        shaped = (self._shaped(np.where(gaps, self.medians_, numbers)) - self.means_) / self.scales_
+        pieces = [shaped, gaps[:, self.with_gaps_].astype(np.float64)]
+        for column, count in zip(encoded.codes.T, self.n_levels or [], strict=True):
+            pieces.append((column[:, None] == np.arange(count)[None, :]).astype(np.float64))
+        return np.ascontiguousarray(np.hstack(pieces))

@@ -1,0 +1,169 @@
+"""Tables through the two estimators: frames of any library, gaps, weights, rare classes, budgets."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_friedman1, make_moons
+from sklearn.metrics import log_loss
+
+import gramless
+from gramless import TableClassifier, TableRegressor
+from gramless.tables import members, search
+
+
+@pytest.fixture(scope="module")
+def plants():
+    rng = np.random.default_rng(0)
+    n = 300
+    kind = rng.choice(["bush", "tree", "herb"], n)
+    height = np.where(kind == "tree", 9.0, np.where(kind == "bush", 2.0, 0.5)) * np.exp(0.3 * rng.normal(size=n))
+    leaf = np.where(kind == "tree", "needle", rng.choice(["oval", "lobed"], n)).astype(object)
+    leaf[::17] = None
+    height[::13] = np.nan
+    return pd.DataFrame({"height": height, "leaf": leaf, "noise": rng.normal(size=n)}), kind
+
+
+@pytest.fixture(scope="module")
+def fitted(plants):
+    X, y = plants
+    return TableClassifier(random_state=0).fit(X[:200], y[:200])
+
+
+def test_gaps_and_words_are_learnt_from(plants, fitted):
+    X, y = plants
+    assert fitted.score(X[200:], y[200:]) > 0.9
+    P = fitted.predict_proba(X[200:])
+    np.testing.assert_allclose(P.sum(axis=1), 1)
+    assert log_loss(y[200:], P) < 0.4
+    assert fitted.columns_.kinds_ == ["number", "category", "number"]
+    assert fitted.summary_
+    assert fitted.gave_up_ == []
+
+
+@pytest.mark.parametrize("convert", [pl.from_pandas, pa.Table.from_pandas], ids=["polars", "arrow"])
+def test_frames_of_other_libraries_give_the_same(plants, fitted, convert):
+    X, y = plants
+    again = TableClassifier(random_state=0).fit(convert(X[:200]), y[:200])
+    np.testing.assert_allclose(again.predict_proba(convert(X[200:])), fitted.predict_proba(X[200:]), rtol=1e-9)
+    with pytest.raises(ValueError, match="feature names should match"):
+        again.predict(convert(X.rename(columns={"leaf": "leaves"})))
+
+
+def test_leave_one_out_probabilities_are_honest(plants, fitted):
+    X, y = plants
+    codes = np.searchsorted(fitted.classes_, y[:200])
+    own = fitted.loo_probabilities_[np.arange(200), codes]
+    inside = fitted.predict_proba(X[:200])[np.arange(200), codes]
+    assert own.mean() < inside.mean()
+
+
+def test_files_hold_the_whole_model(plants, fitted, tmp_path):
+    X, _ = plants
+    gramless.save(fitted, tmp_path / "m.skops")
+    again = gramless.load(tmp_path / "m.skops")
+    np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
+
+
+def test_values_of_a_smooth_function():
+    X, y = make_friedman1(600, random_state=0)
+    model = TableRegressor(random_state=0).fit(X[:400], y[:400])
+    assert model.score(X[400:], y[400:]) > 0.93
+    assert 1 - np.mean((model.loo_predictions_ - y[:400]) ** 2) / y[:400].var() > 0.9
+
+
+def test_a_skewed_target_may_be_fitted_as_its_logarithm():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 3, (400, 2))
+    y = np.exp(3 * X[:, 0] + 0.2 * rng.normal(size=400))
+    model = TableRegressor(random_state=0).fit(X[:300], y[:300])
+    assert any(member.log for member in model.members_)
+    assert model.score(X[300:], y[300:]) > 0.9
+
+
+def test_parts_carry_a_model_where_memory_is_short():
+    X, y = make_moons(2400, noise=0.2, random_state=0)
+    model = TableClassifier(random_state=0, memory_budget=2 * 8 * 1100**2, kernel="rbf", metric="plain").fit(
+        X[:2000], y[:2000]
+    )
+    assert len(model.members_) == 1
+    assert len(model.members_[0].points) == 2
+    assert sum(map(len, model.members_[0].points)) == 2000
+    assert any("neighbourhood" in told for told in model.gave_up_)
+    assert model.score(X[2000:], y[2000:]) > 0.95
+
+
+def test_too_little_memory_for_any_search_is_told(plants):
+    X, y = plants
+    with pytest.raises(MemoryError, match="memory_budget is 10"):
+        TableClassifier(memory_budget="10KB").fit(X, y)
+
+
+def test_the_scale_of_one_column_is_found():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (500, 3))
+    y = np.sin(20 * X[:, 0]) + X[:, 1]
+    plain = TableRegressor(random_state=0, metric="plain").fit(X[:350], y[:350])
+    learned = TableRegressor(random_state=0).fit(X[:350], y[:350])
+    assert 1 - learned.score(X[350:], y[350:]) < 0.5 * (1 - plain.score(X[350:], y[350:]))
+
+
+def test_weights_of_zero_are_rows_that_are_not_there(plants):
+    X, y = plants
+    weights = np.ones(200)
+    weights[150:] = 0
+    short = TableClassifier(random_state=0, kernel="rbf", metric="plain")
+    weighted = clone(short).fit(X[:200], y[:200], weights)
+    without = clone(short).fit(X[:150], y[:150])
+    np.testing.assert_allclose(weighted.predict_proba(X[200:]), without.predict_proba(X[200:]), rtol=1e-6, atol=1e-9)
+
+
+def test_a_class_with_one_row_is_no_obstacle():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(61, 2)) + 3 * (np.arange(61) % 2)[:, None]
+    y = np.array(["x", "y"])[np.arange(61) % 2].astype(object)
+    y[60] = "z"
+    model = TableClassifier(random_state=0).fit(X, y)
+    assert model.predict_proba(X).shape == (61, 3)
+
+
+def test_the_search_and_the_parts_keep_to_time():
+    rate = search.factor_rate()
+    assert search.rows_within(1.0, 10) == int((1.5 * rate / 10) ** (1 / 3))
+    n = 100_000
+    size = members.part_size(n, 1, 20.0, 1 << 40)
+    assert 2 / 3 * n * size**2 <= 20.0 * search.factor_rate(single=True) or size <= 500
+    assert members.part_size(500, 1, 20.0, 1 << 40) == 500
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"kernel": "linear"}, "kernel"),
+        ({"metric": "best"}, "metric"),
+        ({"time_budget": 0}, "time_budget"),
+        ({"text": "keep"}, "text"),
+    ],
+)
+def test_settings_that_are_not_known_are_told(plants, settings, words):
+    X, y = plants
+    with pytest.raises(ValueError, match=words):
+        TableClassifier(**settings).fit(X, y)
+
+
+def test_infinite_numbers_are_refused():
+    X = np.array([[1.0], [np.inf], [2.0]])
+    with pytest.raises(ValueError, match="infinity"):
+        TableRegressor().fit(X, [1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="infinity"):
+        TableRegressor().fit(pd.DataFrame(X), [1.0, 2.0, 3.0])
+
+
+def test_a_listener_hears_each_step(plants):
+    X, y = plants
+    heard = []
+    TableClassifier(random_state=0, kernel="rbf", metric="plain", callback=heard.append).fit(X, y)
+    assert any("trying the rbf kernel" in doing for doing in heard)
+    assert any("fitting" in doing for doing in heard)

@@ -1,0 +1,169 @@
+"""The parts of a table model against dense algebra, refits and scikit-learn."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+
+from gramless.calibration.softmax_link import fit_link, link_probabilities, temperature_loss
+from gramless.kernels import RBF, Exponential, Laplacian
+from gramless.tables.columns import Encoded
+from gramless.tables.exact import SINGLE_FROM, solve_exact
+from gramless.tables.losses import ValueLoss
+from gramless.tables.metric import column_scales
+from gramless.tables.partition import Partition
+from gramless.tables.preparation import Preparation
+from gramless.tables.search import Record, Setting, choose
+
+
+def fitted_without(X, kernel, Z, ridge, i):
+    """Score of row i from a dense solve of the bordered system without it."""
+    rest = np.delete(np.arange(len(X)), i)
+    n = len(rest)
+    M = np.zeros((n + 1, n + 1))
+    M[:n, :n] = kernel(X[rest], X[rest]) + np.diag(ridge[rest])
+    M[:n, n] = M[n, :n] = 1
+    solution = np.linalg.solve(M, np.vstack([Z[rest], np.zeros((1, Z.shape[1]))]))
+    return kernel(X[i : i + 1], X[rest]) @ solution[:n] + solution[n]
+
+
+@pytest.mark.parametrize("kernel", [RBF(0.5), Laplacian(0.3), Exponential(0.7)], ids=str)
+def test_leave_one_out_scores_are_those_of_refits(kernel):
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(40, 3)), rng.normal(size=(40, 2))
+    ridge = 1 / (3.0 * rng.uniform(0.5, 2.0, 40))
+    solution = solve_exact(X, kernel, Z, ridge)
+    for i in (0, 7, 39):
+        np.testing.assert_allclose(solution.scores[i], fitted_without(X, kernel, Z, ridge, i)[0], rtol=1e-8)
+
+
+def test_single_precision_is_used_for_many_rows_and_agrees(monkeypatch):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(SINGLE_FROM, 4))
+    Z = np.sin(X[:, :1])
+    ridge = np.full(len(X), 0.1)
+    single = solve_exact(X, Exponential(0.5), Z, ridge)
+    assert single.points.dtype == np.float32
+    monkeypatch.setattr("gramless.tables.exact.SINGLE_FROM", 1 << 30)
+    double = solve_exact(X, Exponential(0.5), Z, ridge)
+    assert double.points.dtype == np.float64
+    assert np.abs(single.scores - double.scores).max() < 1e-3
+
+
+def test_a_matrix_that_cannot_be_factored_is_told():
+    X = np.zeros((5, 2))
+    assert solve_exact(X, RBF(1.0), np.eye(5)[:, :1], np.full(5, -1e-3)) is None
+
+
+def test_quantiles_become_normal_and_indicators_stay():
+    rng = np.random.default_rng(0)
+    numbers = np.column_stack([np.exp(rng.normal(size=2000)), rng.integers(0, 2, 2000) * 7.0 + 3])
+    numbers[:10, 0] = np.nan
+    encoded = Encoded(numbers, rng.integers(-1, 3, (2000, 1)))
+    X = Preparation("quantile", [3]).fit(encoded)(encoded)
+    assert X.shape == (2000, 1 + 1 + 1 + 3)
+    np.testing.assert_allclose(np.quantile(X[10:, 0], [0.1, 0.5, 0.9]), norm.ppf([0.1, 0.5, 0.9]), atol=0.06)
+    assert set(np.unique(X[:, 1])) == {0.0, 1.0}
+    np.testing.assert_array_equal(X[:, 2], np.arange(2000) < 10)
+    np.testing.assert_array_equal(X[:, 3:].sum(axis=1), encoded.codes[:, 0] >= 0)
+
+
+@pytest.mark.parametrize("way", ["standard", "log"])
+def test_numbers_are_standardised(way):
+    numbers = np.exp(np.random.default_rng(0).normal(size=(500, 2)))
+    encoded = Encoded(numbers, np.empty((500, 0), int))
+    X = Preparation(way, []).fit(encoded)(encoded)
+    np.testing.assert_allclose(X.mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(X.std(axis=0), 1)
+
+
+def test_scales_grow_where_the_function_changes():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    solution = solve_exact(X, Exponential(0.5), np.sin(2 * X[:, :1]), np.full(300, 0.05))
+    scales = column_scales(X, np.ones(4), solution.coef, 0.5, np.arange(4))
+    assert scales[0] > 1.5 * scales[1:].max()
+    np.testing.assert_allclose(np.mean(scales**2), 1)
+
+
+def test_gradients_are_those_of_finite_differences():
+    rng = np.random.default_rng(3)
+    X, coef, gamma, scales = rng.normal(size=(30, 3)), rng.normal(size=(30, 2)), 0.6, np.array([1.0, 2.0, 0.5])
+    kernel = Exponential(gamma)
+
+    def values(points, leave_out):
+        K = kernel(points * scales, X * scales)
+        K[np.arange(30), np.arange(30)] = 0 if leave_out else 1
+        return K @ coef
+
+    step = 1e-6
+    squares = []
+    for j in range(3):
+        move = np.zeros(3)
+        move[j] = step
+        squares.append((((values(X + move, True) - values(X - move, True)) / (2 * step)) ** 2).mean(axis=0).sum())
+    found = column_scales(X, scales, coef, gamma, np.arange(3))
+    expected = np.array(squares) ** 0.5
+    np.testing.assert_allclose(found, expected / np.sqrt(np.mean(expected**2)), rtol=1e-5)
+
+
+def test_a_partition_sends_each_row_to_its_part():
+    X = np.random.default_rng(0).normal(size=(1000, 5))
+    tree = Partition(130).fit(X)
+    counts = np.bincount(tree.parts(X), minlength=tree.n_parts_)
+    assert counts.max() <= 130
+    assert counts.sum() == 1000
+    assert Partition(10).fit(np.ones((50, 2))).n_parts_ == 1  # equal rows cannot be told apart
+
+
+def test_the_link_is_calibrated_and_close_to_a_logistic_regression_of_its_inputs():
+    rng = np.random.default_rng(0)
+    truth = rng.dirichlet(np.ones(3), size=4000)
+    codes = np.array([rng.choice(3, p=p) for p in truth])
+    scores = truth + 0.05 * rng.normal(size=truth.shape)
+    P = link_probabilities(scores, fit_link(scores, codes, 3))
+    np.testing.assert_allclose(P.sum(axis=1), 1)
+    best = LogisticRegression(C=1e4).fit(np.hstack([scores, np.log(np.maximum(scores, 1e-3))]), codes)
+    assert (
+        log_loss(codes, P)
+        < log_loss(codes, best.predict_proba(np.hstack([scores, np.log(np.maximum(scores, 1e-3))]))) + 0.01
+    )
+    assert temperature_loss(scores, codes) >= log_loss(codes, P) - 0.01
+
+
+def test_weights_of_the_link_are_copies():
+    rng = np.random.default_rng(0)
+    scores, codes = rng.normal(size=(60, 1)), rng.integers(0, 2, 60)
+    weights = rng.integers(1, 4, 60)
+    weighted = fit_link(scores, codes, 2, weights)
+    copied = fit_link(np.repeat(scores, weights, axis=0), np.repeat(codes, weights), 2)
+    np.testing.assert_allclose(link_probabilities(scores, weighted), link_probabilities(scores, copied), atol=1e-4)
+
+
+def test_means_of_logarithmic_values_add_up():
+    rng = np.random.default_rng(0)
+    y = np.exp(rng.normal(size=500) + 3)
+    loss = ValueLoss(y, "squared_error", None)
+    assert loss.can_log
+    rows = np.arange(500)
+    noisy = loss.targets(rows, True) + 0.3 * rng.normal(size=(500, 1))
+    np.testing.assert_allclose(loss.predictions(noisy, rows, True).sum(), y.sum())
+    np.testing.assert_allclose(loss.predictions(loss.targets(rows, True), rows, True), y)
+
+
+def test_an_average_is_chosen_only_where_it_helps():
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=400)
+    loss = ValueLoss(y, "squared_error", None)
+    rows = np.arange(400)
+    noises = rng.normal(size=(3, 400))
+
+    def record(predictions, name):
+        return Record(Setting("standard", name, 1.0, 1.0), loss(predictions, rows), 400, predictions)
+
+    independent = choose([record(y + noise, str(k)) for k, noise in enumerate(noises)], loss, rows)
+    assert len(independent) == 3
+    assert sum(weight for _, weight in independent) == pytest.approx(1)
+    same = choose([record(y + noises[0], "a"), record(y + 1.1 * noises[0], "b")], loss, rows)
+    assert [weight for _, weight in same] == [1.0]
