@@ -13,7 +13,7 @@ from gramless.kernels import RBF, Linear
 
 SETTINGS = {
     "KernelSVC": [{"probability": "sigmoid"}, {"multi_class": "ovr", "probability": "sigmoid"}],
-    "LSSVC": [{}, {"probability": "sigmoid"}, {"probability": False}, {"kernel": RBF(0.02) + 0.1 * Linear()}],
+    "LSSVC": [{}, {"probability": "sigmoid"}, {"probability": "temperature"}, {"kernel": RBF(0.02) + 0.1 * Linear()}],
     "MKLClassifier": [{"kernels": [RBF(0.02), Linear()]}],
     "NystromLSSVC": [{"n_landmarks": 40}, {"n_landmarks": 40, "probability": "sigmoid"}],
     "PrototypeLSSVC": [{"n_prototypes": 20}],

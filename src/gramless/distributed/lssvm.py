@@ -74,8 +74,9 @@ def check_least_squares(estimator: LSSVC | LSSVR) -> None:
     for refused in (callbacks.checkpoint, callbacks.early_stopping):
         if refused is not None:
             raise ValueError(f"{type(refused).__name__} is not available on dask collections: leave it out of callback")
-    if getattr(estimator, "probability", False) == "sigmoid":
-        raise ValueError("probability='sigmoid' needs all rows on one machine; use probability='softmax'")
+    if getattr(estimator, "probability", False) in ("sigmoid", "temperature"):
+        wanted = estimator.probability
+        raise ValueError(f"probability={wanted!r} needs all rows on one machine; use probability='softmax'")
 
 
 def fit_least_squares(client: Client, estimator: LSSVC | LSSVR, rows: Rows) -> None:

@@ -17,6 +17,8 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime.arrays import Array
 from gramless._runtime.dask_hooks import fits_collections, over_partitions
@@ -24,11 +26,19 @@ from gramless._runtime.device import Device
 from gramless._runtime.validation import all_or_nothing, check_choice, check_labels, check_outputs, check_weights
 from gramless.calibration.leave_one_out import leave_one_out_scores
 from gramless.calibration.platt import fit_sigmoids
-from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, kernel_from_settings, scores_to_labels
+from gramless.calibration.temperature import fit_temperature
+from gramless.models.expansion import (
+    ExpansionClassifier,
+    ExpansionRegressor,
+    kernel_from_settings,
+    scores_to_labels,
+    scores_to_probabilities,
+)
 from gramless.models.least_squares import check_rows, check_settings, fit_expansion, generator, plan_fit
 from gramless.planning.plan import Plan
 from gramless.solvers import Solver
 from gramless.targets.columns import Standardised, class_targets
+from gramless.uncertainty.prediction_sets import adaptive_scores, class_thresholds
 from gramless.uncertainty.regression import posterior_of, prediction_intervals, standard_deviations
 
 
@@ -62,9 +72,10 @@ class LSSVC(ExpansionClassifier):
         solver object.
     class_weight : dict, "balanced" or None, default=None
         Multiplies `sample_weight`: the ridge of a sample is `1 / (C w)`, so weight 2 equals two copies.
-    probability : {"softmax", "sigmoid", False}, default="softmax"
-        What `predict_proba` is: the softmax of the scores, or Platt's sigmoid fitted on closed-form leave-one-out scores
-        (no refit). `predict` does not depend on it.
+    probability : {"softmax", "sigmoid", "temperature", False}, default="softmax"
+        What `predict_proba` is: the softmax of the scores; Platt's sigmoid of each; or the softmax of the scores divided by
+        a temperature, whose largest probability is always that of `predict`. Sigmoids and the temperature are fitted on
+        closed-form leave-one-out scores, without a refit, and `predict_set` needs them. `predict` does not depend on it.
     decision_function_shape : {"ovr", "ovo"}, default="ovr"
         Whether `decision_function` has a column for each class, its score, or for each pair of classes, the difference of
         their scores, in the order and with the signs of `sklearn.svm.SVC`. Ignored for two classes.
@@ -89,6 +100,14 @@ class LSSVC(ExpansionClassifier):
     ----------
     classes_ : ndarray
         The labels.
+    sigmoids_ : ndarray of shape (n_outputs, 2)
+        With `probability="sigmoid"`, slope and offset of each sigmoid.
+    temperature_ : float
+        With `probability="temperature"`.
+    calibration_scores_ : ndarray of shape (m,)
+        With either, the score of each row's true class in `predict_set`, by the model without the row.
+    calibration_codes_ : ndarray of int of shape (m,)
+        The classes of those rows, as positions in `classes_`.
     kernel_ : Kernel
         With every setting a number.
     points_ : array of shape (m, n_features)
@@ -194,14 +213,16 @@ class LSSVC(ExpansionClassifier):
         check_settings(self)
         check_choice("decision_function_shape", self.decision_function_shape, {"ovr", "ovo"})
         if self.probability is not False:
-            check_choice("probability", self.probability, {"softmax", "sigmoid"})
+            check_choice("probability", self.probability, {"softmax", "sigmoid", "temperature"})
+        calibrated = self.probability in ("sigmoid", "temperature")
         X = check_rows(self, X)
         self.classes_, codes = check_labels(y, X.shape[0])
         weights = check_weights(sample_weight, X, codes, self.classes_, self.class_weight)
         if weights is not None and len(np.unique(codes[weights > 0])) < 2:
             raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
         targets = class_targets(codes, len(self.classes_))
-        self.__dict__.pop("sigmoids_", None)  # those of an earlier fit must not meet this one's scores in a callback
+        for name in ("sigmoids_", "temperature_", "calibration_scores_", "calibration_codes_"):
+            self.__dict__.pop(name, None)  # those of an earlier fit must not meet this one's scores in a callback
         op, plan = fit_expansion(
             self,
             X,
@@ -209,14 +230,52 @@ class LSSVC(ExpansionClassifier):
             weights,
             classes=codes,
             validation_error=_share_of_wrong_labels,
-            leave_one_out=self.probability == "sigmoid",
+            leave_one_out=calibrated,
         )
-        if self.probability == "sigmoid":
+        if calibrated:
             rows, rng = self.support_, generator(self, X, targets)
             scores = leave_one_out_scores(op, targets[rows], self.dual_coef_, plan.probes, random_state=rng)
-            used = None if weights is None else weights[rows]
-            self.sigmoids_ = fit_sigmoids(scores, codes[rows], len(self.classes_), used)
+            used, truth = None if weights is None else weights[rows], codes[rows]
+            if self.probability == "sigmoid":
+                self.sigmoids_ = fit_sigmoids(scores, truth, len(self.classes_), used)
+            else:
+                self.temperature_ = fit_temperature(scores, truth, used)
+            share = adaptive_scores(scores_to_probabilities(self, scores), rng.random_sample(len(truth)))
+            self.calibration_scores_, self.calibration_codes_ = share[np.arange(len(truth)), truth], truth
         return self
+
+    def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
+        """Sets of classes that contain the true one with a chosen probability.
+
+        Adaptive prediction sets on leave-one-out probabilities: rows that are hard get large sets. A set may be empty where
+        the coverage is below the accuracy.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or tensor of shape (n_samples, n_features)
+        coverage : float, default=0.9
+            Between 0 and 1.
+        per_class : bool, default=False
+            Whether the rows of every class are to be covered so often, or all rows together.
+        random_state : int, RandomState or None, default=None
+            Draws the random share of a class's own probability that makes the coverage exact.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_samples, n_classes)
+            Columns in the order of `classes_`. Sets for a larger coverage contain those for a smaller one, at the same
+            `random_state`.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "calibration_scores_"):
+            raise ValueError(
+                "predict_set needs leave-one-out probabilities: fit with probability='temperature' or 'sigmoid'"
+            )
+        own, codes = self.calibration_scores_, self.calibration_codes_
+        limits = class_thresholds(own, codes, len(self.classes_), coverage, per_class=per_class)
+        probabilities = np.asarray(self.predict_proba(X))
+        share = check_random_state(random_state).random_sample(len(probabilities))
+        return adaptive_scores(probabilities, share) <= limits
 
     @over_partitions
     def decision_function(self, X: Any) -> Array:
@@ -258,7 +317,7 @@ class LSSVC(ExpansionClassifier):
         Plan
             Or a `MemoryError` that says why it cannot be.
         """
-        loo = self.probability == "sigmoid"
+        loo = self.probability in ("sigmoid", "temperature")
         return plan_fit(self, kernel_from_settings(self), (n, d), n_outputs, dtype, device, leave_one_out=loo)
 
 

@@ -136,7 +136,8 @@ def _from_linear(graph: Graph, model: Any, features: str, coef: np.ndarray) -> O
     if model.probability == "sigmoid":
         outputs["probabilities"] = sigmoids(graph, scores, model.sigmoids_, k)
     elif model.probability is not False:
-        outputs["probabilities"] = softmax(graph, scores, k)
+        cooled = graph.op("Div", scores, float(getattr(model, "temperature_", 1.0)))
+        outputs["probabilities"] = softmax(graph, cooled, k)
     return outputs
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -25,6 +24,7 @@ from gramless._runtime.dask_hooks import over_partitions
 from gramless._runtime.device import precision_of
 from gramless._runtime.validation import check_X
 from gramless.calibration.platt import sigmoid_probabilities
+from gramless.calibration.temperature import temperature_probabilities
 from gramless.kernels import Kernel, as_kernel
 from gramless.operators import expand
 
@@ -107,22 +107,34 @@ def scores_to_labels(classes: np.ndarray, scores: np.ndarray) -> np.ndarray:
     return classes[scores.argmax(axis=1)]
 
 
+def scores_to_probabilities(model: Any, scores: np.ndarray) -> np.ndarray:
+    """Class probabilities by what the model's `probability` says.
+
+    Parameters
+    ----------
+    model : classifier
+        With `classes_`, and with `sigmoids_` or `temperature_` where they are asked for.
+    scores : ndarray of shape (n, n_outputs)
+
+    Returns
+    -------
+    ndarray of shape (n, n_classes)
+    """
+    scores = scores.astype(np.float64)
+    if model.probability == "sigmoid":
+        check_is_fitted(model, "sigmoids_", msg="%(name)s has no sigmoids: they are fitted at the end of fit")
+        return sigmoid_probabilities(scores, model.sigmoids_)
+    if model.probability == "temperature":
+        check_is_fitted(model, "temperature_", msg="%(name)s has no temperature: it is fitted at the end of fit")
+        return temperature_probabilities(scores, model.temperature_)
+    return temperature_probabilities(scores, 1.0)
+
+
 def has_probabilities(estimator: Any) -> bool:
     """True, or an AttributeError that says what to set."""
     if estimator.probability is False:
         raise AttributeError("predict_proba needs probability='softmax' or 'sigmoid'; this estimator has probability=False")
     return True
-
-
-def class_probabilities(scores: np.ndarray, sigmoids: np.ndarray | None) -> np.ndarray:
-    """Probabilities from scores (n, 1) or (n, n_classes): by Platt's sigmoids, or the softmax where there are none."""
-    scores = scores.astype(np.float64)
-    if sigmoids is not None:
-        return sigmoid_probabilities(scores, sigmoids)
-    if scores.shape[1] == 1:
-        positive = expit(scores[:, 0])
-        return np.column_stack([1 - positive, positive])
-    return softmax(scores, axis=1)
 
 
 class ExpansionClassifier(ClassifierMixin, BaseEstimator):
@@ -187,7 +199,8 @@ class ExpansionClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class.
 
-        `probability="softmax"` is the softmax of the scores; `"sigmoid"` is Platt's sigmoid of each score, normalised.
+        `probability="softmax"` is the softmax of the scores; `"sigmoid"` is Platt's sigmoid of each score,
+        normalised; `"temperature"` the softmax of the scores divided by a temperature.
 
         Parameters
         ----------
@@ -199,10 +212,7 @@ class ExpansionClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes)
             Columns in the order of `classes_`.
         """
-        scores = xa.to_numpy(self._scores(X))
-        if self.probability == "sigmoid":
-            check_is_fitted(self, "sigmoids_", msg="%(name)s has no sigmoids: they are fitted at the end of fit")
-        return class_probabilities(scores, self.sigmoids_ if self.probability == "sigmoid" else None)
+        return scores_to_probabilities(self, xa.to_numpy(self._scores(X)))
 
     def _scores(self, X: Any) -> Array:
         return score_expansion(self, X)

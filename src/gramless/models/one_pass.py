@@ -27,7 +27,7 @@ from gramless.calibration.platt import left_out_sigmoids
 from gramless.callbacks import read_callbacks
 from gramless.features import FeatureMap
 from gramless.learners import Learner, Pass, PassOptions, PassPlan, more_rows, plan_pass, run_pass
-from gramless.models.expansion import class_probabilities, has_probabilities, scores_to_labels, set_single_output
+from gramless.models.expansion import has_probabilities, scores_to_labels, scores_to_probabilities, set_single_output
 from gramless.streaming.from_user import further_labels, further_rows, rows_and_labels, rows_and_values
 from gramless.targets.streamed import LabelTargets, Targets, ValueTargets
 
@@ -269,7 +269,7 @@ class OnePassClassifier(ClassifierMixin, BaseEstimator):
             Columns in the order of `classes_`.
         """
         scores = xa.to_numpy(score_rows(self, X))
-        return class_probabilities(scores, self.sigmoids_ if self.probability == "sigmoid" else None)
+        return scores_to_probabilities(self, scores)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -75,16 +75,23 @@ def score_threshold(true_scores: np.ndarray, coverage: float, weights: np.ndarra
 
 
 def class_thresholds(
-    scores: np.ndarray, codes: np.ndarray, coverage: float, *, per_class: bool = False, weights: np.ndarray | None = None
+    true_scores: np.ndarray,
+    codes: np.ndarray,
+    n_classes: int,
+    coverage: float,
+    *,
+    per_class: bool = False,
+    weights: np.ndarray | None = None,
 ) -> np.ndarray:
     """One threshold for each class: the same for all, or from the rows of each class alone.
 
     Parameters
     ----------
-    scores : ndarray of shape (n, k)
-        From `adaptive_scores`.
+    true_scores : ndarray of shape (n,)
+        Scores of the true classes, from `adaptive_scores`.
     codes : ndarray of shape (n,)
         The true class of each row.
+    n_classes : int
     coverage : float
     per_class : bool, default=False
         Whether every class is to be covered with that probability, or all rows together.
@@ -94,9 +101,7 @@ def class_thresholds(
     -------
     ndarray of shape (k,)
     """
-    n_classes = scores.shape[1]
-    own = scores[np.arange(len(codes)), codes]
     if not per_class:
-        return np.full(n_classes, score_threshold(own, coverage, weights))
+        return np.full(n_classes, score_threshold(true_scores, coverage, weights))
     members = [codes == c for c in range(n_classes)]
-    return np.array([score_threshold(own[m], coverage, None if weights is None else weights[m]) for m in members])
+    return np.array([score_threshold(true_scores[m], coverage, None if weights is None else weights[m]) for m in members])
