@@ -128,7 +128,7 @@ SETTINGS = [
     ({"kernel": "magic"}, r"unknown kernel 'magic'; known: .*'laplacian', 'linear', 'poly', 'precomputed', 'rbf'"),
     ({"kernel": 3}, "kernel must be a name, a Kernel or a callable, got int"),
     ({"gamma": -1.0}, "gamma must be a finite number of at least 0, got -1.0"),
-    ({"gamma": "wide"}, "gamma must be a number, 'scale' or 'auto', got 'wide'"),
+    ({"gamma": "wide"}, "gamma must be a number, 'scale', 'weighted_scale' or 'auto', got 'wide'"),
     ({"kernel": "poly", "degree": 0}, "degree must be an integer of at least 1"),
     ({"kernel": "poly", "degree": 2.5}, "degree must be an integer of at least 1"),
     ({"kernel": "poly", "coef0": -1.0}, "coef0 must be at least 0"),

@@ -119,8 +119,8 @@ def test_integer_weights_equal_repetitions(seed, C, kernel):
     counts = rng.integers(0, 4, len(X))
     counts[:2] = 1
     repeated = np.repeat(np.arange(len(X)), counts)
-    weighted = LSSVR(C=C, kernel=kernel).fit(X, Z, sample_weight=counts)
-    copied = LSSVR(C=C, kernel=kernel).fit(X[repeated], Z[repeated])
+    weighted = LSSVR(C=C, kernel=kernel, gamma="weighted_scale").fit(X, Z, sample_weight=counts)
+    copied = LSSVR(C=C, kernel=kernel, gamma="weighted_scale").fit(X[repeated], Z[repeated])
     np.testing.assert_allclose(weighted.predict(X), copied.predict(X), rtol=1e-6, atol=1e-6)
 
 

@@ -36,9 +36,11 @@ def model(**settings):
     return RiSVOClassifier(**{"n_landmarks": 60, "landmarks": "uniform", "gamma": 0.2, "random_state": 0, **settings})
 
 
-# scikit-learn itself casts the NaN labels that it goes on to refuse.
+# Weights are copies of rows where the width counts them. scikit-learn itself casts the NaN labels that it goes on to refuse.
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")
-@parametrize_with_checks([RiSVOClassifier(n_landmarks=50), RiSVOClassifier(landmarks="all")])
+@parametrize_with_checks(
+    [RiSVOClassifier(gamma="weighted_scale", n_landmarks=50), RiSVOClassifier(gamma="weighted_scale", landmarks="all")]
+)
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 

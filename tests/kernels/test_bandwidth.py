@@ -1,4 +1,4 @@
-"""`gamma="scale"` against the variance of the rows themselves, repeated where they have weights."""
+"""`gamma="scale"` against scikit-learn, `"weighted_scale"` against the variance of rows that are repeated."""
 
 import tracemalloc
 
@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.base import clone
+from sklearn.svm import SVC
 
+from gramless import LSSVC, KernelSVC, NystromLSSVC
 from gramless.kernels.bandwidth import resolve_gamma
 
 FORMS = {"numpy": np.asarray, "tensor": torch.as_tensor, "csr": sp.csr_array}
@@ -21,7 +24,23 @@ def test_single_precision_rows_far_from_zero(form, mean):
     made = FORMS[form](X)
     assert resolve_gamma("scale", made) == pytest.approx(1 / (20 * X.var(dtype=np.float64)), rel=1e-9)
     expected = 1 / (20 * np.repeat(X, copies, axis=0).var(dtype=np.float64))
-    assert resolve_gamma("scale", made, copies.astype(float)) == pytest.approx(expected, rel=1e-9)
+    assert resolve_gamma("weighted_scale", made, copies.astype(float)) == pytest.approx(expected, rel=1e-9)
+    assert resolve_gamma("weighted_scale", made) == resolve_gamma("scale", made, copies) == resolve_gamma("scale", made)
+
+
+@pytest.mark.parametrize("estimator", [KernelSVC(), LSSVC(), NystromLSSVC(n_landmarks=20, random_state=0)])
+def test_weights_do_not_enter_the_scale_and_do_enter_the_weighted_one(estimator):
+    rng = np.random.default_rng(0)
+    y = (np.arange(90) < 12).astype(int)
+    X = rng.normal(size=(90, 3)) * (1.0 + 3.0 * y[:, None])
+    weights = rng.uniform(0.5, 2.0, 90)
+    reference = SVC(class_weight="balanced").fit(X, y, weights)._gamma
+    plain = clone(estimator).fit(X, y).kernel_.gamma
+    balanced = clone(estimator).set_params(class_weight="balanced").fit(X, y, weights)
+    assert plain == balanced.kernel_.gamma == pytest.approx(reference, rel=1e-12)
+    weighted = balanced.set_params(gamma="weighted_scale", class_weight=None).fit(X, y, weights).kernel_.gamma
+    mean = np.average(X.mean(axis=1), weights=weights)
+    assert weighted == pytest.approx(1 / (3 * np.average(((X - mean) ** 2).mean(axis=1), weights=weights)))
 
 
 def test_sparse_rows_with_zeros_and_with_an_entry_in_two_parts():
@@ -36,7 +55,7 @@ def test_sparse_rows_with_zeros_and_with_an_entry_in_two_parts():
 def test_no_second_copy_of_the_data(weights):
     X = np.ones((4000, 3000), dtype=np.float32)
     tracemalloc.start()
-    resolve_gamma("scale", X, weights)
+    resolve_gamma("weighted_scale", X, weights)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < X.nbytes
@@ -47,7 +66,7 @@ def test_no_second_copy_of_the_data(weights):
 @pytest.mark.parametrize("n", [10, 100, 1000])
 def test_constant_data_has_no_scale(n, value, weighted):
     """Though its mean, and the variance with it, is rounded."""
-    assert resolve_gamma("scale", np.full((n, 7), value), np.ones(n) if weighted else None) == 1.0
+    assert resolve_gamma("weighted_scale", np.full((n, 7), value), np.ones(n) if weighted else None) == 1.0
 
 
 def test_a_small_spread_is_a_scale():

@@ -52,7 +52,8 @@ class LSSVC(ExpansionClassifier):
     C : float, default=1.0
         Regularisation: the ridge on the kernel's diagonal is `1 / C`. Larger fits closer.
     gamma : float or str, default="scale"
-        Of a kernel given by name: a number, `"scale"` or `"auto"`, as in `sklearn.svm.SVC`.
+        Of a kernel given by name: a number, `"scale"` or `"auto"`, as in `sklearn.svm.SVC`; `"weighted_scale"` is
+        `"scale"` with the variance of the rows counted by their sample weights.
     degree : int, default=3
         Of the polynomial kernel.
     coef0 : float, default=0.0
@@ -336,7 +337,8 @@ class LSSVR(ExpansionRegressor):
     C : float, default=1.0
         Regularisation: the ridge on the kernel's diagonal is `1 / C` (the `alpha` of `sklearn.kernel_ridge.KernelRidge`).
     gamma : float or str, default="scale"
-        Of a kernel given by name: a number, `"scale"` or `"auto"`, as in `sklearn.svm.SVR`.
+        Of a kernel given by name: a number, `"scale"` or `"auto"`, as in `sklearn.svm.SVR`; `"weighted_scale"` is
+        `"scale"` with the variance of the rows counted by their sample weights.
     degree : int, default=3
         Of the polynomial kernel.
     coef0 : float, default=0.0

@@ -249,7 +249,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
             This estimator, fitted.
         """
         self._check_settings()
-        X, self.kernel_ = training_points(self, X, kernel_from_settings(self))
+        X, self.kernel_ = training_points(self, X, kernel_from_settings(self), sample_weight)
         self.classes_, codes = check_labels(y, X.shape[0])
         self.class_weight_ = class_factors(self.class_weight, self.classes_, codes)
         weights = check_weights(sample_weight, X)

@@ -193,7 +193,7 @@ class KernelSVR(RegressorMixin, BaseEstimator):
             This estimator, fitted.
         """
         self._check_settings()
-        X, self.kernel_ = training_points(self, X, kernel_from_settings(self))
+        X, self.kernel_ = training_points(self, X, kernel_from_settings(self), sample_weight)
         n = X.shape[0]
         y = column_or_1d(check_outputs(y, n), warn=True)
         weights = check_weights(sample_weight, X)

@@ -1,4 +1,9 @@
-"""What `gamma="scale"` and `gamma="auto"` mean: scikit-learn's rules, for dense, sparse and torch data."""
+"""What `gamma="scale"`, `"auto"` and `"weighted_scale"` mean, for dense, sparse and torch data.
+
+"scale"           1 / (n_features * X.var())     scikit-learn's rule: sample weights do not enter it
+"auto"            1 / n_features                 scikit-learn's too
+"weighted_scale"  1 / (n_features * weighted variance), so that a weight of 2 equals two copies of the row
+"""
 
 from __future__ import annotations
 
@@ -15,9 +20,9 @@ _ROUNDINGS = 16.0
 
 
 def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = None) -> float:
-    """A positive number from `gamma`: itself, `1 / (n_features * X.var())` or `1 / n_features`.
+    """A positive number from `gamma`: itself, or what the name means for the rows of `X`.
 
-    With sample weights the variance is weighted, so that a weight of 2 equals two copies of the row.
+    Only `"weighted_scale"` looks at `weights`: with `"scale"`, `class_weight="balanced"` changes no kernel value.
     """
     if isinstance(gamma, Real) and not isinstance(gamma, bool):
         if not 0 <= gamma < float("inf"):
@@ -25,11 +30,11 @@ def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = Non
         return float(gamma)
     if gamma == "auto":
         return 1.0 / int(X.shape[1])
-    if gamma == "scale":
+    if gamma in ("scale", "weighted_scale"):
         with np.errstate(over="ignore", invalid="ignore"):
-            variance = _variance(X, weights)
+            variance = _variance(X, weights if gamma == "weighted_scale" else None)
         if not np.isfinite(variance):
-            raise ValueError("the squares of the data overflow: scale the data (StandardScaler) before gamma='scale'")
+            raise ValueError(f"the squares of the data overflow: scale the data (StandardScaler) before gamma={gamma!r}")
         # Constant data has no scale; 1 is what scikit-learn answers there too. The mean of equal numbers is off by some
         # roundings, and the spread around it with it.
         rounding = _ROUNDINGS * float(np.finfo(np.float64).eps) * abs(float(X[0, 0]))
@@ -39,10 +44,10 @@ def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = Non
         if not X.shape[1] * variance * float(np.finfo(np.float64).max) > 1:
             raise ValueError(
                 f"the data varies by {spread:.3g} only, the square of which is too small a number: scale the data "
-                "(StandardScaler) before gamma='scale'"
+                f"(StandardScaler) before gamma={gamma!r}"
             )
         return float(1.0 / (X.shape[1] * variance))
-    raise ValueError(f"gamma must be a number, 'scale' or 'auto', got {gamma!r}")
+    raise ValueError(f"gamma must be a number, 'scale', 'weighted_scale' or 'auto', got {gamma!r}")
 
 
 def _variance(X: Array, weights: np.ndarray | None) -> float:

@@ -56,8 +56,9 @@ class Polynomial(Kernel):
     ----------
     degree : int, default=3
         At least 1.
-    gamma : float, "scale" or "auto", default="scale"
-        `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, as in scikit-learn.
+    gamma : float, "scale", "weighted_scale" or "auto", default="scale"
+        `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, as in scikit-learn; `"weighted_scale"` has
+        the variance of the rows counted by their sample weights.
     coef0 : float, default=0.0
         At least 0, or the function is no kernel.
 

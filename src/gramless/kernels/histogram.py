@@ -83,8 +83,9 @@ class ExpChi2(Histogram):
 
     Parameters
     ----------
-    gamma : float, "scale" or "auto", default="scale"
-        `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, as in scikit-learn.
+    gamma : float, "scale", "weighted_scale" or "auto", default="scale"
+        `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, as in scikit-learn; `"weighted_scale"` has
+        the variance of the rows counted by their sample weights.
 
     See Also
     --------

@@ -95,8 +95,9 @@ class RBF(Kernel):
 
     Parameters
     ----------
-    gamma : float, "scale" or "auto", default="scale"
-        `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, as in scikit-learn.
+    gamma : float, "scale", "weighted_scale" or "auto", default="scale"
+        `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, as in scikit-learn; `"weighted_scale"` has
+        the variance of the rows counted by their sample weights.
 
     See Also
     --------
@@ -153,8 +154,9 @@ class Laplacian(Kernel):
 
     Parameters
     ----------
-    gamma : float, "scale" or "auto", default="scale"
-        `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, as in scikit-learn.
+    gamma : float, "scale", "weighted_scale" or "auto", default="scale"
+        `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, as in scikit-learn; `"weighted_scale"` has
+        the variance of the rows counted by their sample weights.
     norm : {"l1", "l2"}, default="l1"
         `"l1"` is scikit-learn's `laplacian_kernel`; `"l2"` costs one matrix product instead of a compiled loop.
 

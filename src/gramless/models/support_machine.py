@@ -24,6 +24,7 @@ from gramless._runtime.validation import (
     check_class_factors,
     check_positive,
     check_square,
+    check_weights,
     check_X,
     forget_names,
     working_dtype,
@@ -79,8 +80,10 @@ def functions_to_call(estimator: Any) -> Callable[[dict[str, Any]], bool] | None
     return partial(callbacks, estimator) if callbacks.functions else None
 
 
-def training_points(estimator: Any, X: Any, kernel: Kernel) -> tuple[Any, Kernel]:
+def training_points(estimator: Any, X: Any, kernel: Kernel, sample_weight: Any = None) -> tuple[Any, Kernel]:
     """`X` in NumPy or CSR, features counted and named, and the kernel with every setting a number.
+
+    `sample_weight` is for `gamma="weighted_scale"` alone.
 
     Objects that only a kernel function understands become the matrix of its values, and the kernel a precomputed one.
     """
@@ -95,7 +98,7 @@ def training_points(estimator: Any, X: Any, kernel: Kernel) -> tuple[Any, Kernel
     if not kernel.uses_points:
         check_square(X)
     estimator.shape_fit_ = X.shape
-    kernel = kernel.resolve(rows_to_compute_with(X))
+    kernel = kernel.resolve(rows_to_compute_with(X), check_weights(sample_weight, X))
     if not isinstance(kernel, Callable_):  # which looks at every value itself
         with np.errstate(over="ignore", invalid="ignore"):
             largest = kernel.diag(X).max()
