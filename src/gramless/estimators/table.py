@@ -61,7 +61,9 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     callback : callable(str) or None, default=None
         Hears what the fit is doing.
     verbose : int, default=0
+        1 says what is tried and how it went.
     random_state : int, RandomState or None, default=None
+        Draws the rows of subsets and the solver's choices.
 
     Attributes
     ----------
@@ -136,13 +138,16 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : DataFrame (pandas, polars, arrow) or array of shape (n, n_features)
+            The table.
         y : array of shape (n,)
+            What is to be predicted.
         sample_weight : array of shape (n,), optional
             A row of weight 2 counts as two copies; rows of weight zero are as if they were not there.
 
         Returns
         -------
         self
+            Fitted.
         """
         X, n = check_table(self, X, reset=True)
         self.classes_, codes = check_labels(y, n)
@@ -166,10 +171,12 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : DataFrame or array
+            The columns of the training table.
 
         Returns
         -------
-        ndarray
+        ndarray of shape (n,) or (n, n_classes)
+            One column for two classes, where positive means `classes_[1]`.
         """
         scores = self._scores(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
@@ -186,10 +193,12 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : DataFrame or array
+            The columns of the training table.
 
         Returns
         -------
         ndarray of shape (n, n_classes)
+            Columns in the order of `classes_`.
         """
         return link_probabilities(self._scores(X), self.link_)
 
@@ -199,10 +208,12 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : DataFrame or array
+            The columns of the training table.
 
         Returns
         -------
         ndarray of shape (n,)
+            A prediction for each row.
         """
         most_probable = self.predict_proba(X).argmax(axis=1)
         return self.classes_[most_probable]
@@ -229,7 +240,9 @@ class TableRegressor(RegressorMixin, BaseEstimator):
     callback : callable(str) or None, default=None
         Hears what the fit is doing.
     verbose : int, default=0
+        1 says what is tried and how it went.
     random_state : int, RandomState or None, default=None
+        Draws the rows of subsets and the solver's choices.
 
     Attributes
     ----------
@@ -299,13 +312,16 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : DataFrame (pandas, polars, arrow) or array of shape (n, n_features)
+            The table.
         y : array of shape (n,)
+            What is to be predicted.
         sample_weight : array of shape (n,), optional
             A row of weight 2 counts as two copies; rows of weight zero are as if they were not there.
 
         Returns
         -------
         self
+            Fitted.
         """
         check_choice("loss", self.loss, {"squared_error", "absolute_error"})
         X, n = check_table(self, X, reset=True)
@@ -328,10 +344,12 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : DataFrame or array
+            The columns of the training table.
 
         Returns
         -------
         ndarray of shape (n,)
+            A prediction for each row.
         """
         check_is_fitted(self, "members_")
         X, _ = check_table(self, X, reset=False)

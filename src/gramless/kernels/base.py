@@ -462,8 +462,13 @@ class ScaledColumns(Wrapped):
     Parameters
     ----------
     kernel : Kernel
+        Of the columns after that.
     scales : array of shape (n_features,)
         What each column is multiplied by.
+
+    See Also
+    --------
+    Columns : A kernel on some of the features.
 
     Examples
     --------

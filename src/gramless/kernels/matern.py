@@ -72,6 +72,10 @@ class Matern32(Kernel):
     gamma : float, "scale" or "auto", default="scale"
         One over the length scale. `"scale"` is `1 / sqrt(n_features * X.var())`, `"auto"` is `1 / sqrt(n_features)`.
 
+    See Also
+    --------
+    Matern52 : The other of the two degrees of smoothness.
+
     Examples
     --------
     >>> import numpy as np
@@ -108,6 +112,10 @@ class Matern52(Kernel):
     ----------
     gamma : float, "scale" or "auto", default="scale"
         One over the length scale. `"scale"` is `1 / sqrt(n_features * X.var())`, `"auto"` is `1 / sqrt(n_features)`.
+
+    See Also
+    --------
+    Matern32 : The other of the two degrees of smoothness.
 
     Examples
     --------
