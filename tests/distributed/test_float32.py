@@ -76,3 +76,12 @@ def test_targets_of_a_large_mean_keep_their_score():
     expected = r2_score(y.astype(np.float64), theirs.predict(X))
     assert expected > 0.95
     assert abs(r2_score(y.astype(np.float64), ours.predict(X)) - expected) < 1e-3
+
+
+def test_workers_that_are_threads_do_not_share_a_block():
+    """Many small pieces at once on two threads: each fit is the same as the first."""
+    X, y = smooth(4000, 5)
+    expected = NystromLSSVR(n_landmarks=100, random_state=0).fit(X, y).predict(X)
+    for _ in range(5):
+        ours = NystromLSSVR(n_landmarks=100, random_state=0).fit(*cut(X, y.astype(np.float32), rows=200))
+        np.testing.assert_allclose(ours.predict(X), expected, atol=1e-3)

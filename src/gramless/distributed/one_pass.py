@@ -7,6 +7,7 @@ frequencies) are chosen on one worker, from the same rows that one machine would
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -104,7 +105,8 @@ def _begin(
 def _learn(piece: Piece, offset: int, ready: Pass, parts: Parts) -> Pass:
     """The pass over one piece, without the features: they are the same everywhere."""
     feature_map, learner, options = parts
-    part = replace(ready.copy(), rows_seen=offset)
+    # Features of their own: workers that are threads of one process would fill the same block of kernel values.
+    part = replace(ready.copy(), features=copy.copy(ready.features), rows_seen=offset)
     n, d = piece.X.shape
     columns = part.targets.n_columns
     how = {"n_rows": n, "n_columns": d, "n_targets": columns, "dtype": part.dtype, "device": part.device}
