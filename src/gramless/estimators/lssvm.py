@@ -254,6 +254,7 @@ class LSSVC(ExpansionClassifier):
         Parameters
         ----------
         X : array, sparse matrix or tensor of shape (n_samples, n_features)
+            The rows; kernel values with the training rows where the kernel is precomputed.
         coverage : float, default=0.9
             Between 0 and 1.
         per_class : bool, default=False
