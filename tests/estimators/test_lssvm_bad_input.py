@@ -125,7 +125,7 @@ SETTINGS = [
     ({"device": CUDA(storage="float8")}, "unknown storage 'float8'"),
     ({"solver": "magic"}, r"unknown solver 'magic'; known: 'auto', .*'cg', 'cholesky'"),
     ({"solver": 3}, r"unknown solver 3; known: 'auto'"),
-    ({"kernel": "magic"}, r"unknown kernel 'magic'; known: .*'laplacian', 'linear', 'poly', 'precomputed', 'rbf'"),
+    ({"kernel": "magic"}, r"unknown kernel 'magic'; known: .*'laplacian', 'linear', .*'poly', 'precomputed', 'rbf'"),
     ({"kernel": 3}, "kernel must be a name, a Kernel or a callable, got int"),
     ({"gamma": -1.0}, "gamma must be a finite number of at least 0, got -1.0"),
     ({"gamma": "wide"}, "gamma must be a number, 'scale', 'weighted_scale' or 'auto', got 'wide'"),

@@ -23,19 +23,46 @@ Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
 def all_or_nothing(fit: Fit) -> Fit:
-    """A `fit` that, when it raises, leaves the estimator as it was before: unfitted, or with its last model."""
+    """A `fit` that ends with a model of finite numbers, or raises and leaves the estimator as it was before.
+
+    As it was is unfitted, or with its last model.
+    """
 
     @functools.wraps(fit)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         before = dict(vars(self))
         try:
-            return fit(self, *args, **kwargs)
+            fitted = fit(self, *args, **kwargs)
+            if fit.__name__ == "fit":  # what goes on learning may still be without a solution
+                _refuse_infinite_numbers(self)
+            return fitted
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
             raise
 
     return guarded  # type: ignore[return-value]
+
+
+def _refuse_infinite_numbers(model: Any) -> None:
+    """Coefficients, and the kernel of each point of the model with itself, must be finite for scores to be."""
+    values = [getattr(model, name, None) for name in ("dual_coef_", "intercept_")]
+    kernel, points = getattr(model, "kernel_", None), getattr(model, "points_", None)
+    # A kernel function, which no two threads may call, looks at every value that it returns.
+    if (
+        isinstance(points, np.ndarray)
+        and points.ndim == 2
+        and kernel is not None
+        and kernel.uses_points
+        and kernel.thread_safe
+    ):
+        with np.errstate(over="ignore", invalid="ignore"):
+            values.append(kernel.diag(points))
+    if not all(np.isfinite(value).all() for value in values if isinstance(value, np.ndarray) and value.dtype.kind == "f"):
+        raise ValueError(
+            f"{type(model).__name__} left the range of {getattr(points, 'dtype', 'floating-point numbers')}: the values of "
+            f"{kernel!r} are too large for it; scale the features, for instance with sklearn.preprocessing.StandardScaler"
+        )
 
 
 def working_dtype(X: Any, dtype: Any) -> np.dtype:
