@@ -88,12 +88,19 @@ def fit_link(scores: np.ndarray, codes: np.ndarray, n_classes: int, weights: np.
         return value / total, gradient / total
 
     start = np.concatenate([[1.0, 1.0], np.zeros(n_classes)])
-    return minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 100}).x
+    # A negative slope would turn the order of the scores around.
+    bounds = [(0.0, None)] * 2 + [(None, None)] * n_classes
+    return minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 100}).x
+
+
+def link_scores(scores: np.ndarray, link: np.ndarray) -> np.ndarray:
+    """What the softmax is taken of, of shape (n, n_classes): log probabilities but for a constant of each row."""
+    return _inputs(scores) @ link[:2] + link[2:]
 
 
 def link_probabilities(scores: np.ndarray, link: np.ndarray) -> np.ndarray:
     """Probabilities of shape (n, n_classes)."""
-    return softmax(_inputs(scores) @ link[:2] + link[2:], axis=1)
+    return softmax(link_scores(scores, link), axis=1)
 
 
 def temperature_loss(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> float:

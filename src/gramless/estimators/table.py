@@ -26,7 +26,7 @@ from gramless._runtime.validation import (
     check_positive,
     check_weights,
 )
-from gramless.calibration.softmax_link import fit_link, link_probabilities
+from gramless.calibration.softmax_link import fit_link, link_probabilities, link_scores
 from gramless.tables.columns import TableColumns, frame_rows, is_frame
 from gramless.tables.losses import ClassLoss, ValueLoss
 from gramless.tables.members import Fitted, Member, fit_members
@@ -166,7 +166,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Class scores before calibration: shape (n,) for two classes (positive means `classes_[1]`), else (n, n_classes).
+        """Calibrated class scores, whose softmax `predict_proba` is; for two classes the log odds of the second.
 
         Parameters
         ----------
@@ -178,8 +178,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n,) or (n, n_classes)
             One column for two classes, where positive means `classes_[1]`.
         """
-        scores = self._scores(X)
-        return scores[:, 0] if len(self.classes_) == 2 else scores
+        scores = link_scores(self._scores(X), self.link_)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "members_")
