@@ -51,7 +51,7 @@ def fit_temperature(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray |
     >>> import numpy as np
     >>> from gramless.calibration.temperature import fit_temperature
     >>> T = fit_temperature(np.array([2.0, 2.0, 2.0, -2.0]), np.array([1, 1, 0, 0]))
-    >>> round(1 / (1 + np.exp(-2.0 / T)), 2)  # three of four rows have the class of their score's sign
+    >>> float(round(1 / (1 + np.exp(-2.0 / T)), 2))  # three of four rows have the class of their score's sign
     0.75
     """
     s = centred_scores(scores)

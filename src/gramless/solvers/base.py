@@ -356,7 +356,7 @@ def check_requirements(solver: Solver, op: Operator) -> None:
     >>> import numpy as np
     >>> from gramless.operators import DenseOperator
     >>> from gramless.solvers import CG, check_requirements
-    >>> check_requirements(CG(), DenseOperator(np.eye(2), spd=False))
+    >>> check_requirements(CG(), DenseOperator(np.eye(2), spd=False))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
     TypeError: CG needs 'spd' of its operator, which DenseOperator does not have; ...
