@@ -159,7 +159,7 @@ def test_the_same_seed_gives_the_same_model(run, plants, tmp_path):
         (["{plants}/plants.csv", "--target", "kind", "--test-size", "2"], "between 0 and 1"),
         (["{plants}/plants.csv", "--target", "kind", "--out", "no/such/m.skops"], "no folder no/such for m.skops"),
         (["{plants}/plants.csv", "--target", "kind", "--out", "{plants}"], "is a folder: give --out the name of a file"),
-        (["{plants}", "--target", "kind"], "is a folder: give the name of a file in it"),
+        (["{plants}", "--target", "kind"], "a folder of pictures: leave it out, or give the name of a table"),
         (["{plants}/plants.csv", "--target", "kind", "--C", "-1"], "C must be a positive number, not -1"),
         (["{plants}/plants.csv", "--target", "kind", "--gamma", "0"], "gamma must be a positive number, not 0"),
         (["{plants}/plants.csv", "--target", "kind", "--test-size", "0.001"], "one row to score on"),
