@@ -199,7 +199,8 @@ def _refuse_others(context: typer.Context, known: Sequence[str], what: str) -> N
     for name in context.params:
         source = context.get_parameter_source(name)
         if name not in known and source is not None and source.name == "COMMANDLINE":
-            raise InputError(f"--{name.replace('_', '-')} means nothing for {what}: leave it out, or give the name of a table")
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} means nothing for {what}: leave it out, or give the name of a table")
 
 
 @app.command()

@@ -1,7 +1,6 @@
 """Records as a run leaves them, made by hand so that every view has something to show, and a real browser."""
 
 import base64
-import shutil
 
 import numpy as np
 import pytest
@@ -125,15 +124,3 @@ def report_records():
 def report_path(tmp_path_factory, report_records):
     path = tmp_path_factory.mktemp("report") / "report.html"
     return write_report(SPECS, report_records, path, quick=True, missing=1)
-
-
-@pytest.fixture(scope="session")
-def browser():
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        running = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        yield running
-        running.close()
