@@ -170,7 +170,7 @@ def test_a_failed_fit_changes_nothing(estimator):
     estimator.fit(X, y)
     before, attributes = estimator.predict(X), sorted(vars(estimator))
     spoilt = X.copy()
-    spoilt[3, 2] = np.nan
+    spoilt[3, 2] = np.inf if get_tags(estimator).input_tags.allow_nan else np.nan
     bad = [(spoilt, y), (X[:0], y[:0])]
     if not is_clusterer(estimator):  # a clusterer does not look at y
         bad += [(X[:, :3], y[:-1]), (X[:, :3], np.full(len(y), np.nan))]

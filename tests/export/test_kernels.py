@@ -7,10 +7,11 @@ from onnx import TensorProto, helper
 
 from gramless.export.graph import Graph
 from gramless.export.kernels import kernel_block
-from gramless.kernels import KERNELS, RBF, Callable_, Columns, Linear, Polynomial
+from gramless.kernels import KERNELS, RBF, Callable_, Columns, Linear, Polynomial, ScaledColumns
 
 NOT_WRITTEN = {"precomputed": "its values come from outside"}
 COMBINED = [RBF(0.3) + 2.0 * Linear(), RBF(0.3) * Polynomial(2, 0.5, 1.0), RBF(0.1) ** 3, Columns(RBF(0.2), [0, 2])]
+COMBINED += [ScaledColumns(RBF(0.2), [1.0, 0.5, 2.0, 0.0, 1.0])]
 
 
 def run(kernel, X, points, dtype):

@@ -17,15 +17,22 @@ from gramless.kernels import (
     RBF,
     Chi2,
     Columns,
+    Cosine,
+    Equality,
     ExpChi2,
+    Exponential,
     Intersection,
     Kernel,
     Laplacian,
     Linear,
+    Matern32,
+    Matern52,
     Polynomial,
     Power,
     Product,
     Scaled,
+    ScaledColumns,
+    Sigmoid,
     Sum,
 )
 
@@ -57,6 +64,19 @@ def kernel_block(graph: Graph, kernel: Kernel, x: str, points: np.ndarray) -> st
 
 def _linear(graph: Graph, kernel: Linear, x: str, points: np.ndarray) -> str:
     return graph.op("MatMul", x, graph.number(points.T))
+
+
+def _cosine(graph: Graph, kernel: Cosine, x: str, points: np.ndarray) -> str:
+    norms = np.linalg.norm(points.astype(np.float64), axis=1, keepdims=True)
+    unit = points / np.where(norms > 0, norms, 1.0)
+    length = graph.op("Sqrt", graph.op("ReduceSum", graph.op("Mul", x, x), graph.axes(1), keepdims=1))
+    # A row of zeros has the cosine zero with every other.
+    return graph.op("Div", graph.op("MatMul", x, graph.number(unit.T)), graph.op("Max", length, _smallest(graph)))
+
+
+def _sigmoid(graph: Graph, kernel: Sigmoid, x: str, points: np.ndarray) -> str:
+    values = graph.op("MatMul", x, graph.number(points.T * kernel.gamma))
+    return graph.op("Tanh", graph.op("Add", values, float(kernel.coef0)))
 
 
 def _polynomial(graph: Graph, kernel: Polynomial, x: str, points: np.ndarray) -> str:
@@ -111,20 +131,49 @@ def _rbf(graph: Graph, kernel: RBF, x: str, points: np.ndarray) -> str:
 
 def _laplacian(graph: Graph, kernel: Laplacian, x: str, points: np.ndarray) -> str:
     if kernel.norm == "l2":
-        # The product form has few digits left where the distance is small, and the root halves them: differences.
-        difference = _differences(graph, x, points)
-        squares = graph.op("ReduceSum", graph.op("Mul", difference, difference), graph.axes(2), keepdims=0)
-        distances = graph.op("Sqrt", squares)
+        distances = _distances(graph, x, points)
     else:
         distances = graph.op("ReduceSum", graph.op("Abs", _differences(graph, x, points)), graph.axes(2), keepdims=0)
     return graph.op("Exp", graph.op("Mul", distances, -float(kernel.gamma)))
 
 
+def _distances(graph: Graph, x: str, points: np.ndarray) -> str:
+    """Euclidean distances, from differences: the product form has few digits left where they are small."""
+    difference = _differences(graph, x, points)
+    return graph.op("Sqrt", graph.op("ReduceSum", graph.op("Mul", difference, difference), graph.axes(2), keepdims=0))
+
+
+def _exponential(graph: Graph, kernel: Exponential, x: str, points: np.ndarray) -> str:
+    return graph.op("Exp", graph.op("Mul", _distances(graph, x, points), -float(kernel.gamma)))
+
+
+def _matern32(graph: Graph, kernel: Matern32, x: str, points: np.ndarray) -> str:
+    t = graph.op("Mul", _distances(graph, x, points), 3**0.5 * float(kernel.gamma))
+    return graph.op("Mul", graph.op("Add", t, 1.0), graph.op("Exp", graph.op("Neg", t)))
+
+
+def _matern52(graph: Graph, kernel: Matern52, x: str, points: np.ndarray) -> str:
+    t = graph.op("Mul", _distances(graph, x, points), 5**0.5 * float(kernel.gamma))
+    factor = graph.op("Sum", graph.op("Div", graph.op("Mul", t, t), 3.0), t, 1.0)
+    return graph.op("Mul", factor, graph.op("Exp", graph.op("Neg", t)))
+
+
+def _equality(graph: Graph, kernel: Equality, x: str, points: np.ndarray) -> str:
+    same = graph.op("Equal", graph.op("Unsqueeze", x, graph.axes(1)), graph.number(points[None, :, :]))
+    count = graph.op("ReduceSum", graph.cast(same, graph.dtype), graph.axes(2), keepdims=0)
+    differing = graph.op("Sub", float(points.shape[1]), count)
+    return graph.op("Exp", graph.op("Mul", differing, -float(kernel.gamma)))
+
+
+def _smallest(graph: Graph) -> float:
+    return float(np.finfo(graph.dtype).tiny)
+
+
 def _histogram_ratio(graph: Graph, x: str, points: np.ndarray, numerator: str) -> str:
     """A sum over bins of a numerator over the bins' totals; a bin that is empty on both sides adds nothing."""
     total = graph.op("Add", graph.op("Unsqueeze", x, graph.axes(1)), graph.number(points[None, :, :]))
-    smallest = float(np.finfo(graph.dtype).tiny)
-    return graph.op("ReduceSum", graph.op("Div", numerator, graph.op("Max", total, smallest)), graph.axes(2), keepdims=0)
+    ratio = graph.op("Div", numerator, graph.op("Max", total, _smallest(graph)))
+    return graph.op("ReduceSum", ratio, graph.axes(2), keepdims=0)
 
 
 def _chi2(graph: Graph, kernel: Chi2, x: str, points: np.ndarray) -> str:
@@ -164,11 +213,22 @@ def _columns(graph: Graph, kernel: Columns, x: str, points: np.ndarray) -> str:
     return kernel_block(graph, kernel.kernel, graph.op("Gather", x, chosen, axis=1), points[:, chosen])
 
 
+def _scaled_columns(graph: Graph, kernel: ScaledColumns, x: str, points: np.ndarray) -> str:
+    scales = np.asarray(kernel.scales, dtype=np.float64)
+    return kernel_block(graph, kernel.kernel, graph.op("Mul", x, graph.number(scales)), points * scales)
+
+
 KERNEL_GRAPHS: dict[type[Kernel], KernelGraph] = {
     Linear: _linear,
+    Cosine: _cosine,
     Polynomial: _polynomial,
+    Sigmoid: _sigmoid,
     RBF: _rbf,
     Laplacian: _laplacian,
+    Exponential: _exponential,
+    Matern32: _matern32,
+    Matern52: _matern52,
+    Equality: _equality,
     Chi2: _chi2,
     ExpChi2: _exp_chi2,
     Intersection: _intersection,
@@ -177,5 +237,6 @@ KERNEL_GRAPHS: dict[type[Kernel], KernelGraph] = {
     Scaled: _scaled,
     Power: _whole_power,
     Columns: _columns,
+    ScaledColumns: _scaled_columns,
 }
 """How each kernel is written as ONNX operators."""
