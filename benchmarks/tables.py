@@ -111,23 +111,23 @@ class Trees:
     """One library behind `fit` and `predict_proba` / `predict`, classes as 0 .. k - 1."""
 
     def __init__(self, library: str, kind: str, seed: int, **settings: Any):
-        self.library, self.kind, self.seed, self.settings = library, kind, seed, settings
+        self.package, self.kind, self.seed, self.settings = library, kind, seed, settings
 
     def fit(self, X: pd.DataFrame, y: np.ndarray) -> Trees:
         self.like = X
         ready = self._ready(X)
         classes = self.kind == "classes"
-        if self.library == "HistGradientBoosting":
+        if self.package == "HistGradientBoosting":
             from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
             made = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
             self.model = made(random_state=self.seed, **self.settings)
-        elif self.library == "LightGBM":
+        elif self.package == "LightGBM":
             from lightgbm import LGBMClassifier, LGBMRegressor
 
             made = LGBMClassifier if classes else LGBMRegressor
             self.model = made(random_state=self.seed, n_jobs=THREADS, verbose=-1, **self.settings)
-        elif self.library == "XGBoost":
+        elif self.package == "XGBoost":
             from xgboost import XGBClassifier, XGBRegressor
 
             made = XGBClassifier if classes else XGBRegressor
@@ -142,7 +142,7 @@ class Trees:
         return self
 
     def _ready(self, X: pd.DataFrame) -> pd.DataFrame:
-        if self.library != "CatBoost":
+        if self.package != "CatBoost":
             ready = as_categories(X, self.like)
             ready.columns = [f"c{k}" for k in range(ready.shape[1])]
             return ready
