@@ -3,7 +3,7 @@
 One-vs-one: each pair of classes has a problem on the points of the two. The Gram matrix of each class on its own is
 computed once (as far as the budget goes) and serves all its pairs; the block between two classes belongs to one pair
 only and is computed row by row where a multiplier moves. The pairs run in parallel, each with single-threaded matrix
-products.
+products. On a device all pairs advance together, see `gramless.dual.batched_smo`.
 
 One-vs-rest: all problems live on all points and advance in step, so that a kernel row any of them needs is computed
 once.
@@ -24,8 +24,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from gramless._runtime import arrays as xa
+from gramless._runtime.device_rows import SparseRows, rows_on_device
 from gramless._runtime.memory import human, parse_budget
 from gramless._runtime.threads import CPU_TILE, run
+from gramless.dual.batched_smo import BatchedSMO
 from gramless.dual.box_qp import BoxQP, DualSolution
 from gramless.dual.gram_rows import GramRows, HeldRows, Part, own_blocks
 from gramless.dual.simple_smo import SimpleSMO
@@ -47,6 +49,9 @@ DUAL_SOLVERS: dict[str, type] = {"smo": SMO, "simple_smo": SimpleSMO}
 
 class DualSolver(Protocol):
     """What the problems below are solved with."""
+
+    tol: float
+    max_iter: int
 
     def maximise(
         self, problems: list[BoxQP], rows: Any, rng: np.random.Generator | None = None, watch: Watch | None = None
@@ -95,11 +100,12 @@ class Machine:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a fit may use."""
+    """What a fit may use, and where it is computed."""
 
     budget: float
     workers: int
     seed: int
+    device: str = "cpu"
 
 
 def solve_machine(
@@ -126,11 +132,15 @@ def solve_machine(
     bounds = np.searchsorted(codes[order], np.arange(n_classes + 1))
     parts: list[Part]
     if kernel.uses_points:
-        X = byte_rows(kernel, X[order], len(order) // 2)
+        X = X[order] if resources.device != "cpu" else byte_rows(kernel, X[order], len(order) // 2)
         parts = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
     else:
         parts = [order[a:b] for a, b in pairwise(bounds)]
-    if resources.workers == 1 and len(order) <= SOLVED_WHOLE and resources.budget >= 2 * len(order) ** 2 * X.dtype.itemsize:
+    if resources.device != "cpu":
+        whole = None
+    elif (
+        resources.workers == 1 and len(order) <= SOLVED_WHOLE and resources.budget >= 2 * len(order) ** 2 * X.dtype.itemsize
+    ):
         whole = HeldRows.of(kernel, X, order, _workers_for_values(kernel, X))
     else:
         whole = None
@@ -144,8 +154,7 @@ def solve_machine(
             BoxQP.classification(y, C[order] * np.where(y > 0, positive_weight, 1.0), start)
             for y, start in zip(signs, starts, strict=True)
         ]
-        rows = whole or GramRows(kernel, X, parts, budget=resources.budget, workers=resources.workers)
-        solutions = solver.maximise(problems, rows, np.random.default_rng(resources.seed), watch)
+        solutions = maximise_together(problems, [parts] * len(problems), kernel, X, solver, resources, watch, whole)
         beta = np.stack([solution.beta for solution in solutions])
     carried = np.flatnonzero(np.any(beta != 0, axis=0))
     intercept = np.array([solution.bias for solution in solutions])
@@ -158,22 +167,43 @@ def machine_scores(kernel: Kernel, X: Any, vectors: Any, machine: Machine) -> np
 
     For kernels that look values up, `X` has one column for each support vector.
     """
-    coef = machine.dual_coef.T.astype(xa.numpy_dtype(X))
+    coef = xa.like(np.ascontiguousarray(machine.dual_coef.T), X)
     ends = np.cumsum(machine.n_support)
     n_classes, n_problems = ends.size, machine.intercept.size
     few = X.shape[0] * len(coef) <= FEW_VALUES
     block = kernel(X, vectors) if few else None
     if coef.shape[1] == n_problems:
-        return (expand(kernel, X, vectors, coef) if block is None else block @ coef) + machine.intercept
-    parts = np.empty((n_classes, X.shape[0], n_classes - 1), dtype=coef.dtype)
+        return xa.to_numpy(expand(kernel, X, vectors, coef) if block is None else block @ coef) + machine.intercept
+    parts = xa.empty((n_classes, X.shape[0], n_classes - 1), coef)
     for c, (start, stop) in enumerate(zip(ends - machine.n_support, ends, strict=True)):
         if block is not None:
-            np.matmul(block[:, start:stop], coef[start:stop], out=parts[c])
+            parts[c] = block[:, start:stop] @ coef[start:stop]
         else:
             points = X if kernel.uses_points else X[:, start:stop]
             parts[c] = expand(kernel, points, vectors[start:stop], coef[start:stop])
     first, second = _pairs(n_classes)
+    parts = xa.to_numpy(parts)
     return (parts[first, :, second - 1] + parts[second, :, first]).T + machine.intercept
+
+
+def maximise_together(
+    problems: list[BoxQP],
+    parts: list[list[Part]],
+    kernel: Kernel,
+    X: Any,
+    solver: DualSolver,
+    resources: Resources,
+    watch: Watch,
+    whole: HeldRows | None = None,
+) -> list[DualSolution]:
+    """Solve problems that share their kernel values; those on the CPU have the same points in the same order."""
+    if resources.device != "cpu":
+        together = BatchedSMO(tol=solver.tol, max_iter=solver.max_iter)
+        rows = rows_on_device(X, resources.device, resources.budget / 2)
+        left = resources.budget - (X.nnz * 16 if isinstance(rows, SparseRows) else rows.numel() * rows.element_size())
+        return together.maximise(problems, parts, kernel, rows, left, resources.seed, watch)
+    rows = whole or GramRows(kernel, X, parts[0], budget=resources.budget, workers=resources.workers)
+    return solver.maximise(problems, rows, np.random.default_rng(resources.seed), watch)
 
 
 def _one_vs_one(
@@ -189,25 +219,54 @@ def _one_vs_one(
     whole: HeldRows | None,
 ) -> tuple[np.ndarray, list[DualSolution]]:
     pairs = list(combinations(range(len(parts)), 2))
+    members = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
+    problems = []
+    for i, j in pairs:
+        first, second = members[i], members[j]
+        y = np.concatenate([np.ones(first.stop - first.start), -np.ones(second.stop - second.start)])
+        start = None if before is None else np.concatenate([before[j - 1, first], before[i, second]])
+        problems.append(BoxQP.classification(y, np.concatenate([C[first], C[second]]), start))
+    if resources.device == "cpu":
+        solutions = _pairs_in_turn(kernel, X, parts, members, problems, solver, resources, watch, whole)
+    else:
+        own = [[parts[i], parts[j]] for i, j in pairs]
+        solutions = maximise_together(problems, own, kernel, X, solver, resources, watch)
+    beta = np.zeros((len(parts) - 1, bounds[-1]))
+    for (i, j), solution in zip(pairs, solutions, strict=True):
+        size = members[i].stop - members[i].start
+        beta[j - 1, members[i]] = solution.beta[:size]
+        beta[i, members[j]] = solution.beta[size:]
+    return beta, solutions
+
+
+def _pairs_in_turn(
+    kernel: Kernel,
+    X: Any,
+    parts: list[Part],
+    members: list[slice],
+    problems: list[BoxQP],
+    solver: DualSolver,
+    resources: Resources,
+    watch: Watch,
+    whole: HeldRows | None,
+) -> list[DualSolution]:
+    """Each pair on a core of its own, with the Gram matrices of the classes in common."""
+    pairs = list(combinations(range(len(parts)), 2))
     workers = resources.workers if kernel.thread_safe else 1
     # With few pairs on many cores, the cores share the rows of one pair after the other.
     at_once = workers if len(pairs) >= 2 * workers else 1
     blocks = own_blocks(kernel, X, parts, resources.budget / 2 if whole is None else 0, workers)
     left = resources.budget - sum(block.nbytes for block in blocks if block is not None)
-    beta = np.zeros((len(parts) - 1, bounds[-1]))
     solutions: list[DualSolution] = [None] * len(pairs)  # type: ignore[list-item]
 
     def solve(task: tuple[int, tuple[int, int]]) -> None:
         number, (i, j) = task
-        first, second = slice(bounds[i], bounds[i + 1]), slice(bounds[j], bounds[j + 1])
-        y = np.concatenate([np.ones(first.stop - first.start), -np.ones(second.stop - second.start)])
-        start = None if before is None else np.concatenate([before[j - 1, first], before[i, second]])
-        problem = BoxQP.classification(y, np.concatenate([C[first], C[second]]), start)
+        problem = problems[number]
         if not problem.size:  # neither class has a point here, as may happen in folds
-            solutions[number] = DualSolution.at(problem, y, y, 0, 0.0)
+            solutions[number] = DualSolution.at(problem, problem.linear, problem.linear, 0, 0.0)
             return
         if whole is not None:
-            rows: Any = whole.part(first, second)
+            rows: Any = whole.part(members[i], members[j])
         else:
             rows = GramRows(
                 kernel,
@@ -219,9 +278,6 @@ def _one_vs_one(
             )
         rng = np.random.default_rng([resources.seed, number])
         [solutions[number]] = solver.maximise([problem], rows, rng, watch)
-        size = first.stop - first.start
-        beta[j - 1, first] = solutions[number].beta[:size]
-        beta[i, second] = solutions[number].beta[size:]
 
     # Pairs differ in difficulty: whoever is free takes the next. Each has its own rows and random numbers, so the
     # outcome does not depend on who took it. A fit that was stopped leaves the pairs that wait at zero.
@@ -240,7 +296,7 @@ def _one_vs_one(
         watch.stop()
 
     run(work, at_once, meanwhile=watch.report, abandon=abandon)
-    return beta, solutions
+    return solutions
 
 
 @cache
@@ -280,6 +336,11 @@ def _operations(X: Any) -> float:
 
 def _workers_for_values(kernel: Kernel, X: Any) -> int:
     return workers_for(kernel, X) if _operations(X) >= _WORTH_THREADS_FOR_VALUES else 1
+
+
+def device_resources(memory_budget: Any, device: str, seed: int) -> Resources:
+    """The budget of a fit on a device, its points included."""
+    return Resources(parse_budget(memory_budget, device), 1, seed, device)
 
 
 def row_resources(memory_budget: Any, kernel: Kernel, X: Any, seed: int) -> Resources:

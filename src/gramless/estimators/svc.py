@@ -22,6 +22,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from gramless._runtime.device import Device
 from gramless._runtime.validation import all_or_nothing, check_choice, check_labels, check_positive, check_weights
 from gramless.calibration.coupling import couple
 from gramless.calibration.platt import fit_sigmoid, fit_sigmoids, sigmoid_probabilities
@@ -43,16 +44,18 @@ from gramless.models.support_machine import (
     bounds,
     check_class_bounds,
     check_dual_settings,
+    check_machine_device,
     check_solutions,
     class_factors,
     functions_to_call,
     iteration_cap,
     keep_machine,
     kept_machine,
-    points_to_score,
+    points_on,
     primal_coef,
     resources_for,
     rows_to_compute_with,
+    scoring_pair,
     support_vectors,
     training_points,
 )
@@ -111,6 +114,9 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         Memory for kernel rows: "4GB", bytes, or a fraction of what is free; 70 % of that by default.
     dtype : {"float32", "float64", None}, default=None
         Precision of kernel values; by default that of the data.
+    device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
+        Where to compute; None means the CPU. On a graphics card all problems run at once, and `memory_budget` is of its
+        memory; kernel functions and `solver="simple_smo"` run on the CPU only.
     callback : callable(estimator, record) -> bool, or list of them, optional
         Called between rounds of the solver with a record of `n_iter` (pairs of multipliers moved so far), `violation`,
         `solved`, `n_problems` and `seconds`. A true answer ends the fit with the multipliers of that moment.
@@ -140,6 +146,8 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         The bias of each two-class problem.
     kernel_ : Kernel
         With every setting a number.
+    device_ : str
+        Where the machine was computed, and predicts.
     dual_objective_ : ndarray of shape (n_problems,)
         The value of each dual problem.
     kkt_violation_ : ndarray of shape (n_problems,)
@@ -182,6 +190,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
 
     n_features_in_: int
     support_vectors_: Any
+    device_: str
 
     def __init__(
         self,
@@ -204,6 +213,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         cache_size: float | None = None,
         memory_budget: str | float | None = None,
         dtype: str | None = None,
+        device: Device = None,
         callback: Any = None,
         verbose: int = 0,
         random_state: Any = None,
@@ -226,6 +236,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         self.cache_size = cache_size
         self.memory_budget = memory_budget
         self.dtype = dtype
+        self.device = device
         self.callback = callback
         self.verbose = verbose
         self.random_state = random_state
@@ -249,7 +260,9 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
             This estimator, fitted.
         """
         self._check_settings()
-        X, self.kernel_ = training_points(self, X, kernel_from_settings(self), sample_weight)
+        kernel = kernel_from_settings(self)
+        self.device_ = check_machine_device(self, kernel)
+        X, self.kernel_ = training_points(self, X, kernel, sample_weight)
         self.classes_, codes = check_labels(y, X.shape[0])
         self.class_weight_ = class_factors(self.class_weight, self.classes_, codes)
         weights = check_weights(sample_weight, X)
@@ -370,6 +383,9 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         with np.errstate(divide="ignore"):  # a probability that underflows to zero has the logarithm -inf
             return np.log(self.predict_proba(X))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in super().__getstate__().items() if key != "_moved"}
+
     def __sklearn_tags__(self) -> Any:
         return set_input_tags(super().__sklearn_tags__(), self.kernel)
 
@@ -407,8 +423,8 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
 
     def _scores(self, X: Any) -> np.ndarray:
         """Decision values of the two-class problems."""
-        columns = points_to_score(self, X)
-        return machine_scores(self.kernel_, columns, self.support_vectors_, kept_machine(self))
+        columns, vectors = scoring_pair(self, X)
+        return machine_scores(self.kernel_, columns, vectors, kept_machine(self))
 
     def _fit_sigmoids(
         self, X: Any, codes: np.ndarray, weights: np.ndarray, resources: Resources, watch: Watch
@@ -429,6 +445,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
             machine = self._solve(part, codes[train], bounds(self.C, weights[train]), resources, watch)
             columns = held_out if uses_points else held_out[:, machine.support]
             vectors = support_vectors(part, machine.support, self.kernel_)
+            columns, vectors = points_on(columns, self.device_), points_on(vectors, self.device_)
             scores[test] = machine_scores(self.kernel_, columns, vectors, machine)
         if not self._is_one_vs_one:
             return fit_sigmoids(scores, codes, k, weights)

@@ -19,28 +19,36 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import column_or_1d
 
+from gramless._runtime.device import Device
 from gramless._runtime.validation import all_or_nothing, check_choice, check_outputs, check_weights
 from gramless.dual.box_qp import BoxQP
-from gramless.dual.gram_rows import GramRows
-from gramless.dual.problems import DUAL_SOLVERS, Machine, make_solver, warn_unless_converged
+from gramless.dual.problems import (
+    DUAL_SOLVERS,
+    Machine,
+    machine_scores,
+    make_solver,
+    maximise_together,
+    warn_unless_converged,
+)
 from gramless.dual.watch import Watch
 from gramless.kernels import Kernel
 from gramless.models.expansion import kernel_from_settings, set_input_tags
 from gramless.models.support_machine import (
     bounds,
     check_dual_settings,
+    check_machine_device,
     check_solutions,
     functions_to_call,
     iteration_cap,
     keep_machine,
     kept_machine,
-    points_to_score,
     primal_coef,
     resources_for,
     rows_to_compute_with,
+    scoring_pair,
     training_points,
 )
-from gramless.operators import byte_rows, expand
+from gramless.operators import byte_rows
 
 
 class KernelSVR(RegressorMixin, BaseEstimator):
@@ -76,6 +84,9 @@ class KernelSVR(RegressorMixin, BaseEstimator):
         Memory for kernel rows: "4GB", bytes, or a fraction of what is free; 70 % of that by default.
     dtype : {"float32", "float64", None}, default=None
         Precision of kernel values; by default that of the data.
+    device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
+        Where to compute; None means the CPU. On a graphics card all problems run at once, and `memory_budget` is of its
+        memory; kernel functions and `solver="simple_smo"` run on the CPU only.
     callback : callable(estimator, record) -> bool, or list of them, optional
         Called between rounds of the solver with a record of `n_iter` (pairs of multipliers moved so far), `violation`,
         `solved`, `n_problems` and `seconds`. A true answer ends the fit with the multipliers of that moment.
@@ -100,6 +111,8 @@ class KernelSVR(RegressorMixin, BaseEstimator):
         The bias.
     kernel_ : Kernel
         With every setting a number.
+    device_ : str
+        Where the machine was computed, and predicts.
     dual_objective_ : float
         The value of the dual problem.
     kkt_violation_ : float
@@ -136,6 +149,7 @@ class KernelSVR(RegressorMixin, BaseEstimator):
 
     n_features_in_: int
     support_vectors_: Any
+    device_: str
 
     def __init__(
         self,
@@ -153,6 +167,7 @@ class KernelSVR(RegressorMixin, BaseEstimator):
         cache_size: float | None = None,
         memory_budget: str | float | None = None,
         dtype: str | None = None,
+        device: Device = None,
         callback: Any = None,
         verbose: int = 0,
         random_state: Any = None,
@@ -170,6 +185,7 @@ class KernelSVR(RegressorMixin, BaseEstimator):
         self.cache_size = cache_size
         self.memory_budget = memory_budget
         self.dtype = dtype
+        self.device = device
         self.callback = callback
         self.verbose = verbose
         self.random_state = random_state
@@ -193,7 +209,9 @@ class KernelSVR(RegressorMixin, BaseEstimator):
             This estimator, fitted.
         """
         self._check_settings()
-        X, self.kernel_ = training_points(self, X, kernel_from_settings(self), sample_weight)
+        kernel = kernel_from_settings(self)
+        self.device_ = check_machine_device(self, kernel)
+        X, self.kernel_ = training_points(self, X, kernel, sample_weight)
         n = X.shape[0]
         y = column_or_1d(check_outputs(y, n), warn=True)
         weights = check_weights(sample_weight, X)
@@ -202,12 +220,12 @@ class KernelSVR(RegressorMixin, BaseEstimator):
         points = rows_to_compute_with(X)
         resources = resources_for(self, self.kernel_, points, seed)
 
-        points = byte_rows(self.kernel_, points, n // 2)
-        rows = GramRows(self.kernel_, points, [slice(0, n)], budget=resources.budget, workers=resources.workers)
+        if self.device_ == "cpu":
+            points = byte_rows(self.kernel_, points, n // 2)
         problem = BoxQP.regression(y, C, self.epsilon)
         solver = make_solver(self.solver, self.tol, iteration_cap(self))
         with Watch(callback=functions_to_call(self), verbose=self.verbose, label=type(self).__name__) as watch:
-            [solution] = solver.maximise([problem], rows, np.random.default_rng(seed), watch)
+            [solution] = maximise_together([problem], [[slice(0, n)]], self.kernel_, points, solver, resources, watch)
         check_solutions([solution])
         if not watch.by_callback:
             warn_unless_converged([solution], self.tol)
@@ -240,10 +258,11 @@ class KernelSVR(RegressorMixin, BaseEstimator):
         ndarray of shape (n,)
             A value for each row.
         """
-        columns = points_to_score(self, X)
-        coef = kept_machine(self).dual_coef.T.astype(self.support_vectors_.dtype)
-        scores = expand(self.kernel_, columns, self.support_vectors_, coef)
-        return scores[:, 0] + self.intercept_[0]
+        columns, vectors = scoring_pair(self, X)
+        return machine_scores(self.kernel_, columns, vectors, kept_machine(self))[:, 0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in super().__getstate__().items() if key != "_moved"}
 
     def __sklearn_tags__(self) -> Any:
         return set_input_tags(super().__sklearn_tags__(), self.kernel)

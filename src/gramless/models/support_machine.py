@@ -19,6 +19,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime import arrays as xa
+from gramless._runtime.device import CUDA
 from gramless._runtime.memory import human, parse_budget
 from gramless._runtime.validation import (
     check_class_factors,
@@ -31,7 +32,7 @@ from gramless._runtime.validation import (
 )
 from gramless.callbacks import read_callbacks
 from gramless.dual.box_qp import DualSolution
-from gramless.dual.problems import Machine, Resources, row_resources
+from gramless.dual.problems import Machine, Resources, device_resources, row_resources
 from gramless.kernels import Callable_, Kernel, Linear, Precomputed
 
 _NO_CAP = -1
@@ -56,8 +57,25 @@ def iteration_cap(estimator: Any) -> int | None:
     return None if estimator.max_iter == _NO_CAP else estimator.max_iter
 
 
+def check_machine_device(estimator: Any, kernel: Kernel) -> str:
+    """Where the machine is computed, resolved; settings that a device cannot honour are refused."""
+    device = xa.resolve_device(estimator.device)
+    if isinstance(estimator.device, CUDA) and replace(estimator.device, index=0) != CUDA():
+        raise ValueError(
+            f"{type(estimator).__name__} computes kernel values in the precision of the data: leave precision and storage "
+            "out of device=CUDA(...)"
+        )
+    if device != "cpu" and not kernel.thread_safe:
+        raise ValueError("a kernel function takes arrays on the CPU: use device='cpu', or a kernel of gramless.kernels")
+    if device != "cpu" and estimator.solver != "smo":
+        raise ValueError(f"solver={estimator.solver!r} runs on the CPU only: use solver='smo' on {device}")
+    return device
+
+
 def resources_for(estimator: Any, kernel: Kernel, X: Any, seed: int) -> Resources:
     """What the fit may use: `memory_budget`, or `cache_size` megabytes of kernel rows where only that is given."""
+    if estimator.device_ != "cpu":
+        return device_resources(estimator.memory_budget, estimator.device_, seed)
     # Kernel values, working sets and temporaries are no more than eight matrices.
     small = 8 * X.shape[0] ** 2 * X.dtype.itemsize + 8 * X.shape[0] * X.shape[1] * X.dtype.itemsize < _SMALL_FIT
     budget = _SMALL_FIT if estimator.memory_budget is None and small else estimator.memory_budget
@@ -126,6 +144,25 @@ def points_to_score(estimator: Any, X: Any) -> Any:
         return _values_of_objects(estimator, Callable_(estimator.kernel), X, estimator._objects)[:, estimator.support_]
     X = _on_host(estimator, X, estimator.kernel_, estimator.support_vectors_.dtype, reset=False)
     return X if estimator.kernel_.uses_points else X[:, estimator.support_]
+
+
+def scoring_pair(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """`points_to_score` and the support vectors, both where the machine is computed; the vectors stay there."""
+    columns, vectors = points_to_score(estimator, X), estimator.support_vectors_
+    device = estimator.device_
+    if device == "cpu":
+        return columns, vectors
+    kept = vars(estimator).get("_moved")
+    if kept is None or kept[0] is not vectors:
+        kept = estimator._moved = vectors, points_on(vectors, device)
+    return points_on(columns, device), kept[1]
+
+
+def points_on(X: Any, device: str) -> Any:
+    """Rows where they are to be computed with; dense unless that is the CPU."""
+    if device == "cpu":
+        return X
+    return xa.to_device(X.toarray() if xa.is_sparse(X) else X, device)
 
 
 def support_vectors(X: Any, support: np.ndarray, kernel: Kernel) -> Any:

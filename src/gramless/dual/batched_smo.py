@@ -1,0 +1,247 @@
+"""Sequential minimal optimisation of many dual problems side by side, on a graphics card.
+
+The method is that of `gramless.dual.smo`: in each round a working set of every problem that is left is solved alone, half of
+it the worst violators of the moment, the other half kept from the rounds before, and then the slopes of all variables are
+brought up to date. A set is one program on the card with its variables in registers; all problems of a machine run at once.
+See `gramless.dual.device_values` for where kernel values are.
+
+Cost, with P problems of n points and working sets of q: a round takes O(P q^2) kernel values for the sets, O(q) for each
+pair moved and O(P q n) additions; all kernel values once, or O(P q n d) operations a round where they are not held.
+
+Reference: Wen, Shi, Li, He and Chen (2018), ThunderSVM: a fast SVM library on GPUs and CPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from gramless._runtime import arrays as xa
+from gramless._runtime.memory import human
+from gramless._runtime.threads import slices
+from gramless.dual.box_qp import BoxQP, DualSolution
+from gramless.dual.device_values import ComputedValues, HeldValues, least_bytes, solve_sets, values_on
+from gramless.dual.gram_rows import Part, as_indices
+from gramless.dual.watch import Watch
+from gramless.kernels.base import Kernel
+
+# The registers of one multiprocessor hold the variables of a set of this size.
+_LARGEST_SET = 1024
+_SMALLEST_SET = 64
+# Finite, so that a variable that may not move is still taken before one that was taken already (minus infinity).
+_MASKED = 1e300
+# A set is solved until its violation has fallen by this factor.
+_ACCURACY = 0.1
+# A set comes back after so many moves, about a fifth of a second, so that Ctrl-C is heard.
+_MOST_MOVES = 100_000
+# Numbers of eight bytes that a variable takes: its state, and the temporaries of a selection.
+_NUMBERS_PER_VARIABLE = 16
+_SHARE_OF_STATE = 0.25
+
+
+class BatchedSMO(BaseEstimator):
+    """Dual solver for support vector machines on a device.
+
+    Parameters
+    ----------
+    tol : float, default=1e-3
+        Largest violation of the optimality conditions, in units of the decision function.
+    working_set : int, default=1024
+        Variables of a problem that are optimised together, a power of two; fewer where memory is scarce.
+    max_iter : int, default=10_000_000
+        Cap on the number of pairs moved.
+    """
+
+    def __init__(self, *, tol: float = 1e-3, working_set: int = _LARGEST_SET, max_iter: int = 10_000_000):
+        self.tol = tol
+        self.working_set = working_set
+        self.max_iter = max_iter
+
+    def maximise(
+        self,
+        problems: Sequence[BoxQP],
+        parts: Sequence[Sequence[Part]],
+        kernel: Kernel,
+        X: Any,
+        budget: float,
+        seed: int = 0,
+        watch: Watch | None = None,
+    ) -> list[DualSolution]:
+        """Solve problems whose points are parts of `X`, rows on a device, within `budget` bytes beside `X`."""
+        watch = Watch(len(problems)) if watch is None else watch
+        working_set, for_state = self._shares(problems, kernel, X, budget)
+        values = values_on(kernel, X, budget - for_state, working_set)
+        solutions: list[DualSolution] = [None] * len(problems)  # type: ignore[list-item]
+        for group in _groups(problems, working_set, X.element_size(), for_state):
+            members = [problems[p] for p in group], [parts[p] for p in group]
+            ascents = Ascents(*members, values, working_set, self.tol, self.max_iter, seed)
+            for p, solution in zip(group, ascents.solve(watch), strict=True):
+                solutions[p] = solution
+        return solutions
+
+    def _shares(self, problems: Sequence[BoxQP], kernel: Kernel, X: Any, budget: float) -> tuple[int, float]:
+        """The largest working set that fits, and what of the budget is for the state of the problems."""
+        q, largest = self.working_set, max(qp.size for qp in problems)
+        while True:
+            one, values = _state_bytes(largest, q, X.element_size()), least_bytes(kernel, X, q)
+            if one + values <= budget:
+                everything = sum(_state_bytes(qp.size, q, X.element_size()) for qp in problems)
+                return q, max(one, min(everything, _SHARE_OF_STATE * budget, budget - values))
+            if q <= _SMALLEST_SET:
+                raise MemoryError(
+                    f"a dual problem of {largest} points takes {human(one + values)} beside the points, and memory_budget "
+                    f"leaves {human(int(budget))} for it; allow more"
+                )
+            q //= 2
+
+
+def _set_size(n: int, working_set: int) -> int:
+    """Variables in a set of a problem with `n`: all of them where they are few, filled up to a power of two."""
+    return max(_SMALLEST_SET, min(working_set, 1 << max(0, n - 1).bit_length()))
+
+
+def _state_bytes(n: int, working_set: int, itemsize: int) -> int:
+    """What a problem of `n` variables takes beside kernel rows; the Gram matrix of its set, and one more to gather it."""
+    q = _set_size(n, working_set)
+    return 8 * _NUMBERS_PER_VARIABLE * max(q, n) + 2 * itemsize * q**2
+
+
+def _groups(problems: Sequence[BoxQP], working_set: int, itemsize: int, budget: float) -> list[list[int]]:
+    """Problems that are solved together: of like size, so that little is padding, and as many as fit."""
+    groups: list[list[int]] = []
+    room = 0
+    for p in sorted(range(len(problems)), key=lambda p: -problems[p].size):
+        if room < 1:
+            room = int(budget // _state_bytes(problems[p].size, working_set, itemsize))
+            groups.append([])
+        groups[-1].append(p)
+        room -= 1
+    return groups
+
+
+class Ascents:
+    """Problems on their way to the optimum, one a row of every tensor; what fills a row up can never move."""
+
+    def __init__(
+        self,
+        problems: Sequence[BoxQP],
+        parts: Sequence[Sequence[Part]],
+        values: HeldValues | ComputedValues,
+        working_set: int,
+        tol: float,
+        max_iter: int,
+        seed: int,
+    ):
+        torch = xa.import_torch()
+        self.problems, self.parts, self.values = problems, parts, values
+        self.tol, self.max_iter = tol, max_iter
+        self.q = _set_size(max(qp.size for qp in problems), working_set)
+        self.n = max(self.q, *(qp.size for qp in problems))
+
+        def stacked(rows: list[np.ndarray], dtype: Any) -> Any:
+            out = np.zeros((len(rows), self.n), dtype=dtype)
+            for target, row in zip(out, rows, strict=True):
+                target[: row.size] = row
+            return torch.as_tensor(out, device=values.device)
+
+        self.linear = stacked([qp.linear for qp in problems], np.float64)
+        self.lower = stacked([qp.lower for qp in problems], np.float64)
+        self.upper = stacked([qp.upper for qp in problems], np.float64)
+        self.epsilon = torch.as_tensor([float(qp.epsilon) for qp in problems], dtype=torch.float64, device=values.device)
+        self.beta = stacked([np.zeros(qp.size) if qp.start is None else qp.start for qp in problems], np.float64)
+        self.rows = stacked([np.concatenate([as_indices(part) for part in own]) for own in parts], np.int64)
+        self.K_beta = torch.zeros_like(self.beta)
+        self.moves = torch.zeros(len(problems), dtype=torch.int64, device=values.device)
+        self.stalled = torch.zeros(len(problems), dtype=torch.bool, device=values.device)
+        self.last_chosen = torch.full(self.beta.shape, -1.0, dtype=torch.float32, device=values.device)
+        self.random = torch.Generator(device=values.device)
+        self.random.manual_seed(seed)
+        self.started = any(qp.start is not None and qp.start.any() for qp in problems)
+
+    def solve(self, watch: Watch) -> list[DualSolution]:
+        """Rounds until every problem is solved or cannot move."""
+        torch = xa.import_torch()
+        if self.started:
+            self._add_start()
+        active = torch.arange(len(self.problems), device=self.beta.device)
+        n_moved = 0
+        for number in count():
+            slope = self.linear[active] - self.K_beta[active]
+            rising, falling = self._gains(active, slope)
+            violation = rising.amax(1) - falling.amin(1)
+            going = (violation > self.tol) & (self.moves[active] < self.max_iter) & ~self.stalled[active]
+            n_going, moved, worst = torch.stack([going.sum(), self.moves.sum(), violation.amax()]).tolist()
+            watch.advance(int(moved) - n_moved, violation=worst, solved=len(active) - int(n_going))
+            n_moved = int(moved)
+            if not n_going or watch.stopped:
+                break
+            if n_going < len(active):
+                active, slope, violation = active[going], slope[going], violation[going]
+                rising, falling = rising[going], falling[going]
+            chosen = self._select(number, active, rising, falling)
+            self._improve(number, active, chosen, slope, violation)
+        host = (xa.to_numpy(x) for x in (self.beta, self.K_beta, self.moves))
+        return [
+            DualSolution.at(qp, beta[: qp.size], K_beta[: qp.size], int(moves), self.tol)
+            for qp, beta, K_beta, moves in zip(self.problems, *host, strict=True)
+        ]
+
+    def _add_start(self) -> None:
+        """The slopes of a starting point."""
+        everything = xa.import_torch().arange(len(self.problems), device=self.beta.device)
+        for part in slices(self.n, self.q):
+            rows, weights = self.rows[:, part].contiguous(), self.beta[:, part].contiguous()
+            self.values.add(self.K_beta, everything, rows, weights, self.rows, self.parts)
+
+    def _gains(self, active: Any, slope: Any) -> tuple[Any, Any]:
+        """What raising each variable gains and lowering it costs, as in `gramless.dual.box_qp`."""
+        torch = xa.import_torch()
+        beta, epsilon = self.beta[active], self.epsilon[active, None]
+        rising = torch.where(beta < self.upper[active], slope + torch.where(beta < 0, epsilon, -epsilon), -_MASKED)
+        falling = torch.where(beta > self.lower[active], slope + torch.where(beta > 0, -epsilon, epsilon), _MASKED)
+        return rising, falling
+
+    def _select(self, number: int, active: Any, rising: Any, falling: Any) -> Any:
+        """The next working sets: violators of both sides, then those inside their box that were chosen last, then others."""
+        torch = xa.import_torch()
+        if number == 0 and not self.started:
+            # Slopes tie at the start: a random sample of both sides says more than the first rows.
+            noise = torch.rand(rising.shape, generator=self.random, device=rising.device, dtype=torch.float64)
+            rising = torch.where(rising > -_MASKED, noise, -_MASKED)
+            falling = torch.where(falling < _MASKED, noise, _MASKED)
+        taken = torch.zeros_like(rising, dtype=torch.bool)
+
+        def take(score: Any, size: int) -> Any:
+            places = torch.topk(score.masked_fill(taken, -torch.inf), size, dim=1, sorted=False).indices
+            taken.scatter_(1, places, True)
+            return places
+
+        violators = torch.cat([take(rising, self.q // 4), take(-falling, self.q // 4)], 1)
+        self.last_chosen[active[:, None], violators] = float(number)
+        beta, epsilon = self.beta[active], self.epsilon[active, None]
+        inside = (beta > self.lower[active]) & (beta < self.upper[active]) & ((beta != 0) | (epsilon == 0))
+        kept = take(self.last_chosen[active] + inside * float(number + 2), self.q - 2 * (self.q // 4))
+        return torch.cat([violators, kept], 1)
+
+    def _improve(self, number: int, active: Any, chosen: Any, slope: Any, violation: Any) -> None:
+        """Solve over the working sets, and bring the slopes up to date."""
+        torch = xa.import_torch()
+        rows, before, lower, upper, slope = (
+            x.gather(1, chosen)
+            for x in (self.rows[active], self.beta[active], self.lower[active], self.upper[active], slope)
+        )
+        after = before.clone()
+        # A set that is the whole problem is solved to the end.
+        accuracy = _ACCURACY if self.q < self.n else 0.0
+        goal = torch.clamp(accuracy * violation, min=0.5 * self.tol)
+        most = torch.clamp(self.max_iter - self.moves[active], max=_MOST_MOVES)
+        moves = solve_sets(self.values.gram(rows), slope, after, lower, upper, self.epsilon[active], goal, most)
+        self.moves[active] += moves
+        self.beta[active[:, None], chosen] = after
+        # A set not drawn at random holds a violating pair: where nothing moved, the step was below the rounding of beta.
+        self.stalled[active] = (moves == 0) & (number > 0)
+        self.values.add(self.K_beta, active, rows, after - before, self.rows, self.parts)
