@@ -33,7 +33,7 @@ def mnist() -> tuple[Any, ...]:
 
 
 def covertype() -> tuple[Any, ...]:
-    data = load("covertype")
+    data = load("covtype")
     x, y = np.concatenate([data.x_train, data.x_test]), np.concatenate([data.y_train, data.y_test])
     order = np.random.default_rng(0).permutation(len(y))[: 50_000 + TEST_ROWS]
     x, y = x[order].astype(np.float32), y[order]

@@ -563,3 +563,9 @@ print(np.array_equal(before, model.decision_function(X[:50])))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == ["interrupted", "True"]
+
+
+def test_a_small_fit_needs_no_more_memory_on_a_machine_with_many_cores(monkeypatch):
+    X, y = make_classification(1500, 8, random_state=0)
+    monkeypatch.setattr("gramless.dual.problems.workers_for", lambda kernel, X: 32)
+    assert KernelSVC(C=10.0).fit(X, y).fit_status_ == 0

@@ -343,9 +343,14 @@ def device_resources(memory_budget: Any, device: str, seed: int) -> Resources:
     return Resources(parse_budget(memory_budget, device), 1, seed, device)
 
 
+def row_workers(kernel: Kernel, X: Any) -> int:
+    """Threads that compute rows: one where they are few."""
+    return workers_for(kernel, X) if _operations(X) >= _WORTH_THREADS else 1
+
+
 def row_resources(memory_budget: Any, kernel: Kernel, X: Any, seed: int) -> Resources:
     """The part of the budget that is left for kernel rows, after the sorted copy of the data and the working sets."""
-    workers, itemsize = workers_for(kernel, X) if _operations(X) >= _WORTH_THREADS else 1, X.dtype.itemsize
+    workers, itemsize = row_workers(kernel, X), X.dtype.itemsize
     copy = X.data.nbytes + X.indices.nbytes if xa.is_sparse(X) else X.nbytes
     tile, working_set = min(CPU_TILE, X.shape[0]), min(SOLVED_WHOLE, X.shape[0])
     scratch = workers * itemsize * (tile**2 * (1 + kernel.temporaries) + 2 * working_set**2)

@@ -32,7 +32,7 @@ from gramless._runtime.validation import (
 )
 from gramless.callbacks import read_callbacks
 from gramless.dual.box_qp import DualSolution
-from gramless.dual.problems import Machine, Resources, device_resources, row_resources
+from gramless.dual.problems import Machine, Resources, device_resources, row_resources, row_workers
 from gramless.kernels import Callable_, Kernel, Linear, Precomputed
 
 _NO_CAP = -1
@@ -78,8 +78,10 @@ def resources_for(estimator: Any, kernel: Kernel, X: Any, seed: int) -> Resource
         return device_resources(estimator.memory_budget, estimator.device_, seed)
     # Kernel values, working sets and temporaries are no more than eight matrices.
     small = 8 * X.shape[0] ** 2 * X.dtype.itemsize + 8 * X.shape[0] * X.shape[1] * X.dtype.itemsize < _SMALL_FIT
-    budget = _SMALL_FIT if estimator.memory_budget is None and small else estimator.memory_budget
-    resources = row_resources(budget, kernel, X, seed)
+    if estimator.memory_budget is None and small:
+        resources = Resources(_SMALL_FIT, row_workers(kernel, X), seed)
+    else:
+        resources = row_resources(estimator.memory_budget, kernel, X, seed)
     if estimator.cache_size is None or estimator.memory_budget is not None:
         return resources
     check_positive("cache_size", estimator.cache_size)
