@@ -566,6 +566,6 @@ print(np.array_equal(before, model.decision_function(X[:50])))
 
 
 def test_a_small_fit_needs_no_more_memory_on_a_machine_with_many_cores(monkeypatch):
-    X, y = make_classification(1500, 8, random_state=0)
+    X, y = make_classification(1000, 100, random_state=0)
     monkeypatch.setattr("gramless.dual.problems.workers_for", lambda kernel, X: 32)
     assert KernelSVC(C=10.0).fit(X, y).fit_status_ == 0
