@@ -257,6 +257,31 @@ def demo(
 
 
 @app.command()
+def serve(
+    models: Annotated[list[str], typer.Argument(help="Model files; the first is what /predict means. NAME=FILE names one.")],
+    host: Annotated[str, typer.Option(help="The address to listen on; only this machine reaches 127.0.0.1.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes any free port.", min=0, max=65535)] = 8000,
+    watch: Annotated[
+        float | None, typer.Option(help="Look every so many seconds for replaced files and load them.", min=0.1)
+    ] = None,
+    most_rows: Annotated[int, typer.Option("--max-rows", help="Of a request.", min=1)] = 10_000,
+    most_body: Annotated[int, typer.Option("--max-body", help="Bytes of a request.", min=1)] = 16 * 2**20,
+    most_waiting: Annotated[int, typer.Option("--max-waiting", help="Rows that may wait, of all requests.", min=1)] = 50_000,
+    timeout: Annotated[float, typer.Option(help="Seconds from a request to its answer.", min=0.01)] = 30.0,
+) -> None:
+    """Serve models over HTTP: POST /predict takes rows as JSON, CSV or Arrow; / has a form to try.
+
+    Where the environment variable GRAMLESS_TOKEN is set, requests must send it as "Authorization: Bearer ...". SIGHUP loads
+    the files again, without losing a request; SIGTERM ends the server when what is under way is answered.
+    """
+    from gramless.program.serve import serve_models
+    from gramless.serving.limits import Limits
+
+    limits = Limits(body_bytes=most_body, rows=most_rows, waiting_rows=most_waiting, seconds=timeout)
+    serve_models(models, host=host, port=port, watch=watch, limits=limits, console=Console(stderr=True))
+
+
+@app.command()
 def info(
     rows: Annotated[int | None, typer.Option(help="Also what would be chosen for so many rows ...", min=2)] = None,
     columns: Annotated[int | None, typer.Option(help="... of so many columns ...", min=1)] = None,

@@ -81,6 +81,13 @@ class TableModel(BaseEstimator):
         """Columns of the sparse matrix it was trained on; None for tables."""
         return None if self.columns.used else int(self.pipeline.n_features_in_)
 
+    def intervals(self, predicted: np.ndarray) -> np.ndarray | None:
+        """Low and high ends around predicted quantities that 90 % of rows like the held-out ones lie within; or None."""
+        bound = self.about.get("error_90")
+        if self.task != "regression" or bound is None:
+            return None
+        return np.column_stack([predicted - bound, predicted + bound])
+
     def ready(self, X: Any, origin: str) -> Any:
         """The rows of a table as the pipeline wants them, or an error that says what is missing."""
         return as_known(X, self.columns, origin)

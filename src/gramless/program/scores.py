@@ -44,6 +44,17 @@ def score(y: np.ndarray, predicted: np.ndarray, *, task: str, guess: Any, seed: 
     return _quantity_scores(y, predicted, guess, np.random.default_rng(seed))
 
 
+def error_bound(predicted: np.ndarray, y: np.ndarray, share: float) -> float | None:
+    """How far off a prediction is at most, for this share of rows like these: a quantile of the held-out errors.
+
+    One place further out than the plain quantile, so that the share holds for rows still to come (Vovk, Gammerman and
+    Shafer, "Algorithmic learning in a random world", 2005). None where the rows are too few to say.
+    """
+    wrong = np.sort(np.abs(np.asarray(predicted, dtype=np.float64) - y))
+    place = int(np.ceil(share * (len(wrong) + 1)))
+    return float(wrong[place - 1]) if place <= len(wrong) else None
+
+
 def score_table(scores: list[Score], title: str) -> Table:
     """The scores for a person."""
     table = Table(title=title, title_justify="left", box=SIMPLE, header_style="bold")

@@ -22,9 +22,10 @@ from gramless.program.card import write_card
 from gramless.program.columns import Columns, as_known, find_columns, preparation
 from gramless.program.errors import InputError, check_readable, check_writable
 from gramless.program.importance import importance
+from gramless.program.inputs import describe_inputs
 from gramless.program.machines import Settings, make_machine, settle, with_probabilities
 from gramless.program.model import TableModel, save_model
-from gramless.program.scores import Score, score_table
+from gramless.program.scores import Score, error_bound, score_table
 from gramless.program.tables import LARGEST, Rows, batches, kind_of, listed, read
 
 MOST_CLASSES = 100
@@ -190,6 +191,9 @@ def train(
             X_test, y_test = _rows_of(X, held_out), y[held_out]
         model = model_of(made, len(kept), len(y_test), y[kept])
         scores = folds if cv is not None else model.scored([(X_test, y_test)], seed)[1]
+        model.about["inputs"] = describe_inputs(_rows_of(X, kept), columns)
+        if task == "regression" and cv is None:
+            model.about["error_90"] = error_bound(model.pipeline.predict(X_test), model.answers(y_test), 0.9)
         model.about["scores"] = [one.as_json() for one in scores]
         if cv is not None:
             model.about["folds"] = cv

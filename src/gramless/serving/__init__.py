@@ -1,6 +1,21 @@
-"""Small web servers for one machine: pages and scores over HTTP, bound to the loopback interface."""
+"""Small web servers: pages and scores over HTTP, bound to the loopback interface unless told otherwise."""
 
-from gramless.serving.drawing import drawing_app
-from gramless.serving.server import serve
+from __future__ import annotations
 
-__all__ = ["drawing_app", "serve"]
+import importlib
+from typing import Any
+
+_EXPORTS = {
+    "Limits": "gramless.serving.limits",
+    "drawing_app": "gramless.serving.drawing",
+    "scoring_app": "gramless.serving.app",
+    "serve": "gramless.serving.server",
+}
+
+__all__ = ["Limits", "drawing_app", "scoring_app", "serve"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_EXPORTS[name]), name)

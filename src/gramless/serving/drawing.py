@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gramless.images.activations import equal_areas
-from gramless.serving.server import HOSTS
+from gramless.serving.server import HOSTS, PAGE_HEADERS
 
 # Sides of a drawing, in pixels, that are taken.
 _LARGEST = 512
@@ -55,7 +55,7 @@ def drawing_app(model: Any) -> Any:
     page = resources.files("gramless.serving").joinpath("drawing.html").read_text(encoding="utf-8")
 
     async def show(request: Request) -> HTMLResponse:
-        return HTMLResponse(page, headers={"Content-Security-Policy": "default-src 'self' 'unsafe-inline'; img-src data:"})
+        return HTMLResponse(page, headers=PAGE_HEADERS)
 
     async def scores(request: Request) -> JSONResponse:
         try:
