@@ -31,9 +31,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for 
 
 def papers(incomplete: str) -> list[str]:
     """Completions for the name of a paper."""
-    from gramless.experiments.registry import PAPERS
+    from gramless.experiments.registry import CHAPTERS
 
-    return [name for name in (*PAPERS, "all") if name.startswith(incomplete)]
+    return [name for name in (*CHAPTERS, "all") if name.startswith(incomplete)]
 
 
 def _version(wanted: bool) -> None:
@@ -53,26 +53,57 @@ def root(
 def reproduce(
     paper: Annotated[
         str,
-        typer.Argument(help="randomized, budget, risvo, prototypes, smo or all.", autocompletion=papers),
+        typer.Argument(help="randomized, budget, risvo, prototypes, smo, images or all.", autocompletion=papers),
     ] = "all",
-    quick: Annotated[bool, typer.Option("--quick", help="Embedded digits: no files, under two minutes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small data of scikit-learn: no files, a few minutes.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the results and the report.")] = Path("gramless-report"),
     data: Annotated[Path | None, typer.Option(help="Folder with the datasets.", exists=True, file_okay=False)] = None,
     device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, ...")] = None,
     only: Annotated[str | None, typer.Option(help="Run just the experiment of this name.")] = None,
+    where: Annotated[list[str] | None, typer.Option(help="Just the settings with name=value; can be repeated.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Just this seed.", min=0)] = None,
+    show: Annotated[bool, typer.Option("--list", help="List the experiments and their settings, and run nothing.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget earlier results in the folder.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the papers' experiments and write a report. A run that was stopped continues where it was."""
+    from gramless.program.reproduce import choose, listing
     from gramless.program.reproduce import reproduce as work
 
     console = Console(stderr=as_json)
-    outcome = work(paper, quick=quick, out=out, data=data, device=device, only=only, fresh=fresh, console=console)
+    narrow: dict[str, Any] = {"only": only, "where": where or (), "seed": seed}
+    if show:
+        chosen = choose(paper, quick=quick, **narrow)
+        if as_json:
+            typer.echo(
+                json.dumps([{"paper": s.paper, "experiment": s.name, "grid": s.grid, "seeds": s.seeds} for s in chosen])
+            )
+        else:
+            console.print(listing(chosen))
+        return
+    outcome = work(paper, quick=quick, out=out, data=data, device=device, **narrow, fresh=fresh, console=console)
     if as_json:
         typer.echo(json.dumps(outcome.as_json()))
     for line in outcome.words():
         console.print(line, highlight=False, soft_wrap=True)
     raise typer.Exit(outcome.exit_code())
+
+
+@app.command()
+def report(
+    results: Annotated[list[Path], typer.Argument(help="results.jsonl of one run, or of several.")],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    benchmarks: Annotated[
+        Path | None, typer.Option(help="Folder with the benchmarks' records, for a chapter on other packages.", exists=True)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw the report again from the records of earlier runs."""
+    from gramless.program.reproduce import redraw
+
+    drawn = redraw(results, out, benchmarks=benchmarks, console=Console(stderr=as_json))
+    if as_json:
+        typer.echo(json.dumps(drawn.as_json()))
 
 
 def _choices(names: Sequence[str]) -> Callable[[str], list[str]]:

@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from gramless.experiments import PAPERS, Reference, Spec, Table, product, specs
+from gramless.experiments import CHAPTERS, Reference, Spec, Table, product, specs
 
 ALL = specs("all")
 
@@ -44,6 +44,26 @@ class TestDeclared:
         assert len(dataset.y_train) > 0
         assert form.estimator(form.grid[0], form.seeds[0]) is not None
 
+    def test_its_title_names_what_is_fitted_and_nothing_else(self, spec):
+        """The quick forms fit other data than the full ones: no text of theirs speaks of those."""
+        for form in forms(spec):
+            assert form.on
+            assert form.heading.startswith(form.on)
+        if spec.quick is None:
+            return
+        form = spec.quick_form()
+        dataset = form.dataset(form.seeds[0])
+        assert dataset.name.replace("_", " ").lower() in form.on.lower()
+        text = f"{form.heading} {form.about} {form.finding}".lower()
+        full = ["mnist", "cifar", "usps", "letter", "pendigits", "spambase", "bank", "60,000"]
+        assert not [name for name in full if name in text]
+        assert form.paper_says == ()
+
+    def test_its_headline_is_one_setting(self, spec):
+        if spec.headline is not None:
+            assert spec.chosen
+            assert any(spec.headline.items() <= params.items() for params in spec.grid)
+
     def test_the_papers_figures_speak_of_something_in_the_grid(self, spec):
         for reference in spec.paper_says:
             assert any(reference.matches(params) for params in spec.grid), reference
@@ -52,7 +72,7 @@ class TestDeclared:
 def test_names_are_unique_within_a_paper():
     names = [(spec.paper, spec.name) for spec in ALL]
     assert len(set(names)) == len(names)
-    assert {spec.paper for spec in ALL} <= set(PAPERS)
+    assert {spec.paper for spec in ALL} == set(CHAPTERS)
 
 
 def test_an_unknown_paper_is_answered_with_the_known_ones():

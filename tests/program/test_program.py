@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean, stdev
 
 import pytest
 from sklearn.linear_model import RidgeClassifier
@@ -33,6 +35,7 @@ DEMO = Spec(
     product(alpha=[1, 10]),
     views=(Table(), Gallery()),
     quick={"grid": product(alpha=[1, 100])},
+    on="MNIST",
 )
 
 
@@ -49,13 +52,55 @@ def test_reproduce_leaves_results_and_a_report(run, demo, tmp_path):
     lines = Path(done.json["results"]).read_text().splitlines()
     assert [json.loads(line)["params"]["alpha"] for line in lines] == [1, 100]
     report = Path(done.json["report"]).read_text()
-    assert "A demonstration" in report
     assert "smo · demo" in done.err
+    assert "scikit-learn's digits: a demonstration" in report.replace("&#39;", "'")
+    assert "MNIST" not in report
     again = run("reproduce", "smo", "--quick", "--out", tmp_path / "out", "--json")
     assert again.json["finished"] == 2
     assert Path(done.json["results"]).read_text().splitlines() == lines
     run("reproduce", "smo", "--quick", "--out", tmp_path / "out", "--fresh")
     assert Path(done.json["results"]).read_text().splitlines() != lines
+
+
+def test_one_fit_is_named_by_its_settings_and_seed(run, demo, tmp_path):
+    done = run("reproduce", "smo", "--quick", "--where", "alpha=100", "--seed", 3, "--out", tmp_path, "--json")
+    assert done.json["finished"] == 1
+    (record,) = map(json.loads, Path(done.json["results"]).read_text().splitlines())
+    assert (record["params"], record["seed"]) == ({"alpha": 100}, 3)
+    wrong = run("reproduce", "smo", "--quick", "--where", "alpha=7", "--out", tmp_path)
+    assert (wrong.code, "no setting with alpha=7" in wrong.err) == (3, True)
+    wrong = run("reproduce", "smo", "--quick", "--where", "alpha", "--out", tmp_path)
+    assert (wrong.code, "--where takes name=value" in wrong.err) == (3, True)
+
+
+def test_the_experiments_are_listed(run, demo, tmp_path):
+    shown = run("reproduce", "smo", "--list", "--out", tmp_path / "out")
+    assert shown.code == 0
+    assert "alpha 1, 10" in shown.out
+    (listed,) = run("reproduce", "smo", "--list", "--quick", "--json").json
+    assert [params["alpha"] for params in listed["grid"]] == [1, 100]
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_table_in_the_terminal_is_of_one_setting_over_its_seeds(run, monkeypatch, tmp_path):
+    seeds = replace(DEMO, quick={"grid": product(alpha=[1, 100]), "seeds": (0, 1, 2)})
+    monkeypatch.setattr(reproduce_module, "specs", lambda paper: [seeds])
+    done = run("reproduce", "smo", "--quick", "--out", tmp_path)
+    errors = {}
+    for record in map(json.loads, (tmp_path / "results.jsonl").read_text().splitlines()):
+        errors.setdefault(record["params"]["alpha"], []).append(record["metrics"]["error"])
+    best = min(errors.values(), key=fmean)
+    assert f"{fmean(best):.2f} ± {stdev(best):.2f}" in done.out
+    assert "the least mean error on the test rows" in " ".join(done.out.split())
+
+
+def test_a_page_is_drawn_again_from_its_records(run, demo, tmp_path):
+    done = run("reproduce", "smo", "--quick", "--out", tmp_path, "--json")
+    again = run("report", done.json["results"], "--out", tmp_path / "again.html", "--json")
+    assert again.json == {"report": str(tmp_path / "again.html"), "records": 2, "unknown": 0}
+    assert (tmp_path / "again.html").read_text() == Path(done.json["report"]).read_text()
+    lost = run("report", tmp_path / "nothing.jsonl", "--out", tmp_path / "again.html")
+    assert (lost.code, "is not a file" in lost.err) == (3, True)
 
 
 def test_missing_data_fails_the_fits_and_says_which_file(run, demo, tmp_path, monkeypatch):

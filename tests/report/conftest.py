@@ -5,7 +5,7 @@ import base64
 import numpy as np
 import pytest
 
-from gramless.experiments import Claim, Claims, Confusion, Curve, Gallery, History, Reference, Spec, Table, product
+from gramless.experiments import Confusion, Curve, Gallery, History, Pictures, Reference, Spec, Table, product
 from gramless.report import write_report
 
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>"\'&'
@@ -26,6 +26,10 @@ SPECS = (
         views=(History(facet="solver"), History(y="residual", log_y=True), Table(), Confusion(), Gallery()),
         paper_says=(Reference(1.1, "Fig. 2(c)", {"solver": "matching_pursuit"}, spread=0.1),),
         about=HOSTILE,
+        finding=HOSTILE,
+        on="Digits",
+        headline={"solver": "matching_pursuit", "block_size": 500},
+        chosen=f"declared {HOSTILE}",
     ),
     Spec(
         "budget",
@@ -36,7 +40,7 @@ SPECS = (
         product(method=["budget", HOSTILE], budget=[0.2, 0.6, 1.0]),
         seeds=(0, 1, 2),
         views=(
-            Claims((Claim(HOSTILE, {"method": "budget"}, {"method": HOSTILE}, along="budget", why=HOSTILE),)),
+            Pictures("atoms", f"Atoms {HOSTILE}"),
             Curve("budget", "accuracy"),
             Curve("budget", "seconds", facet="method", log_y=True),
             Table(),
@@ -59,6 +63,7 @@ def record_of(spec, params, seed, number):
         "experiment": spec.name,
         "params": params,
         "seed": seed,
+        "device": None,
         "data": {"name": "digits", "n_train": 1347, "n_test": 450, "n_features": 64, "split": "random"},
         "metrics": {
             "error": error,
@@ -82,7 +87,8 @@ def record_of(spec, params, seed, number):
                 for k in range(70)
             ],
         },
-        "warnings": [{"message": f"ConvergenceWarning: {HOSTILE}", "count": 2}],
+        "pictures": {"atoms": {"image_shape": [2, 2], "images": [{"said": HOSTILE, "pixels": "AECA/w=="}]}},
+        "warnings": [{"message": f"ConvergenceWarning: residual {0.01 * number:.3f} {HOSTILE}", "count": 2}],
         "versions": {"python": "3.11", "gramless": HOSTILE},
         "hardware": {"cpu": "A processor", "cores": 2, "memory_gb": 24.0, "system": "Linux"},
         "commit": "abc",

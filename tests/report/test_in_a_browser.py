@@ -17,6 +17,7 @@ def opened(request, browser, report_path):
     page.on("pageerror", lambda error: page.complaints.append(str(error)))
     page.on("request", lambda wanted: page.requests.append(wanted.url))
     page.goto(report_path.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
     yield page
     context.close()
 
@@ -29,14 +30,14 @@ def test_nothing_complains_and_nothing_is_fetched(opened):
 
 def test_hostile_text_does_not_run(opened):
     assert opened.evaluate("window.hacked") is None
-    assert opened.locator("article script").count() == 0
-    assert opened.locator("article p", has_text="onerror").count() >= 1
+    assert opened.locator("main script").count() == 0
+    assert opened.locator("details.experiment p", has_text="onerror").count() >= 1
 
 
 def test_every_picture_is_drawn(opened):
     images = opened.locator("img")
-    assert images.count() == 60
-    assert opened.evaluate("[...document.images].every(i => i.complete && i.naturalWidth === 8)")
+    assert images.count() == 61  # the gallery and one atom
+    assert opened.evaluate("[...document.images].every(i => i.complete && i.naturalWidth >= 2)")
     boxes = opened.evaluate(
         "[...document.querySelectorAll('svg.chart')].filter(s => getComputedStyle(s).display !== 'none')"
         ".map(s => [s.getBoundingClientRect().width, s.getBoundingClientRect().height,"
@@ -76,16 +77,60 @@ def test_text_in_charts_is_large_enough_to_read(opened):
     assert all(10 <= size <= 16 for size in sizes)
 
 
-def test_navigation_leads_to_each_section(opened):
+def test_the_contents_lead_to_each_chapter_and_experiment_and_unfold_it(opened):
+    opened.evaluate("document.querySelectorAll('details.experiment').forEach(d => { d.open = false })")
+    opened.evaluate("document.documentElement.style.scrollBehavior = 'auto'")
     links = opened.locator("nav a")
-    assert links.count() == 6
-    for k in range(links.count()):
-        target = links.nth(k).get_attribute("href")
-        opened.evaluate("document.documentElement.style.scrollBehavior = 'auto'")
+    targets = [links.nth(k).get_attribute("href") for k in range(links.count())]
+    assert {"#glance", "#randomized", "#randomized-steps", "#budget-curve", "#papers", "#data", "#machine"} <= set(targets)
+    for k, target in enumerate(targets):
         links.nth(k).click()
         assert opened.evaluate("location.hash") == target
-        top = opened.evaluate(f"document.querySelector('{target}').getBoundingClientRect().top")
-        assert top < 844
+        opened.wait_for_function(f"document.querySelector('{target}').getBoundingClientRect().top < 844")
+    assert opened.locator("#budget-curve").evaluate("e => e.open")
+
+
+def test_parts_are_folded_at_first_and_unfold_at_once(browser, report_path):
+    page = browser.new_page()
+    page.goto(report_path.as_uri())
+    folded = "[...document.querySelectorAll('details.experiment')].map(d => d.open)"
+    assert not any(page.evaluate(folded))
+    page.get_by_role("button", name="unfold all").click()
+    assert all(page.evaluate(folded))
+    page.close()
+
+
+def test_the_filter_leaves_what_matches(browser, report_path):
+    page = browser.new_page()
+    page.goto(report_path.as_uri())
+    page.locator("#filter").fill("accuracy")
+    seen = "[...document.querySelectorAll('details.experiment')].filter(d => !d.hidden).map(d => d.id)"
+    assert page.evaluate(seen) == ["budget-curve"]
+    assert page.locator("nav li[data-to='randomized-steps']").is_hidden()
+    page.locator("#filter").fill("")
+    assert len(page.evaluate(seen)) == 4
+    page.close()
+
+
+def test_a_command_can_be_read(opened):
+    first = opened.locator("details.again code").first
+    assert first.inner_text().startswith("gramless reproduce randomized --only steps --where")
+
+
+def test_no_column_of_a_confusion_matrix_is_cut_on_a_phone(browser, report_specs, report_records, tmp_path):
+    named = [
+        {**r, "confusion": {**r["confusion"], "labels": list(CIFAR10_CLASSES)}} if "confusion" in r else r
+        for r in report_records
+    ]
+    page = browser.new_context(viewport={"width": 390, "height": 844}).new_page()
+    page.goto(write_report(report_specs, named, tmp_path / "report.html").as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    outside = page.evaluate(
+        "[...document.querySelectorAll('.confusion td, .confusion th')].filter(e => { const r = e.getBoundingClientRect();"
+        " return r.right > innerWidth || r.width < 14 }).length"
+    )
+    page.context.close()
+    assert outside == 0
 
 
 def test_the_links_of_the_overview_lead_to_experiments(opened):
@@ -132,6 +177,7 @@ def test_a_matrix_of_words_fits_beside_its_gallery(browser, report_specs, report
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.goto(path.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
     frames = page.evaluate(
         "[...document.querySelectorAll('.pair .confusion')].map(t => [t.offsetWidth, t.parentElement.clientWidth])"
     )
@@ -151,6 +197,7 @@ def test_a_long_gallery_has_a_row_of_its_own(browser, report_specs, report_recor
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.goto(path.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
     columns_of = "p => getComputedStyle(p).gridTemplateColumns.split(' ').length"
     seen = page.evaluate(f"[...document.querySelectorAll('.pair:has(.gallery)')].map({columns_of})")
     context.close()

@@ -28,8 +28,10 @@ ends with a tuple ``SPECS``. An experiment is one `Spec` in that tuple. A comple
         Spec(
             paper="randomized",
             name="mnist-solvers",
-            title="Error against iteration",
-            about="How fast each solver comes down, for four block sizes.",
+            title="Error against iteration",       # without the data, which `on` names: the quick form has other data
+            on="MNIST",
+            about="How fast each solver comes down.",  # true of any data
+            finding="Four passes reach 1.2 %.",    # about this data; the quick form leaves it out
             data="mnist",                          # or a function of the seed that returns a Dataset
             features=unit_vectors,
             estimator=machine,
@@ -41,16 +43,29 @@ ends with a tuple ``SPECS``. An experiment is one `Spec` in that tuple. A comple
                 Confusion(where={"solver": "matching_pursuit"}),
                 Gallery(),
             ),
+            headline={"solver": "matching_pursuit", "block_size": 2000},
+            chosen="the paper's setting",          # how, without the test rows
             paper_says=(Reference(1.1, "Fig. 2(c)", {"solver": "matching_pursuit"}, spread=0.02),),
             quick={"grid": product(solver=["kaczmarz"], block_size=[100, 300], max_iter=[20])},
+        ),
+    )
+
+What the paper claims stands beside it, in ``CLAIMS``::
+
+    CLAIMS = (
+        Claim(
+            "Matching pursuit converges faster than Kaczmarz.",
+            "Section 4.1, Fig. 2(c)",
+            (Comparison("mnist-solvers", {"solver": "matching_pursuit"}, "below", {"solver": "kaczmarz"}, StepsTo(1.5),
+                        along="block_size", within=0),),
         ),
     )
 
 What to know:
 
 - ``quick`` replaces fields of the spec; its data is scikit-learn's digits (8 x 8, pixels 0 to 16) unless it
-  names others that need no file. All quick forms together run under two minutes on two cores: stay within
-  some eight seconds per experiment, and count about a tenth of a second per fit for its process. Choose the
+  names others that need no file, in ``data`` and in ``on``. All quick forms together take a few minutes on two cores: stay
+  within some eight seconds per experiment, and count about a tenth of a second per fit for its process. Choose the
   quick grid for what it shows.
 - ``quick=None`` leaves an experiment out of quick runs, where on the digits it would only repeat another one.
 - Functions are module-level, never lambdas: each fit runs in a process of its own and gets the spec by
@@ -65,32 +80,40 @@ What to know:
   Views and references name any of these.
 - `Dataset` has ``only([3, 8])``, ``head(per_class)``, ``sample(n)``, ``resplit(test_size, seed=...)`` and
   ``pooled()``.
-- Run one while working on it: ``python -m gramless.cli reproduce randomized --quick --only mnist-solvers``.
-  Full-size results are committed with ``--out benchmarks/results/<name>``.
+- The headline of an experiment is the mean and the standard deviation over the seeds of one setting: ``headline``, or the
+  one with the least ``cv_error``, or else the one with the least mean test error, which the page then says.
+- Run one while working on it: ``gramless reproduce randomized --quick --only mnist-solvers``; one fit of it with
+  ``--where block_size=100 --seed 0``. Full-size results are committed with ``--out benchmarks/results/<name>``, and
+  ``gramless report benchmarks/results/*/results.jsonl`` draws their page again.
 """
 
-from gramless.experiments.registry import PAPERS, Paper, specs
-from gramless.experiments.results import Results, ResultsError
+from gramless.experiments.claims import Claim, Comparison
+from gramless.experiments.registry import CHAPTERS, PAPERS, Paper, claims, specs
+from gramless.experiments.results import FIELDS, Results, ResultsError
 from gramless.experiments.runner import Event, run
 from gramless.experiments.spec import Reference, Spec, product
-from gramless.experiments.views import Claim, Claims, Confusion, Curve, Gallery, History, Table, View
+from gramless.experiments.views import Confusion, Curve, Gallery, History, Pictures, Table, View
 
 __all__ = [
+    "CHAPTERS",
+    "FIELDS",
     "PAPERS",
     "Claim",
-    "Claims",
+    "Comparison",
     "Confusion",
     "Curve",
     "Event",
     "Gallery",
     "History",
     "Paper",
+    "Pictures",
     "Reference",
     "Results",
     "ResultsError",
     "Spec",
     "Table",
     "View",
+    "claims",
     "product",
     "run",
     "specs",

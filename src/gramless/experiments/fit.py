@@ -110,6 +110,8 @@ def _measure(spec: Spec, params: Params, seed: int, device: str | None, notify: 
     if spec.extras is not None:
         notify("measuring", {})
         record["metrics"].update(spec.extras(estimator, dataset))
+    if spec.pictures is not None:
+        record["pictures"] = spec.pictures(estimator, dataset)
     return record
 
 

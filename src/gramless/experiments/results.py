@@ -12,6 +12,38 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+FIELDS: dict[str, str] = {
+    "key": "Name of the fit: a hash of everything declared that decides its outcome.",
+    "status": "done, or failed.",
+    "paper": "Short name of the paper, or of the chapter.",
+    "experiment": "Name of the experiment within it.",
+    "params": "The point of the grid.",
+    "seed": "The seed: of the split, where one is drawn, and of everything random in the fit.",
+    "device": "The device that was asked for with --device; null is the CPU.",
+    "started_at": "Seconds since 1970, UTC.",
+    "finished_at": "Seconds since 1970, UTC.",
+    "data": "What was fitted: name, n_train, n_test, n_features (after the features were computed) and where the split is "
+    "from.",
+    "estimator": "The estimator with its settings, as it prints itself.",
+    "metrics": "error, accuracy, balanced_error, balanced_accuracy (percent of the test rows); seconds (the fit, without "
+    "evaluation), predict_seconds, feature_seconds; peak_mb (resident memory during fit and predict); cv_error, cv_accuracy "
+    "(percent) and cv_seconds where the experiment cross-validates; what the experiment adds.",
+    "peak_since": "fit, or process start where the system cannot reset the peak.",
+    "history": "One entry for each iteration: n_iter, seconds, what the solver reports, error (percent) where it was "
+    "measured.",
+    "confusion": "labels and counts; a row for each true class.",
+    "misclassified": "total, image_shape, and the first images with index, true, predicted and pixels (base64 bytes).",
+    "pictures": "Small pictures by name: image_shape, and images with said (a caption) and pixels (base64 bytes).",
+    "warnings": "Distinct warnings with their counts.",
+    "busy": "true where the machine had other work at the same time: the errors count, the seconds are rough.",
+    "versions": "Of Python and of the packages that decide a result.",
+    "hardware": "Processor, cores, threads of the linear algebra, memory, system; the GPU where there is one.",
+    "commit": "Of the source tree, with -dirty where it had changes; null outside one.",
+    "reason": "Of a failed fit: what was raised.",
+    "traceback": "Of a failed fit: where.",
+}
+"""The fields of a line of results.jsonl."""
+
 
 class ResultsError(RuntimeError):
     """A results file is damaged somewhere other than at its end.

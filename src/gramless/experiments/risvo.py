@@ -9,7 +9,8 @@ import numpy as np
 
 from gramless.datasets import Dataset, load
 from gramless.estimators.risvo import RiSVOClassifier
-from gramless.experiments.spec import Params, Reference, Spec, product
+from gramless.experiments.claims import Claim, Comparison
+from gramless.experiments.spec import QUICK_DATA, Params, Reference, Spec, product
 from gramless.experiments.views import Curve, History, Table
 from gramless.landmarks import LANDMARKS, BasisConstruction
 from gramless.operators import evaluate
@@ -132,17 +133,19 @@ FIGURE_1 = (
     History(y="training_error", title="Training error (share) against the step"),
     History(y="discarded", log_y=True, title="Patterns discarded at the step"),
 )
-QUICK = {"data": digits, "estimator": on_digits, "grid": product(max_iter=[1, 2, 10])}
-TABLE_1 = "max_iter = 1 uses every pattern and no active set; 2 discards once; 30 goes on until the set is stable."
+QUICK = {"data": digits, "on": QUICK_DATA, "estimator": on_digits, "grid": product(max_iter=[1, 2, 10])}
+TABLE_1 = "With one iteration every pattern is used and there is no active set; two discard once; more go on until the set "
+"is stable."
 
 
 def _table_1(
-    name: str, title: str, data: Any, estimator: Any, says: float, note: str, grid: tuple[dict[str, Any], ...] = STEPS
+    name: str, on: str, data: Any, estimator: Any, says: float, finding: str, grid: tuple[dict[str, Any], ...] = STEPS
 ) -> Spec:
+    as_printed = {"settings": "printed"} if "settings" in grid[0] else {}
     return Spec(
         "risvo",
         name,
-        title,
+        "What the active set buys",
         data,
         estimator,
         grid,
@@ -150,45 +153,57 @@ def _table_1(
         extras=what_was_left,
         views=FIGURE_1,
         paper_says=(Reference(says, "Table 1", {"max_iter": 30}),),
-        about=f"{note} {TABLE_1}",
+        on=on,
+        about=TABLE_1,
+        finding=finding,
+        headline={**as_printed, "max_iter": 30},
+        chosen="the paper's settings, until the active set is stable",
         # On the digits all five would be the same experiment.
         quick=QUICK if name == "mnist" else None,
     )
 
 
 SPECS: tuple[Spec, ...] = (
-    _table_1("mnist", "MNIST, polynomial of degree 2, 3,500 landmarks", mnist, on_mnist, 2.33, "Images of unit length."),
+    _table_1(
+        "mnist",
+        "MNIST",
+        mnist,
+        on_mnist,
+        2.33,
+        "Images of unit length, a polynomial of degree 2, 3,500 landmarks.",
+    ),
     _table_1(
         "usps",
-        "USPS, polynomial of degree 2, 3,035 landmarks",
+        "USPS",
         usps,
         on_usps,
         4.81,
-        "All 7,291 training images, of unit length; the paper counts 3,035 training patterns and as many landmarks. With "
-        "its ridge, and with one chosen on held-out training images.",
+        "All 7,291 training images, of unit length, a polynomial of degree 2; the paper counts 3,035 training patterns and "
+        "as many landmarks. With its ridge, and with one chosen on held-out training images.",
         TWO_SETTINGS,
     ),
     _table_1(
         "letter",
-        "Letter recognition, RBF, 4,000 landmarks",
+        "Letter Recognition",
         letter,
         on_letter,
         2.56,
-        "As printed in the paper, and with the band, the ridge and the number of steps (5) chosen on held-out training "
-        "rows.",
+        "An RBF, 4,000 landmarks. As printed in the paper, and with the band, the ridge and the number of steps (5) chosen "
+        "on held-out training rows.",
         (*product(settings=["printed"], max_iter=[1, 30]), *product(settings=["validated"], max_iter=[1, 2, 5, 30])),
     ),
     _table_1(
         "pendigits",
-        "Pendigits, RBF, 1,500 landmarks, the standard split",
+        "Pendigits, the standard split",
         pendigits,
         on_pendigits,
         0.60,
-        "Test writers are unseen here, and the paper's figure is out of reach; see the pooled split beside it.",
+        "An RBF, 1,500 landmarks. Test writers are unseen here, and the paper's figure is out of reach; see the pooled "
+        "split beside it.",
     ),
     _table_1(
         "pendigits-pooled",
-        "Pendigits, RBF, 1,500 landmarks, pooled and split at random",
+        "Pendigits, pooled and split at random",
         pendigits_pooled,
         on_pendigits,
         0.60,
@@ -197,7 +212,7 @@ SPECS: tuple[Spec, ...] = (
     Spec(
         "risvo",
         "basis-size",
-        "A random basis against basis construction on MNIST",
+        "A random basis against basis construction",
         mnist,
         basis_of_mnist,
         product(landmarks=["uniform", "basis"], n_landmarks=[100, 700, 1000, 1300, 1600, 1900]),
@@ -212,9 +227,13 @@ SPECS: tuple[Spec, ...] = (
             )
             for m, value in zip((100, 700, 1000, 1300, 1600, 1900), values, strict=True)
         ),
+        on="MNIST",
         about="Does choosing patterns that point away from the span beat choosing at random? Active set until stable.",
+        headline={"landmarks": "basis", "n_landmarks": 1900},
+        chosen="the paper's rule and its largest basis",
         quick={
             "data": digits,
+            "on": QUICK_DATA,
             "estimator": on_digits,
             "grid": product(landmarks=["uniform", "basis"], n_landmarks=[20, 60, 180]),
             "seeds": (0, 1),
@@ -235,12 +254,91 @@ SPECS: tuple[Spec, ...] = (
             Curve(x="n_landmarks", y="seconds", series=("landmarks",)),
             Table(metrics=("error", "kernel_error", "seconds")),
         ),
+        on="Letter Recognition",
         about="Kernel error: the share of the kernel's trace that the landmarks leave out. No active set.",
+        headline={"landmarks": "uniform", "n_landmarks": 1000},
+        chosen="the simplest rule with the most landmarks",
         quick={
             "data": digits,
+            "on": QUICK_DATA,
             "estimator": on_digits,
-            "grid": product(landmarks=sorted(LANDMARKS), n_landmarks=[30, 120], max_iter=[1]),
+            "grid": product(landmarks=sorted(LANDMARKS), n_landmarks=[30, 60, 120], max_iter=[1]),
             "seeds": (0,),
         },
+    ),
+)
+
+
+_DATA = {
+    "mnist": ("MNIST", {}),
+    "usps": ("USPS", {"settings": "printed"}),
+    "letter": ("Letter", {"settings": "printed"}),
+    "pendigits": ("Pendigits", {}),
+}
+_NOTES = {
+    "usps": "With a ridge that is chosen on held-out training images the error comes nearer: see the experiment.",
+    "letter": "With settings that are chosen on held-out training rows the error comes nearer: see the experiment.",
+    "pendigits": "The standard split has test writers that training never saw. On a random split of the pooled rows, which "
+    "is another problem, the error is near the paper's figure.",
+}
+_FIGURES = {"mnist": 2.33, "usps": 4.81, "letter": 2.56, "pendigits": 0.60}
+
+CLAIMS: tuple[Claim, ...] = (
+    *(
+        Claim(
+            f"{_DATA[name][0]} errs {value:.2f} %.",
+            "Table 1",
+            (Comparison(name, {**_DATA[name][1], "max_iter": 30}, "near", value),),
+            note=_NOTES.get(name, ""),
+        )
+        for name, value in _FIGURES.items()
+    ),
+    Claim(
+        "Selecting an active set improves the classification.",
+        "Section 2.2",
+        tuple(
+            Comparison(name, {**settings, "max_iter": 30}, "below", {**settings, "max_iter": 1}, within=0.0)
+            for name, (_, settings) in _DATA.items()
+        ),
+    ),
+    Claim(
+        "Inclusion property: a pattern that left the active set would never have come back, on all data sets.",
+        "Section 4.1, c",
+        tuple(
+            Comparison(name, {**settings, "max_iter": 30}, "at most", 0.0, "violations", within=0.0)
+            for name, (_, settings) in _DATA.items()
+        ),
+        note="Counted are the discarded patterns that meet the criteria of the last step.",
+    ),
+    Claim(
+        "Basis construction errs less than a random basis of the same size.",
+        "Section 4.2, Table 2",
+        (
+            Comparison(
+                "basis-size",
+                {"landmarks": "basis"},
+                "below",
+                {"landmarks": "uniform"},
+                along="n_landmarks",
+                within=0.0,
+            ),
+        ),
+    ),
+    *(
+        Claim(
+            f"{words} of 100 to 1,900 patterns err as in Table 2.",
+            "Table 2",
+            tuple(
+                Comparison("basis-size", {"landmarks": rule, "n_landmarks": m}, "near", value)
+                for m, value in zip((100, 700, 1000, 1300, 1600, 1900), values, strict=True)
+            ),
+        )
+        for words, rule, values in (
+            ("Random bases", "uniform", (10.12, 4.20, 3.57, 3.38, 3.0, 2.99)),
+            ("Constructed bases", "basis", (9.78, 3.98, 3.51, 3.33, 2.95, 2.92)),
+        )
+    ),
+    Claim(
+        "The cost grows as the cube of the basis, and its order does not depend on the number of classes.", "Section 4.1, a"
     ),
 )

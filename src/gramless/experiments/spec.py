@@ -18,6 +18,8 @@ from gramless.experiments.views import Table, View
 
 Params = Mapping[str, Any]
 
+QUICK_DATA = "scikit-learn's digits"
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -80,7 +82,7 @@ class Spec:
     name : str
         Short name, unique within the paper: ``"mnist-solvers"``.
     title : str
-        A heading for people.
+        A heading for people, without the data, which `on` names.
     data : str or callable
         A name for `gramless.datasets.load`, or a function of the seed that returns a `Dataset`.
     estimator : callable
@@ -106,12 +108,24 @@ class Spec:
     paper_says : sequence of Reference
         The paper's figures.
     about : str
-        A sentence or two for the report: what is asked, what to look at. Our own words.
+        A sentence or two for the report: what is asked, what to look at. True of any data.
     quick : mapping or None
         The fields that differ in the quick form (embedded digits, a second or two per fit). ``data`` is
         ``"digits"`` unless the mapping says otherwise; the paper's figures are dropped, for they speak
-        of other data. None leaves the
+        of other data, and so does `finding`. None leaves the
         experiment out of quick runs, where it would only repeat another one.
+    on : str
+        The data, as people call it.
+    finding : str
+        What was found on these data.
+    headline : mapping or None
+        Grid parameters of the setting whose mean error is the experiment's headline; it must be chosen without the test
+        rows.
+    chosen : str
+        How it was chosen.
+    pictures : callable, optional
+        ``pictures(estimator, dataset)`` returns small pictures by name, for `Pictures` views: each a dict with
+        ``image_shape`` and ``images``, of which each has ``said`` and ``pixels`` (base64 bytes).
 
     See Also
     --------
@@ -144,6 +158,16 @@ class Spec:
     paper_says: Sequence[Reference] = ()
     about: str = ""
     quick: Mapping[str, Any] | None = field(default_factory=dict)
+    on: str = ""
+    finding: str = ""
+    headline: Params | None = None
+    chosen: str = ""
+    pictures: Callable[[Any, Dataset], Mapping[str, Any]] | None = None
+
+    @property
+    def heading(self) -> str:
+        """The title with the data in front."""
+        return f"{self.on}: {self.title[:1].lower() + self.title[1:]}" if self.on else self.title
 
     def quick_form(self) -> Spec:
         """Make the same experiment one of seconds, on data that needs no file.
@@ -155,7 +179,11 @@ class Spec:
         """
         if self.quick is None:
             raise ValueError(f"{self.paper}/{self.name} has no quick form")
-        return replace(self, **{"data": "digits", "paper_says": (), "quick": {}, **self.quick})
+        form = replace(
+            self, **{"data": "digits", "on": QUICK_DATA, "paper_says": (), "finding": "", "quick": {}, **self.quick}
+        )
+        there = self.headline is not None and any(self.headline.items() <= params.items() for params in form.grid)
+        return form if there else replace(form, headline=None, chosen="")
 
     def fits(self) -> Iterator[tuple[Params, int]]:
         """List the fits of the experiment; all points of the grid before the next seed.

@@ -125,7 +125,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Confusion:
-    """The confusion matrix of the fit with the lowest error.
+    """The confusion matrix of one fit: the headline's, or the best of those that `where` allows.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class Confusion:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Misclassified test images of the best fit, with true and predicted label.
+    """Misclassified test images of one fit, chosen as for `Confusion`, with true and predicted label.
 
     Parameters
     ----------
@@ -179,56 +179,19 @@ class Gallery:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A metric of some fits is not more than a margin under that of others, as a mean over the seeds.
+class Pictures:
+    """Small pictures that ``extras`` left in the record, such as the atoms of a dictionary.
 
     Parameters
     ----------
-    says : str
-        The claim as a sentence without its full stop.
-    one : mapping
-        Grid parameters that pick out the fits spoken of.
-    other : mapping
-        Grid parameters that pick out the fits they are compared with.
-    metric : str
-        What is compared.
-    along : str, optional
-        A parameter at each of whose values the two are compared.
-    margin : float, optional
-        In units of the metric; None is one standard deviation of `other` over the seeds.
-    why : str
-        What the report adds where the claim does not hold.
-
-    See Also
-    --------
-    Spec : Declares views among other things.
-
-    Examples
-    --------
-    >>> from gramless.experiments import Claim
-    >>> Claim("half is enough", {"budget": 0.5}, {"budget": 1.0}, margin=0.3).metric
-    'accuracy'
-    """
-
-    says: str
-    one: Mapping[str, Any]
-    other: Mapping[str, Any]
-    metric: str = "accuracy"
-    along: str | None = None
-    margin: float | None = None
-    why: str = ""
-
-
-@dataclass(frozen=True)
-class Claims:
-    """Claims, each with whether the finished fits bear it out and by how much.
-
-    Parameters
-    ----------
-    claims : tuple of Claim
-        The claims.
+    key : str
+        Their name in the record's ``pictures``.
     title : str
-        A heading.
+        Of the figure.
+    where : mapping
+        Grid parameters that the fit must have.
+    captions : bool
+        Whether each picture is shown with its caption, and larger.
 
     See Also
     --------
@@ -236,13 +199,15 @@ class Claims:
 
     Examples
     --------
-    >>> from gramless.experiments import Claims
-    >>> Claims(()).title
-    'What was claimed'
+    >>> from gramless.experiments import Pictures
+    >>> Pictures("atoms", "The atoms").key
+    'atoms'
     """
 
-    claims: tuple[Claim, ...]
-    title: str = "What was claimed"
+    key: str
+    title: str
+    where: Mapping[str, Any] = field(default_factory=dict)
+    captions: bool = True
 
 
-View = History | Curve | Table | Confusion | Gallery | Claims
+View = History | Curve | Table | Confusion | Gallery | Pictures

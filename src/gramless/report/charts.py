@@ -59,16 +59,20 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     x_ticks: Sequence[float] = ()
+    share: bool = False
 
     def reach(self) -> tuple[list[float], list[float]]:
-        """Every x and every y that must lie within the axes."""
+        """Every x and every y that must lie within the axes; of a percentage, bands are cut at 0 and 100."""
         xs = [x for line in self.lines for x in line.x] + [mark.x for mark in self.marks]
         ys = [mark.y for mark in self.marks] + [rule.y for rule in self.rules]
         for line in self.lines:
             ys += line.y
-            ys += [y - s for y, s in zip(line.y, line.spread, strict=False)]
-            ys += [y + s for y, s in zip(line.y, line.spread, strict=False)]
+            ys += [self.clipped(y - s) for y, s in zip(line.y, line.spread, strict=False)]
+            ys += [self.clipped(y + s) for y, s in zip(line.y, line.spread, strict=False)]
         return xs, ys
+
+    def clipped(self, y: float) -> float:
+        return min(max(y, 0.0), 100.0) if self.share else y
 
 
 @dataclass(frozen=True)
@@ -86,18 +90,36 @@ def draw(chart: Chart, width: int = 420, height: int = 280, kind: str = "", besi
     right, top, bottom = 14, 14, 46
     reached = [one.reach() for one in (chart, *beside)]
     xs, ys = [x for one in reached for x in one[0]], [y for one in reached for y in one[1]]
-    y = fit_scale(ys, height - bottom, top, log=chart.log_y)
+    y = fit_scale(ys, height - bottom, top, log=chart.log_y, bounds=(0.0, 100.0) if chart.share else None)
     left = max(62, 32 + 7 * max(len(plain_number(tick)) for tick in y.ticks()))  # the axis's name, then its longest number
     x = fit_scale(xs, left, width - right, log=chart.log_x, pad=0.03)
     shapes = _axes(chart, x, y, width, height, left, right, bottom)
     for rule in chart.rules:
         shapes += _rule(rule, y, left, width - right)
     shapes += [_band(line, x, y) for line in chart.lines if any(line.spread)]
+    under = covered(chart, x, y)
     for line in chart.lines:
-        shapes += _line(line, x, y)
+        shapes += _line(line, x, y, under.get(line.name, 0))
     shapes += [_mark(mark, x, y) for mark in chart.marks]
     about = f"{chart.title}: {chart.y_label} against {chart.x_label}"
     return {"about": about, "kind": kind, "width": width, "height": height, "shapes": shapes}
+
+
+def covered(chart: Chart, x: Scale, y: Scale) -> dict[str, int]:
+    """How many earlier lines each line hides: those that stay within two pixels of it."""
+    hidden: dict[str, int] = {}
+    for k, line in enumerate(chart.lines):
+        before = [other for other in chart.lines[:k] if _coincide(other, line, y)]
+        if before:
+            hidden[line.name] = len(before)
+    return hidden
+
+
+def _coincide(one: Line, other: Line, y: Scale) -> bool:
+    if list(one.x) != list(other.x):
+        return False
+    pixels = ([y(max(value, y.low) if y.log else value) for value in line.y] for line in (one, other))
+    return all(abs(a - b) < 2 for a, b in zip(*pixels, strict=True))
 
 
 def legend(chart: Chart) -> list[dict[str, str]]:
@@ -155,13 +177,18 @@ def _band(line: Line, x: Scale, y: Scale) -> Shape:
     return Shape("polygon", {"points": points, "class": f"band c{line.colour}"})
 
 
-def _line(line: Line, x: Scale, y: Scale) -> list[Shape]:
+def _line(line: Line, x: Scale, y: Scale, over: int = 0) -> list[Shape]:
+    """The line and its points. Two points are no course: they are not joined. A line over others of the same course is
+    dashed, with longer gaps the more there are, so that those below show.
+    """
     keep = range(len(line.x))
     if len(keep) > MOST_POINTS:
         keep = sorted({round(k * (len(line.x) - 1) / (MOST_POINTS - 1)) for k in range(MOST_POINTS)})  # type: ignore[assignment]
     pixels = [(x(line.x[k]), y(max(line.y[k], y.low) if y.log else line.y[k])) for k in keep]
     path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in pixels)
-    parts = [Shape("path", {"d": path, "class": f"line c{line.colour}"}, line.name or "line")]
+    dashes = {"stroke-dasharray": f"5 {5 * over}"} if over else {}
+    kind = f"line c{line.colour}" + (" over" if over else "")
+    parts = [Shape("path", {"d": path, "class": kind, **dashes}, line.name or "line")] if len(pixels) > 2 else []
     if len(pixels) <= MOST_MARKERS:
         for k, (a, b) in zip(keep, pixels, strict=True):
             place = {"cx": f"{a:.1f}", "cy": f"{b:.1f}", "r": 3.2, "class": f"dot c{line.colour}"}

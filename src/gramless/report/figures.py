@@ -9,7 +9,9 @@ from typing import Any
 from gramless.experiments import Curve, History, Reference, Spec
 from gramless.report.charts import Chart, Line, Mark, Rule, draw, legend
 from gramless.report.groups import Record, group_by, name_of, points, varying
-from gramless.report.words import label
+from gramless.report.words import SHARES, label
+
+FEWEST_POINTS = 3
 
 
 def history_figure(view: History, spec: Spec, records: Sequence[Record], *, alone: bool = True) -> dict[str, Any] | None:
@@ -28,8 +30,9 @@ def history_figure(view: History, spec: Spec, records: Sequence[Record], *, alon
                 xs, ys = [row[view.x] for row in rows], [row[view.y] for row in rows]
                 lines.append(Line(shown, xs, ys, colour=names[name]))
         rules = _rules(spec.paper_says, group, view.y)
-        if lines:
-            charts.append(Chart(facet, _x_label(view), label(view.y), lines, rules, log_x=view.log_x, log_y=view.log_y))
+        if _worth_drawing(lines):
+            names_of_axes, share = (_x_label(view), label(view.y)), view.y in SHARES
+            charts.append(Chart(facet, *names_of_axes, lines, rules, log_x=view.log_x, log_y=view.log_y, share=share))
     return _figure(view.title or f"{_short(view.y)} against {_short(view.x)}", charts, alone)
 
 
@@ -56,9 +59,15 @@ def curve_figure(view: Curve, spec: Spec, records: Sequence[Record], *, alone: b
             ]
         rules = _rules([r for r in spec.paper_says if view.x not in r.params], group, view.y)
         ticks = sorted({x for line in lines for x in line.x})
-        if lines:
-            charts.append(Chart(facet, label(view.x), label(view.y), lines, rules, marks, view.log_x, view.log_y, ticks))
+        if _worth_drawing(lines):
+            names_of_axes, share = (label(view.x), label(view.y)), view.y in SHARES
+            charts.append(Chart(facet, *names_of_axes, lines, rules, marks, view.log_x, view.log_y, ticks, share))
     return _figure(view.title or f"{_short(view.y)} against {_short(view.x)}", charts, alone)
+
+
+def _worth_drawing(lines: Sequence[Line]) -> bool:
+    """Whether a line has a course; one or two points are better read in the table."""
+    return any(len(line.x) >= FEWEST_POINTS for line in lines)
 
 
 def _figure(title: str, charts: Sequence[Chart], alone: bool) -> dict[str, Any] | None:
@@ -73,7 +82,7 @@ def _figure(title: str, charts: Sequence[Chart], alone: bool) -> dict[str, Any] 
         shared = replace(
             charts[0],
             lines=list(every.values()) if len(every) > 1 else [],
-            rules=[rule for chart in charts for rule in chart.rules][:1],
+            rules=[replace(rule, name="paper") for chart in charts for rule in chart.rules][:1],
             marks=[mark for chart in charts for mark in chart.marks][:1],
         )
     # Drawn for wide screens and for narrow ones, each at about the size it is shown at, so that text keeps its size.

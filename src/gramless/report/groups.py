@@ -1,4 +1,9 @@
-"""Finished fits grouped for showing: by facet, by series, by point of the grid over its seeds."""
+"""Finished fits grouped for showing: by facet, by series, by point of the grid and device over the seeds; and the headline.
+
+The headline of an experiment is one point of its grid, with the mean and the standard deviation of its test error over the
+seeds. Which point: the declared one, or the one with the least cross-validated error, or, said so, the one with the least
+mean test error. Fits on different devices are different points: their seconds differ, and they repeat each other's seeds.
+"""
 
 from __future__ import annotations
 
@@ -7,39 +12,97 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from gramless.experiments import Reference
+from gramless.experiments import Reference, Spec
+from gramless.experiments.measures import Measure
 from gramless.report.words import parameter
 
 Record = Mapping[str, Any]
 
+CHOSEN_ON_THE_TEST_ROWS = "the least mean error on the test rows, so somewhat optimistic"
+CHOSEN_BY_CROSS_VALIDATION = "the least cross-validated error on the training rows"
+THE_ONLY_ONE = "the only setting"
+
 
 @dataclass(frozen=True)
 class Point:
-    """The fits that share their parameters and differ in the seed."""
+    """The fits that share their parameters and their device, and differ in the seed."""
 
     params: Mapping[str, Any]
+    device: str
     records: Sequence[Record]
 
-    def values(self, metric: str) -> list[float]:
+    def values(self, metric: str | Measure) -> list[float]:
         """One value per seed, where the fit has that metric."""
-        found = (record["metrics"].get(metric) for record in self.records)
+        found = (r["metrics"].get(metric) if isinstance(metric, str) else metric(r) for r in self.records)
         return [value for value in found if value is not None]
 
-    def mean(self, metric: str) -> float | None:
+    def mean(self, metric: str | Measure) -> float | None:
         """The mean over the seeds."""
         values = self.values(metric)
         return fmean(values) if values else None
 
-    def spread(self, metric: str) -> float | None:
+    def spread(self, metric: str | Measure) -> float | None:
         """The standard deviation over the seeds; None for a single one."""
         values = self.values(metric)
         return stdev(values) if len(values) > 1 else None
 
+    @property
+    def seeds(self) -> list[int]:
+        return sorted({record["seed"] for record in self.records})
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The point that speaks for an experiment on one device, and how it was chosen."""
+
+    point: Point
+    chosen: str
+
+
+def device_of(record: Record) -> str:
+    """Where a fit was computed, in words: what was asked for, and the name of the GPU."""
+    device = record.get("device") or "cpu"
+    if device.startswith("cpu"):
+        return "CPU"
+    return (record.get("hardware") or {}).get("gpu") or device
+
+
+def by_device(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """Records by device, the one with most of them first, the CPU first among equals."""
+    groups = group_by(records, device_of)
+    return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0] != "CPU")))
+
 
 def points(records: Iterable[Record]) -> list[Point]:
-    """One `Point` per distinct parameters, in order of appearance."""
-    groups = group_by(records, lambda record: tuple((k, repr(v)) for k, v in record["params"].items()))
-    return [Point(group[0]["params"], group) for group in groups.values()]
+    """One `Point` per distinct parameters and device, in order of appearance."""
+    groups = group_by(
+        records, lambda record: (tuple((k, repr(v)) for k, v in sorted(record["params"].items())), device_of(record))
+    )
+    return [Point(group[0]["params"], device_of(group[0]), group) for group in groups.values()]
+
+
+def headlines(spec: Spec, records: Sequence[Record]) -> list[Headline]:
+    """The headline of an experiment on each device."""
+    found = (headline(spec, group) for group in by_device(records).values())
+    return [one for one in found if one is not None]
+
+
+def headline(spec: Spec, records: Iterable[Record], where: Mapping[str, Any] | None = None) -> Headline | None:
+    """The point that speaks for the fits of one device, or for those of them that have the parameters `where`."""
+    candidates = [point for point in points(records) if contains(point.params, where or {}) and point.values("error")]
+    if not candidates:
+        return None
+    if len(candidates) == 1:
+        declared = spec.headline is not None and contains(candidates[0].params, spec.headline) and spec.chosen
+        return Headline(candidates[0], spec.chosen if declared else THE_ONLY_ONE)
+    if spec.headline is not None:
+        declared_ones = [point for point in candidates if contains(point.params, spec.headline)]
+        if declared_ones:
+            return Headline(declared_ones[0], spec.chosen)
+    validated = [point for point in candidates if point.values("cv_error")]
+    if validated:
+        return Headline(min(validated, key=lambda point: point.mean("cv_error") or 0.0), CHOSEN_BY_CROSS_VALIDATION)
+    return Headline(min(candidates, key=lambda point: point.mean("error") or 0.0), CHOSEN_ON_THE_TEST_ROWS)
 
 
 def group_by(items: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
@@ -66,23 +129,22 @@ def name_of(params: Mapping[str, Any], keys: Sequence[str]) -> str:
 
 def varying(records: Sequence[Record]) -> tuple[str, ...]:
     """The parameters that are not the same in all records."""
+    return varying_among([record["params"] for record in records])
+
+
+def varying_among(grid: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The parameters that are not the same at all points of a grid."""
     seen: dict[str, set[str]] = {}
-    for record in records:
-        for key, value in record["params"].items():
+    for params in grid:
+        for key, value in params.items():
             seen.setdefault(key, set()).add(repr(value))
-    some_lack_it = {key for key in seen if any(key not in record["params"] for record in records)}
+    some_lack_it = {key for key in seen if any(key not in params for params in grid)}
     return tuple(key for key, values in seen.items() if len(values) > 1 or key in some_lack_it)
 
 
-def matches(record: Record, where: Mapping[str, Any]) -> bool:
-    """Whether a record's parameters contain `where`."""
-    return all(key in record["params"] and record["params"][key] == value for key, value in where.items())
-
-
-def best(records: Iterable[Record], where: Mapping[str, Any] | None = None) -> Record | None:
-    """The fit with the lowest test error among those that match."""
-    candidates = [record for record in records if matches(record, where or {})]
-    return min(candidates, key=lambda record: record["metrics"]["error"], default=None)
+def contains(params: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    """Whether parameters contain `where`."""
+    return all(key in params and params[key] == value for key, value in where.items())
 
 
 def said(references: Iterable[Reference], params: Mapping[str, Any], metric: str) -> Reference | None:

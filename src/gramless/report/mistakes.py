@@ -6,17 +6,17 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
-from gramless.experiments import Confusion, Gallery
-from gramless.report.groups import Record, best
+from gramless.experiments import Confusion, Gallery, Pictures, Spec
+from gramless.report.groups import Record, headline
 from gramless.report.png import data_address
 from gramless.report.words import parameters
 
 NUMBERS_UP_TO = 12
 
 
-def confusion_matrix(view: Confusion, records: Sequence[Record]) -> dict[str, Any] | None:
+def confusion_matrix(view: Confusion, spec: Spec, records: Sequence[Record]) -> dict[str, Any] | None:
     """Rows are true classes, columns predicted ones, in percent of the row."""
-    record = best([r for r in records if r.get("confusion")], view.where)
+    record = _shown([r for r in records if r.get("confusion")], spec, view.where)
     if record is None:
         return None
     labels, counts = record["confusion"]["labels"], record["confusion"]["counts"]
@@ -39,16 +39,16 @@ def confusion_matrix(view: Confusion, records: Sequence[Record]) -> dict[str, An
         rows.append({"name": name, "cells": cells})
     return {
         "shows": "confusion",
-        "title": view.title or "Confusion of the best fit",
-        "note": f"{parameters(record['params'])}; rows are true classes, in percent",
+        "title": view.title or "Confusion matrix",
+        "note": f"{_caption(record)}; rows are true classes, in percent",
         "labels": labels,
         "rows": rows,
     }
 
 
-def gallery(view: Gallery, records: Sequence[Record]) -> dict[str, Any] | None:
-    """Misclassified test images of the best fit: true label, then what was predicted."""
-    record = best([r for r in records if r.get("misclassified")], view.where)
+def gallery(view: Gallery, spec: Spec, records: Sequence[Record]) -> dict[str, Any] | None:
+    """Misclassified test images of one fit: true label, then what was predicted."""
+    record = _shown([r for r in records if r.get("misclassified")], spec, view.where)
     if record is None:
         return None
     wrong = record["misclassified"]
@@ -56,8 +56,8 @@ def gallery(view: Gallery, records: Sequence[Record]) -> dict[str, Any] | None:
     shown = f"{len(images)} of {wrong['total']}" if wrong["total"] > len(images) else f"all {wrong['total']}"
     return {
         "shows": "gallery",
-        "title": view.title or "Misclassified by the best fit",
-        "note": f"{parameters(record['params'])}; {shown}, true label → predicted",
+        "title": view.title or "Misclassified",
+        "note": f"{_caption(record)}; {shown}, true label → predicted",
         "words": any(len(str(image[label])) > 5 for image in images for label in ("true", "predicted")),
         "images": [
             {
@@ -69,6 +69,34 @@ def gallery(view: Gallery, records: Sequence[Record]) -> dict[str, Any] | None:
             for image in images
         ],
     }
+
+
+def pictures(view: Pictures, spec: Spec, records: Sequence[Record]) -> dict[str, Any] | None:
+    """Small pictures that one fit left, with their captions."""
+    record = _shown([r for r in records if (r.get("pictures") or {}).get(view.key, {}).get("images")], spec, view.where)
+    if record is None:
+        return None
+    found = record["pictures"][view.key]
+    return {
+        "shows": "pictures",
+        "title": view.title,
+        "note": _caption(record),
+        "small": not view.captions,
+        "images": [
+            {"source": data_address(base64.b64decode(image["pixels"]), found["image_shape"]), "said": image["said"]}
+            for image in found["images"]
+        ],
+    }
+
+
+def _shown(records: Sequence[Record], spec: Spec, where: Any) -> Record | None:
+    """The first seed of the setting that speaks for the experiment, or for those fits of it that `where` allows."""
+    chosen = headline(spec, records, where)
+    return None if chosen is None else min(chosen.point.records, key=lambda record: record["seed"])
+
+
+def _caption(record: Record) -> str:
+    return f"{parameters(record['params'])}, seed {record['seed']}: {record['metrics']['error']:.2f} % error"
 
 
 def _percent(share: float) -> str:

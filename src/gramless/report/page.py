@@ -1,13 +1,15 @@
 """One self-contained HTML page from declared experiments and their finished fits.
 
-Nothing is fetched: style, charts and images are inside. The page opens from disk, on a phone and in the dark. This module
-and its neighbours compute the values; how they are written stands in `templates`, where jinja2 escapes every text.
+Nothing is fetched: style, script, charts and images are inside. The page opens from disk, and has a layout for phones and a
+dark form. This module and its neighbours compute the values; how they are written stands in `templates`, where jinja2
+escapes every text.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,13 +17,27 @@ from typing import Any
 
 from gramless._runtime.files import replaced
 from gramless._version import __version__
-from gramless.experiments import PAPERS, Claims, Confusion, Curve, Gallery, History, Spec, Table, View
-from gramless.report.claims import claims_list
+from gramless.experiments import (
+    CHAPTERS,
+    FIELDS,
+    PAPERS,
+    Confusion,
+    Curve,
+    Gallery,
+    History,
+    Pictures,
+    Spec,
+    Table,
+    View,
+    claims,
+)
+from gramless.report.claims import claims_section
 from gramless.report.figures import curve_figure, history_figure
-from gramless.report.groups import Record, best, group_by, said
-from gramless.report.mistakes import confusion_matrix, gallery
+from gramless.report.groups import Headline, Record, by_device, group_by, headlines, said
+from gramless.report.mistakes import confusion_matrix, gallery, pictures
+from gramless.report.peers import peers
 from gramless.report.tables import cost_bars, results_table
-from gramless.report.words import comparison, counted, duration, memory, parameters
+from gramless.report.words import comparison, counted, duration, mean_and_spread, memory, parameters
 
 Shown = dict[str, Any]
 """What a template needs to know."""
@@ -34,6 +50,8 @@ def write_report(
     *,
     quick: bool = False,
     missing: int = 0,
+    benchmarks: str | os.PathLike | None = None,
+    results: str = "",
 ) -> Path:
     """Write the report of `records` to `path` in one piece.
 
@@ -49,6 +67,10 @@ def write_report(
         Whether these are the quick forms, which the page says.
     missing : int, default=0
         Fits that were not run yet; the page says that it is partial.
+    benchmarks : path-like, optional
+        Folder with the records of the benchmarks, for a chapter on other packages.
+    results : str, default=""
+        Address of the records, to link to.
 
     Returns
     -------
@@ -71,11 +93,20 @@ def write_report(
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replaced(path) as part:
-        part.write_text(page(specs, records, quick=quick, missing=missing), encoding="utf-8")
+        text = page(specs, records, quick=quick, missing=missing, benchmarks=benchmarks, results=results)
+        part.write_text(text, encoding="utf-8")
     return path
 
 
-def page(specs: Sequence[Spec], records: Sequence[Record], *, quick: bool = False, missing: int = 0) -> str:
+def page(
+    specs: Sequence[Spec],
+    records: Sequence[Record],
+    *,
+    quick: bool = False,
+    missing: int = 0,
+    benchmarks: str | os.PathLike | None = None,
+    results: str = "",
+) -> str:
     """Write the whole page as text.
 
     Parameters
@@ -87,6 +118,10 @@ def page(specs: Sequence[Spec], records: Sequence[Record], *, quick: bool = Fals
     quick : bool, default=False
         As in `write_report`.
     missing : int, default=0
+        As in `write_report`.
+    benchmarks : path-like, optional
+        As in `write_report`.
+    results : str, default=""
         As in `write_report`.
 
     Returns
@@ -118,36 +153,58 @@ def page(specs: Sequence[Spec], records: Sequence[Record], *, quick: bool = Fals
     loader = jinja2.PackageLoader("gramless.report")
     templates = jinja2.Environment(loader=loader, autoescape=True, keep_trailing_newline=True)
     templates.filters["shortened"] = lambda name: name if len(name) <= 5 else name[:4] + "."
-    style = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
+    here = Path(__file__).parent
+    chapters = [_chapter(name, group, found, quick) for name, group in group_by(specs, lambda spec: spec.paper).items()]
+    others = [] if benchmarks is None else peers(Path(benchmarks))
     return templates.get_template("page.html").render(
-        style=jinja2.filters.Markup(style),
+        style=jinja2.filters.Markup((here / "style.css").read_text(encoding="utf-8")),
+        script=jinja2.filters.Markup((here / "script.js").read_text(encoding="utf-8")),
         notes=_notes(len(records) - len(done), quick, missing),
         facts=[
-            ("fits", str(len(done))),
+            ("fits", f"{len(done):,}"),
             ("time in fits", duration(sum(record["metrics"]["seconds"] for record in done))),
             ("largest peak", memory(max((record["metrics"]["peak_mb"] for record in done), default=0.0))),
         ],
         motif=_motif(),
         quick=quick,
         compare=compare,
-        overview=[_overview_row(spec, found[spec.paper, spec.name], compare) for spec in specs],
-        papers=[
-            {
-                "name": name,
-                "title": PAPERS[name].title,
-                "summary": PAPERS[name].summary,
-                "citation": PAPERS[name].citation,
-                "experiments": [_experiment(spec, found[name, spec.name]) for spec in group],
-            }
-            for name, group in group_by(specs, lambda spec: spec.paper).items()
-        ],
+        overview=[row for spec in specs for row in _overview_rows(spec, found[spec.paper, spec.name], compare)],
+        chapters=chapters,
+        claimed=_claimed(chapters),
+        peers=others,
+        warnings=_warnings(done),
         machines=_machines(done),
+        papers=[{"name": name, "citation": paper.citation, "bibtex": paper.bibtex(name)} for name, paper in PAPERS.items()],
+        fields=list(FIELDS.items()),
+        results=results,
         version=__version__,
     )
 
 
+def _chapter(name: str, group: Sequence[Spec], found: Any, quick: bool) -> Shown:
+    about = CHAPTERS[name]
+    return {
+        "name": name,
+        "title": about.heading,
+        "summary": about.summary,
+        "citation": about.citation,
+        # A claim speaks of the paper's data, which the quick forms do not fit.
+        "claims": None if quick else claims_section(claims(name), name, found),
+        "experiments": [_experiment(spec, found[name, spec.name], quick) for spec in group],
+    }
+
+
+def _claimed(chapters: Sequence[Shown]) -> list[tuple[str, int]]:
+    """How many claims of all papers came out how."""
+    totals: dict[str, int] = {}
+    for chapter in chapters:
+        for verdict, count in chapter["claims"]["counts"] if chapter["claims"] else ():
+            totals[verdict] = totals.get(verdict, 0) + count
+    return list(totals.items())
+
+
 def _notes(failed: int, quick: bool, missing: int) -> list[tuple[str, str]]:
-    notes = [("", "quick form, embedded digits")] if quick else []
+    notes = [("", "quick form: small data that comes with scikit-learn")] if quick else []
     if missing:
         notes.append(("warn", f"partial: {counted(missing, 'fit')} not run yet"))
     if failed:
@@ -166,31 +223,44 @@ def _motif(n: int = 15, kept: Sequence[int] = (2, 7, 11)) -> Shown:
     return {"size": n * 10, "squares": squares}
 
 
-def _overview_row(spec: Spec, records: Sequence[Record], compare: bool) -> Shown:
-    record = best(record for record in records if record["status"] == "done")
-    row: Shown = {"paper": PAPERS[spec.paper].title, "title": spec.title, "anchor": _anchor(spec), "error": None}
-    if record is None:
-        return row
-    error = record["metrics"]["error"]
-    reference = said(spec.paper_says, record["params"], "error")
-    compared = comparison("error", error, None if reference is None else reference.value) if compare else []
-    return {**row, "error": f"{error:.2f}", "comparison": compared, "how": parameters(record["params"])}
+def _overview_rows(spec: Spec, records: Sequence[Record], compare: bool) -> list[Shown]:
+    """One row for each device the experiment ran on."""
+    row: Shown = {"paper": CHAPTERS[spec.paper].heading, "title": spec.heading, "anchor": _anchor(spec), "error": None}
+    found = headlines(spec, [record for record in records if record["status"] == "done"])
+    if not found:
+        return [row]
+    return [{**row, "device": one.point.device, **_headline(one, spec, compare)} for one in found]
 
 
-def _experiment(spec: Spec, records: Sequence[Record]) -> Shown:
+def _headline(one: Headline, spec: Spec, compare: bool) -> Shown:
+    point = one.point
+    mean = point.mean("error")
+    reference = said(spec.paper_says, point.params, "error")
+    seeds = len(point.seeds)
+    return {
+        "error": mean_and_spread("error", mean, point.spread("error")),
+        "seeds": counted(seeds, "seed"),
+        "comparison": comparison("error", mean, None if reference is None else reference.value) if compare else [],
+        "how": parameters(point.params),
+        "chosen": one.chosen,
+    }
+
+
+def _experiment(spec: Spec, records: Sequence[Record], quick: bool) -> Shown:
     done = [record for record in records if record["status"] == "done"]
     failed = [record for record in records if record["status"] != "done"]
-    warned = group_by([w["message"] for record in done for w in record.get("warnings", [])], lambda message: message)
     return {
         "anchor": _anchor(spec),
-        "title": spec.title,
-        "tag": done[0]["data"]["name"].replace("_", " ") if done else None,
+        "name": spec.name,
+        "title": spec.heading,
         "about": spec.about,
+        "finding": spec.finding,
         "facts": _facts(done) if done else [],
-        "views": _views(spec, done) if done else [],
+        "headlines": [{"device": one.point.device, **_headline(one, spec, False)} for one in headlines(spec, done)],
+        "views": _views(spec, done, quick) if done else [],
         "costs": cost_bars(done) if done else None,
         "empty": not records,
-        "warnings": [(message, counted(len(fits), "fit")) for message, fits in warned.items()],
+        "warned": sum(bool(record.get("warnings")) for record in done),
         "failed": [{"params": parameters(record["params"]), "reason": record["reason"]} for record in failed],
     }
 
@@ -199,24 +269,41 @@ def _facts(done: Sequence[Record]) -> list[str]:
     data = done[0]["data"]
     seeds = len({record["seed"] for record in done})
     return [
-        f"{data['n_train']:,} rows to learn from, {data['n_test']:,} to test on",
+        f"{data['name'].replace('_', ' ')}: {data['n_train']:,} training rows, {data['n_test']:,} test rows",
         f"{data['n_features']:,} features",
         counted(len(done), "fit") + (f", {seeds} seeds" if seeds > 1 else ""),
+        ", ".join(by_device(done)),
     ]
 
 
-def _views(spec: Spec, done: Sequence[Record]) -> list[Shown]:
-    """What the spec wants drawn, in its order; neighbours that can share a row do."""
+def _views(spec: Spec, done: Sequence[Record], quick: bool) -> list[Shown]:
+    """What the spec wants drawn, in its order. Tables have the fits of all devices; pictures are of one device, and those of
+    the others are folded, for they mostly repeat it.
+    """
+    devices = list(by_device(done).items())
+    shown = _row_by_row(spec, spec.views, done, devices[0][1], quick)
+    drawn = [view for view in spec.views if isinstance(view, History | Curve | Confusion)]
+    for device, records in devices[1:]:
+        again = _row_by_row(spec, drawn, done, records, quick)
+        if again:
+            shown.append({"shows": "fold", "title": f"The same on {device}", "views": again})
+    return shown
+
+
+def _row_by_row(
+    spec: Spec, views: Sequence[View], done: Sequence[Record], records: Sequence[Record], quick: bool
+) -> list[Shown]:
+    """Neighbours that can share a row do."""
     drawn: list[Shown | None] = []
-    waiting = list(spec.views)
+    waiting = list(views)
     while waiting:
         pair = waiting[:2]
         if len(pair) == 2 and all(_is_single_chart(view) for view in pair):
-            halves = [_view(view, spec, done, alone=False) for view in pair]
+            halves = [_view(view, spec, done, records, quick, alone=False) for view in pair]
         elif len(pair) == 2 and {type(view) for view in pair} == {Confusion, Gallery}:
-            halves = [_view(view, spec, done) for view in pair]
+            halves = [_view(view, spec, done, records, quick) for view in pair]
         else:
-            drawn.append(_view(waiting.pop(0), spec, done))
+            drawn.append(_view(waiting.pop(0), spec, done, records, quick))
             continue
         del waiting[:2]
         present = [half for half in halves if half is not None]
@@ -228,32 +315,50 @@ def _is_single_chart(view: View) -> bool:
     return isinstance(view, History | Curve) and view.facet is None
 
 
-def _view(view: View, spec: Spec, done: Sequence[Record], *, alone: bool = True) -> Shown | None:
+def _view(
+    view: View, spec: Spec, done: Sequence[Record], records: Sequence[Record], quick: bool, *, alone: bool = True
+) -> Shown | None:
     match view:
         case History():
-            return history_figure(view, spec, done, alone=alone)
+            return history_figure(view, spec, records, alone=alone)
         case Curve():
-            return curve_figure(view, spec, done, alone=alone)
+            return curve_figure(view, spec, records, alone=alone)
         case Table():
-            return results_table(view, spec, done)
+            return results_table(view, spec, done, quick=quick)
         case Confusion():
-            return confusion_matrix(view, done)
+            return confusion_matrix(view, spec, records)
         case Gallery():
-            return gallery(view, done)
-        case Claims():
-            return claims_list(view, done)
+            return gallery(view, spec, records)
+        case Pictures():
+            return pictures(view, spec, records)
+
+
+def _warnings(done: Sequence[Record]) -> list[Shown]:
+    """Each warning of the page once, whatever numbers it has: an example, how many fits, in which experiments."""
+    told = [(record, warned["message"]) for record in done for warned in record.get("warnings", [])]
+    groups = group_by(told, lambda one: re.sub(r"[0-9][0-9.,e+-]*", "#", one[1]))
+    return [
+        {
+            "message": group[0][1],
+            "fits": counted(len({id(record) for record, _ in group}), "fit"),
+            "where": ", ".join(dict.fromkeys(f"{record['paper']} {record['experiment']}" for record, _ in group)),
+        }
+        for group in groups.values()
+    ]
 
 
 def _machines(done: Sequence[Record]) -> list[list[str]]:
     machines = []
     for group in group_by(done, lambda record: repr((record["hardware"], record["versions"], record["commit"]))).values():
         hardware, versions = group[0]["hardware"], group[0]["versions"]
-        last = time.strftime("%Y-%m-%d", time.gmtime(group[-1]["finished_at"]))
+        ended = [record["finished_at"] for record in group if record.get("finished_at")]
+        last = f", the last on {time.strftime('%Y-%m-%d', time.gmtime(max(ended)))}" if ended else ""
+        gpu = f"{hardware['gpu']}, " if hardware.get("gpu") else ""
         machines.append(
             [
-                f"{hardware['cpu']}, {hardware['cores']} cores, {hardware['memory_gb']} GB, {hardware['system']}",
+                f"{gpu}{hardware['cpu']}, {hardware['cores']} cores, {hardware['memory_gb']} GB, {hardware['system']}",
                 ", ".join(f"{name} {version}" for name, version in versions.items()),
-                f"commit {group[0]['commit'] or 'unknown'}; {counted(len(group), 'fit')}, the last on {last}",
+                f"commit {group[0]['commit'] or 'unknown'}; {counted(len(group), 'fit')}{last}",
             ]
         )
     return machines

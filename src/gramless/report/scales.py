@@ -29,9 +29,26 @@ class Scale:
         return _log_ticks(self.low, self.high) if self.log else _linear_ticks(self.low, self.high, wanted)
 
 
-def fit_scale(values: Sequence[float], start: float, end: float, *, log: bool = False, pad: float = 0.06) -> Scale:
-    """A scale around `values`, with a little air; a single value gets an axis too."""
+def fit_scale(
+    values: Sequence[float],
+    start: float,
+    end: float,
+    *,
+    log: bool = False,
+    pad: float = 0.06,
+    bounds: tuple[float, float] | None = None,
+) -> Scale:
+    """A scale around `values`, with a little air; a single value gets an axis too. The axis stays within `bounds`, such as 0
+    and 100 of a percentage, as far as the values do.
+    """
     low, high = min(values), max(values)
+    scale = _around(values, low, high, start, end, log, pad)
+    if bounds is None:
+        return scale
+    return Scale(max(scale.low, min(bounds[0], low)), min(scale.high, max(bounds[1], high)), start, end, scale.log)
+
+
+def _around(values: Sequence[float], low: float, high: float, start: float, end: float, log: bool, pad: float) -> Scale:
     if log:
         positive = [value for value in values if value > 0]
         if positive:
