@@ -108,6 +108,19 @@ def test_rows_that_stay_sparse_on_the_device(device):
     np.testing.assert_allclose(sparse.objective, full.objective, rtol=1e-6)
 
 
+def test_large_sets_are_problems_of_their_own(device):
+    X, y = make_classification(2200, 8, flip_y=0.1, random_state=0)
+    rows = rows_on_device(X.astype(np.float32), "cuda:0" if device == "cuda" else device, 0)
+    problems = [BoxQP.classification(np.where(side, 1.0, -1.0), np.full(2200, 5.0)) for side in (y > 0, X[:, 0] > 0)]
+    parts = [[slice(0, 2200)]] * 2
+    solver = BatchedSMO(working_set=64)
+    held, computed = (solver.maximise(problems, parts, RBF(0.1), rows, budget) for budget in (1e9, 1.5e7))
+    for one, other in zip(held, computed, strict=True):
+        assert one.converged
+        assert other.converged
+        np.testing.assert_allclose(other.objective, one.objective, rtol=1e-5)
+
+
 def test_a_start_is_used(device):
     X, y = make_classification(1500, 6, flip_y=0.1, random_state=0)
     signs, where = np.where(y > 0, 1.0, -1.0), "cuda:0" if device == "cuda" else device

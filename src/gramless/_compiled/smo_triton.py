@@ -104,11 +104,12 @@ def _add_rows(K, ROWS, WEIGHTS, COUNTS, COLUMNS, WHICH, OUT, n, q, stride, GROUP
     count = tl.load(COUNTS + a)
     total = tl.zeros((BLOCK,), tl.float64)
     for start in tl.range(0, count, GROUP):
-        r = start + tl.arange(0, GROUP)
-        weights = tl.load(WEIGHTS + a * q + r, mask=r < count, other=0.0)
-        rows = tl.load(ROWS + a * q + r, mask=r < count, other=0)
-        values = tl.load(K + rows[:, None] * stride + columns[None, :]).to(tl.float64)
-        total += tl.sum(weights[:, None] * values, 0)
+        # Loads of a group do not wait for each other; weights behind the last are zero.
+        for g in tl.static_range(GROUP):
+            r = start + g
+            weight = tl.load(WEIGHTS + a * q + r, mask=r < count, other=0.0)
+            row = tl.load(ROWS + a * q + r, mask=r < count, other=0)
+            total += weight * tl.load(K + row * stride + columns).to(tl.float64)
     target = OUT + p * n + place
     tl.store(target, tl.load(target, mask=there, other=0.0) + total, mask=there)
 
@@ -127,5 +128,5 @@ def add_rows(K: Any, rows: Any, weights: Any, counts: Any, columns: Any, which: 
     """`out[which[a]] += weights[a, :counts[a]] @ K[rows[a, :counts[a]]][:, columns[which[a]]]` for every `a`."""
     n = columns.shape[1]
     _add_rows[(len(which), triton.cdiv(n, 256))](
-        K, rows, weights, counts, columns, which, out, n, rows.shape[1], K.stride(0), GROUP=16, BLOCK=256, num_warps=4
+        K, rows, weights, counts, columns, which, out, n, rows.shape[1], K.stride(0), GROUP=8, BLOCK=256, num_warps=4
     )

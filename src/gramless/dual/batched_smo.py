@@ -3,7 +3,8 @@
 The method is that of `gramless.dual.smo`: in each round a working set of every problem that is left is solved alone, half of
 it the worst violators of the moment, the other half kept from the rounds before, and then the slopes of all variables are
 brought up to date. A set is one program on the card with its variables in registers; all problems of a machine run at once.
-See `gramless.dual.device_values` for where kernel values are.
+See `gramless.dual.device_values` for where kernel values are. Where they are not held, a set is large, so that few rounds
+compute the rows of all points, and is itself solved by this method, on its own Gram matrix.
 
 Cost, with P problems of n points and working sets of q: a round takes O(P q^2) kernel values for the sets, O(q) for each
 pair moved and O(P q n) additions; all kernel values once, or O(P q n d) operations a round where they are not held.
@@ -14,6 +15,7 @@ Reference: Wen, Shi, Li, He and Chen (2018), ThunderSVM: a fast SVM library on G
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -41,6 +43,9 @@ _MOST_MOVES = 100_000
 # Numbers of eight bytes that a variable takes: its state, and the temporaries of a selection.
 _NUMBERS_PER_VARIABLE = 16
 _SHARE_OF_STATE = 0.25
+# Of the budget, what the Gram matrices of large sets may take, and of a round's kernel values, what such a matrix may cost.
+_SHARE_OF_SETS = 0.25
+_LARGEST_SHARE = 1 / 32
 
 
 class BatchedSMO(BaseEstimator):
@@ -74,14 +79,27 @@ class BatchedSMO(BaseEstimator):
         """Solve problems whose points are parts of `X`, rows on a device, within `budget` bytes beside `X`."""
         watch = Watch(len(problems)) if watch is None else watch
         working_set, for_state = self._shares(problems, kernel, X, budget)
-        values = values_on(kernel, X, budget - for_state, working_set)
+        values = values_on(kernel, X, budget - for_state)
         solutions: list[DualSolution] = [None] * len(problems)  # type: ignore[list-item]
         for group in _groups(problems, working_set, X.element_size(), for_state):
-            members = [problems[p] for p in group], [parts[p] for p in group]
-            ascents = Ascents(*members, values, working_set, self.tol, self.max_iter, seed)
-            for p, solution in zip(group, ascents.solve(watch), strict=True):
-                solutions[p] = solution
+            state = State.of([problems[p] for p in group], [parts[p] for p in group], values.device, working_set)
+            largest = self._largest_set(state, values, budget, working_set)
+            sizes = largest, working_set
+            Ascents(state, values, [parts[p] for p in group], *sizes, self.tol, self.max_iter, seed).solve(watch)
+            host = (xa.to_numpy(x) for x in (state.beta, state.K_beta, state.moves))
+            for p, beta, K_beta, moves in zip(group, *host, strict=True):
+                size = problems[p].size
+                solutions[p] = DualSolution.at(problems[p], beta[:size], K_beta[:size], int(moves), self.tol)
         return solutions
+
+    def _largest_set(self, state: State, values: HeldValues | ComputedValues, budget: float, working_set: int) -> int:
+        """Variables in a set: more where rows are not held, as far as its Gram matrix fits and costs little beside them."""
+        n_problems, n = state.beta.shape
+        if isinstance(values, HeldValues):
+            return min(working_set, n)
+        fits = int((_SHARE_OF_SETS * budget / (2 * n_problems * values.X.element_size())) ** 0.5)
+        wanted = min(int(_LARGEST_SHARE * n), fits)
+        return wanted if wanted > working_set else min(working_set, n)
 
     def _shares(self, problems: Sequence[BoxQP], kernel: Kernel, X: Any, budget: float) -> tuple[int, float]:
         """The largest working set that fits, and what of the budget is for the state of the problems."""
@@ -123,92 +141,125 @@ def _groups(problems: Sequence[BoxQP], working_set: int, itemsize: int, budget: 
     return groups
 
 
-class Ascents:
+@dataclass
+class State:
     """Problems on their way to the optimum, one a row of every tensor; what fills a row up can never move."""
+
+    linear: Any
+    lower: Any
+    upper: Any
+    epsilon: Any
+    beta: Any
+    K_beta: Any
+    moves: Any
+    rows: Any
+    """Where the variables stand among the rows of the kernel values, and `columns` among their columns."""
+    columns: Any
+    begun: bool
+
+    @classmethod
+    def of(cls, problems: Sequence[BoxQP], parts: Sequence[Sequence[Part]], device: Any, working_set: int) -> State:
+        """The state before the first round; the slopes of a starting point are still to be added."""
+        torch = xa.import_torch()
+        largest = max(qp.size for qp in problems)
+        n = max(largest, _set_size(largest, working_set))
+
+        def stacked(rows: list[np.ndarray], dtype: Any) -> Any:
+            out = np.zeros((len(rows), n), dtype=dtype)
+            for target, row in zip(out, rows, strict=True):
+                target[: row.size] = row
+            return torch.as_tensor(out, device=device)
+
+        beta = stacked([np.zeros(qp.size) if qp.start is None else qp.start for qp in problems], np.float64)
+        rows = stacked([np.concatenate([as_indices(part) for part in own]) for own in parts], np.int64)
+        return cls(
+            stacked([qp.linear for qp in problems], np.float64),
+            stacked([qp.lower for qp in problems], np.float64),
+            stacked([qp.upper for qp in problems], np.float64),
+            torch.as_tensor([float(qp.epsilon) for qp in problems], dtype=torch.float64, device=device),
+            beta,
+            torch.zeros_like(beta),
+            torch.zeros(len(problems), dtype=torch.int64, device=device),
+            rows,
+            rows,
+            begun=any(qp.start is not None and qp.start.any() for qp in problems),
+        )
+
+
+class Ascents:
+    """Rounds over problems: their working sets, solved alone, and the slopes of all variables after it."""
 
     def __init__(
         self,
-        problems: Sequence[BoxQP],
-        parts: Sequence[Sequence[Part]],
+        state: State,
         values: HeldValues | ComputedValues,
-        working_set: int,
-        tol: float,
-        max_iter: int,
+        parts: Sequence[Sequence[Part]],
+        set_size: int,
+        solved_directly: int,
+        tol: float | Any,
+        max_iter: int | Any,
         seed: int,
     ):
         torch = xa.import_torch()
-        self.problems, self.parts, self.values = problems, parts, values
-        self.tol, self.max_iter = tol, max_iter
-        self.q = _set_size(max(qp.size for qp in problems), working_set)
-        self.n = max(self.q, *(qp.size for qp in problems))
-
-        def stacked(rows: list[np.ndarray], dtype: Any) -> Any:
-            out = np.zeros((len(rows), self.n), dtype=dtype)
-            for target, row in zip(out, rows, strict=True):
-                target[: row.size] = row
-            return torch.as_tensor(out, device=values.device)
-
-        self.linear = stacked([qp.linear for qp in problems], np.float64)
-        self.lower = stacked([qp.lower for qp in problems], np.float64)
-        self.upper = stacked([qp.upper for qp in problems], np.float64)
-        self.epsilon = torch.as_tensor([float(qp.epsilon) for qp in problems], dtype=torch.float64, device=values.device)
-        self.beta = stacked([np.zeros(qp.size) if qp.start is None else qp.start for qp in problems], np.float64)
-        self.rows = stacked([np.concatenate([as_indices(part) for part in own]) for own in parts], np.int64)
-        self.K_beta = torch.zeros_like(self.beta)
-        self.moves = torch.zeros(len(problems), dtype=torch.int64, device=values.device)
-        self.stalled = torch.zeros(len(problems), dtype=torch.bool, device=values.device)
-        self.last_chosen = torch.full(self.beta.shape, -1.0, dtype=torch.float32, device=values.device)
-        self.random = torch.Generator(device=values.device)
+        self.state, self.values, self.parts = state, values, parts
+        self.q, self.solved_directly = set_size, solved_directly
+        n_problems, self.n = state.beta.shape
+        device = state.beta.device
+        self.tol = torch.as_tensor(tol, device=device, dtype=torch.float64).expand(n_problems)
+        self.max_iter = torch.as_tensor(max_iter, device=device).expand(n_problems)
+        self.stalled = torch.zeros(n_problems, dtype=torch.bool, device=device)
+        self.last_chosen = torch.full(state.beta.shape, -1.0, dtype=torch.float32, device=device)
+        self.seed = seed
+        self.random = torch.Generator(device=device)
         self.random.manual_seed(seed)
-        self.started = any(qp.start is not None and qp.start.any() for qp in problems)
 
-    def solve(self, watch: Watch) -> list[DualSolution]:
-        """Rounds until every problem is solved or cannot move."""
+    def solve(self, watch: Watch, *, inner: bool = False) -> None:
+        """Rounds until every problem is solved or cannot move; those of an inner problem are not reported."""
         torch = xa.import_torch()
-        if self.started:
+        state = self.state
+        if state.begun and not inner:
             self._add_start()
-        active = torch.arange(len(self.problems), device=self.beta.device)
+        active = torch.arange(len(state.beta), device=state.beta.device)
         n_moved = 0
         for number in count():
-            slope = self.linear[active] - self.K_beta[active]
+            slope = state.linear[active] - state.K_beta[active]
             rising, falling = self._gains(active, slope)
             violation = rising.amax(1) - falling.amin(1)
-            going = (violation > self.tol) & (self.moves[active] < self.max_iter) & ~self.stalled[active]
-            n_going, moved, worst = torch.stack([going.sum(), self.moves.sum(), violation.amax()]).tolist()
-            watch.advance(int(moved) - n_moved, violation=worst, solved=len(active) - int(n_going))
+            going = (violation > self.tol[active]) & (state.moves[active] < self.max_iter[active]) & ~self.stalled[active]
+            n_going, moved, worst = torch.stack([going.sum(), state.moves.sum(), violation.amax()]).tolist()
+            if not inner:
+                watch.advance(int(moved) - n_moved, violation=worst, solved=len(active) - int(n_going))
             n_moved = int(moved)
             if not n_going or watch.stopped:
-                break
+                return
             if n_going < len(active):
                 active, slope, violation = active[going], slope[going], violation[going]
                 rising, falling = rising[going], falling[going]
             chosen = self._select(number, active, rising, falling)
-            self._improve(number, active, chosen, slope, violation)
-        host = (xa.to_numpy(x) for x in (self.beta, self.K_beta, self.moves))
-        return [
-            DualSolution.at(qp, beta[: qp.size], K_beta[: qp.size], int(moves), self.tol)
-            for qp, beta, K_beta, moves in zip(self.problems, *host, strict=True)
-        ]
+            self._improve(number, active, chosen, slope, violation, watch)
 
     def _add_start(self) -> None:
         """The slopes of a starting point."""
-        everything = xa.import_torch().arange(len(self.problems), device=self.beta.device)
+        state = self.state
+        everything = xa.import_torch().arange(len(state.beta), device=state.beta.device)
         for part in slices(self.n, self.q):
-            rows, weights = self.rows[:, part].contiguous(), self.beta[:, part].contiguous()
-            self.values.add(self.K_beta, everything, rows, weights, self.rows, self.parts)
+            rows, weights = state.rows[:, part].contiguous(), state.beta[:, part].contiguous()
+            self.values.add(state.K_beta, everything, rows, weights, state.columns, self.parts)
 
     def _gains(self, active: Any, slope: Any) -> tuple[Any, Any]:
         """What raising each variable gains and lowering it costs, as in `gramless.dual.box_qp`."""
         torch = xa.import_torch()
-        beta, epsilon = self.beta[active], self.epsilon[active, None]
-        rising = torch.where(beta < self.upper[active], slope + torch.where(beta < 0, epsilon, -epsilon), -_MASKED)
-        falling = torch.where(beta > self.lower[active], slope + torch.where(beta > 0, -epsilon, epsilon), _MASKED)
+        beta, epsilon = self.state.beta[active], self.state.epsilon[active, None]
+        lower, upper = self.state.lower[active], self.state.upper[active]
+        rising = torch.where(beta < upper, slope + torch.where(beta < 0, epsilon, -epsilon), -_MASKED)
+        falling = torch.where(beta > lower, slope + torch.where(beta > 0, -epsilon, epsilon), _MASKED)
         return rising, falling
 
     def _select(self, number: int, active: Any, rising: Any, falling: Any) -> Any:
         """The next working sets: violators of both sides, then those inside their box that were chosen last, then others."""
         torch = xa.import_torch()
-        if number == 0 and not self.started:
+        state = self.state
+        if number == 0 and not state.begun:
             # Slopes tie at the start: a random sample of both sides says more than the first rows.
             noise = torch.rand(rising.shape, generator=self.random, device=rising.device, dtype=torch.float64)
             rising = torch.where(rising > -_MASKED, noise, -_MASKED)
@@ -222,26 +273,44 @@ class Ascents:
 
         violators = torch.cat([take(rising, self.q // 4), take(-falling, self.q // 4)], 1)
         self.last_chosen[active[:, None], violators] = float(number)
-        beta, epsilon = self.beta[active], self.epsilon[active, None]
-        inside = (beta > self.lower[active]) & (beta < self.upper[active]) & ((beta != 0) | (epsilon == 0))
+        beta, epsilon = state.beta[active], state.epsilon[active, None]
+        inside = (beta > state.lower[active]) & (beta < state.upper[active]) & ((beta != 0) | (epsilon == 0))
         kept = take(self.last_chosen[active] + inside * float(number + 2), self.q - 2 * (self.q // 4))
         return torch.cat([violators, kept], 1)
 
-    def _improve(self, number: int, active: Any, chosen: Any, slope: Any, violation: Any) -> None:
+    def _improve(self, number: int, active: Any, chosen: Any, slope: Any, violation: Any, watch: Watch) -> None:
         """Solve over the working sets, and bring the slopes up to date."""
         torch = xa.import_torch()
-        rows, before, lower, upper, slope = (
-            x.gather(1, chosen)
-            for x in (self.rows[active], self.beta[active], self.lower[active], self.upper[active], slope)
-        )
-        after = before.clone()
+        state = self.state
+        whole = (state.rows, state.columns, state.beta, state.lower, state.upper)
+        rows, columns, before, lower, upper = (x[active].gather(1, chosen) for x in whole)
+        slope, epsilon = slope.gather(1, chosen), state.epsilon[active]
         # A set that is the whole problem is solved to the end.
         accuracy = _ACCURACY if self.q < self.n else 0.0
-        goal = torch.clamp(accuracy * violation, min=0.5 * self.tol)
-        most = torch.clamp(self.max_iter - self.moves[active], max=_MOST_MOVES)
-        moves = solve_sets(self.values.gram(rows), slope, after, lower, upper, self.epsilon[active], goal, most)
-        self.moves[active] += moves
-        self.beta[active[:, None], chosen] = after
+        goal = torch.maximum(accuracy * violation, 0.5 * self.tol[active])
+        most = torch.clamp(self.max_iter[active] - state.moves[active], max=_MOST_MOVES)
+        gram = self.values.gram(rows, columns)
+        if self.q <= self.solved_directly:
+            after = before.clone()
+            moves = solve_sets(gram, slope, after, lower, upper, epsilon, goal, most)
+        else:
+            part = _state_of_sets(slope, lower, upper, epsilon, before)
+            inside = HeldValues(gram.reshape(-1, self.q))
+            sizes = self.solved_directly, self.solved_directly
+            Ascents(part, inside, [], *sizes, goal, most, self.seed).solve(watch, inner=True)
+            after, moves = part.beta, part.moves
+        state.moves[active] += moves
+        state.beta[active[:, None], chosen] = after
         # A set not drawn at random holds a violating pair: where nothing moved, the step was below the rounding of beta.
         self.stalled[active] = (moves == 0) & (number > 0)
-        self.values.add(self.K_beta, active, rows, after - before, self.rows, self.parts)
+        self.values.add(state.K_beta, active, rows, after - before, state.columns, self.parts)
+
+
+def _state_of_sets(slope: Any, lower: Any, upper: Any, epsilon: Any, beta: Any) -> State:
+    """Large working sets as problems of their own, on their Gram matrices one below the other."""
+    torch = xa.import_torch()
+    n_sets, q = slope.shape
+    columns = torch.arange(q, device=slope.device).expand(n_sets, q).contiguous()
+    rows = columns + q * torch.arange(n_sets, device=slope.device)[:, None]
+    moves = torch.zeros(n_sets, dtype=torch.int64, device=slope.device)
+    return State(slope, lower, upper, epsilon, beta.clone(), torch.zeros_like(beta), moves, rows, columns, begun=True)

@@ -37,9 +37,9 @@ class HeldValues:
     def dtype(self) -> Any:
         return self.K.dtype
 
-    def gram(self, rows: Any) -> Any:
-        """The Gram matrix of each working set; `rows` has one set a row."""
-        return self.K[rows[:, :, None], rows[:, None, :]]
+    def gram(self, rows: Any, columns: Any) -> Any:
+        """The Gram matrix of each working set; `rows` and `columns` have one set a row, by its places in `K`."""
+        return self.K[rows[:, :, None], columns[:, None, :]]
 
     def add(self, total: Any, active: Any, rows: Any, weights: Any, columns: Any, parts: Sequence[Sequence[Part]]) -> None:
         """`total[active[a]] += weights[a] @ K[rows[a]][:, columns[active[a]]]`."""
@@ -58,11 +58,11 @@ class HeldValues:
 
 @dataclass(frozen=True)
 class ComputedValues:
-    """Kernel values from points on the device, `tile` columns at a time."""
+    """Kernel values from points on the device, so many entries at a time."""
 
     kernel: Kernel
     X: Any
-    tile: int
+    entries: int
 
     @property
     def device(self) -> Any:
@@ -72,8 +72,8 @@ class ComputedValues:
     def dtype(self) -> Any:
         return self.X.dtype
 
-    def gram(self, rows: Any) -> Any:
-        """The Gram matrix of each working set; `rows` has one set a row."""
+    def gram(self, rows: Any, columns: Any) -> Any:
+        """The Gram matrix of each working set; `rows` and `columns`, which are the same, have one set a row."""
         torch = xa.import_torch()
         out = torch.empty((*rows.shape, rows.shape[1]), dtype=self.dtype, device=self.device)
         for K, idx in zip(out, rows, strict=True):
@@ -89,15 +89,16 @@ class ComputedValues:
             if not len(moved):
                 continue
             points, own = self.X[rows[a, moved]], weights[a, moved]
-            for places, index in self._tiles(parts[p]):
+            step = max(_SMALLEST_TILE, self.entries // max(len(moved), self.X.shape[1]))
+            for places, index in self._tiles(parts[p], step):
                 _add_weighted(self.kernel(points, self.X[index]), own, total[p, places])
 
-    def _tiles(self, parts: Sequence[Part]) -> Iterator[tuple[slice, Any]]:
+    def _tiles(self, parts: Sequence[Part], step: int) -> Iterator[tuple[slice, Any]]:
         """Places among a problem's variables, and the rows of `X` that they are."""
         start = 0
         for part in parts:
             size = as_indices(part).size
-            for piece in slices(size, self.tile):
+            for piece in slices(size, step):
                 index = within(part, piece)
                 yield (
                     slice(start + piece.start, start + piece.stop),
@@ -106,22 +107,21 @@ class ComputedValues:
             start += size
 
 
-def values_on(kernel: Kernel, X: Any, budget: float, working_set: int) -> HeldValues | ComputedValues:
+def values_on(kernel: Kernel, X: Any, budget: float) -> HeldValues | ComputedValues:
     """All kernel values where they fit `budget` bytes, else the means to compute them."""
     if not kernel.uses_points:
         return HeldValues(X)
     n, itemsize, copies = len(X), X.element_size(), 1 + kernel.temporaries
-    wide = max(working_set * copies, X.shape[1])
-    tile = int(min(n, max(_SMALLEST_TILE, min(_TILE_BYTES, budget / 2) // (itemsize * wide))))
+    entries = int(min(_TILE_BYTES, budget / 2) // (itemsize * copies))
     whole, step = n * n * itemsize, int(min(n, max(1, _TILE_BYTES // (itemsize * max(n * copies, X.shape[1])))))
     if whole + step * n * itemsize * copies <= budget:
         K = xa.import_torch().empty((n, n), dtype=X.dtype, device=X.device)
         for rows in slices(n, step):
             left = X[rows]
-            for columns in slices(n, max(step, tile)):
+            for columns in slices(n, max(_SMALLEST_TILE, entries // max(step, X.shape[1]))):
                 kernel(left, X[columns], out=K[rows, columns])
         return HeldValues(K)
-    return ComputedValues(kernel, X, tile)
+    return ComputedValues(kernel, X, entries)
 
 
 def least_bytes(kernel: Kernel, X: Any, working_set: int) -> int:
