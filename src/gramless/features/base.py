@@ -23,7 +23,7 @@ _SCORED_ROWS = 4096
 
 
 class Features(ABC):
-    """Features that were chosen.
+    """Features that were chosen: call them with rows.
 
     Attributes
     ----------
@@ -31,6 +31,18 @@ class Features(ABC):
         The kernel whose functions the features span, every setting a number.
     targets : ndarray or None
         The targets of the rows that became points of the model, where the features are made of such rows.
+
+    See Also
+    --------
+    FeatureMap : the settings whose `begin` returns features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.features import Features, FourierMap
+    >>> features = FourierMap(n_components=6).begin(np.eye(3), None, np.random.RandomState(0))
+    >>> isinstance(features, Features), features.n_features, features.identity_penalty
+    (True, 6, True)
     """
 
     kernel: Kernel
@@ -53,26 +65,71 @@ class Features(ABC):
         return True
 
     def penalty(self) -> Array:
-        """`P` in float64, or None for the identity."""
+        """The matrix `P` in float64, or None for the identity."""
         return None
 
     def penalty_product(self, A: Array, nbytes: int) -> Array:
-        """`P A`, holding no more than `nbytes` between two calls."""
+        """The product `P A`.
+
+        Parameters
+        ----------
+        A : array of shape (n_features, k)
+            Coefficients of the features.
+        nbytes : int
+            What may be held between two calls.
+
+        Returns
+        -------
+        array of shape (n_features, k)
+            Where `A` is.
+        """
         return A
 
     def coefficients(self, A: np.ndarray) -> np.ndarray:
-        """Coefficients of the model from those of the features."""
+        """Coefficients of the model from those of the features.
+
+        Parameters
+        ----------
+        A : ndarray of shape (n_features, k)
+            Coefficients of the features.
+
+        Returns
+        -------
+        ndarray of shape (n_features, k)
+            What predictions are computed with.
+        """
         return A
 
     def scores(self, X: Array, coef: Array, precision: str = "highest") -> Array:
-        """`f(x) - b` for each row, from the model's coefficients, which are where the rows are."""
+        """The model's function without its bias, `f(x) - b`, for each row.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            The rows.
+        coef : array of shape (n_features, k)
+            The model's coefficients, where the rows are.
+        precision : {"highest", "high", "medium"}, default="highest"
+            Of products in float32 on a GPU.
+
+        Returns
+        -------
+        array of shape (n, k)
+            Where the rows are.
+        """
         out = xa.empty((int(X.shape[0]), int(coef.shape[1])), coef)
         for rows in slices(int(X.shape[0]), _SCORED_ROWS):
             out[rows] = self(X[rows]) @ coef
         return out
 
     def for_prediction(self) -> Features:
-        """These features, or a copy, without what only learning needs."""
+        """These features, or a copy, without what only learning needs.
+
+        Returns
+        -------
+        Features
+            Which map rows to the same numbers, up to a linear map that the model's coefficients know.
+        """
         return self
 
     @abstractmethod
@@ -81,7 +138,19 @@ class Features(ABC):
 
 
 class FeatureMap(BaseEstimator, ABC):
-    """Settings from which `begin` makes features."""
+    """Settings from which `begin` makes features.
+
+    See Also
+    --------
+    Features : what `begin` returns.
+    gramless.learners.Learner : what finds coefficients of the features.
+
+    Examples
+    --------
+    >>> from gramless.features import FEATURE_MAPS, FeatureMap
+    >>> all(issubclass(each, FeatureMap) for each in FEATURE_MAPS.values())
+    True
+    """
 
     accepts_sparse: bool = True
     """Whether the features understand CSR rows."""
@@ -92,18 +161,62 @@ class FeatureMap(BaseEstimator, ABC):
 
     @abstractmethod
     def n_features(self, n_rows: int | None) -> int:
-        """How many features there are going to be for data of `n_rows` rows (None: not known)."""
+        """How many features there are going to be.
+
+        Parameters
+        ----------
+        n_rows : int or None
+            Rows of the data; None where nobody knows.
+
+        Returns
+        -------
+        int
+            Columns of `Phi`.
+        """
 
     def rows_needed(self, n_rows: int | None) -> int:
-        """Rows of the data's `n_rows` (None: not known) without which `begin` cannot choose."""
+        """Rows without which `begin` cannot choose.
+
+        Parameters
+        ----------
+        n_rows : int or None
+            Rows of the data; None where nobody knows.
+
+        Returns
+        -------
+        int
+            At least 1.
+        """
         return 1
 
     @abstractmethod
     def rows_wanted(self, n_rows: int | None) -> int:
-        """Rows that `begin` is content with where every row costs memory."""
+        """Rows that `begin` is content with where every row costs memory.
+
+        Parameters
+        ----------
+        n_rows : int or None
+            Rows of the data; None where nobody knows.
+
+        Returns
+        -------
+        int
+            At least `rows_needed`.
+        """
 
     def named_rows(self, n_rows: int | None) -> np.ndarray | None:
-        """Numbers of rows that the user named; `begin` is handed them as `named`."""
+        """Numbers of rows that the user named; `begin` is handed them as `named`.
+
+        Parameters
+        ----------
+        n_rows : int or None
+            Rows of the data; None where nobody knows.
+
+        Returns
+        -------
+        ndarray of int or None
+            None where the user named no rows.
+        """
         return None
 
     @abstractmethod
@@ -126,6 +239,7 @@ class FeatureMap(BaseEstimator, ABC):
         y : ndarray or None
             Their targets, as the user has them.
         rng : RandomState
+            Draws what is random.
         n_rows : int or None
             Rows of the data in all.
         weights : ndarray of shape (n,), optional
@@ -136,8 +250,20 @@ class FeatureMap(BaseEstimator, ABC):
         Returns
         -------
         Features
+            What was chosen.
         """
 
     @abstractmethod
     def restore(self, state: dict[str, Any]) -> Features:
-        """The features whose `state()` this is."""
+        """Features as they were saved.
+
+        Parameters
+        ----------
+        state : dict
+            What `Features.state` returned.
+
+        Returns
+        -------
+        Features
+            The same.
+        """

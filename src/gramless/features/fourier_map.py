@@ -52,6 +52,20 @@ class FourierFeatures(Features):
         The signs between the Hadamard matrices, structured; `d2` is `d` rounded up to a power of two.
     n_columns : int
         `d`, the columns of the data.
+
+    See Also
+    --------
+    FourierMap : the settings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.features import FourierMap
+    >>> from gramless.kernels import RBF
+    >>> X, kernel = np.random.default_rng(0).normal(size=(5, 2)), RBF(gamma=0.3)
+    >>> features = FourierMap(kernel, 20_000).begin(X, None, np.random.RandomState(0))
+    >>> bool(np.abs(features(X) @ features(X).T - kernel(X, X)).max() < 0.05)
+    True
     """
 
     def __init__(
@@ -84,6 +98,7 @@ class FourierFeatures(Features):
         Returns
         -------
         ndarray of shape (n_columns, n_features / 2)
+            One column for each frequency.
         """
         return np.asarray(self.directions if self.directions is not None else self._structured(np.eye(self.n_columns)))
 
@@ -220,6 +235,16 @@ class FourierMap(FeatureMap):
         Cosines and sines together; rounded up to an even number.
     draw : {"auto", "plain", "orthogonal", "structured"}, default="auto"
         As in `draw_fourier_features`.
+
+    See Also
+    --------
+    LandmarkMap : kernel values with some of the rows instead.
+    gramless.FourierLSSVC : an estimator on such features.
+
+    References
+    ----------
+    Rahimi and Recht, "Random features for large-scale kernel machines", 2007.
+    Yu et al., "Orthogonal random features", 2016.
 
     Examples
     --------

@@ -112,13 +112,29 @@ class LandmarkFeatures(Features):
     kernel : Kernel
         Resolved.
     points : ndarray or CSR matrix of shape (m, d)
+        The landmarks.
     device : str
         Where rows come from; the points' copy there is kept.
     factor : ndarray of shape (m, m), optional
         `L`. It is saved with the features: sums of whitened rows have no meaning without this very one.
     jitter : float, optional
+        What was added to the diagonal of `K(G, G)` before it was factored.
     targets : ndarray, optional
         Targets of the points.
+
+    See Also
+    --------
+    LandmarkMap : the settings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.features import LandmarkFeatures
+    >>> from gramless.kernels import RBF
+    >>> features = LandmarkFeatures(RBF(gamma=1.0), np.zeros((1, 2)), "cpu")
+    >>> features(np.array([[0.0, 0.0], [1.0, 0.0]])).round(3)
+    array([[1.   ],
+           [0.368]])
     """
 
     def __init__(
@@ -218,6 +234,7 @@ class LandmarkMap(FeatureMap):
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
+        A name, a `gramless.kernels` expression, or `f(X, Y)`.
     n_landmarks : int or float, default=500
         How many: a number, or a share of the rows above 0 and at most 1.
     landmarks : str, LandmarkRule or array, default="uniform"
@@ -226,6 +243,15 @@ class LandmarkMap(FeatureMap):
         Whiten the features of float64 rows. Not for a learner that steps along kernel functions.
     size_name : str, default="n_landmarks"
         What errors call `n_landmarks`.
+
+    See Also
+    --------
+    FourierMap : features that do not depend on the rows.
+    gramless.NystromLSSVC : an estimator on such features.
+
+    References
+    ----------
+    Williams and Seeger, "Using the Nyström method to speed up kernel machines", 2001.
 
     Examples
     --------
@@ -255,10 +281,12 @@ class LandmarkMap(FeatureMap):
 
     @property
     def accepts_sparse(self) -> bool:  # type: ignore[override]
+        """Whether the kernel understands CSR rows."""
         return as_kernel(self.kernel).accepts_sparse
 
     @property
     def keeps_penalty(self) -> bool:  # type: ignore[override]
+        """Whether products with `K(G, G)` are needed again and again: unless features are whitened."""
         return not self.whiten
 
     def _given(self) -> Any:

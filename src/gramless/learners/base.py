@@ -25,24 +25,57 @@ Sample = tuple[Array, np.ndarray, np.ndarray]
 
 @dataclass
 class Fit:
-    """Coefficients of the features, and how they were found."""
+    """Coefficients of the features, and how they were found.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n_features, n_targets)
+        The coefficients.
+    bias : ndarray of shape (n_targets,)
+        One for each column of targets.
+    C : float
+        The regularisation used.
+    jitter : float or None, default=None
+        What was added to the penalty before it could be factored.
+    loo_errors : ndarray or None, default=None
+        Leave-one-out squared error at each C tried.
+    loo_scores : ndarray or None, default=None
+        Leave-one-out scores of the sampled rows at the C used.
+
+    See Also
+    --------
+    Learner.solve : makes one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.learners import Fit
+    >>> Fit(np.ones((2, 1)), np.zeros(1), C=1.0).jitter is None
+    True
+    """
 
     A: np.ndarray
-    """Of shape (n_features, n_targets)."""
     bias: np.ndarray
-    """Of shape (n_targets,)."""
     C: float
-    """The regularisation used."""
     jitter: float | None = None
-    """What was added to the penalty before it could be factored."""
     loo_errors: np.ndarray | None = None
-    """Leave-one-out squared error at each C tried."""
     loo_scores: np.ndarray | None = None
-    """Leave-one-out scores of the sampled rows at the C used."""
 
 
 class Run(ABC):
-    """What was learnt so far."""
+    """What was learnt so far.
+
+    See Also
+    --------
+    Learner : the settings whose `begin` returns a run.
+    RidgeSums : the run of `Sums`.
+
+    Examples
+    --------
+    >>> from gramless.learners import RidgeSums, Run
+    >>> issubclass(RidgeSums, Run)
+    True
+    """
 
     @property
     @abstractmethod
@@ -56,33 +89,84 @@ class Run(ABC):
         Parameters
         ----------
         Phi : array of shape (b, n_features)
+            Features of the rows.
         Z : array of shape (b, n_targets)
+            Their targets.
         weights : array of shape (b,), optional
+            At least 0; ones by default.
         measured : array of shape (b,), optional
             What `measure` said of these rows.
         """
 
     def measure(self, Phi: Array) -> Array:
-        """A number for each row that `add` wants beside its features, computed once where features are held; or None."""
+        """A number for each row that `add` wants beside its features, computed once where features are held.
+
+        Parameters
+        ----------
+        Phi : array of shape (b, n_features)
+            Features of the rows.
+
+        Returns
+        -------
+        array of shape (b,) or None
+            None where features are enough.
+        """
         return None
 
     def attach(self, features: Features, budget: int) -> None:  # noqa: B027 (most runs have nothing to do)
-        """Called before rows are added to a run that was read from a file; `budget` is the bytes that all may take."""
+        """Called before rows are added to a run that was read from a file.
+
+        Parameters
+        ----------
+        features : Features
+            Those that the rows are mapped by.
+        budget : int
+            Bytes that the whole fit may take.
+        """
 
     @abstractmethod
     def widen(self, n_targets: int) -> None:
-        """Make room for targets that were zero in every row so far."""
+        """Make room for targets that were zero in every row so far, such as the indicator of a class first met now.
+
+        Parameters
+        ----------
+        n_targets : int
+            Columns from now on.
+        """
 
     def decay(self, factor: float) -> None:
-        """Multiply the weight of every row so far by `factor`."""
+        """Make earlier rows count less.
+
+        Parameters
+        ----------
+        factor : float
+            What the weight of every row so far is multiplied by.
+        """
         raise TypeError(f"{type(self).__name__} cannot make earlier rows count less")
 
     def merge(self, other: Any) -> Any:
-        """Add what `other` has learnt from other rows; returns self."""
+        """Add what a run over other rows has learnt.
+
+        Parameters
+        ----------
+        other : Run
+            Stays as it is.
+
+        Returns
+        -------
+        Run
+            This one.
+        """
         raise TypeError(f"{type(self).__name__} depends on the order of its rows and does not merge")
 
     def end_pass(self) -> dict[str, float]:
-        """Called after each pass over all rows; returns numbers for the history."""
+        """Called after each pass over all rows.
+
+        Returns
+        -------
+        dict of str to float
+            Numbers for the history.
+        """
         return {}
 
     def reopen(self) -> None:  # noqa: B027 (most runs have nothing to do)
@@ -90,15 +174,39 @@ class Run(ABC):
 
     @abstractmethod
     def copy(self) -> Any:
-        """Another run that goes on from here and leaves this one as it is."""
+        """Another run that goes on from here and leaves this one as it is.
+
+        Returns
+        -------
+        Run
+            Of the same class.
+        """
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """Arrays and numbers from which `Learner.restore` makes the same run."""
+        """Arrays and numbers from which `Learner.restore` makes the same run.
+
+        Returns
+        -------
+        dict of str to object
+            For a file or another process.
+        """
 
 
 class Learner(BaseEstimator, ABC):
-    """Settings of a way to learn."""
+    """Settings of a way to learn coefficients of features from batches.
+
+    See Also
+    --------
+    Run : what `begin` returns.
+    run_pass : drives a learner over a stream.
+
+    Examples
+    --------
+    >>> from gramless.learners import LEARNERS
+    >>> {name: learner.merges for name, learner in LEARNERS.items()}
+    {'sums': True, 'steps': False}
+    """
 
     merges: ClassVar[bool]
     """Whether runs over parts of the rows, in any order, merge into the run over all of them."""
@@ -119,12 +227,48 @@ class Learner(BaseEstimator, ABC):
 
     @abstractmethod
     def memory(self, p: int, itemsize: int, n_rows: int | None) -> dict[str, int]:
-        """Bytes by name, for `p` features of `itemsize` bytes each: what a run must hold."""
+        """Bytes that a run must hold.
+
+        Parameters
+        ----------
+        p : int
+            Number of features.
+        itemsize : int
+            Bytes of one number.
+        n_rows : int or None
+            Rows of the data; None where nobody knows.
+
+        Returns
+        -------
+        dict of str to int
+            Bytes by name.
+        """
 
     def optional_memory(
         self, feature_map: FeatureMap, p: int, itemsize: int, n_rows: int | None, budget: int, left: int
     ) -> dict[str, int]:
-        """Bytes by name that a run holds only where `budget`, of which `left` are left, has room for them."""
+        """Bytes that a run holds only where there is room for them.
+
+        Parameters
+        ----------
+        feature_map : FeatureMap
+            Where features come from.
+        p : int
+            Number of features.
+        itemsize : int
+            Bytes of one number.
+        n_rows : int or None
+            Rows of the data; None where nobody knows.
+        budget : int
+            Bytes that the whole fit may take.
+        left : int
+            Those of the budget that are left.
+
+        Returns
+        -------
+        dict of str to int
+            Bytes by name; zero where there is no room.
+        """
         return {}
 
     @abstractmethod
@@ -144,12 +288,15 @@ class Learner(BaseEstimator, ABC):
         Parameters
         ----------
         features : Features
+            Those that the rows will be mapped by.
         Phi : array of shape (s, n_features)
             Features of `rows_measured` random rows, or of fewer.
         n_targets : int
+            Columns of targets.
         n_rows : int
             Rows of the data; with `known=False` those at hand, more will come.
         known : bool, default=True
+            Whether `n_rows` are all rows.
         budget : int, default=0
             Bytes that the whole fit may take.
         own_targets : array of shape (n_features, n_targets), optional
@@ -158,12 +305,41 @@ class Learner(BaseEstimator, ABC):
         Returns
         -------
         Run
+            To which rows are added.
         """
 
     @abstractmethod
     def restore(self, state: dict[str, Any], reference: Array = None) -> Any:
-        """The run whose `state()` this is, in the library and on the device of `reference`; NumPy by default."""
+        """A run as it was saved.
+
+        Parameters
+        ----------
+        state : dict
+            What `Run.state` returned.
+        reference : array, optional
+            An array of the library and device to go on with; NumPy by default.
+
+        Returns
+        -------
+        Run
+            The same.
+        """
 
     @abstractmethod
     def solve(self, run: Any, features: Features, sample: Callable[[], Sample] | None = None) -> Fit:
-        """The coefficients that the run means; `sample` computes the rows to leave out."""
+        """The coefficients that the run means.
+
+        Parameters
+        ----------
+        run : Run
+            What was learnt.
+        features : Features
+            Those that the rows were mapped by.
+        sample : callable, optional
+            Returns features, target columns and weights of the rows to leave out one by one.
+
+        Returns
+        -------
+        Fit
+            Coefficients, bias, and how they were found.
+        """

@@ -58,9 +58,23 @@ class PassOptions:
     batch_rows : int or None
         Rows read at a time; None takes 4096, or fewer where the memory budget asks for it.
     dtype : {"float32", "float64"} or None
+        Precision of the computation; None follows the data.
     device : str or None
+        Where to compute; None follows the data.
     memory_budget : str, int, float or None
+        Bound on the peak of what a fit allocates; None is 70 % of what is free.
     verbose : int
+        1 shows progress.
+
+    See Also
+    --------
+    plan_pass : what options mean for given sizes.
+
+    Examples
+    --------
+    >>> from gramless.learners import PassOptions
+    >>> PassOptions(memory_budget="2GB").budget("cpu")
+    2000000000
     """
 
     name: str = "a pass"
@@ -72,18 +86,61 @@ class PassOptions:
 
     @classmethod
     def of(cls, estimator: Any, batch_rows: int | None) -> PassOptions:
-        """The options that an estimator's `dtype`, `device`, `memory_budget` and `verbose` mean."""
+        """The options that an estimator's `dtype`, `device`, `memory_budget` and `verbose` mean.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Has these parameters.
+        batch_rows : int or None
+            Rows read at a time.
+
+        Returns
+        -------
+        PassOptions
+            Under the name of the estimator's class.
+        """
         e = estimator
         return cls(type(e).__name__, batch_rows, e.dtype, e.device, e.memory_budget, e.verbose)
 
     def budget(self, device: str) -> int:
-        """Bytes that the fit may take."""
+        """Bytes that the fit may take.
+
+        Parameters
+        ----------
+        device : str
+            Whose memory counts.
+
+        Returns
+        -------
+        int
+            What `memory_budget` means there now.
+        """
         return parse_budget(self.memory_budget, device)
 
 
 @dataclass
 class PassPlan:
-    """Rows in a batch, and the peak memory part by part."""
+    """Rows in a batch, and the peak memory part by part.
+
+    Parameters
+    ----------
+    batch_rows : int
+        Rows read at a time.
+    memory : MemoryEstimate
+        Bytes by name.
+
+    See Also
+    --------
+    plan_pass : makes one.
+
+    Examples
+    --------
+    >>> from gramless._runtime.memory import MemoryEstimate
+    >>> from gramless.learners import PassPlan
+    >>> PassPlan(64, MemoryEstimate({"batches": 1000}, "cpu")).memory.nbytes
+    1000
+    """
 
     batch_rows: int
     memory: MemoryEstimate
@@ -105,17 +162,36 @@ def plan_pass(
     Parameters
     ----------
     feature_map : FeatureMap
+        Where features come from.
     learner : Learner
+        What becomes of them.
     options : PassOptions
+        Batches and the memory budget.
     n_rows : int or None
         Rows of the data; None where nobody knows.
     n_columns, n_targets : int
+        Columns of the data and of the targets.
     dtype : dtype
+        Precision of the computation.
     device : str
+        Where it is made.
 
     Returns
     -------
     PassPlan
+        Rows in a batch and bytes by name.
+
+    See Also
+    --------
+    run_pass : makes the pass.
+
+    Examples
+    --------
+    >>> from gramless.features import FourierMap
+    >>> from gramless.learners import PassOptions, Sums, plan_pass
+    >>> sizes = dict(n_rows=10_000, n_columns=20, n_targets=1, dtype="float32", device="cpu")
+    >>> plan_pass(FourierMap(), Sums(), PassOptions(memory_budget="1GB"), **sizes).batch_rows
+    4096
     """
     p, itemsize = feature_map.n_features(n_rows), np.dtype(dtype).itemsize
     memory = MemoryEstimate({**learner.memory(p, itemsize, n_rows), "landmarks": p * n_columns * (itemsize + 8)}, device)
@@ -136,19 +212,37 @@ def plan_pass(
 class Model:
     """What a pass has come to.
 
-    Attributes
+    Parameters
     ----------
     features : Features
+        What maps rows.
     coef : ndarray of shape (n_features, n_outputs)
         Coefficients of the model: of kernel functions, or of features.
     intercept : ndarray of shape (n_outputs,)
+        The bias of each output.
     C : float
-    jitter : float or None
-    loo_errors : ndarray or None
-    left_out : (scores, encoded targets, weights) or None
+        The regularisation used.
+    jitter : float or None, default=None
+        What was added to a matrix before it could be factored.
+    loo_errors : ndarray or None, default=None
+        Leave-one-out squared error at each C tried.
+    left_out : (scores, encoded targets, weights) or None, default=None
         Of the rows that were left out one by one.
-    sigmoids : ndarray or None
+    sigmoids : ndarray or None, default=None
         Kept here by whoever fits some to `left_out`.
+
+    See Also
+    --------
+    Pass.model : makes one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.features import LandmarkFeatures
+    >>> from gramless.kernels import RBF
+    >>> from gramless.learners import Model
+    >>> Model(LandmarkFeatures(RBF(1.0), np.zeros((1, 2)), "cpu"), np.ones((1, 1)), np.zeros(1), C=1.0).C
+    1.0
     """
 
     features: Features
@@ -165,24 +259,46 @@ class Model:
 class Pass:
     """Where a pass stands.
 
-    Attributes
+    Parameters
     ----------
     targets : LabelTargets or ValueTargets
+        How targets become columns.
     seed : int
         Decides all that is drawn while rows pass by.
     phase : {"holding", "learning", "finished"}
-    n_columns, dtype, device
-        What the first rows decided.
+        What happens to the next row.
+    n_columns : int
+        Columns of the data.
+    dtype : str
+        Precision of the computation; empty before the first rows.
+    device : str
+        Where it is made.
     rows_seen : int
         Rows learnt from, in all epochs.
     held : list of (X, encoded targets, weights)
         Rows that wait for the map to begin.
-    features, run, sample
-        What the feature map and the learner have made of the rows, and the rows to leave out one by one.
+    features : Features or None
+        What the feature map has made of the first rows.
+    run : Run or None
+        What the learner has made of the rows.
+    sample : Reservoir or None
+        The rows to leave out one by one.
     history : list of dict
         One record for each pass over all rows.
     solved : Model or None
         None where rows have come since.
+
+    See Also
+    --------
+    run_pass : makes one from a whole stream.
+    more_rows : goes on with one.
+
+    Examples
+    --------
+    >>> from gramless.learners import Pass, Sums
+    >>> from gramless.targets.streamed import ValueTargets
+    >>> Pass.fresh(ValueTargets(), Sums(), random_state=0)[0].phase
+    'holding'
     """
 
     targets: Targets
@@ -201,32 +317,100 @@ class Pass:
 
     @classmethod
     def fresh(cls, targets: Targets, learner: Learner, random_state: Any) -> tuple[Pass, np.random.RandomState]:
-        """A pass that has seen nothing, and the generator that goes on after its seed."""
+        """A pass that has seen nothing, and the generator that goes on after its seed.
+
+        Parameters
+        ----------
+        targets : LabelTargets or ValueTargets
+            How targets become columns.
+        learner : Learner
+            Says how many rows to keep for leave-one-out.
+        random_state : int, RandomState or None
+            Draws the seed.
+
+        Returns
+        -------
+        pass : Pass
+            In its first phase.
+        rng : RandomState
+            The generator.
+        """
         rng = check_random_state(random_state)
         sample = Reservoir(learner.rows_left_out) if learner.rows_left_out else None
         return cls(targets, int(rng.randint(np.iinfo(np.int32).max)), sample=sample), rng
 
     def copy(self, *, own_sums: bool = True) -> Pass:
-        """Another pass that goes on from here; with `own_sums` this one stays as it is whatever happens to the other."""
+        """Another pass that goes on from here.
+
+        Parameters
+        ----------
+        own_sums : bool, default=True
+            Whether this one stays as it is whatever happens to the other.
+
+        Returns
+        -------
+        Pass
+            The other.
+        """
         run = self.run.copy() if own_sums and self.run is not None else self.run
         return replace(self, run=run, held=list(self.held), sample=copy.copy(self.sample))
 
     @classmethod
     def going_on(cls, before: Pass | None, targets: Targets, learner: Learner, random_state: Any, *, own_sums: bool) -> Pass:
-        """The pass that `partial_fit` adds rows to: a fresh one in the first call, else a copy of the one before."""
+        """The pass that `partial_fit` adds rows to: a fresh one in the first call, else a copy of the one before.
+
+        Parameters
+        ----------
+        before : Pass or None
+            Where the last call ended.
+        targets : LabelTargets or ValueTargets
+            How targets become columns.
+        learner : Learner
+            Says how many rows to keep for leave-one-out.
+        random_state : int, RandomState or None
+            Draws the seed of a fresh pass.
+        own_sums : bool
+            Whether `before` stays as it is whatever happens.
+
+        Returns
+        -------
+        Pass
+            To be handed to `more_rows`.
+        """
         if before is None:
             return cls.fresh(targets, learner, random_state)[0]
         return replace(before.copy(own_sums=own_sums), targets=targets)
 
     def set_up(self, X: Array, options: PassOptions) -> None:
-        """What the first rows decide: columns, dtype and device."""
+        """What the first rows decide: columns, dtype and device.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            The first rows.
+        options : PassOptions
+            May ask for a dtype and a device.
+        """
         if not self.dtype:
             self.n_columns = int(X.shape[1])
             self.dtype = working_dtype(X, options.dtype).name
             self.device = xa.resolve_device(options.device, X)
 
     def prepare(self, X: Array, name: str = "the estimator") -> Array:
-        """Rows where and as they are computed with."""
+        """Rows where and as they are computed with.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_columns)
+            Rows of the data.
+        name : str, default="the estimator"
+            What an error calls whoever asks.
+
+        Returns
+        -------
+        array of shape (n, n_columns)
+            On the device and in the dtype of the pass.
+        """
         if X.shape[1] != self.n_columns:
             raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_columns} features")
         return xa.to_device(X, self.device, np.dtype(self.dtype))
@@ -234,7 +418,24 @@ class Pass:
     # The features.
 
     def rows_to_see(self, feature_map: FeatureMap, options: PassOptions, n_rows: int | None, repeatable: bool) -> int:
-        """How many rows of a sample `begin` is going to be shown."""
+        """How many rows of a sample `begin` is going to be shown.
+
+        Parameters
+        ----------
+        feature_map : FeatureMap
+            Says how many it needs and wants.
+        options : PassOptions
+            Has the memory budget.
+        n_rows : int or None
+            Rows of the data; None where nobody knows.
+        repeatable : bool
+            Whether rows can be read again.
+
+        Returns
+        -------
+        int
+            As many as memory allows where rows can be read again; else what the map is content with.
+        """
         if not repeatable:  # its head is held until it is read again
             return feature_map.rows_wanted(n_rows)
         affordable = options.budget(self.device) // (8 * self.n_columns * np.dtype(self.dtype).itemsize)
@@ -250,7 +451,23 @@ class Pass:
         *,
         encoded: bool = False,
     ) -> None:
-        """Choose the features from a sample of the rows, and from those that the user named."""
+        """Choose the features from a sample of the rows, and from those that the user named.
+
+        Parameters
+        ----------
+        rows : (X, y, weights)
+            The sample.
+        feature_map : FeatureMap
+            Chooses.
+        rng : RandomState
+            Draws what is random.
+        n_rows : int or None
+            Rows of the data; None where nobody knows.
+        named : (X, y, weights), optional
+            The rows that the user named.
+        encoded : bool, default=False
+            Whether `y` are columns' codes already.
+        """
         X, y, weights = rows
         if weights is not None and not (weights > 0).all():
             kept = np.flatnonzero(weights > 0)
@@ -277,7 +494,21 @@ class Pass:
     # The rows.
 
     def add(self, X: Array, encoded: np.ndarray, weights: np.ndarray | None, learner: Learner, budget: int = 0) -> None:
-        """Learn from rows in the order in which they come (which a learner that shuffles changes)."""
+        """Learn from rows in the order in which they come (which a learner that shuffles changes).
+
+        Parameters
+        ----------
+        X : array of shape (n, n_columns)
+            Prepared rows.
+        encoded : ndarray of shape (n,) or (n, k)
+            Their targets, as `targets.read` returns them.
+        weights : ndarray of shape (n,) or None
+            Their weights.
+        learner : Learner
+            Learns.
+        budget : int, default=0
+            Bytes that the whole fit may take.
+        """
         assert self.features is not None
         n, factor = int(X.shape[0]), learner.forgetting_factor
         if learner.shuffles:
@@ -338,7 +569,18 @@ class Pass:
             self.add(batch.X, batch.y, batch.weights, learner, options.budget(self.device))
 
     def merge(self, other: Pass) -> Pass:
-        """Add what a pass over other rows, with the same features, has learnt; returns self."""
+        """Add what a pass over other rows, with the same features, has learnt.
+
+        Parameters
+        ----------
+        other : Pass
+            Stays as it is.
+
+        Returns
+        -------
+        Pass
+            This one.
+        """
         assert self.run is not None
         self.run.merge(other.run)
         self.rows_seen += other.rows_seen
@@ -350,7 +592,22 @@ class Pass:
     # The model.
 
     def model(self, feature_map: FeatureMap, learner: Learner, options: PassOptions) -> Model:
-        """The model of the rows so far, solved where rows have come since; rows that are held stay held."""
+        """The model of the rows so far, solved where rows have come since; rows that are held stay held.
+
+        Parameters
+        ----------
+        feature_map : FeatureMap
+            Begins with rows that are held.
+        learner : Learner
+            Solves.
+        options : PassOptions
+            Of the pass.
+
+        Returns
+        -------
+        Model
+            Kept until more rows come.
+        """
         if self.solved is None:
             if self.phase == HOLDING:
                 now = self.copy()
@@ -383,7 +640,22 @@ class Pass:
         return Model(self.features, coef, intercept, fit.C, fit.jitter, fit.loo_errors, left_out)
 
     def finish(self, feature_map: FeatureMap, learner: Learner, options: PassOptions) -> Pass:
-        """A pass that has its model and takes no more rows."""
+        """A pass that has its model and takes no more rows.
+
+        Parameters
+        ----------
+        feature_map : FeatureMap
+            Begins with rows that are held.
+        learner : Learner
+            Solves.
+        options : PassOptions
+            Of the pass.
+
+        Returns
+        -------
+        Pass
+            Without what only learning needs.
+        """
         model = self.model(feature_map, learner, options)
         features = model.features.for_prediction()
         kept = replace(model, features=features, left_out=None)
@@ -392,7 +664,13 @@ class Pass:
     # A file.
 
     def state(self) -> dict[str, Any]:
-        """Where a pass that is learning stands, as arrays, numbers and text."""
+        """Where a pass that is learning stands.
+
+        Returns
+        -------
+        dict of str to object
+            Arrays, numbers and text.
+        """
         assert self.features is not None
         assert self.run is not None
         parts = {"run": self.run.state(), "features": self.features.state(), "targets": self.targets.state()}
@@ -403,7 +681,19 @@ class Pass:
         return state | {"seen": self.rows_seen, "seed": self.seed, "dtype": self.dtype, "columns": self.n_columns}
 
     def restore(self, state: dict[str, Any], feature_map: FeatureMap, learner: Learner, options: PassOptions) -> None:
-        """Go to where `state` was taken."""
+        """Go to where a state was taken.
+
+        Parameters
+        ----------
+        state : dict
+            What `state` returned.
+        feature_map : FeatureMap
+            Restores the features.
+        learner : Learner
+            Restores the run.
+        options : PassOptions
+            Of the pass.
+        """
 
         def part(prefix: str) -> dict[str, Any]:
             return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
@@ -434,12 +724,18 @@ def run_pass(
     Parameters
     ----------
     stream : Stream
+        The rows.
     feature_map : FeatureMap
+        Where features come from.
     learner : Learner
+        What becomes of them.
     targets : LabelTargets or ValueTargets
-    options : PassOptions
-    random_state : int, RandomState or None
-    callbacks : Callbacks
+        How targets become columns.
+    options : PassOptions, optional
+        Batches, precision, device, memory, progress.
+    random_state : int, RandomState or None, default=None
+        Draws what is random.
+    callbacks : Callbacks, optional
         A `Checkpoint` says where the pass saves how it stands, and from where it goes on where it finds a file of its own;
         functions are called after each epoch, and a true answer ends the pass. Rows that pass by once cannot be held out:
         an `EarlyStopping` is refused.
@@ -449,6 +745,12 @@ def run_pass(
     Returns
     -------
     Pass
+        Where it ended, with its model.
+
+    See Also
+    --------
+    more_rows : goes on with a pass.
+    gramless.solvers.solve : the same for linear systems.
 
     Examples
     --------
@@ -527,9 +829,31 @@ def more_rows(
     state : Pass
         Changed in place; a copy is the caller's to make.
     stream : Stream
+        The rows.
     feature_map : FeatureMap
+        Where features come from.
     learner : Learner
-    options : PassOptions
+        What becomes of them.
+    options : PassOptions, optional
+        Batches, precision, device, memory, progress.
+
+    See Also
+    --------
+    run_pass : a whole stream.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless import Stream
+    >>> from gramless.features import FourierMap
+    >>> from gramless.learners import Pass, Sums, more_rows
+    >>> from gramless.targets.streamed import ValueTargets
+    >>> X = np.linspace(0, 6, 200)[:, None]
+    >>> state, _ = Pass.fresh(ValueTargets(), Sums(), random_state=0)
+    >>> for half in (X[:100], X[100:]):
+    ...     more_rows(state, Stream(half, np.sin(half[:, 0])), FourierMap(n_components=10), Sums())
+    >>> state.rows_seen
+    200
     """
     learner.check()
     if state.phase == FINISHED:
@@ -573,6 +897,17 @@ def from_model(path: str, doc: str) -> Any:
     Returns
     -------
     property
+        Which raises AttributeError where there is no such value.
+
+    See Also
+    --------
+    Model : what has the values.
+
+    Examples
+    --------
+    >>> from gramless import NystromLSSVC
+    >>> isinstance(NystromLSSVC.dual_coef_, property)
+    True
     """
 
     def read(estimator: Any) -> Any:

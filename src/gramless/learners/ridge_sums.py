@@ -65,7 +65,9 @@ class RidgeSums(Run):
     Parameters
     ----------
     n_features : int
+        Columns of the features.
     n_targets : int
+        Columns of the targets.
     reference : array, optional
         An array of the library and device to keep the sums on; NumPy by default.
 
@@ -79,6 +81,10 @@ class RidgeSums(Run):
         Relative precision of the features added so far.
     largest : float
         The largest trace that `S` has had: what its rounding is relative to.
+
+    See Also
+    --------
+    Sums : the learner whose run this is.
 
     Examples
     --------
@@ -135,8 +141,9 @@ class RidgeSums(Run):
         Parameters
         ----------
         features : array of shape (b, n_features)
-            float32 or float64.
+            In float32 or float64.
         targets : array of shape (b, n_targets)
+            One row for each row of features.
         weights : array of shape (b,), optional
             At least 0; ones by default.
         measured : None
@@ -186,14 +193,24 @@ class RidgeSums(Run):
             scipy.linalg.blas.dsyrk(1.0, np.ascontiguousarray(F).T, beta=1.0, c=self.upper, overwrite_c=1)
 
     def merge(self, other: RidgeSums) -> RidgeSums:
-        """Add the rows of `other`, which stays as it is; returns self."""
         self._combine(other, 1)
         self.eps = max(self.eps, other.eps)
         self.largest = max(self.largest, other.largest, self.trace)
         return self
 
     def subtract(self, other: RidgeSums) -> RidgeSums:
-        """Take the rows of `other` away, which were added before; returns self."""
+        """Take rows away that were added before.
+
+        Parameters
+        ----------
+        other : RidgeSums
+            Sums over these rows; stay as they are.
+
+        Returns
+        -------
+        RidgeSums
+            These.
+        """
         self._combine(other, -1)
         return self
 
@@ -213,14 +230,12 @@ class RidgeSums(Run):
                 mine -= theirs
 
     def decay(self, factor: float) -> None:
-        """Multiply the weight of every row added so far by `factor`."""
         self.weight *= factor
         for name in _SUMS:
             total = getattr(self, name)
             total *= factor
 
     def widen(self, n_targets: int) -> None:
-        """Make room for targets that were zero in every row so far, such as the indicator of a class first met now."""
         for name in ("cross", "target_sum"):
             old = getattr(self, name)
             new = self._zeros(old.shape[0], n_targets)
@@ -238,17 +253,30 @@ class RidgeSums(Run):
         Returns
         -------
         WhitenedRidge
+            Which solves at any ridge and leaves rows out.
         """
         if self.weight <= 0:
             raise ValueError("no rows with a positive weight were added: there is nothing to solve")
         return WhitenedRidge(self, penalty)
 
     def solve(self, ridge: float, penalty: Array = None) -> Solution:
-        """The minimiser at one ridge; `penalty` as in `whiten`."""
+        """The minimiser at one ridge.
+
+        Parameters
+        ----------
+        ridge : float
+            Above zero.
+        penalty : array of shape (n_features, n_features), optional
+            Positive semi-definite, float64; the identity by default.
+
+        Returns
+        -------
+        Solution
+            Coefficients, bias, and how well they are determined.
+        """
         return self.whiten(penalty).solve(ridge)
 
     def copy(self) -> RidgeSums:
-        """Sums of their own, with the same rows."""
         other = object.__new__(RidgeSums)
         other.__dict__.update(self.__dict__, _scratch=None)
         for name in _SUMS:
@@ -257,12 +285,24 @@ class RidgeSums(Run):
         return other
 
     def state(self) -> dict[str, Any]:
-        """Everything as arrays and numbers, for a file or another process."""
         return {name: getattr(self, name) for name in (*_SUMS, "n_rows", "weight", "eps", "largest")}
 
     @classmethod
     def from_state(cls, state: dict[str, Any], reference: Array = None) -> RidgeSums:
-        """The sums that `state` was taken from, on `reference`'s library and device."""
+        """Sums as they were saved.
+
+        Parameters
+        ----------
+        state : dict
+            What `state` returned.
+        reference : array, optional
+            An array of the library and device to keep the sums on; NumPy by default.
+
+        Returns
+        -------
+        RidgeSums
+            The same.
+        """
         p, k = state["cross"].shape
         new = cls(p, k, reference)
         for name in _SUMS:

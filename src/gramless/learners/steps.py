@@ -71,6 +71,29 @@ class Steps(Learner):
         Passes over rows that can be read again.
     loss : {"primal", "dual"}, default="primal"
         `"dual"` adds the term of the points' own targets, where they have some.
+
+    See Also
+    --------
+    Sums : the exact minimiser, in one pass.
+
+    References
+    ----------
+    Ma and Belkin, "Diving into the shallows: a computational perspective on large-scale shallow learning", 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.features import FourierMap
+    >>> from gramless.learners import Steps
+    >>> X = np.linspace(0, 3, 50)[:, None]
+    >>> features = FourierMap(n_components=20).begin(X, None, np.random.RandomState(0))
+    >>> learner = Steps(C=1e3, batch_size=10)
+    >>> run = learner.begin(features, features(X), 1, n_rows=50)
+    >>> for _ in range(30):
+    ...     run.add(features(X), np.sin(X))
+    ...     record = run.end_pass()
+    >>> sorted(record)
+    ['loss', 'step']
     """
 
     merges = False
@@ -87,6 +110,7 @@ class Steps(Learner):
 
     @property
     def rows_measured(self) -> int:  # type: ignore[override]
+        """Rows of which the curvature is measured."""
         return SUBSAMPLE
 
     def check(self) -> None:

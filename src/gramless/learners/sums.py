@@ -38,12 +38,17 @@ class Sums(Learner):
     ----------
     C : float or "loo", default=1.0
         Regularisation: the ridge is `1 / C`.
-    Cs : sequence of float
+    Cs : sequence of float, default=C_PATH
         The path for `C="loo"`.
     forgetting_factor : float, default=1.0
         The weight of all earlier rows is multiplied by this with each new row.
     leave_one_out : bool, default=False
         Compute leave-one-out scores also where `C` is a number.
+
+    See Also
+    --------
+    RidgeSums : the run.
+    Steps : stochastic gradients, for more features than sums can hold.
 
     Examples
     --------
@@ -72,6 +77,7 @@ class Sums(Learner):
 
     @property
     def rows_left_out(self) -> int:  # type: ignore[override]
+        """Rows of which `solve` wants a uniform sample, where anything is left out."""
         return LEFT_OUT_ROWS if self.C == "loo" or self.leave_one_out else 0
 
     def check(self) -> None:
