@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Processes that share the tests, a file at a time; each gets its share of the cores (tests/conftest.py).
+PROCESSES ?= 2
 
 .PHONY: run test pictures clean
 
@@ -13,8 +15,8 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m coverage run -m pytest -q
-	$(BIN)/python -m coverage combine -q && $(BIN)/python -m coverage report
+	$(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --cov --cov-report=
+	$(BIN)/python -m coverage report
 
 pictures: $(VENV)/.installed-dev
 	$(BIN)/python docs/pictures.py

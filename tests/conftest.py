@@ -1,8 +1,49 @@
-"""What tests of more than one room share."""
+"""What tests of more than one room share, and how two processes of tests share the machine."""
+
+import os
+
+# Before NumPy is imported. Each process of pytest-xdist gets its share of the cores: BLAS threads that wait for a core spin,
+# and small products take ten times as long. What a test starts inherits this; a test about threads asks for its own.
+if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
+    _cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    _threads = str(max(1, _cores // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])))
+    for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(_name, _threads)
 
 import shutil
 
+import numpy as np
 import pytest
+from sklearn.datasets import load_digits
+
+# The files that take longest: whole files go to the next free process, and none should begin one of these at the end.
+LONGEST = (
+    "peers/test_peers.py",
+    "contracts/test_every_estimator.py",
+    "distributed/test_distributed.py",
+    "fuzz/test_kills.py",
+    "contracts/test_every_solver.py",
+    "estimators/test_table.py",
+    "program/test_train.py",
+    "core/test_documentation.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    def rank(item):
+        path = item.path.as_posix()
+        return next((i for i, name in enumerate(LONGEST) if path.endswith(name)), len(LONGEST))
+
+    items.sort(key=rank)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What the suites of other projects gave (tests/peers), from whichever process ran them."""
+    for report in (report for reports in terminalreporter.stats.values() for report in reports):
+        if getattr(report, "when", "") == "call":
+            for name, line in report.user_properties:
+                if name == "peers":
+                    terminalreporter.write_line(f"peers: {line}")
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +56,18 @@ def browser():
         running = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         yield running
         running.close()
+
+
+@pytest.fixture(scope="session")
+def digit_images():
+    """The 1,797 images of digits as bytes of shape (n, 8, 8), and their labels, in a random order: they come by writer."""
+    data = load_digits()
+    order = np.random.default_rng(0).permutation(len(data.target))
+    return data.images[order].astype(np.uint8) * 15, data.target[order]
+
+
+@pytest.fixture(scope="session")
+def digits(digit_images):
+    """The same as rows of 64 numbers from 0 to 1."""
+    images, y = digit_images
+    return images.reshape(len(images), -1) / 240, y

@@ -41,7 +41,7 @@ def test_factorisations(array, dtype):
     np.testing.assert_allclose(V * xa.to_numpy(values) @ V.T, SPD, **tolerance)
 
 
-def test_an_indefinite_matrix_is_told_by_its_pivot(array):
+def test_an_indefinite_matrix_is_reported_with_its_pivot(array):
     with pytest.raises(xa.NotPositiveDefiniteError, match="pivot 3 of 3 is not positive"):
         xa.cholesky_(array(np.diag([1.0, 2.0, -1.0])))
 

@@ -82,18 +82,18 @@ def test_one_fit_at_a_time_has_a_checkpoint(tmp_path):
     work = "import sys\nfrom gramless._runtime.checkpoint import StateFile\nStateFile(sys.argv[1], 'problem')\n"
     second = subprocess.run([sys.executable, "-c", work, str(path)], capture_output=True, text=True, check=False)
     assert "another fit is using the checkpoint" in second.stderr
-    told = []
+    reasons = []
 
     def other_thread():
         try:
             StateFile(path, "problem")
         except RuntimeError as reason:
-            told.append(str(reason))
+            reasons.append(str(reason))
 
     thread = threading.Thread(target=other_thread)
     thread.start()
     thread.join()
-    assert "another fit is using" in told[0]
+    assert "another fit is using" in reasons[0]
     again = StateFile(path, "problem")  # this thread: its first fit has ended, by an error or by Ctrl-C
     assert again.load().W[0, 0] == 1.0
     del first

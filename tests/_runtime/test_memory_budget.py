@@ -175,8 +175,8 @@ def test_the_estimate_counts_the_points_in_double(model):
     model.fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    told = estimate(model, n, d).nbytes
-    assert told / 2.5 < peak < told + 8e6
+    estimated = estimate(model, n, d).nbytes
+    assert estimated / 2.5 < peak < estimated + 8e6
 
 
 @pytest.mark.parametrize(

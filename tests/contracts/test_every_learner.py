@@ -128,7 +128,7 @@ def test_memory_is_counted(learner):
 
 
 @pytest.mark.parametrize("name", SUMS)
-def test_merged_is_all_at_once_and_the_other_stays(name, features):
+def test_merged_is_one_run_over_all_and_the_other_stays(name, features):
     learner = LEARNERS[name](C=0.5)
     left, right = run_over(learner, features, np.arange(120)), run_over(learner, features, np.arange(120, 300))
     before = scores(learner, right, features)

@@ -177,7 +177,7 @@ def test_callbacks_stay_behind_wherever_they_are_held(around, tmp_path):
     assert model.estimators_[0].callback is not None
 
 
-def test_a_search_is_told_what_to_save_instead(tmp_path):
+def test_a_search_is_answered_with_what_to_save_instead(tmp_path):
     search = GridSearchCV(LSSVC(), {"C": [1.0, 10.0]}, cv=2).fit(X, Y)
     with pytest.raises(ValueError, match="its best_estimator_"):
         gramless.save(search, tmp_path / "search.skops")

@@ -111,13 +111,13 @@ def test_parts_of_a_dataset():
     assert anew.split == "random, seed 3"
 
 
-def test_another_file_of_the_same_name_is_told(tmp_path):
+def test_another_file_of_the_same_name_is_reported(tmp_path):
     np.savez(tmp_path / "cifar10.npz", x_train=np.zeros((2, 3072)), y_train=np.zeros(2))
     with pytest.raises(DatasetError, match=r"no array 'd_train', only x_train, y_train\. Move it away"):
         load("cifar10", data=tmp_path, download=False)
 
 
-def test_a_cache_that_cannot_be_written_is_told_with_what_to_do(tmp_path, monkeypatch):
+def test_a_cache_that_cannot_be_written_is_reported_with_what_to_do(tmp_path, monkeypatch):
     (tmp_path / "cache").write_text("a file where a folder should be")
     monkeypatch.delenv("GRAMLESS_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -11,7 +11,6 @@ import tracemalloc
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_digits
 
 import gramless
 from gramless import LSSVC, LSSVR, BudgetLSSVC, FourierLSSVC, NystromLSSVC, NystromLSSVR, RiSVOClassifier
@@ -38,9 +37,8 @@ def client(cluster):
 
 
 @pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return X[:600] / 16, y[:600]
+def digits(digits):
+    return digits[0][:600], digits[1][:600]
 
 
 def cut(*arrays, rows=250):

@@ -5,20 +5,12 @@ import tracemalloc
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_digits
 
 import gramless
 from gramless import BudgetLSSVC, BudgetLSSVR, FourierLSSVC, NystromLSSVC, Stream, estimate
 from gramless.experiments.exact_budget import ExactBudgetLSSVC
 from gramless.kernels import RBF
 from gramless.learners.steps import StepsRun
-
-
-@pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(X))
-    return X[order] / 16, y[order]
 
 
 def minimiser(X, y, budget, kernel, C):
@@ -304,8 +296,8 @@ def test_the_estimate_counts_the_features_that_are_held(made):
     made.set_params(random_state=0).fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    told = estimate(made, n, d)
-    assert told.parts["features of all rows"] == n * 300 * 4
-    assert told.nbytes / 3 < peak < told.nbytes
+    estimated = estimate(made, n, d)
+    assert estimated.parts["features of all rows"] == n * 300 * 4
+    assert estimated.nbytes / 3 < peak < estimated.nbytes
     small = clone(made).set_params(memory_budget=40_000_000)
     assert estimate(small, n, d).parts["features of all rows"] == 0

@@ -3,18 +3,10 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_digits
 
 import gramless
 from gramless import LSSVC, LSSVR, FourierLSSVC, FourierLSSVR
 from gramless.callbacks import Checkpoint, EarlyStopping
-
-
-@pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(X))
-    return X[order] / 16, y[order]
 
 
 @pytest.mark.parametrize("pieces", [1, 7, 100])

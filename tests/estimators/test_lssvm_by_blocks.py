@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
 from gramless import LSSVC, LSSVR, estimate
@@ -17,8 +16,8 @@ BLOCKED = [*ITERATIVE, "nystrom_committee"]
 
 
 @pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
+def digits(digits):
+    X, y = digits
     X = X - X.mean(1, keepdims=True)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     return X[:240], y[:240], X[240:700], y[240:700]

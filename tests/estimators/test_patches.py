@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.datasets import load_digits
 from sklearn.linear_model import RidgeClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
@@ -18,9 +17,8 @@ from gramless.images import Patches
 
 
 @pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    X = X.astype(np.uint8).reshape(-1, 8, 8)
+def digits(digit_images):
+    X, y = digit_images
     return X[:600], y[:600], X[1200:], y[1200:]
 
 

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
 from gramless import LSSVC, NystromLSSVC, PrototypeLSSVC, SphericalKMeans
@@ -11,8 +10,8 @@ POLYNOMIAL = {"kernel": "poly", "degree": 4, "gamma": 1.0, "coef0": 0.0, "C": 1e
 
 
 @pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
+def digits(digits):
+    X, y = digits
     X = UnitNormalizer().transform(X)
     return X[:1200], y[:1200], X[1200:], y[1200:]
 
@@ -137,9 +136,9 @@ def test_tensors_give_the_same_model(digits, refit):
     assert_allclose(moved.fit(X, y).decision_function(X_test), here, atol=1e-5)
 
 
-def test_bytes_are_computed_in_single_precision(digits):
-    _, y, _, _ = digits
-    X = load_digits().data[:1200].astype(np.uint8)
+def test_bytes_are_computed_in_single_precision(digit_images):
+    images, y = (part[:1200] for part in digit_images)
+    X = images.reshape(len(images), -1)
     model = PrototypeLSSVC(n_prototypes=5, C=10.0, random_state=0).fit(X, y)
     assert model.points_.dtype == model.dual_coef_.dtype == np.float32
 

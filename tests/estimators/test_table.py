@@ -91,11 +91,11 @@ def test_parts_carry_a_model_where_memory_is_short():
     assert len(model.members_) == 1
     assert len(model.members_[0].points) == 2
     assert sum(map(len, model.members_[0].points)) == 2000
-    assert any("neighbourhood" in told for told in model.gave_up_)
+    assert any("neighbourhood" in reason for reason in model.gave_up_)
     assert model.score(X[2000:], y[2000:]) > 0.95
 
 
-def test_too_little_memory_for_any_search_is_told(plants):
+def test_too_little_memory_for_any_search_is_reported(plants):
     X, y = plants
     with pytest.raises(MemoryError, match="memory_budget is 10"):
         TableClassifier(memory_budget="10KB").fit(X, y)
@@ -147,7 +147,7 @@ def test_the_search_and_the_parts_keep_to_time():
         ({"text": "keep"}, "text"),
     ],
 )
-def test_settings_that_are_not_known_are_told(plants, settings, words):
+def test_settings_that_are_not_known_are_reported(plants, settings, words):
     X, y = plants
     with pytest.raises(ValueError, match=words):
         TableClassifier(**settings).fit(X, y)

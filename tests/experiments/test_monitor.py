@@ -91,10 +91,10 @@ def test_the_time_it_takes_is_known():
 
 
 def test_notices_are_few():
-    told = []
-    watch = Watch(lambda *notice: told.append(notice), None, np.array([]), every=0)
+    notices = []
+    watch = Watch(lambda *notice: notices.append(notice), None, np.array([]), every=0)
     machine = Expansion(["a", "b"], 1)
     for n_iter in range(1, 1000):
         watch(machine, {"n_iter": n_iter})
-    assert 1 <= len(told) < 100
-    assert told[0][:2] == (1, 10)
+    assert 1 <= len(notices) < 100
+    assert notices[0][:2] == (1, 10)

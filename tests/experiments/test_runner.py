@@ -208,7 +208,7 @@ def _interrupted_run(path):
     os._exit(0)
 
 
-def test_ctrl_c_stops_at_once_and_keeps_what_is_finished(results):
+def test_ctrl_c_stops_and_keeps_what_is_finished(results):
     process = multiprocessing.get_context("spawn").Process(target=_interrupted_run, args=(results.path,))
     started = time.monotonic()
     process.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
 
 from gramless import LSSVC, LSSVR
 from gramless.kernels import RBF
@@ -23,9 +22,8 @@ def torch():
 
 
 @pytest.fixture
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return (X / 16).astype(np.float32), y
+def digits(digits):
+    return digits[0].astype(np.float32), digits[1]
 
 
 BLOCKS = {"block_size": 200, "tol": 1e-3}  # a solver object has its own tolerance

@@ -5,7 +5,6 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.datasets import load_digits
 
 import gramless
 from gramless import Stream
@@ -15,8 +14,8 @@ from gramless.images.projection import leading_directions
 
 
 @pytest.fixture(scope="module")
-def digits():
-    return load_digits().images[:300].astype(np.uint8) * 15
+def digits(digit_images):
+    return digit_images[0][:300]
 
 
 def colours(n=60, height=9, width=11, seed=0):

@@ -1,4 +1,4 @@
-"""Factorisations of matrices that are definite up to rounding: what was added is the least that helps, and is told."""
+"""Factorisations of matrices that are definite up to rounding: what was added is the least that helps, and is reported."""
 
 import numpy as np
 import pytest

@@ -51,7 +51,7 @@ def test_other_and_missing_columns(run, plants, model, tmp_path):
     assert "lacks the columns 'height', 'soil'" in done.err
 
 
-def test_unseen_words_are_handled_and_told(run, plants, model, tmp_path):
+def test_unseen_words_are_handled_and_reported(run, plants, model, tmp_path):
     frame = pd.read_csv(plants / "more.csv")
     frame.loc[:4, "soil"] = "moon dust"
     frame.to_csv(tmp_path / "moon.csv", index=False)

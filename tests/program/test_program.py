@@ -122,7 +122,7 @@ def test_unknown_names_are_answered_with_the_known_ones(run, demo, tmp_path):
     assert (done.code, "there are: demo" in done.err) == (3, True)
 
 
-def test_a_folder_that_is_none_is_told_before_the_first_fit(run, demo, tmp_path, monkeypatch):
+def test_a_folder_that_is_none_is_reported_before_the_first_fit(run, demo, tmp_path, monkeypatch):
     (tmp_path / "out").write_text("")
     monkeypatch.setattr(reproduce_module, "run", lambda *a, **k: pytest.fail("a fit was started"))
     done = run("reproduce", "smo", "--quick", "--out", tmp_path / "out")
@@ -175,7 +175,7 @@ def command(*arguments, **options):
     )
 
 
-def test_a_full_disk_is_told_and_leaves_nothing(plants, model):
+def test_a_full_disk_is_reported_and_leaves_nothing(plants, model):
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full on this system")
     with open("/dev/full", "w") as full:
@@ -199,7 +199,7 @@ def test_a_reader_that_has_seen_enough_is_no_trouble(plants, model):
     assert err == ""
 
 
-def test_out_of_memory_is_told(plants, tmp_path):
+def test_out_of_memory_is_reported(plants, tmp_path):
     process = command(
         "train", plants / "plants.csv", "--target", "kind", "--out", tmp_path / "m.skops", "--memory-budget", "10KB"
     )

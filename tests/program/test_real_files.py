@@ -166,7 +166,7 @@ def test_sparse_columns_keep_their_numbers(run, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
-def test_a_heading_without_rows_is_told(run, plants, model, tmp_path, command):
+def test_a_heading_without_rows_is_reported(run, plants, model, tmp_path, command):
     heading = (plants / "more.csv").read_text().splitlines()[0]
     (tmp_path / "heading.csv").write_text(heading + "\n")
     done = run(command, model, tmp_path / "heading.csv")
@@ -285,7 +285,7 @@ def test_figures_that_do_not_exist():
     assert wrong.low == 0
 
 
-def test_names_with_brackets_are_told_as_they_are(run, tmp_path, monkeypatch, capsys):
+def test_names_with_brackets_are_shown_as_they_are(run, tmp_path, monkeypatch, capsys):
     path = tmp_path / "t.csv"
     path.write_text(
         lines("weight [kg],end [/b],y [z]", *(f"{a:.2f},{k % 5},{'' if k == 1 else k % 2}" for k, a in enumerate(A)))

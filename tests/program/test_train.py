@@ -14,7 +14,7 @@ from gramless.program.train import find_task, hold_out, parse_seconds
 
 
 @pytest.mark.parametrize("name", ["plants.csv", "semicolon.csv.gz", "plants.parquet"])
-def test_a_table_of_any_kind_trains_at_once(run, plants, tmp_path, name):
+def test_a_table_of_any_kind_trains(run, plants, tmp_path, name):
     done = run("train", plants / name, "--target", "kind", "--out", tmp_path / "m.skops", "--json")
     assert done.code == 0
     assert done.json["task"] == "classification"
@@ -181,7 +181,7 @@ def test_the_same_seed_gives_the_same_model(run, plants, tmp_path):
         (["{bad}/words.svm"], "cannot be read as svmlight"),
     ],
 )
-def test_trouble_is_told_in_one_sentence(run, plants, model, tmp_path, arguments, words):
+def test_trouble_is_explained_in_one_sentence(run, plants, model, tmp_path, arguments, words):
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "ragged.csv").write_text("a,b\n1,2\n1,2\n1,2,3\n1,2\n")
     (tmp_path / "binary.csv").write_bytes(bytes(range(256)) * 4)

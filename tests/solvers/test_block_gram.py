@@ -50,6 +50,6 @@ def test_factors_are_kept_only_where_asked():
 
 
 @pytest.mark.parametrize("array", [np.asarray, torch.as_tensor], ids=["numpy", "torch"])
-def test_squares_that_overflow_are_told_as_such(array):
+def test_squares_that_overflow_are_reported_as_such(array):
     with pytest.raises(FloatingPointError, match="overflow float32"):
         BlockGram(array(np.full((2, 3), 1e25, np.float32)))

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
 
 from gramless.kernels import RBF
 from gramless.operators import DenseOperator, KernelOperator
@@ -13,9 +12,9 @@ from gramless.targets.columns import class_targets
 
 
 @pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return X[:900] / 16, np.column_stack([class_targets(y[:900], 10), np.ones(900)])
+def digits(digits):
+    X, y = digits
+    return X[:900], np.column_stack([class_targets(y[:900], 10), np.ones(900)])
 
 
 @pytest.mark.parametrize(("dtype", "tol", "limit"), [("float32", 1e-3, 26), ("float64", 1e-6, 36)])

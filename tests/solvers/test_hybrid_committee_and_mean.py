@@ -79,7 +79,7 @@ def test_mean_converges_when_every_run_does():
     np.testing.assert_allclose(result.W, np.linalg.solve(A, Z), atol=1e-3)
 
 
-def test_a_run_that_did_not_converge_is_told_though_the_last_one_did():
+def test_a_run_that_did_not_converge_is_reported_though_the_last_one_did():
     result = solve(OP, Z, Averaged(Kaczmarz(tol=1e-3, max_iter=2), n_runs=2, block_size=[4, 12]), random_state=0)
     assert result.residual < 1e-3
     assert not result.converged

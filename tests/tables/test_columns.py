@@ -65,7 +65,7 @@ def test_texts_are_left_out_with_advice_or_hashed():
     assert hashed.encode(frame).numbers.shape == (300, 33)
 
 
-def test_numbers_that_become_words_are_told():
+def test_numbers_that_become_words_are_reported():
     columns = TableColumns().fit(pd.DataFrame({"x": [1.0, 2.0]}))
     with pytest.raises(ValueError, match="x held numbers when the model was fitted, and now holds 'tall'"):
         columns.encode(pd.DataFrame({"x": ["tall", "small"]}))

@@ -51,7 +51,7 @@ def test_single_precision_is_used_for_many_rows_and_agrees(monkeypatch):
     assert np.abs(single.scores - double.scores).max() < 1e-3
 
 
-def test_a_matrix_that_cannot_be_factored_is_told():
+def test_a_matrix_that_cannot_be_factored_is_reported():
     X = np.zeros((5, 2))
     assert solve_exact(X, RBF(1.0), np.eye(5)[:, :1], np.full(5, -1e-3)) is None
 

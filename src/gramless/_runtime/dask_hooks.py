@@ -66,7 +66,7 @@ def fits_collections(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def over_partitions(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A prediction method that maps lazily over the partitions of a collection, or over points that live on workers."""
+    """A prediction method that maps over the partitions of a collection, or over points that live on workers."""
 
     @functools.wraps(method)
     def either(self: Any, X: Any) -> Any:

@@ -62,7 +62,7 @@ class Lock:
     path : Path
         What is guarded; it need not exist.
     refusal : str
-        What the second one is told.
+        What the error of the second one says.
     """
 
     _held: dict[Path, tuple[int, BinaryIO, Lock]] = {}

@@ -45,7 +45,7 @@ def fit(estimator: Any, X: Any, y: Any, sample_weight: Any = None, *, client: An
 
     See Also
     --------
-    predict_partitions : Predict for a collection, lazily.
+    predict_partitions : Predict for a collection; nothing is computed before it is asked for.
 
     Examples
     --------

@@ -10,7 +10,6 @@ and all, on the common basis, and the coefficients are averaged. No communicatio
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,14 +20,22 @@ from dask.distributed import Client
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from gramless.callbacks import read_functions
 from gramless.distributed.cluster import reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, draw
 from gramless.distributed.settings import check_settings
-from gramless.estimators.risvo import RiSVOClassifier, active_rows, check_machine, signed_targets, warn_if_undetermined
+from gramless.estimators.risvo import (
+    RiSVOClassifier,
+    active_rows,
+    check_machine,
+    keep_violations,
+    signed_targets,
+    warn_if_undetermined,
+)
 from gramless.features.landmark_map import Whitening
 from gramless.kernels.base import Kernel
 from gramless.landmarks import as_points, select
-from gramless.learners.active_set import worth_summing_again
+from gramless.learners.active_set import ActiveStep, shrink, worth_summing_again
 from gramless.learners.ridge_sums import RidgeSums
 from gramless.models.expansion import kernel_from_settings, scores_to_labels
 from gramless.operators import evaluate, expand
@@ -156,59 +163,85 @@ def _describe(basis: Basis) -> tuple[Any, ...]:
 
 
 def _iterate(client: Client, estimator: RiSVOClassifier, rows: Rows, basis: Any, blank: RiSVOClassifier) -> None:
-    factors = class_factors(estimator.class_weight, rows)
-    states = rows.map(_begin, rows.classes)
-    needs = {"classes": rows.classes, "factors": factors}
-    total = _summed(client, rows, states, basis, needs, leaving=False)
-    updated_by, n_rows, clock = "summation", 0, time.perf_counter()
-    estimator.history_ = []
-    estimator.message_ = f"reached max_iter={estimator.max_iter}"
-    for step in range(1, estimator.max_iter + 1):
-        model = client.submit(_solve, total, basis, estimator.rho, pure=False)
-        show_progress(estimator.verbose, model)
-        states = rows.map(_step, basis, model, blank, each=[(state,) for state in states])
-        counts = _added(client.gather([client.submit(_count, s, len(rows.classes), pure=False) for s in states]))
-        n_rows = n_rows or int(counts["active"])
-        record = {
-            "n_iter": step,
-            "seconds": time.perf_counter() - clock,
-            "active": int(counts["active"]),
-            "discarded": int(counts["active"] - counts["kept"].sum()),
-            "training_error": float(counts["wrong"] / n_rows),
-            "updated_by": updated_by,
-            "condition": client.submit(_condition, model, pure=False).result(),
-        }
-        if estimator.check_inclusion:
-            record["violations"] = int(counts["violations"])
-        estimator.history_.append(record)
-        if estimator.callback is not None and _stopped(estimator, model, record):
-            estimator.message_ = f"stopped by the callback after {step} steps"
-            break
-        if record["discarded"] == 0:
-            estimator.message_ = f"the active set is stable after {step} steps"
-            break
-        if (counts["kept"][rows.mass > 0] == 0).any():
-            estimator.message_ = f"after {step} steps a class would have no active pattern left"
-            break
-        if step < estimator.max_iter:
-            total, updated_by = _updated(client, rows, states, basis, needs, total, record, estimator.rho)
-            states = [client.submit(_shrink, state, pure=False) for state in states]
+    there = ActiveRowsThere(client, estimator, rows, basis, blank)
+    callbacks = read_functions(estimator)
+
+    def callback(record: dict[str, Any]) -> bool:
+        there.set_model()
+        return callbacks(estimator, record)
+
+    estimator.history_, estimator.message_ = shrink(
+        there,
+        max_iter=estimator.max_iter,
+        present=rows.mass > 0,
+        callback=callback if callbacks.functions else None,
+    )
+    result = there.set_model()
     estimator.n_iter_ = len(estimator.history_)
-    result = model.result()
-    estimator.dual_coef_, estimator.intercept_ = result.coef, result.bias
-    estimator.active_set_ = _row_numbers(rows, states, "active")
-    if estimator.check_inclusion:
-        estimator.inclusion_violations_ = _row_numbers(rows, states, "came_back")
-    elif hasattr(estimator, "inclusion_violations_"):
-        del estimator.inclusion_violations_
+    estimator.active_set_ = _row_numbers(rows, there.states, "active")
+    keep_violations(estimator, _row_numbers(rows, there.states, "came_back") if estimator.check_inclusion else None)
     warn_if_undetermined(result, estimator.rho)
 
 
-def _stopped(estimator: RiSVOClassifier, model: Any, record: dict[str, Any]) -> bool:
-    result = model.result()
-    estimator.dual_coef_, estimator.intercept_ = result.coef, result.bias
-    assert estimator.callback is not None
-    return bool(estimator.callback(estimator, record))
+class ActiveRowsThere:
+    """The active rows of data on many machines, for `shrink`: masks stay with the pieces.
+
+    Parameters
+    ----------
+    client : Client
+    estimator : RiSVOClassifier
+    rows : Rows
+    basis : future of Basis
+    blank : RiSVOClassifier
+        The settings, without what stays with the client.
+    """
+
+    def __init__(self, client: Client, estimator: RiSVOClassifier, rows: Rows, basis: Any, blank: RiSVOClassifier):
+        self.client, self.estimator, self.rows, self.basis, self.blank = client, estimator, rows, basis, blank
+        self.states = rows.map(_begin, rows.classes)
+        self._needs = {"classes": rows.classes, "factors": class_factors(estimator.class_weight, rows)}
+        self._total, self._updated_by = self._summed(leaving=False), "summation"
+        self._n_rows = 0
+        self._counts: dict[str, Any] = {}
+        self._model: Any = None
+
+    def fit(self) -> ActiveStep:
+        """Solve once, send the coefficients out, and add up what the pieces count."""
+        client, rows = self.client, self.rows
+        self._model = client.submit(_solve, self._total, self.basis, self.estimator.rho, pure=False)
+        show_progress(self.estimator.verbose, self._model)
+        self.states = rows.map(_step, self.basis, self._model, self.blank, each=[(state,) for state in self.states])
+        n_classes = len(rows.classes)
+        self._counts = counts = _added(
+            client.gather([client.submit(_count, state, n_classes, pure=False) for state in self.states])
+        )
+        self._n_rows = self._n_rows or int(counts["active"])
+        condition = client.submit(_condition, self._model, pure=False).result()
+        violations = int(counts["violations"]) if self.estimator.check_inclusion else None
+        error = float(counts["wrong"] / self._n_rows)
+        return ActiveStep(int(counts["active"]), counts["kept"], error, self._updated_by, condition, violations)
+
+    def leave(self) -> None:
+        """The sums over the rows that stay: by removal where fewer leave than stay and rounding allows."""
+        kept = int(self._counts["kept"].sum())
+        removed = None
+        if self._counts["active"] - kept < kept:
+            removed = self.client.submit(_subtract, self._total, self._summed(leaving=True), pure=False)
+            if self.client.submit(worth_summing_again, removed, self.estimator.rho, pure=False).result():
+                removed = None
+        self._updated_by = "summation" if removed is None else "removal"
+        self._total = self._summed(leaving=False) if removed is None else removed
+        self.states = [self.client.submit(_shrink, state, pure=False) for state in self.states]
+
+    def _summed(self, *, leaving: bool) -> Any:
+        sums = self.rows.map(_sums, self.basis, self._needs, leaving, each=[(state,) for state in self.states])
+        return reduce_in_tree(self.client, sums, _merge)
+
+    def set_model(self) -> Model:
+        """Give the estimator the coefficients of the last fit."""
+        result: Model = self._model.result()
+        self.estimator.dual_coef_, self.estimator.intercept_ = result.coef, result.bias
+        return result
 
 
 def _begin(piece: Piece, classes: np.ndarray) -> State:
@@ -216,29 +249,6 @@ def _begin(piece: Piece, classes: np.ndarray) -> State:
     active = np.ones(len(codes), dtype=bool) if piece.weights is None else piece.weights > 0
     nobody = np.zeros(len(codes), dtype=bool)
     return State(codes, active, active, nobody, nobody)
-
-
-def _summed(client: Client, rows: Rows, states: list[Any], basis: Any, needs: dict[str, Any], *, leaving: bool) -> Any:
-    sums = rows.map(_sums, basis, needs, leaving, each=[(state,) for state in states])
-    return reduce_in_tree(client, sums, _merge)
-
-
-def _updated(
-    client: Client,
-    rows: Rows,
-    states: list[Any],
-    basis: Any,
-    needs: dict[str, Any],
-    total: Any,
-    record: dict[str, Any],
-    rho: float,
-) -> tuple[Any, str]:
-    """The sums over the rows that stay: by removal where fewer leave than stay and rounding allows."""
-    if record["discarded"] < record["active"] - record["discarded"]:
-        left = client.submit(_subtract, total, _summed(client, rows, states, basis, needs, leaving=True), pure=False)
-        if not client.submit(worth_summing_again, left, rho, pure=False).result():
-            return left, "removal"
-    return _summed(client, rows, states, basis, needs, leaving=False), "summation"
 
 
 def _sums(piece: Piece, state: State, basis: Basis, needs: dict[str, Any], leaving: bool) -> RidgeSums | None:

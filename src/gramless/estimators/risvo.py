@@ -16,9 +16,7 @@ McKelvey and Kung 2014, sections 2.1 and 2.2.
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,7 +27,6 @@ from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.dask_hooks import fits_collections
 from gramless._runtime.memory import MemoryEstimate, parse_budget
-from gramless._runtime.progress import Progress
 from gramless._runtime.validation import (
     all_or_nothing,
     check_choice,
@@ -40,9 +37,10 @@ from gramless._runtime.validation import (
     check_X,
     working_dtype,
 )
+from gramless.callbacks import read_functions
 from gramless.kernels.base import Kernel
 from gramless.landmarks import LandmarkRule, as_points, select
-from gramless.learners.active_set import OnActiveSet, OnBasis
+from gramless.learners.active_set import ActiveStep, OnActiveSet, OnBasis, shrink
 from gramless.models.expansion import ExpansionClassifier, keep_on_device, kernel_from_settings, scores_to_labels
 
 # Above this the coefficients have no digits that can be relied on.
@@ -90,7 +88,7 @@ class RiSVOClassifier(ExpansionClassifier):
         Where to compute; None follows the data.
     memory_budget : str, int, float or None, default=None
         Bound on the peak of what a fit allocates; None is 70 % of what is free.
-    callback : callable(estimator, record) -> bool, optional
+    callback : callable(estimator, record) -> bool, or a list of them, optional
         Called after each step with an estimator that can already predict; a true answer stops the fit.
     verbose : int, default=0
         1 shows progress.
@@ -165,7 +163,7 @@ class RiSVOClassifier(ExpansionClassifier):
         dtype: Any = None,
         device: str | None = None,
         memory_budget: str | float | None = None,
-        callback: Callable[..., Any] | None = None,
+        callback: Any = None,
         verbose: int = 0,
         random_state: Any = None,
     ):
@@ -264,68 +262,95 @@ class RiSVOClassifier(ExpansionClassifier):
         return landmarks if landmarks.ndim == 2 else rows[landmarks]
 
     def _iterate(self, system: Any, X: Array, rows: np.ndarray, codes: np.ndarray, targets: np.ndarray) -> None:
-        scores = np.zeros_like(targets)
-        came_back = np.zeros(len(codes), dtype=bool)
-        active, elapsed = rows, 0.0
-        self.history_: list[dict[str, Any]] = []
-        self.message_ = f"reached max_iter={self.max_iter}"
-        with Progress(self.verbose, self.max_iter, type(self).__name__) as progress:
-            for step in range(1, self.max_iter + 1):
-                clock = time.perf_counter()
-                coef, bias = system.solve(active)
-                seen = rows if self.check_inclusion else active
-                scores[seen] = system.scores(seen)
-                stays = active_rows(targets * scores, codes, self)
-                kept = active[stays[active]]
-                elapsed += time.perf_counter() - clock
-                self._set_model(X, system, active, coef, bias)
-                record: dict[str, Any] = {
-                    "n_iter": step,
-                    "seconds": elapsed,
-                    "active": len(active),
-                    "discarded": len(active) - len(kept),
-                    "training_error": float(np.mean(_codes(scores[rows]) != codes[rows])),
-                    "updated_by": system.updated_by,
-                    "condition": float(system.condition),
-                }
-                if self.check_inclusion:
-                    outside = np.setdiff1d(rows, active, assume_unique=True)
-                    came_back[outside] |= stays[outside]
-                    record["violations"] = int(stays[outside].sum())
-                self.history_.append(record)
-                stopped = bool(self.callback(self, record)) if self.callback is not None else False
-                progress.update(record)
-                if stopped:
-                    self.message_ = f"stopped by the callback after {step} steps"
-                    break
-                if len(kept) == len(active):
-                    self.message_ = f"the active set is stable after {step} steps"
-                    break
-                if len(np.unique(codes[kept])) < len(np.unique(codes[rows])):
-                    self.message_ = f"after {step} steps a class would have no active pattern left"
-                    break
-                if step < self.max_iter:
-                    active = kept
+        callbacks = read_functions(self)
+        here = ActiveRowsHere(self, system, rows, codes, targets)
+
+        def callback(record: dict[str, Any]) -> bool:
+            self._set_model(X, system, here)
+            return callbacks(self, record)
+
+        self.history_, self.message_ = shrink(
+            here,
+            max_iter=self.max_iter,
+            present=np.bincount(codes[rows], minlength=len(self.classes_)) > 0,
+            callback=callback if callbacks.functions else None,
+            verbose=self.verbose,
+            label=type(self).__name__,
+        )
+        self._set_model(X, system, here)
         self.n_iter_ = len(self.history_)
-        if self.check_inclusion:
-            self.inclusion_violations_ = np.flatnonzero(came_back)
-        elif hasattr(self, "inclusion_violations_"):
-            del self.inclusion_violations_
+        keep_violations(self, np.flatnonzero(here.came_back))
         warn_if_undetermined(system, self.rho)
 
-    def _set_model(self, X: Array, system: Any, active: np.ndarray, coef: Array, bias: Array) -> None:
-        on_basis = isinstance(system, OnBasis)
-        landmarks = system.landmarks if on_basis else active
+    def _set_model(self, X: Array, system: Any, here: ActiveRowsHere) -> None:
+        landmarks = system.landmarks if isinstance(system, OnBasis) else here.active
         self.support_: Any = landmarks if landmarks.ndim == 1 else None
         if self.kernel_.uses_points:
             points = as_points(landmarks, X)
             self.points_ = points if xa.is_sparse(points) else xa.to_numpy(points)
             keep_on_device(self, points)
         else:
-            self.points_ = np.empty((len(landmarks), 0), xa.numpy_dtype(coef))
-        self.dual_coef_, self.intercept_ = xa.to_numpy(coef), xa.to_numpy(bias)
-        self.active_set_ = active
+            self.points_ = np.empty((len(landmarks), 0), xa.numpy_dtype(here.coef))
+        self.dual_coef_, self.intercept_ = xa.to_numpy(here.coef), xa.to_numpy(here.bias)
+        self.active_set_ = here.active
         self.jitter_ = system.jitter
+
+
+class ActiveRowsHere:
+    """The active rows of data on this machine, for `shrink`.
+
+    Parameters
+    ----------
+    machine : RiSVOClassifier
+        The bounds of the active set, and `check_inclusion`.
+    system : OnBasis or OnActiveSet
+        Solves and scores.
+    rows : ndarray of int
+        Those with a positive weight.
+    codes, targets : ndarray
+        Labels and target columns of all rows.
+    """
+
+    def __init__(self, machine: RiSVOClassifier, system: Any, rows: np.ndarray, codes: np.ndarray, targets: np.ndarray):
+        self.machine, self.system, self.rows, self.codes, self.targets = machine, system, rows, codes, targets
+        self.active = rows
+        self.coef: Array = None
+        self.bias: Array = None
+        self.came_back = np.zeros(len(codes), dtype=bool)
+        self._scores = np.zeros_like(targets)
+        self._stays = np.ones(len(codes), dtype=bool)
+
+    def fit(self) -> ActiveStep:
+        """Solve on the active rows, score them (all, to check inclusion) and see who stays."""
+        self.coef, self.bias = self.system.solve(self.active)
+        seen = self.rows if self.machine.check_inclusion else self.active
+        self._scores[seen] = self.system.scores(seen)
+        self._stays = active_rows(self.targets * self._scores, self.codes, self.machine)
+        wrong = _codes(self._scores[self.rows]) != self.codes[self.rows]
+        kept = np.bincount(self.codes[self._kept()], minlength=len(self.machine.classes_))
+        step = ActiveStep(
+            len(self.active), kept, float(np.mean(wrong)), self.system.updated_by, float(self.system.condition)
+        )
+        if self.machine.check_inclusion:
+            outside = np.setdiff1d(self.rows, self.active, assume_unique=True)
+            self.came_back[outside] |= self._stays[outside]
+            step.violations = int(self._stays[outside].sum())
+        return step
+
+    def leave(self) -> None:
+        """Only those stay active whose last scores say so."""
+        self.active = self._kept()
+
+    def _kept(self) -> np.ndarray:
+        return self.active[self._stays[self.active]]
+
+
+def keep_violations(machine: RiSVOClassifier, rows: Any) -> None:
+    """Set `inclusion_violations_`, which an estimator has only where it was asked for."""
+    if machine.check_inclusion:
+        machine.inclusion_violations_ = rows
+    else:
+        machine.__dict__.pop("inclusion_violations_", None)
 
 
 def check_machine(machine: RiSVOClassifier) -> None:

@@ -56,10 +56,10 @@ def _measure(spec: Spec, params: Params, seed: int, device: str | None, notify: 
     _move_to(estimator, device)
     fresh = clone(estimator)
 
-    def told(n_iter: int, max_iter: int | None, error: float | None) -> None:
+    def notice(n_iter: int, max_iter: int | None, error: float | None) -> None:
         notify("fitting", {"n_iter": n_iter, "max_iter": max_iter, "error": error})
 
-    watch = Watch(told, dataset.x_test, dataset.y_test, every=spec.evaluate_every)
+    watch = Watch(notice, dataset.x_test, dataset.y_test, every=spec.evaluate_every)
     watched = _attach(estimator, watch)
     if spec.evaluate_every and not watched:
         raise TypeError(

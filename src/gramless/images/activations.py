@@ -130,8 +130,8 @@ class Activations:
     def _on_a_device(self, images: Array, out: Array) -> Array:
         k, P, cells = self.filters.shape[1], self.pooling.n_positions, self.pooling.n_cells
         filters, pool = xa.like(self.filters, images), xa.like(self.pooling.matrix(), images)
-        at_once = max(1, _DEVICE_BYTES // (4 * P * (k + 2 * self.filters.shape[0])))
-        for rows in slices(images.shape[0], at_once):
+        batch = max(1, _DEVICE_BYTES // (4 * P * (k + 2 * self.filters.shape[0])))
+        for rows in slices(images.shape[0], batch):
             n = rows.stop - rows.start
             patches = _unfolded(images[rows], self.patch, self.stride, self.floor)
             active = (patches @ filters[:-1]) + filters[-1]

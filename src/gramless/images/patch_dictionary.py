@@ -222,8 +222,8 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         kind = np.dtype(self.dtype)
         budget = parse_budget(self.memory_budget, device)
         result = n * width * kind.itemsize
-        at_once = self._images_at_once(budget - result, device)
-        if at_once < 1:
+        batch = self._images_per_batch(budget - result, device)
+        if batch < 1:
             raise MemoryError(
                 f"the features of {n} images take {human(result)}, and memory_budget allows {human(budget)} with what is "
                 "computed beside them; transform fewer at a time, set n_components or dtype='uint8', or raise memory_budget"
@@ -231,7 +231,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         out = None
         start = time.perf_counter()
         with Progress(self.verbose, n, "features") as progress:
-            for rows in slices(n, at_once):
+            for rows in slices(n, batch):
                 part = self._finished(self._pooled(xa.to_device(images[rows], device)), kind)
                 if out is None:
                     out = xa.empty((n, width), part, kind)
@@ -348,7 +348,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         if self.mirror:
             places = np.arange(self.n_features_).reshape(*self._grid, signs, 2, k // 2)
             self.pairs_ = np.stack([places[:, :, :, 0].ravel(), places[:, ::-1, :, 1].ravel()])
-        parts = [self._pooled(images[rows]) for rows in slices(images.shape[0], self._images_at_once(None))]
+        parts = [self._pooled(images[rows]) for rows in slices(images.shape[0], self._images_per_batch(None))]
         features = xa.namespace(parts[0]).concat(parts)
         del parts
         self.highest_ = float(features.max()) or 1.0
@@ -414,7 +414,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             halves = [half @ xa.like(columns, half) for half, columns in zip(halves, self.components_, strict=True)]
         return xa.astype(xa.namespace(features).concat(halves, axis=1) if len(halves) > 1 else halves[0], kind)
 
-    def _images_at_once(self, left: int | None, device: str = "cpu") -> int:
+    def _images_per_batch(self, left: int | None, device: str = "cpu") -> int:
         """Images whose pixels, features and finished rows take no more than a batch, or than is left."""
         per_image = 4 * (2 * int(np.prod(self.image_shape_)) + (4 if self.mirror else 3) * self.n_features_)
         room = _BATCH_BYTES if left is None else min(_BATCH_BYTES if device == "cpu" else 4 * _BATCH_BYTES, left)

@@ -1,4 +1,7 @@
-"""Least squares on a shrinking set of rows: the two systems that the active-set iteration solves again and again.
+"""Least squares on a shrinking set of rows: the iteration, and the two systems that it solves again and again.
+
+`shrink` is the iteration: fit to the active rows, see who stays, let the others leave, until nobody does. The rows are here
+or on many machines; it knows them by what they answer (`ActiveRows`).
 
 On a basis `G` that stays, the normal equations of the rows' features are kept up to date by taking away the contribution
 of the rows that leave; they are built anew when that is cheaper, or when so much has been taken away that rounding of what
@@ -8,12 +11,16 @@ machine on the rows that are left, and shrinks with them.
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
+from gramless._runtime.progress import Progress
 from gramless._runtime.threads import slices
 from gramless.features.landmark_map import Whitening
 from gramless.kernels.base import Kernel
@@ -27,6 +34,99 @@ from gramless.targets.columns import split_bias
 _TOLERATED_ROUNDING = 1e-3
 # ... provided that building them anew would help: they must have been this many times larger.
 _WORTH_REBUILDING = 10.0
+
+
+@dataclass
+class ActiveStep:
+    """What one fit to the active rows came to."""
+
+    active: int
+    """Rows that it was fitted to."""
+    kept: np.ndarray
+    """Of each class, the rows among them that stay."""
+    training_error: float
+    """Share of all rows that are wrong by the last score each got."""
+    updated_by: str
+    """How the system was made: "summation", or "removal" of the rows that had left."""
+    condition: float
+    """Condition number of the system."""
+    violations: int | None = None
+    """Rows that had left and would come back, where that was looked at."""
+
+
+class ActiveRows(Protocol):
+    """Rows of which some are active."""
+
+    def fit(self) -> ActiveStep:
+        """Fit to the active rows, and see who stays."""
+
+    def leave(self) -> None:
+        """Let those go that do not stay."""
+
+
+def shrink(
+    rows: ActiveRows,
+    *,
+    max_iter: int,
+    present: np.ndarray,
+    callback: Callable[[dict[str, Any]], bool] | None = None,
+    verbose: int = 0,
+    label: str = "",
+) -> tuple[list[dict[str, Any]], str]:
+    """Fit to ever fewer rows until the active set is stable.
+
+    Parameters
+    ----------
+    rows : ActiveRows
+        Ends with the rows of the last fit active.
+    max_iter : int
+        Fits at most.
+    present : ndarray of bool
+        Which classes have rows at all: none of them may lose its last.
+    callback : callable(record) -> bool, optional
+        Called after each fit; its time is not counted, and a true answer ends the iteration.
+    verbose : int, default=0
+        1 shows progress, under the name `label`.
+    label : str, default=""
+        What progress is called.
+
+    Returns
+    -------
+    history : list of dict
+        A record for each fit.
+    message : str
+        Why the iteration ended.
+    """
+    history: list[dict[str, Any]] = []
+    elapsed = 0.0
+    with Progress(verbose, max_iter, label) as progress:
+        for n_iter in range(1, max_iter + 1):
+            clock = time.perf_counter()
+            if n_iter > 1:
+                rows.leave()
+            step = rows.fit()
+            elapsed += time.perf_counter() - clock
+            record: dict[str, Any] = {
+                "n_iter": n_iter,
+                "seconds": elapsed,
+                "active": step.active,
+                "discarded": step.active - int(step.kept.sum()),
+                "training_error": step.training_error,
+                "updated_by": step.updated_by,
+                "condition": step.condition,
+            }
+            if step.violations is not None:
+                record["violations"] = step.violations
+            history.append(record)
+            stopped = callback is not None and callback(record)
+            progress.update(record)
+            if stopped:
+                return history, f"stopped by the callback after {n_iter} steps"
+            if record["discarded"] == 0:
+                return history, f"the active set is stable after {n_iter} steps"
+            if (step.kept[present] == 0).any():
+                return history, f"after {n_iter} steps a class would have no active pattern left"
+    return history, f"reached max_iter={max_iter}"
 
 
 def worth_summing_again(sums: RidgeSums, ridge: float) -> bool:
