@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from typing import Any
+from typing import Any, Protocol, TypeGuard, cast
 
 import numpy as np
 import scipy.linalg
@@ -23,12 +23,61 @@ try:
 except ImportError:  # a machine with scikit-learn alone: its vendored copy is the same code
     from sklearn.externals.array_api_compat import array_namespace
 
-Array = Any
-"""A NumPy array or a torch tensor."""
+
+class Array(Protocol):
+    """What NumPy arrays and torch tensors have in common, and nothing else: the rest is a function of this file or of
+    `namespace(x)`.
+
+    CSR matrices and rows kept as bytes (`gramless._runtime.grid`) take its place where a function says that it takes them.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def dtype(self) -> Any: ...
+    @property
+    def T(self) -> Array: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, key: Any, /) -> Array: ...
+    def __setitem__(self, key: Any, value: Any, /) -> None: ...
+    def __array__(self) -> np.ndarray: ...
+    def __float__(self) -> float: ...
+    def __int__(self) -> int: ...
+    def __neg__(self) -> Array: ...
+    def __invert__(self) -> Array: ...
+    def __eq__(self, other: object, /) -> Any: ...
+    def __ne__(self, other: object, /) -> Any: ...
+    def __add__(self, other: Any, /) -> Array: ...
+    def __radd__(self, other: Any, /) -> Array: ...
+    def __sub__(self, other: Any, /) -> Array: ...
+    def __rsub__(self, other: Any, /) -> Array: ...
+    def __mul__(self, other: Any, /) -> Array: ...
+    def __rmul__(self, other: Any, /) -> Array: ...
+    def __truediv__(self, other: Any, /) -> Array: ...
+    def __rtruediv__(self, other: Any, /) -> Array: ...
+    def __pow__(self, other: Any, /) -> Array: ...
+    def __matmul__(self, other: Any, /) -> Array: ...
+    def __lt__(self, other: Any, /) -> Array: ...
+    def __le__(self, other: Any, /) -> Array: ...
+    def __gt__(self, other: Any, /) -> Array: ...
+    def __ge__(self, other: Any, /) -> Array: ...
+    def __and__(self, other: Any, /) -> Array: ...
+    def max(self) -> Any: ...
+    def min(self) -> Any: ...
+    def sum(self) -> Any: ...
+    def mean(self) -> Any: ...
+    def reshape(self, size: int, /, *sizes: int) -> Array: ...
 
 
 class NotPositiveDefiniteError(ArithmeticError):
     """A Cholesky factorisation met a pivot that is not positive."""
+
+
+def known_numpy(x: Array) -> np.ndarray:
+    """`x` itself, for types alone: where it can be no tensor, and has those of NumPy's methods that are called."""
+    return cast(np.ndarray, x)
 
 
 def namespace(*arrays: Array) -> Any:
@@ -37,17 +86,17 @@ def namespace(*arrays: Array) -> Any:
     return array_namespace(*dense) if dense else array_namespace(np.empty(0))
 
 
-def is_torch(x: Array) -> bool:
+def is_torch(x: Any) -> TypeGuard[Any]:
     """Whether `x` is a torch tensor; never imports torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
 
 
-def is_sparse(x: Array) -> bool:
+def is_sparse(x: Any) -> TypeGuard[Any]:
     return sp.issparse(x)
 
 
-def is_grid(x: Array) -> bool:
+def is_grid(x: Any) -> TypeGuard[Any]:
     """Whether `x` is rows kept as bytes, see `gramless._runtime.grid`."""
     return isinstance(x, _grid.GridRows)
 
@@ -70,7 +119,7 @@ def device_of(x: Array) -> str:
     return "torch:cpu" if x.device.type == "cpu" else str(x.device)
 
 
-def resolve_device(device: Device, X: Array = None) -> str:
+def resolve_device(device: Device, X: Array | None = None) -> str:
     """Turn the user's `device` into one of `"cpu"`, `"torch:cpu"`, `"cuda:i"`."""
     if device is None or device == "auto":
         if is_torch(X):
@@ -99,10 +148,10 @@ def to_device(x: Array, device: str, dtype: Any = None) -> Array:
                 "sparse input runs on device='cpu' only: pass X.toarray() to use another device, "
                 "or arrays instead of tensors to a model that was fitted on sparse rows"
             )
-        return x if dtype is None else x.astype(dtype, copy=False)
+        return x if dtype is None else known_numpy(x).astype(dtype, copy=False)
     if device == "cpu":
-        x = to_numpy(x)
-        return x if dtype is None else x.astype(dtype, copy=False)
+        host = to_numpy(x)
+        return host if dtype is None else host.astype(dtype, copy=False)
     torch = import_torch()
     target = "cpu" if device == "torch:cpu" else device
     kind = None if dtype is None else getattr(torch, np.dtype(dtype).name)
@@ -131,7 +180,7 @@ def numpy_dtype(x: Array) -> np.dtype:
 def astype(x: Array, dtype: Any) -> Array:
     if is_torch(x):
         return x.to(getattr(sys.modules["torch"], np.dtype(dtype).name))
-    return x.astype(dtype, copy=False)
+    return known_numpy(x).astype(dtype, copy=False)
 
 
 def half(x: Array, name: str) -> Array:
@@ -195,30 +244,30 @@ def indices(idx: np.ndarray, reference: Array) -> Array:
     return np.asarray(idx)
 
 
-def dot(X: Array, Y: Array, out: Array = None) -> Array:
+def dot(X: Array, Y: Array, out: Array | None = None) -> Array:
     """`X @ Y.T` as a dense block, into `out` where given; either side may be CSR, or rows kept as bytes."""
     if is_grid(X) and is_grid(Y):
-        return _grid.dot(X, Y, out)
+        return _grid.dot(X, Y, None if out is None else known_numpy(out))
     X, Y = (side.astype(side.dtype) if is_grid(side) else side for side in (X, Y))
-    if sp.issparse(X) or sp.issparse(Y):
+    if is_sparse(X) or is_sparse(Y):
         from gramless._runtime import sparse as _sparse
 
-        return _sparse.dot(X, Y, out)
+        return _sparse.dot(X, Y, None if out is None else known_numpy(out))
     return matmul(X, Y.T, out=out)
 
 
-def matmul(A: Array, B: Array, out: Array = None) -> Array:
+def matmul(A: Array, B: Array, out: Array | None = None) -> Array:
     """`A @ B` into `out` where given."""
     if is_torch(A):
         return sys.modules["torch"].matmul(A, B, out=out)
-    return np.matmul(A, B, out=out)
+    return np.matmul(A, B) if out is None else np.matmul(A, B, out=known_numpy(out))
 
 
 def square_norms(X: Array) -> Array:
     """Squared Euclidean norm of each row."""
     if is_grid(X):
         return X.square_norms()
-    if sp.issparse(X):
+    if is_sparse(X):
         return np.asarray(X.multiply(X).sum(axis=1)).ravel()
     if is_torch(X):
         return sys.modules["torch"].einsum("ij,ij->i", X, X)
@@ -227,27 +276,27 @@ def square_norms(X: Array) -> Array:
 
 def exp_(x: Array) -> Array:
     """Exponential in place."""
-    return x.exp_() if is_torch(x) else np.exp(x, out=x)
+    return x.exp_() if is_torch(x) else np.exp(x, out=known_numpy(x))
 
 
 def tanh_(x: Array) -> Array:
     """Hyperbolic tangent in place."""
-    return x.tanh_() if is_torch(x) else np.tanh(x, out=x)
+    return x.tanh_() if is_torch(x) else np.tanh(x, out=known_numpy(x))
 
 
 def sqrt_(x: Array) -> Array:
     """Square root in place."""
-    return x.sqrt_() if is_torch(x) else np.sqrt(x, out=x)
+    return x.sqrt_() if is_torch(x) else np.sqrt(x, out=known_numpy(x))
 
 
 def clip_below_(x: Array, low: float) -> Array:
     """Raise every entry to at least `low`, in place."""
-    return x.clamp_(min=low) if is_torch(x) else np.maximum(x, low, out=x)
+    return x.clamp_(min=low) if is_torch(x) else np.maximum(x, low, out=known_numpy(x))
 
 
 def clip_above_(x: Array, high: float) -> Array:
     """Lower every entry to at most `high`, in place."""
-    return x.clamp_(max=high) if is_torch(x) else np.minimum(x, high, out=x)
+    return x.clamp_(max=high) if is_torch(x) else np.minimum(x, high, out=known_numpy(x))
 
 
 def integer_power_(x: Array, exponent: int) -> Array:
@@ -383,18 +432,19 @@ def row_argmax(A: Array) -> tuple[Array, Array]:
     if is_torch(A):
         values, columns = A.max(dim=1)
         return columns, values
-    columns = A.argmax(axis=1)
-    return columns, np.take_along_axis(A, columns[:, None], axis=1)[:, 0]
+    columns = known_numpy(A).argmax(axis=1)
+    return columns, np.take_along_axis(known_numpy(A), columns[:, None], axis=1)[:, 0]
 
 
 def move_rows_(sums: Array, X: Array, old: Array, new: Array, weights: Array) -> Array:
     """Take `weights[i] * X[i]` out of `sums[old[i]]` (unless that is negative) and add it to `sums[new[i]]`, in place."""
     if is_torch(X):
+        totals: Any = sums
         changed = (old != new).nonzero()[:, 0]
         had = changed[old[changed] >= 0]
-        sums.index_add_(0, new[changed], (X[changed] * weights[changed, None]).to(sums.dtype))
-        return sums.index_add_(0, old[had], (X[had] * -weights[had, None]).to(sums.dtype))
+        totals.index_add_(0, new[changed], (X[changed] * weights[changed, None]).to(sums.dtype))
+        return totals.index_add_(0, old[had], (X[had] * -weights[had, None]).to(sums.dtype))
     from gramless._compiled.scatter import move_rows
 
-    move_rows(sums, X, old, new, weights)
+    move_rows(*map(known_numpy, (sums, X, old, new, weights)))
     return sums

@@ -119,7 +119,7 @@ def _all_finite(X: np.ndarray) -> bool:
         return bool(np.isfinite(X.sum()))
 
 
-def _check_tensor(estimator: Any, X: Array, reset: bool) -> None:
+def _check_tensor(estimator: Any, X: Any, reset: bool) -> None:
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D tensor instead; reshape it to (n_samples, n_features)")
     if X.is_complex():
@@ -138,7 +138,7 @@ def _check_tensor(estimator: Any, X: Array, reset: bool) -> None:
         )
 
 
-def _refuse_gradients(name: str, tensor: Array) -> None:
+def _refuse_gradients(name: str, tensor: Any) -> None:
     if tensor.requires_grad:
         raise ValueError(
             f"{name} is a tensor that requires a gradient, and none flows through a kernel machine: pass {name}.detach()"

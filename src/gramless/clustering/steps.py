@@ -24,7 +24,7 @@ def workers_for(X: Array, k: int) -> int:
 
 
 def nearest(
-    X: Array, centres: Array, labels: Array = None, cosines: Array = None, visit: Visit | None = None
+    X: Array, centres: Array, labels: Array | None = None, cosines: Array | None = None, visit: Visit | None = None
 ) -> tuple[Array, Array]:
     """For every row of X the centre with the largest inner product, and that product.
 

@@ -19,6 +19,7 @@ from dask.distributed import Client
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from gramless._runtime.arrays import Array
 from gramless.callbacks import read_callbacks
 from gramless.distributed.cluster import cluster_memory, n_threads
 from gramless.distributed.collections import Piece, Rows, class_factors, draw, join
@@ -103,7 +104,7 @@ def fit_least_squares(client: Client, estimator: LSSVC | LSSVR, rows: Rows) -> N
     estimator.device_, estimator.support_, estimator.points_ = "cpu", np.arange(rows.n), _points(rows)
     system = LinearSystem(op, Z, bordered=False, intercept=getattr(estimator, "fit_intercept", True))
 
-    def take(W: np.ndarray) -> None:
+    def take(W: Array) -> None:
         estimator.dual_coef_, estimator.intercept_ = rescale(*system.split(W))
 
     result = solve(

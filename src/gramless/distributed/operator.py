@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from dask.distributed import Client
 
+from gramless._runtime.arrays import Array
 from gramless.distributed.cluster import reduce_in_tree
 from gramless.distributed.collections import Piece, Rows
 from gramless.kernels.base import Kernel
@@ -77,15 +78,15 @@ class DistributedOperator(Operator):
         if cache:
             self._tiles = {(i, j): client.submit(_tile, kernel, blocks[i], blocks[j], pure=False) for i, j in self._pairs}
 
-    def __matmul__(self, V: np.ndarray) -> np.ndarray:
+    def __matmul__(self, V: Array) -> Array:
         product = again_if_lost(lambda: self._product(V))
         return product + self.ridge[:, None] * V
 
-    def scattered(self, V: np.ndarray) -> list[Any]:
+    def scattered(self, V: Array) -> list[Any]:
         """Futures of the rows of `V` that belong to each block."""
         return self.client.scatter([np.ascontiguousarray(V[part]) for part in self.parts], hash=False)
 
-    def _product(self, V: np.ndarray) -> np.ndarray:
+    def _product(self, V: Array) -> np.ndarray:
         shares = self.scattered(V)
         halves: dict[tuple[int, int], Any] = {}
         for i, j in self._pairs:
@@ -142,11 +143,11 @@ class RemoteColumns:
         if store:
             self._held = [op.client.submit(_cross, op.kernel, block, self._points, pure=False) for block in op.blocks]
 
-    def square(self) -> np.ndarray:
+    def square(self) -> Array:
         """`K(s, s)` in float64, computed on a worker."""
         return self._op.client.submit(_square, self._op.kernel, self._points, pure=False).result()
 
-    def sample(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def sample(self, rows: np.ndarray) -> tuple[Array, Array]:
         """`K(rows, s)` and the diagonal of these rows, in float64."""
         order = np.argsort(rows)
         taken = self._rows.take(rows[order])
@@ -154,17 +155,17 @@ class RemoteColumns:
         back = np.argsort(order)
         return C[back], diagonal[back]
 
-    def add_gram_(self, S: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def add_gram_(self, S: Array, weights: Array) -> Array:
         """The lower triangle of `S + K(s, X) diag(weights) K(X, s)`."""
         total = again_if_lost(lambda: self._added(_gram, weights))
         S += total
         return S
 
-    def transposed_times(self, V: np.ndarray) -> np.ndarray:
+    def transposed_times(self, V: Array) -> Array:
         """`K(s, X) V`."""
         return again_if_lost(lambda: self._added(_transposed_times, V))
 
-    def times(self, W: np.ndarray) -> np.ndarray:
+    def times(self, W: Array) -> Array:
         """`K(X, s) W`."""
         client = self._op.client
 
@@ -174,10 +175,10 @@ class RemoteColumns:
 
         return again_if_lost(work)
 
-    def _added(self, work: Callable[..., np.ndarray], V: np.ndarray) -> np.ndarray:
+    def _added(self, work: Callable[..., Array], V: Array) -> Array:
         return reduce_in_tree(self._op.client, self._for_each_block(work, self._op.scattered(V)), _add).result()
 
-    def _for_each_block(self, work: Callable[..., np.ndarray], shares: list[Any]) -> list[Any]:
+    def _for_each_block(self, work: Callable[..., Array], shares: list[Any]) -> list[Any]:
         op = self._op
         return [
             # A block that is held needs none of its rows: they may be elsewhere.
@@ -186,7 +187,7 @@ class RemoteColumns:
         ]
 
 
-def again_if_lost(work: Callable[[], np.ndarray]) -> np.ndarray:
+def again_if_lost(work: Callable[[], Array]) -> Array:
     """Do `work`, and do it again where a lost worker took along numbers that came from the client."""
     for attempt in range(_ATTEMPTS - 1):
         try:
@@ -197,7 +198,7 @@ def again_if_lost(work: Callable[[], np.ndarray]) -> np.ndarray:
     return work()
 
 
-def _tile(kernel: Kernel, rows: Piece, columns: Piece) -> np.ndarray:
+def _tile(kernel: Kernel, rows: Piece, columns: Piece) -> Array:
     return evaluate(kernel, rows.X, columns.X)
 
 
@@ -225,20 +226,20 @@ def _collect(own: list[tuple[Any, Any]], others: list[tuple[Any, Any]]) -> np.nd
     return sum(parts[1:], start=parts[0])
 
 
-def _diagonal(kernel: Kernel, block: Piece) -> np.ndarray:
+def _diagonal(kernel: Kernel, block: Piece) -> Array:
     return kernel.diag(block.X)
 
 
-def _cross(kernel: Kernel, block: Piece, points: Piece) -> np.ndarray:
+def _cross(kernel: Kernel, block: Piece, points: Piece) -> Array:
     return evaluate(kernel, block.X, points.X)
 
 
-def _square(kernel: Kernel, points: Piece) -> np.ndarray:
+def _square(kernel: Kernel, points: Piece) -> Array:
     double = points.X.astype(np.float64)
     return evaluate(kernel, double, double)
 
 
-def _sample(kernel: Kernel, some: Piece, points: Piece) -> tuple[np.ndarray, np.ndarray]:
+def _sample(kernel: Kernel, some: Piece, points: Piece) -> tuple[Array, Array]:
     double = some.X.astype(np.float64)
     return kernel(double, points.X.astype(np.float64)), kernel.diag(double)
 
@@ -251,18 +252,16 @@ def _tall(kernel: Kernel, block: Piece | None, points: Piece, held: np.ndarray |
     return TallMatrix((len(rows), len(landmarks)), lambda part: evaluate(kernel, rows[part], landmarks))
 
 
-def _gram(kernel: Kernel, block: Piece | None, points: Piece, held: np.ndarray | None, weights: np.ndarray) -> np.ndarray:
+def _gram(kernel: Kernel, block: Piece | None, points: Piece, held: np.ndarray | None, weights: np.ndarray) -> Array:
     m = len(points.X)
     return _tall(kernel, block, points, held).add_gram_(np.zeros((m, m)), weights)
 
 
-def _transposed_times(
-    kernel: Kernel, block: Piece | None, points: Piece, held: np.ndarray | None, V: np.ndarray
-) -> np.ndarray:
+def _transposed_times(kernel: Kernel, block: Piece | None, points: Piece, held: np.ndarray | None, V: np.ndarray) -> Array:
     return _tall(kernel, block, points, held).transposed_times(V)
 
 
-def _times(kernel: Kernel, block: Piece | None, points: Piece, held: np.ndarray | None, W: np.ndarray) -> np.ndarray:
+def _times(kernel: Kernel, block: Piece | None, points: Piece, held: np.ndarray | None, W: np.ndarray) -> Array:
     return _tall(kernel, block, points, held).times(W)
 
 

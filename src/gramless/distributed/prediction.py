@@ -10,7 +10,7 @@ import dask
 import dask.array as da
 import numpy as np
 
-from gramless._runtime.arrays import to_numpy
+from gramless._runtime.arrays import Array, to_numpy
 from gramless._runtime.dask_hooks import is_dask
 from gramless._runtime.validation import check_X, forget_names
 from gramless.kernels import Kernel, Linear
@@ -150,7 +150,7 @@ def _finite(X: Any, n_features: int, dtype: np.dtype) -> np.ndarray:
     return X
 
 
-def _expand(kernel: Kernel, X: np.ndarray, points: np.ndarray, coef: np.ndarray) -> np.ndarray:
+def _expand(kernel: Kernel, X: np.ndarray, points: np.ndarray, coef: np.ndarray) -> Array:
     return expand(kernel, X, points, coef)
 
 

@@ -20,6 +20,7 @@ from dask.distributed import Client
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from gramless._runtime import arrays as xa
 from gramless.callbacks import read_functions
 from gramless.distributed.cluster import reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, draw
@@ -152,7 +153,7 @@ def _choose(blank: RiSVOClassifier, piece: Piece, numbers: np.ndarray, state: An
     if isinstance(rule, (list, np.ndarray)) and np.ndim(rule) == 1:
         rule = np.searchsorted(numbers, np.asarray(rule))
     landmarks = select(rule, X, kernel, blank.n_landmarks, rng)
-    points = as_points(landmarks, X)
+    points: Any = as_points(landmarks, X)
     double = points.astype(np.float64)
     features = Whitening(evaluate(kernel, double, double), X.dtype)
     return Basis(kernel, points, features, numbers[landmarks] if landmarks.ndim == 1 else None)
@@ -285,8 +286,8 @@ def _subtract(total: RidgeSums, part: RidgeSums) -> RidgeSums:
 def _solve(total: RidgeSums, basis: Basis, rho: float) -> Model:
     solution = total.solve(rho)
     dtype = basis.points.dtype
-    coef = basis.features.coefficients(solution.A).astype(dtype)
-    return Model(coef, solution.bias.astype(dtype), solution.condition, solution.cut)
+    coef, bias = xa.astype(basis.features.coefficients(solution.A), dtype), xa.astype(solution.bias, dtype)
+    return Model(xa.to_numpy(coef), xa.to_numpy(bias), solution.condition, solution.cut)
 
 
 def _condition(model: Model) -> float:
@@ -297,7 +298,7 @@ def _step(piece: Piece, state: State, basis: Basis, model: Model, blank: RiSVOCl
     """Score the active rows (all, to check inclusion) and see who stays."""
     counted = np.ones(len(state.codes), dtype=bool) if piece.weights is None else piece.weights > 0
     seen = counted if blank.check_inclusion else state.active
-    scores = expand(basis.kernel, piece.X[seen], basis.points, model.coef) + model.bias
+    scores = xa.to_numpy(expand(basis.kernel, piece.X[seen], basis.points, model.coef)) + model.bias
     codes = state.codes[seen]
     n_classes = max(2, scores.shape[1])
     stays, wrong = np.zeros_like(state.active), state.wrong.copy()

@@ -146,7 +146,8 @@ class GramRows:
 
         def compute(task: tuple[np.ndarray, np.ndarray]) -> None:
             here, there = task
-            scatter(self.kernel.block(self.X, self._index[idx[here]], self._index[idx[there]]), here, there, out)
+            block = self.kernel.block(self.X, self._index[idx[here]], self._index[idx[there]])
+            scatter(xa.to_numpy(block), here, there, out)
 
         if tasks:
             share(tasks, compute, self.workers)
@@ -246,7 +247,7 @@ class HeldRows:
         """All values of rows that are in this order already, or of a kernel that looks them up; half of them by symmetry."""
         n = len(order)
         if not kernel.uses_points:
-            return cls(kernel.block(X, order, order))
+            return cls(xa.to_numpy(kernel.block(X, order, order)))
         K = np.empty((n, n), dtype=xa.numpy_dtype(X))
 
         def fill(rows: slice) -> None:

@@ -338,7 +338,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
     def _stack(self, kernels: list[Kernel], X: Any, n: int, seed: int) -> tuple[Any, Resources]:
         """Gram matrices in memory where they fit, else kernels; and the resources left for the machines."""
         if isinstance(X, list):
-            grams = [k.block(part, slice(0, n), slice(0, n)) for k, part in zip(kernels, X, strict=True)]
+            grams = [xa.to_numpy(k.block(part, slice(0, n), slice(0, n))) for k, part in zip(kernels, X, strict=True)]
             return HeldKernels(grams, 1), row_resources(self.memory_budget, Precomputed(), grams[0], seed)
         streamed = StreamedKernels(kernels, X)
         resources = row_resources(self.memory_budget, streamed.combined(np.ones(len(kernels)))[0], X, seed)
@@ -465,7 +465,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
 
 def _unit_diagonal(kernel: Kernel, X: Any, weights: np.ndarray | None) -> Kernel:
     """The kernel divided by its (weighted) mean diagonal."""
-    mean = float(np.average(kernel.diag(X).astype(np.float64), weights=weights))
+    mean = float(np.average(xa.astype(kernel.diag(X), np.float64), weights=weights))
     if not mean > 0:
         raise ValueError(f"cannot normalise {kernel!r}: the mean of its diagonal is {mean:g}")
     return Scaled(kernel, 1.0 / mean)

@@ -314,8 +314,8 @@ class ActiveRowsHere:
     def __init__(self, machine: RiSVOClassifier, system: Any, rows: np.ndarray, codes: np.ndarray, targets: np.ndarray):
         self.machine, self.system, self.rows, self.codes, self.targets = machine, system, rows, codes, targets
         self.active = rows
-        self.coef: Array = None
-        self.bias: Array = None
+        self.coef: Any = None
+        self.bias: Any = None
         self.came_back = np.zeros(len(codes), dtype=bool)
         self._scores = np.zeros_like(targets)
         self._stays = np.ones(len(codes), dtype=bool)

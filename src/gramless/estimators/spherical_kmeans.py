@@ -236,7 +236,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         sums = [xa.zeros((k, X.shape[1]), X, np.float64) for _ in range(workers_for(X, k))]
         old = xa.zeros((n,), X, np.int64) - 1
         # On a device a product costs less than to find out which part of it could be left out.
-        bounds = Bounds(X, scale) if xa.device_of(X) == "cpu" else None
+        bounds = Bounds(xa.known_numpy(X), xa.known_numpy(scale)) if xa.device_of(X) == "cpu" else None
         labels = xa.zeros((n,), X, np.int64) if bounds is None else bounds.labels
         drift = None
 
@@ -248,7 +248,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             if bounds is None:
                 nearest(X, centres, labels, visit=move)
             else:
-                bounds.assign(centres, drift, move)
+                bounds.assign(xa.known_numpy(centres), drift, move)
             # The sums hold every cosine: those of a cluster add up to <sum, centre>.
             inertia = max(0.0, float(mass.sum()) - float((sum(sums[1:], sums[0]) * centres).sum()))
             counts = np.bincount(xa.to_numpy(labels), mass > 0, minlength=k)

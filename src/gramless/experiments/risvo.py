@@ -118,7 +118,7 @@ def what_was_left(model: RiSVOClassifier, data: Dataset) -> dict[str, float]:
 def kernel_error(model: RiSVOClassifier, data: Dataset) -> dict[str, float]:
     """Share of the kernel's trace that the landmarks leave out, in percent, on a sample of the training rows."""
     sample = np.random.default_rng(0).permutation(len(data.x_train))[:KERNEL_SAMPLE]
-    X, points = data.x_train[sample].astype(np.float64), model.points_.astype(np.float64)
+    X, points = data.x_train[sample].astype(np.float64), np.asarray(model.points_, dtype=np.float64)
     K = evaluate(model.kernel_, points, points)
     values, vectors = np.linalg.eigh(K)
     keep = values > len(K) * np.finfo(np.float64).eps * values[-1]

@@ -64,7 +64,7 @@ class Features(ABC):
         """Whether `P` is the identity."""
         return True
 
-    def penalty(self) -> Array:
+    def penalty(self) -> Array | None:
         """The matrix `P` in float64, or None for the identity."""
         return None
 

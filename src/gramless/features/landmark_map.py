@@ -166,7 +166,7 @@ class LandmarkFeatures(Features):
             return values
         if xa.is_torch(values):
             return xa.solve_triangular(self._beside("factor", values), values.T).T
-        return whiten_rows(self.factor, values)
+        return whiten_rows(self.factor, xa.to_numpy(values))
 
     def _values(self, X: Array) -> Array:
         points = self._beside("points", X)
@@ -191,7 +191,7 @@ class LandmarkFeatures(Features):
     def identity_penalty(self) -> bool:
         return self.factor is not None
 
-    def penalty(self) -> Array:
+    def penalty(self) -> Array | None:
         return None if self.identity_penalty else landmark_gram(self.kernel, self.points, self.device)
 
     def penalty_product(self, A: Array, nbytes: int) -> Array:
@@ -204,7 +204,7 @@ class LandmarkFeatures(Features):
         return self._operator @ A
 
     def coefficients(self, A: np.ndarray) -> np.ndarray:
-        return A if self.factor is None else xa.solve_triangular(self.factor, A, transposed=True)
+        return A if self.factor is None else xa.to_numpy(xa.solve_triangular(self.factor, A, transposed=True))
 
     def scores(self, X: Array, coef: Array, precision: str = "highest") -> Array:
         return expand(self.kernel, X, self._beside("points", X), coef, precision)

@@ -11,6 +11,7 @@ that pooling commutes with a mirror for every size. Time O(n positions atoms d),
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -81,7 +82,7 @@ class Activations:
         """Pooled activations of float32 images (n, height, width, channels) into `out` (n, features)."""
         if xa.is_torch(images):
             return self._on_a_device(images, out)
-        self._compiled(images, out)
+        self._compiled(xa.to_numpy(images), xa.to_numpy(out))
         return out
 
     def patches(self, images: Array) -> Array:
@@ -92,7 +93,7 @@ class Activations:
 
         d = self.patch[0] * self.patch[1] * images.shape[3]
         rows = np.empty((len(images) * self.pooling.n_positions, d + 1), np.float32)
-        gather(images, *self.patch, self.stride, self.floor, rows)
+        gather(xa.to_numpy(images), *self.patch, self.stride, self.floor, rows)
         return rows[:, :d]
 
     def _compiled(self, images: np.ndarray, out: np.ndarray) -> None:
@@ -146,7 +147,7 @@ class Activations:
         return out
 
 
-def _unfolded(images: Array, patch: tuple[int, int], stride: int, floor: float) -> Array:
+def _unfolded(images: Any, patch: tuple[int, int], stride: int, floor: float) -> Array:
     """All patches of a tensor of images, normalised."""
     windows = images.unfold(1, patch[0], stride).unfold(2, patch[1], stride)  # (n, rows, columns, channels, height, width)
     windows = windows.permute(0, 1, 2, 4, 5, 3)

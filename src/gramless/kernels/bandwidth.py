@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -67,7 +68,7 @@ def _variance(X: Array, weights: np.ndarray | None) -> float:
     return sum(weighted(part, (xa.astype(X[part], np.float64) - mean) ** 2) for part in parts) / total
 
 
-def _sparse_variance(X: Array, weights: np.ndarray | None) -> float:
+def _sparse_variance(X: Any, weights: np.ndarray | None) -> float:
     X = X.tocsr()
     if not X.has_canonical_format:
         X = X.copy()

@@ -77,7 +77,7 @@ class Kernel(BaseEstimator):
         """
         return False
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         """The `(n, m)` block of kernel values, written into `out` where given."""
         raise NotImplementedError
 
@@ -96,7 +96,7 @@ class Kernel(BaseEstimator):
         """
         raise NotImplementedError
 
-    def block(self, X: Array, rows: Any, columns: Any, out: Array = None) -> Array:
+    def block(self, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
         """The block `K(X[rows], X[columns])`; a precomputed kernel looks it up instead.
 
         Parameters
@@ -218,14 +218,14 @@ class Pair(Kernel):
             raise ValueError(f"a precomputed kernel combines with other precomputed ones only, not as in {self!r}")
         return super().resolve(X, weights)
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         first, second = self._heavier_first
         return self._combine(first(X, Y, out=out), second(X, Y))
 
     def diag(self, X: Array) -> Array:
         return self._combine(xa.astype(self.left.diag(X), xa.numpy_dtype(X)), self.right.diag(X))
 
-    def block(self, X: Array, rows: Any, columns: Any, out: Array = None) -> Array:
+    def block(self, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
         first, second = self._heavier_first
         return self._combine(first.block(X, rows, columns, out=out), second.block(X, rows, columns))
 
@@ -354,13 +354,13 @@ class Scaled(Wrapped):
         values *= self.scale
         return values
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         return self._scaled(self.kernel(X, Y, out=out))
 
     def diag(self, X: Array) -> Array:
         return self._scaled(self.kernel.diag(X))
 
-    def block(self, X: Array, rows: Any, columns: Any, out: Array = None) -> Array:
+    def block(self, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
         return self._scaled(self.kernel.block(X, rows, columns, out=out))
 
 
@@ -395,13 +395,13 @@ class Power(Wrapped):
         power_of_two = (self.exponent & (self.exponent - 1)) == 0
         return max(self.kernel.temporaries, 0 if power_of_two else 1)
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         return xa.integer_power_(self.kernel(X, Y, out=out), self.exponent)
 
     def diag(self, X: Array) -> Array:
         return xa.integer_power_(self.kernel.diag(X), self.exponent)
 
-    def block(self, X: Array, rows: Any, columns: Any, out: Array = None) -> Array:
+    def block(self, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
         return xa.integer_power_(self.kernel.block(X, rows, columns, out=out), self.exponent)
 
 
@@ -443,7 +443,7 @@ class Columns(Wrapped):
             return X[:, self.columns]
         return X[:, xa.indices(np.asarray(self.columns), X)]
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         return self.kernel(self._select(X), self._select(Y), out=out)
 
     def diag(self, X: Array) -> Array:
@@ -491,10 +491,11 @@ class ScaledColumns(Wrapped):
         if scales.shape != (X.shape[1],):
             raise ValueError(f"scales has shape {scales.shape} for {X.shape[1]} columns; give one for each")
         if xa.is_sparse(X):
-            return (X @ sp.diags_array(scales.astype(X.dtype))).tocsr()
+            scaled: Array = (X @ sp.diags_array(scales.astype(X.dtype))).tocsr()
+        return scaled
         return X * xa.like(scales, X)
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         return self.kernel(self._scaled(X), self._scaled(Y), out=out)
 
     def diag(self, X: Array) -> Array:
@@ -532,7 +533,7 @@ class Callable_(Kernel):
     def __init__(self, function: Callable[[Array, Array], Array]):
         self.function = function
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         block = self.function(X, Y)
         block = block.toarray() if xa.is_sparse(block) else block
         expected = (X.shape[0], Y.shape[0])
@@ -554,7 +555,8 @@ class Callable_(Kernel):
         n, size = X.shape[0], 64
         pieces = [self(X[i : i + size], X[i : i + size]) for i in range(0, n, size)]
         xp = xa.namespace(X)
-        return xp.concat([xp.linalg.diagonal(piece) for piece in pieces])
+        diagonal: Array = xp.concat([xp.linalg.diagonal(piece) for piece in pieces])
+        return diagonal
 
     @property
     def temporaries(self) -> int:

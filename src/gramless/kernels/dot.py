@@ -42,7 +42,7 @@ class Linear(Kernel):
     def accepts_grid(self, rows: GridRows) -> bool:
         return True
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         return xa.dot(X, Y, out=out)
 
     def diag(self, X: Array) -> Array:
@@ -106,7 +106,7 @@ class Polynomial(Kernel):
         # Scaling the points instead of the block saves a pass over it, and no square leaves the range of float32.
         return X if gamma == 1 else X * gamma**0.5
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         gamma = resolve_gamma(self.gamma, X)
         return self._apply(xa.dot(self._scaled(X, gamma), self._scaled(Y, gamma), out=out))
 
@@ -133,7 +133,7 @@ class Cosine(Kernel):
     accepts_sparse = True
     permutable = True
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         block = xa.dot(X, Y, out=out)
         block *= _inverse_norms(X)[:, None]
         block *= _inverse_norms(Y)[None, :]
@@ -188,7 +188,7 @@ class Sigmoid(Kernel):
         values += self.coef0
         return xa.tanh_(values)
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         return self._apply(xa.dot(X, Y, out=out), X)
 
     def diag(self, X: Array) -> Array:
@@ -198,4 +198,5 @@ class Sigmoid(Kernel):
 def _inverse_norms(X: Array) -> Array:
     """`1 / ||x||` for each row, zero for a row of zeros."""
     norms = xa.square_norms(X) ** 0.5
-    return (norms > 0) / xa.namespace(norms).where(norms > 0, norms, norms + 1)
+    inverse: Array = (norms > 0) / xa.namespace(norms).where(norms > 0, norms, norms + 1)
+    return inverse

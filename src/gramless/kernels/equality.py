@@ -54,7 +54,7 @@ class Equality(Kernel):
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Equality:
         return Equality(self._gamma(X))
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         gamma = self._gamma(X)
         if out is None:
             out = xa.empty((X.shape[0], Y.shape[0]), X)
@@ -65,7 +65,7 @@ class Equality(Kernel):
         else:
             from gramless._compiled.city_block import differing
 
-            differing(X, Y, out)
+            differing(*map(xa.to_numpy, (X, Y, out)))
         out *= -gamma
         return xa.exp_(out)
 

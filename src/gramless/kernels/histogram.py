@@ -33,7 +33,7 @@ class Histogram(Kernel):
 
     _loop = ""
 
-    def _sum_over_bins(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def _sum_over_bins(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         for part in (X, Y):
             if part.shape[0] and part.shape[1] and float(part.min()) < 0:
                 raise ValueError(
@@ -71,11 +71,12 @@ class Chi2(Histogram):
 
     _loop = "harmonic"
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         return self._sum_over_bins(X, Y, out)
 
     def diag(self, X: Array) -> Array:
-        return xa.namespace(X).sum(X, axis=1)
+        sums: Array = xa.namespace(X).sum(X, axis=1)
+        return sums
 
 
 class ExpChi2(Histogram):
@@ -112,7 +113,7 @@ class ExpChi2(Histogram):
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> ExpChi2:
         return ExpChi2(resolve_gamma(self.gamma, X, weights))
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         block = self._sum_over_bins(X, Y, out)
         block *= -resolve_gamma(self.gamma, X)
         return xa.exp_(block)
@@ -144,25 +145,26 @@ class Intersection(Histogram):
 
     _loop = "intersection"
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         return self._sum_over_bins(X, Y, out)
 
     def diag(self, X: Array) -> Array:
-        return xa.namespace(X).sum(X, axis=1)
+        sums: Array = xa.namespace(X).sum(X, axis=1)
+        return sums
 
 
-def _by_feature(loop: str, X: Any, Y: Any, out: Any) -> Any:
+def _by_feature(loop: str, X: Any, Y: Any, out: Any) -> Array:
     """The same sums on a torch device: one `(n, m)` update for each feature instead of an n * m * d temporary."""
     import torch
 
-    out = torch.zeros((X.shape[0], Y.shape[0]), dtype=X.dtype, device=X.device) if out is None else out.zero_()
+    total: Array = torch.zeros((X.shape[0], Y.shape[0]), dtype=X.dtype, device=X.device) if out is None else out.zero_()
     tiny = torch.finfo(X.dtype).tiny
     for k in range(X.shape[1]):
         x, y = X[:, k, None], Y[None, :, k]
         if loop == "intersection":
-            out += torch.minimum(x, y)
+            total += torch.minimum(x, y)
         elif loop == "harmonic":
-            out += 2 * x * y / (x + y).clamp_(min=tiny)
+            total += 2 * x * y / (x + y).clamp_(min=tiny)
         else:
-            out += (x - y) ** 2 / (x + y).clamp_(min=tiny)
-    return out
+            total += (x - y) ** 2 / (x + y).clamp_(min=tiny)
+    return total

@@ -100,7 +100,7 @@ class Invariant(Wrapped):
         """The transforms of the left side: one where the mean over the right side is the mean over both."""
         return columns[:1] if self.kernel.permutable and is_group(columns) else columns
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         columns = self._columns(X.shape[1])
         left = self._left(columns)
         out = xa.empty((X.shape[0], Y.shape[0]), X) if out is None else out
@@ -122,7 +122,8 @@ class Invariant(Wrapped):
             self(X[i : i + _DIAGONAL_BLOCK], X[i : i + _DIAGONAL_BLOCK]) for i in range(0, X.shape[0], _DIAGONAL_BLOCK)
         ]
         xp = xa.namespace(X)
-        return xp.concat([xp.linalg.diagonal(piece) for piece in pieces])
+        diagonal: Array = xp.concat([xp.linalg.diagonal(piece) for piece in pieces])
+        return diagonal
 
 
 class Reflected(Wrapped):
@@ -177,7 +178,7 @@ class Reflected(Wrapped):
             raise ValueError(f"n_odd={self.n_odd} is no number of columns among {X.shape[1]}")
         return Reflected(self.kernel.resolve(X, weights), int(self.n_odd))
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         # The kernel of the even columns alone is a function of their inner product; so the products are taken apart here.
         even = X.shape[1] - int(self.n_odd)
         scale = getattr(self.kernel, "gamma", 1.0)

@@ -55,7 +55,7 @@ class Exponential(Kernel):
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Exponential:
         return Exponential(length_gamma(self.gamma, X, weights))
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         block = euclidean_distances(X, Y, out)
         block *= -length_gamma(self.gamma, X)
         return xa.exp_(block)
@@ -93,7 +93,7 @@ class Matern32(Kernel):
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Matern32:
         return Matern32(length_gamma(self.gamma, X, weights))
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         block = euclidean_distances(X, Y, out)
         block *= -(3**0.5) * length_gamma(self.gamma, X)
         factor = 1 - block
@@ -134,7 +134,7 @@ class Matern52(Kernel):
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Matern52:
         return Matern52(length_gamma(self.gamma, X, weights))
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         block = euclidean_distances(X, Y, out)
         block *= -(5**0.5) * length_gamma(self.gamma, X)
         factor = block * (1 / 3)

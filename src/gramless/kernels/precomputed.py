@@ -31,7 +31,7 @@ class Precomputed(Kernel):
 
     uses_points = False
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         if X.shape[1] != Y.shape[0]:
             raise ValueError(
                 f"a precomputed kernel needs one column for each training point: got {X.shape[1]} columns "
@@ -43,9 +43,10 @@ class Precomputed(Kernel):
         return out
 
     def diag(self, X: Array) -> Array:
-        return xa.namespace(X).linalg.diagonal(X) + 0
+        diagonal: Array = xa.namespace(X).linalg.diagonal(X) + 0
+        return diagonal
 
-    def block(self, X: Array, rows: Any, columns: Any, out: Array = None) -> Array:
+    def block(self, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
         values = xa.take_rows(xa.take_rows(X, rows).T, columns).T
         if out is None:
             return values + 0

@@ -12,6 +12,7 @@ data is shifted first. City-block distances have no product form: compiled regis
 from __future__ import annotations
 
 import sys
+from typing import TypeGuard, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -54,7 +55,7 @@ def _offset(Y: Array) -> tuple[Array, bool]:
     return centre, float(xp.sum(centre * centre)) > _OFFSET_RATIO * spread
 
 
-def negative_square_distances(X: Array, Y: Array, gamma: float, out: Array = None) -> Array:
+def negative_square_distances(X: Array, Y: Array, gamma: float, out: Array | None = None) -> Array:
     """`-gamma ||x - y||^2` as a block, never above zero."""
     X, Y = without_offset(X, Y)
     # Scaling the points instead of the block saves a pass over it, and no square leaves the range of float32.
@@ -65,7 +66,7 @@ def negative_square_distances(X: Array, Y: Array, gamma: float, out: Array = Non
     return xa.clip_above_(block, 0.0)
 
 
-def euclidean_distances(X: Array, Y: Array, out: Array = None) -> Array:
+def euclidean_distances(X: Array, Y: Array, out: Array | None = None) -> Array:
     """`||x - y||` as a block.
 
     The square root turns a rounding error of `eps ||x||^2` into `sqrt(eps) ||x||`: pairs so close that the product form
@@ -123,13 +124,13 @@ class RBF(Kernel):
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> RBF:
         return RBF(resolve_gamma(self.gamma, X, weights))
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         gamma = resolve_gamma(self.gamma, X)
         if isinstance(X, np.ndarray) and isinstance(Y, np.ndarray) and X.size * Y.shape[0] <= _FEW_DIFFERENCES:
             # So few that calls cost more than arithmetic: no products, no centre.
             difference = (X[:, None, :] - Y[None, :, :]) * gamma**0.5
-            block = np.einsum("ijk,ijk->ij", difference, difference, out=out)
-            return np.exp(np.negative(block, out=block), out=block)
+            block = np.einsum("ijk,ijk->ij", difference, difference, out=None if out is None else xa.known_numpy(out))
+            return xa.exp_(np.negative(block, out=block))
         X, Y = without_offset(X, Y)
         X, Y = X * (2 * gamma) ** 0.5, Y * (2 * gamma) ** 0.5
         block = xa.dot(X, Y, out=out)
@@ -139,7 +140,7 @@ class RBF(Kernel):
 
             stride = block.strides[0] // block.itemsize
             flat = as_strided(block, ((block.shape[0] - 1) * stride + block.shape[1],), (block.itemsize,))
-            finish(flat, stride, half_x, half_y)
+            finish(flat, stride, xa.known_numpy(half_x), xa.known_numpy(half_y))
             return block
         block -= half_x[:, None]
         block -= half_y[None, :]
@@ -184,7 +185,7 @@ class Laplacian(Kernel):
             raise ValueError(f"unknown norm {self.norm!r}; known: 'l1', 'l2'")
         return Laplacian(resolve_gamma(self.gamma, X, weights), self.norm)
 
-    def __call__(self, X: Array, Y: Array, out: Array = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         gamma = resolve_gamma(self.gamma, X)
         if self.norm == "l2":
             block = euclidean_distances(X, Y, out)
@@ -197,7 +198,7 @@ class Laplacian(Kernel):
         return ones_diagonal(X)
 
 
-def _compiles(block: Array) -> bool:
+def _compiles(block: Array) -> TypeGuard[np.ndarray]:
     """Whether a block is finished by compiled code, which knows rows of float32; small blocks do not load it."""
     enough = _WORTH_CALLING if "gramless._compiled.rbf_loops" in sys.modules else _WORTH_LOADING
     return (
@@ -218,22 +219,21 @@ def ones_diagonal(X: Array) -> Array:
     return out
 
 
-def _city_block(X: Array, Y: Array, out: Array = None) -> Array:
+def _city_block(X: Array, Y: Array, out: Array | None = None) -> Array:
     if xa.is_torch(X):
         import torch
 
-        block = torch.cdist(X, Y, p=1.0)
+        block: Array = torch.cdist(X, cast(torch.Tensor, Y), p=1.0)
     elif xa.is_sparse(X) or xa.is_sparse(Y):
         from gramless._runtime import sparse as _sparse
 
-        return _sparse.city_block(X, Y, out)
+        return _sparse.city_block(X, Y, None if out is None else xa.known_numpy(out))
     else:
         from gramless._compiled.city_block import city_block
 
-        if out is None:
-            out = np.empty((X.shape[0], Y.shape[0]), dtype=X.dtype)
-        city_block(X, Y, out)
-        return out
+        into = np.empty((X.shape[0], Y.shape[0]), dtype=X.dtype) if out is None else xa.known_numpy(out)
+        city_block(xa.known_numpy(X), xa.known_numpy(Y), into)
+        return into
     if out is None:
         return block
     out[...] = block

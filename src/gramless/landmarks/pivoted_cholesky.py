@@ -96,6 +96,7 @@ class RPCholesky(LandmarkRule):
             The factor.
         """
         state = self._run(X, kernel, m, rng, store=True)
+        assert state.F is not None
         return state.pivots, state.F[:, : len(state.pivots)]
 
     def _run(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState, *, store: bool) -> _PartialCholesky:
@@ -117,7 +118,7 @@ class _PartialCholesky:
         self.pivots = np.empty(0, dtype=np.intp)
         self.diagonal = np.maximum(host(kernel.diag(X)), 0.0)
         self.left = self.diagonal.copy()
-        self.F: Array = xa.empty((X.shape[0], m), reference(X)) if store else None
+        self.F: Array | None = xa.empty((X.shape[0], m), reference(X)) if store else None
         self._L = np.zeros((m, m))
         # What is computed again passes through the inverse of K(S, S): float64, or ill-conditioning would show.
         self._dtype = xa.numpy_dtype(reference(X)) if store else np.dtype(np.float64)

@@ -83,7 +83,7 @@ class Run(ABC):
         """Columns of targets met so far."""
 
     @abstractmethod
-    def add(self, Phi: Array, Z: Array, weights: Array = None, measured: Array = None) -> None:
+    def add(self, Phi: Array, Z: Array, weights: Array | None = None, measured: Array | None = None) -> None:
         """Learn from a batch.
 
         Parameters
@@ -98,7 +98,7 @@ class Run(ABC):
             What `measure` said of these rows.
         """
 
-    def measure(self, Phi: Array) -> Array:
+    def measure(self, Phi: Array) -> Array | None:
         """A number for each row that `add` wants beside its features, computed once where features are held.
 
         Parameters
@@ -281,7 +281,7 @@ class Learner(BaseEstimator, ABC):
         n_rows: int,
         known: bool = True,
         budget: int = 0,
-        own_targets: Array = None,
+        own_targets: Array | None = None,
     ) -> Any:
         """A run that has learnt nothing yet.
 
@@ -309,7 +309,7 @@ class Learner(BaseEstimator, ABC):
         """
 
     @abstractmethod
-    def restore(self, state: dict[str, Any], reference: Array = None) -> Any:
+    def restore(self, state: dict[str, Any], reference: Array | None = None) -> Any:
         """A run as it was saved.
 
         Parameters

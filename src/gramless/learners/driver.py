@@ -550,7 +550,7 @@ class Pass:
             own = xa.like(self.targets.matrix(self.features.targets), Phi)
         self.run = learner.begin(self.features, Phi, k, n_rows=n_rows, known=known, budget=budget, own_targets=own)
 
-    def _learn(self, Phi: Array, encoded: np.ndarray, weights: np.ndarray | None, measured: Array) -> None:
+    def _learn(self, Phi: Array, encoded: np.ndarray, weights: np.ndarray | None, measured: Array | None) -> None:
         assert self.run is not None
         if self.targets.n_columns > self.run.n_targets:
             self.run.widen(self.targets.n_columns)
@@ -971,7 +971,7 @@ def _epoch(
             state.add(batch.X, state.targets.read(batch.y), batch.weights, learner, budget)
             yield len(batch)
 
-    def learn(Phi: Array, encoded: np.ndarray, weights: np.ndarray | None, measured: Array) -> int:
+    def learn(Phi: Array, encoded: np.ndarray, weights: np.ndarray | None, measured: Array | None) -> int:
         state._learn(Phi, encoded, state._weighted(encoded, weights), measured)
         return len(encoded)
 
@@ -1008,12 +1008,13 @@ def _epoch(
 
 def _all_features(
     state: Pass, stream: Stream, size: int, prepare: Callable[[Array], Array]
-) -> tuple[Array, np.ndarray, np.ndarray, Array]:
+) -> tuple[Array, np.ndarray, np.ndarray, Array | None]:
     """Features, encoded targets, weights and measured numbers of all rows."""
     assert state.features is not None
     assert state.run is not None
     n, at = int(stream.n_rows or 0), 0
-    Phi = measured = None
+    Phi: Array | None = None
+    measured: Array | None = None
     pieces, weights = [], []
     for batch in stream.batches(size, prepare=prepare):
         block = state.features(batch.X)
@@ -1027,4 +1028,5 @@ def _all_features(
         pieces.append(state.targets.read(batch.y))
         weights.append(np.ones(len(batch)) if batch.weights is None else batch.weights)
         at += len(batch)
+    assert Phi is not None
     return Phi, np.concatenate(pieces), np.concatenate(weights), measured

@@ -99,7 +99,7 @@ class RidgeSums(Run):
     (array([[2.]]), array([1.]))
     """
 
-    def __init__(self, n_features: int, n_targets: int, reference: Array = None):
+    def __init__(self, n_features: int, n_targets: int, reference: Array | None = None):
         self._reference = np.empty(0) if reference is None else reference
         self.n_rows, self.weight, self.eps, self.largest = 0, 0.0, _EPS, 0.0
         self.upper = self._zeros(n_features, n_features)  # the strict lower triangle (in its own order) stays zero
@@ -135,7 +135,7 @@ class RidgeSums(Run):
         """How far rounding may have moved an eigenvalue of `S`."""
         return _EPS * self.largest
 
-    def add(self, features: Array, targets: Array, weights: Array = None, measured: Array = None) -> None:
+    def add(self, features: Array, targets: Array, weights: Array | None = None, measured: Array | None = None) -> None:
         """Add a batch of rows.
 
         Parameters
@@ -162,7 +162,8 @@ class RidgeSums(Run):
         self.n_rows += b
         self.eps = max(self.eps, float(np.finfo(xa.numpy_dtype(features)).eps))
         if xa.is_torch(features) or xa.numpy_dtype(features) == np.float64:
-            self._add(xa.astype(features, np.float64), _double(targets), _double(weights))
+            double = None if weights is None else xa.astype(weights, np.float64)
+            self._add(xa.astype(features, np.float64), xa.astype(targets, np.float64), double)
         else:
             if self._scratch is None:
                 self._scratch = np.empty((_CONVERTED_ROWS, self.n_features))
@@ -170,10 +171,11 @@ class RidgeSums(Run):
                 rows = slice(start, min(b, start + _CONVERTED_ROWS))
                 F = self._scratch[: rows.stop - start]
                 F[...] = features[rows]
-                self._add(F, _double(targets[rows]), None if weights is None else _double(weights[rows]))
+                double = None if weights is None else xa.astype(weights[rows], np.float64)
+                self._add(F, xa.astype(targets[rows], np.float64), double)
         self.largest = max(self.largest, self.trace)
 
-    def _add(self, F: Array, Z: Array, weights: Array) -> None:
+    def _add(self, F: Array, Z: Array, weights: Array | None) -> None:
         xp = xa.namespace(F)
         root = xp.ones_like(Z[:, :1])
         if weights is None:
@@ -242,7 +244,7 @@ class RidgeSums(Run):
             new[:, : old.shape[1]] = old
             setattr(self, name, new)
 
-    def whiten(self, penalty: Array = None) -> WhitenedRidge:
+    def whiten(self, penalty: Array | None = None) -> WhitenedRidge:
         """The centred problem in coordinates where the penalty is the identity: O(p^3).
 
         Parameters
@@ -259,7 +261,7 @@ class RidgeSums(Run):
             raise ValueError("no rows with a positive weight were added: there is nothing to solve")
         return WhitenedRidge(self, penalty)
 
-    def solve(self, ridge: float, penalty: Array = None) -> Solution:
+    def solve(self, ridge: float, penalty: Array | None = None) -> Solution:
         """The minimiser at one ridge.
 
         Parameters
@@ -288,7 +290,7 @@ class RidgeSums(Run):
         return {name: getattr(self, name) for name in (*_SUMS, "n_rows", "weight", "eps", "largest")}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], reference: Array = None) -> RidgeSums:
+    def from_state(cls, state: dict[str, Any], reference: Array | None = None) -> RidgeSums:
         """Sums as they were saved.
 
         Parameters
@@ -342,14 +344,14 @@ class WhitenedRidge:
         What was added to the penalty's diagonal; None where there was no penalty to factor.
     """
 
-    def __init__(self, sums: RidgeSums, penalty: Array = None):
+    def __init__(self, sums: RidgeSums, penalty: Array | None = None):
         S = sums.upper if xa.is_torch(sums.upper) else np.triu(sums.upper) + np.triu(sums.upper, 1).T
         self.weight = sums.weight
         self.mean = sums.feature_sum / sums.weight
         self.target_mean = sums.target_sum / sums.weight
         centred = S - (sums.feature_sum @ self.mean.T)
         right = sums.cross - sums.feature_sum @ self.target_mean
-        self._L: Array = None
+        self._L: Array | None = None
         self.jitter: float | None = None
         if penalty is not None:
             penalty = xa.like(penalty, S)
@@ -361,7 +363,7 @@ class WhitenedRidge:
         self._M = xa.empty((int(S.shape[0]), int(S.shape[0])), S)
         self._M[...] = (centred + centred.T) / 2
         self._right = right
-        self._Q: Array = None
+        self._Q: Array | None = None
 
     def _diagonalise(self) -> None:
         """Eigenvectors once something needs them: ten times the work of one Cholesky factorisation."""
@@ -404,7 +406,7 @@ class WhitenedRidge:
             raise ValueError(f"pocon: argument {-info} is illegal")
         return 1.0 / reciprocal if reciprocal > 0 else np.inf
 
-    def leave_one_out(self, features: Array, targets: Array, ridges: Sequence[float], weights: Array = None) -> Array:
+    def leave_one_out(self, features: Array, targets: Array, ridges: Sequence[float], weights: Array | None = None) -> Array:
         """Residuals of rows that are among those summed, each without itself.
 
         Parameters
@@ -436,7 +438,3 @@ class WhitenedRidge:
                 free = xa.clip_below_(1.0 - leverage, _LEAST_FREEDOM)
                 out[i, rows] = (Z - U @ (self._g * inverse[:, None])) / free[:, None]
         return out
-
-
-def _double(x: Array) -> Array:
-    return None if x is None else xa.astype(x, np.float64)

@@ -146,7 +146,7 @@ class Steps(Learner):
         n_rows: int,
         known: bool = True,
         budget: int = 0,
-        own_targets: Array = None,
+        own_targets: Array | None = None,
     ) -> StepsRun:
         # A product with P costs p / batch times the two products of a step: leave it about half of the work.
         every = features.n_features // (2 * self.batch_size)
@@ -169,7 +169,7 @@ class Steps(Learner):
         run.prepare(Phi)
         return run
 
-    def restore(self, state: dict[str, Any], reference: Array = None) -> StepsRun:
+    def restore(self, state: dict[str, Any], reference: Array | None = None) -> StepsRun:
         return StepsRun.from_state(state, reference)
 
     def solve(self, run: StepsRun, features: Features, sample: Callable[[], Sample] | None = None) -> Fit:
@@ -212,7 +212,7 @@ class StepsRun(Run):
         n_rows: int = 1,
         epochs: int = 1,
         known: bool = True,
-        linear: Array = None,
+        linear: Array | None = None,
         penalty_every: int = 1,
         soften: bool = False,
         reference: Array,
@@ -231,8 +231,8 @@ class StepsRun(Run):
         self.step = 0.0
         self.n_steps = 0
         self.halvings = 0
-        self._V: Array = None
-        self._D: Array = None
+        self._V: Array | None = None
+        self._D: Any = None
         self._loudest = np.inf
         self._mean: tuple[Array, Array, int] | None = None
         self._moments: Any = None
@@ -279,11 +279,11 @@ class StepsRun(Run):
         regular = _largest_eigenvalue(lambda v: self._flattened(self._penalised(v)), second)
         self.step = 1.0 / (curvature + ridge * self.penalty_every * regular)
 
-    def measure(self, Phi: Array) -> Array:
+    def measure(self, Phi: Array) -> Array | None:
         """The loudness of each row, where loud rows are softened."""
         return self.loudness(Phi) if self.soften else None
 
-    def add(self, Phi: Array, Z: Array, weights: Array = None, measured: Array = None) -> None:
+    def add(self, Phi: Array, Z: Array, weights: Array | None = None, measured: Array | None = None) -> None:
         """Steps on mini-batches of some rows in random order."""
         count = int(Phi.shape[0])
         n = self.n_rows if self.known else self.rows_seen + count
@@ -350,7 +350,7 @@ class StepsRun(Run):
             self._mean = (wider(self._mean[0]), wider(self._mean[1]), self._mean[2])
         self._moments = None
 
-    def softened(self, weights: Array, loudness: Array, decay: float) -> Array:
+    def softened(self, weights: Array | None, loudness: Array, decay: float) -> Array | None:
         """Row weights under which no row is louder than a step of this `decay` allows; `weights` itself where none is."""
         if weights is not None:
             loudness = loudness * weights
@@ -360,7 +360,7 @@ class StepsRun(Run):
         factors = self._loudest / xp.clip(decay * loudness, min=self._loudest)
         return factors if weights is None else weights * factors
 
-    def update(self, F: Array, Z: Array, weights: Array, ridge: float, decay: float = 1.0) -> float:
+    def update(self, F: Array, Z: Array, weights: Array | None, ridge: float, decay: float = 1.0) -> float:
         """One step on a mini-batch; returns the batch's loss before it. `decay` scales the step."""
         xp = xa.namespace(F)
         n = int(F.shape[0])
@@ -447,7 +447,7 @@ class StepsRun(Run):
         return state
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], reference: Array = None) -> StepsRun:
+    def from_state(cls, state: dict[str, Any], reference: Array | None = None) -> StepsRun:
         """The run that `state` was taken from, in the library and on the device of `reference`; not yet attached."""
         reference = state["A"] if reference is None else reference
         run = cls(*state["A"].shape, optimizer=state["optimizer"], reference=reference)

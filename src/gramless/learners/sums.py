@@ -95,7 +95,7 @@ class Sums(Learner):
     def begin(self, features: Features, Phi: Array, n_targets: int, **how: Any) -> RidgeSums:
         return RidgeSums(features.n_features, n_targets, Phi)
 
-    def restore(self, state: dict[str, Any], reference: Array = None) -> RidgeSums:
+    def restore(self, state: dict[str, Any], reference: Array | None = None) -> RidgeSums:
         return RidgeSums.from_state(state, reference)
 
     def solve(self, run: RidgeSums, features: Features, sample: Callable[[], Sample] | None = None) -> Fit:

@@ -194,7 +194,8 @@ class DenseOperator(Operator):
         return xa.submatrix(self.A, idx, idx) + 0
 
     def diag(self) -> Array:
-        return xa.namespace(self.A).linalg.diagonal(self.A)
+        diagonal: Array = xa.namespace(self.A).linalg.diagonal(self.A)
+        return diagonal
 
     def dense(self, dtype: Any = None) -> Array:
         return (self.A if dtype is None else xa.astype(self.A, dtype)) + 0

@@ -53,7 +53,8 @@ class BorderedOperator(Operator):
         xp = xa.namespace(V)
         # A sum of n terms of both signs in float32 would lose the digits that decide whether it is zero.
         total = xp.sum(coef, axis=0, keepdims=True, dtype=xp.float64)
-        return xp.concat([self.inner @ coef + bias, xa.astype(total, xa.numpy_dtype(V))])
+        product: Array = xp.concat([self.inner @ coef + bias, xa.astype(total, xa.numpy_dtype(V))])
+        return product
 
     def rows(self, idx: np.ndarray, out: Array | None = None) -> Array:
         """The rows `idx`, of which the border is number `n`.
@@ -91,7 +92,8 @@ class BorderedOperator(Operator):
             The inner diagonal and a zero.
         """
         inner = self.inner.diag()
-        return xa.namespace(inner).concat([inner, xa.zeros((1,), inner)])
+        diagonal: Array = xa.namespace(inner).concat([inner, xa.zeros((1,), inner)])
+        return diagonal
 
     def dense(self, dtype: Any = None) -> Array:
         inner = self.inner.dense(dtype)
@@ -116,7 +118,8 @@ class BorderedOperator(Operator):
         array of shape (n + 1, k)
             The targets and a row of zeros.
         """
-        return xa.namespace(Z).concat([Z, xa.zeros((1, Z.shape[1]), Z)])
+        bordered: Array = xa.namespace(Z).concat([Z, xa.zeros((1, Z.shape[1]), Z)])
+        return bordered
 
     def split(self, W: Array) -> tuple[Array, Array]:
         """A solution as coefficients and bias.

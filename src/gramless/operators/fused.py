@@ -22,7 +22,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
@@ -31,6 +31,9 @@ from gramless.kernels.base import Kernel, Scaled
 from gramless.kernels.dot import Linear, Polynomial
 from gramless.kernels.matern import Exponential, Matern32, Matern52
 from gramless.kernels.stationary import RBF, Laplacian
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _POLYNOMIAL, _RBF, _EXPONENTIAL, _MATERN32, _MATERN52 = 0, 1, 2, 3, 4
 _COLUMNS_AT_A_TIME = 64
@@ -112,7 +115,7 @@ class Operand:
         Points, and padded features.
     """
 
-    def __init__(self, data: Array, norms: Array, n: int, width: int):
+    def __init__(self, data: Tensor, norms: Tensor, n: int, width: int):
         self.data, self.norms, self.n, self.width = data, norms, n, width
 
     @property
@@ -120,13 +123,13 @@ class Operand:
         return int(self.data.shape[1]) // self.width
 
     @classmethod
-    def rounded(cls, X: Array, precision: str, shift: Array | None) -> Operand:
+    def rounded(cls, X: Tensor, precision: str, shift: Tensor | None) -> Operand:
         import torch
 
         n, d = X.shape
         width, parts = -(-d // _STEP) * _STEP, 2 if precision == "high" else 1
         data = torch.zeros((_whole_tiles(n), parts * width), dtype=torch.bfloat16, device=X.device)
-        norms = torch.zeros(data.shape[0], dtype=torch.float32, device=X.device)
+        norms: Any = torch.zeros(data.shape[0], dtype=torch.float32, device=X.device)
         for i in range(0, n, 65536):
             part = X[i : i + 65536]
             part = part if shift is None else part - shift
@@ -144,7 +147,7 @@ class Operand:
                 norms[rows] -= xa.square_norms(data[rows, width:].float())
         return operand
 
-    def points(self, rows: slice) -> Array:
+    def points(self, rows: slice) -> Tensor:
         """The rows as float32 numbers."""
         pieces = self.data[rows].float()
         return pieces if self.parts == 1 else pieces[:, : self.width] + pieces[:, self.width :]
@@ -153,7 +156,8 @@ class Operand:
         """Some of the points, given by a slice or an index array."""
         import torch
 
-        data, norms = xa.take_rows(self.data[: self.n], rows), xa.take_rows(self.norms[: self.n], rows)
+        data: Any = xa.take_rows(self.data[: self.n], rows)
+        norms: Any = xa.take_rows(self.norms[: self.n], rows)
         n = data.shape[0]
         missing = _whole_tiles(n) - n
         if missing:
@@ -197,12 +201,12 @@ class FusedProduct:
         symmetric. So do predictions from many points, whose coefficients of both signs nearly cancel.
     """
 
-    def __init__(self, kernel: Kernel, points: Array, precision: str, *, accurate: bool = False):
+    def __init__(self, kernel: Kernel, points: Any, precision: str, *, accurate: bool = False):
         form = fused_form(kernel)
         if form is None:
             raise TypeError(f"no fused product for {kernel!r}")
         self.form, self.precision, self.accurate = form, precision, accurate or precision == "high"
-        self._points = points
+        self._points: Tensor | None = points
         # Distances do not change when everything is shifted, and rounding is smallest around zero.
         self._shift = points.mean(0) if form.kind != _POLYNOMIAL else None
         self.operand = Operand.rounded(points, precision, self._shift)
@@ -213,12 +217,12 @@ class FusedProduct:
         product._points, product.operand = None, self.operand.take(rows)
         return product
 
-    def _left(self, X: Array | Operand) -> Operand:
+    def _left(self, X: Any) -> Operand:
         if isinstance(X, Operand):
             return X
         return self.operand if X is self._points else Operand.rounded(X, self.precision, self._shift)
 
-    def __call__(self, X: Array | Operand, V: Array) -> Array:
+    def __call__(self, X: Array | Operand, V: Any) -> Array:
         """`K(X, points) @ V` in float32; a float64 `V` counts with 40 bits where the sums are accurate."""
         import torch
 
@@ -233,7 +237,7 @@ class FusedProduct:
             out[:, j : j + step] = self._multiply(left, V[:, j : j + step], pieces, strip)
         return out
 
-    def _multiply(self, left: Operand, V: Array, pieces: int, strip: int) -> Array:
+    def _multiply(self, left: Operand, V: Any, pieces: int, strip: int) -> Tensor:
         import torch
 
         from gramless._compiled.fused_kernel import launch_product

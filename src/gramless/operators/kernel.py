@@ -98,13 +98,14 @@ class KernelOperator(Operator):
         vector += xa.like(ridge, self.reference)
         return vector
 
-    def _tile(self, rows: slice, columns: slice, buffer: Array) -> Array:
+    def _tile(self, rows: slice, columns: slice, buffer: Array | None) -> Array:
         key = (rows.start, columns.start)
         if key in self._stored:
             return self._stored[key]
         shape = (rows.stop - rows.start, columns.stop - columns.start)
         if self.cache:
             buffer = self._slot(key, shape)
+        assert buffer is not None
         tile = self.kernel.block(self.X, rows, columns, out=buffer[: shape[0], : shape[1]])
         if self.cache:
             tile = self._stored[key] = tile if self.storage is None else xa.half(tile, self.storage)
@@ -150,7 +151,7 @@ class KernelOperator(Operator):
 
     def _tiled_product(self, V: Array) -> Array:
         workers = max(1, min(workers_for(self.kernel, self.X), len(self._tiles)))
-        compiled = Columns(V) if self._compiles(V) else None
+        compiled = Columns(xa.to_numpy(V)) if self._compiles(V) else None
 
         def work(k: int) -> Array:
             sums = BlasSums(V) if compiled is None else CompiledSums(compiled)
@@ -186,14 +187,14 @@ class KernelOperator(Operator):
             return xa.add_diagonal_(some.block(some.operand), xa.take_rows(self.ridge, idx))
         return xa.add_diagonal_(self.kernel.block(self.X, idx, idx), xa.take_rows(self.ridge, idx))
 
-    def rows(self, idx: np.ndarray, out: Array = None) -> Array:
+    def rows(self, idx: np.ndarray, out: Array | None = None) -> Array:
         idx = np.asarray(idx)
         block = self._cached_rows(idx, out) if self.cache else self._computed_rows(idx, out)
         at = xa.indices(np.arange(len(idx)), self.reference), xa.indices(idx, self.reference)
         block[at] += xa.take_rows(self.ridge, idx)
         return block
 
-    def _computed_rows(self, idx: np.ndarray, out: Array) -> Array:
+    def _computed_rows(self, idx: np.ndarray, out: Array | None) -> Array:
         if not self.kernel.uses_points:
             return self.kernel.block(self.X, idx, slice(None), out=out)
         return evaluate(self.kernel, xa.take_rows(self.X, idx), self.X, out=out)
@@ -207,7 +208,7 @@ class KernelOperator(Operator):
 
         share(missing, compute, workers_for(self.kernel, self.X))
 
-    def _cached_rows(self, idx: np.ndarray, out: Array) -> Array:
+    def _cached_rows(self, idx: np.ndarray, out: Array | None) -> Array:
         if len(self._stored) < len(self._tiles):
             self._fill()
         block = xa.empty((len(idx), self.shape[0]), self.reference) if out is None else out

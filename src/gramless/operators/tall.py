@@ -53,7 +53,7 @@ class TallMatrix:
     @classmethod
     def of(cls, C: Array) -> TallMatrix:
         """A matrix that is there."""
-        return cls(tuple(C.shape), lambda rows: C[rows], store=True)
+        return cls((C.shape[0], C.shape[1]), lambda rows: C[rows], store=True)
 
     def rows(self, rows: slice) -> Array:
         """Some rows, in the data's precision."""

@@ -11,6 +11,7 @@ quarter for the second (`benchmarks/cpu_products.py`).
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TypeGuard
 
 import numpy as np
 
@@ -80,15 +81,15 @@ class CompiledSums:
         self.rows = np.zeros_like(columns.rows)
         self.panels = np.zeros_like(columns.panels)
 
-    def add(self, tile: np.ndarray, rows: slice, columns: slice) -> None:
+    def add(self, tile: Array, rows: slice, columns: slice) -> None:
         """Add both halves' products of a tile; `columns` starts at a whole panel."""
         from gramless._compiled.tile_loops import add_products
 
-        V = self.columns
+        V, block = self.columns, xa.known_numpy(tile)
         panels = slice(columns.start // V.lanes, -(-columns.stop // V.lanes))
         for g in range(V.groups):
             here, there = V.rows[g, rows], V.panels[g, panels]
-            add_products(tile, here, there, self.rows[g, rows], self.panels[g, panels], True, rows != columns)
+            add_products(block, here, there, self.rows[g, rows], self.panels[g, panels], True, rows != columns)
 
     def total(self) -> np.ndarray:
         """The sums in the shape of the right-hand side."""
@@ -112,7 +113,7 @@ class BlasSums:
         return self.sums
 
 
-def compiles(C: Array, V: Array) -> bool:
+def compiles(C: Array, V: Array) -> TypeGuard[np.ndarray]:
     """Whether products of `C` and `V` run in the compiled loops, which make no copy of `C`."""
     return isinstance(C, np.ndarray) and C.dtype == np.float32 and C.strides[1] == C.itemsize and can_compile(V, C.size)
 
@@ -123,7 +124,7 @@ def product(C: Array, W: Array) -> Array:
         return xa.astype(C, np.float64) @ W
     from gramless._compiled.tile_loops import COLUMNS, add_products
 
-    columns = Columns(W)
+    columns = Columns(xa.to_numpy(W))
     out = np.zeros((columns.groups, len(C), COLUMNS))
 
     def work(part: slice) -> None:
@@ -142,7 +143,7 @@ def transposed_product(C: Array, V: Array) -> Array:
         return xa.astype(C, np.float64).T @ V
     from gramless._compiled.tile_loops import COLUMNS, add_products
 
-    columns = Columns(V)
+    columns = Columns(xa.to_numpy(V))
     panels = -(-C.shape[1] // columns.lanes)
 
     def work(part: slice) -> np.ndarray:

@@ -282,9 +282,9 @@ def solve(
         state = {key: xa.to_device(value, device) if _is_matrix(value) else value for key, value in saved.state.items()}
         rng.set_state(saved.rng_state)
 
-    best_W, best_value, best_at = W, np.inf, 0
+    best_W, best_value, best_at = W, float("inf"), 0
     if state and "best_W" in state:
-        best_W, best_value, best_at = state.pop("best_W"), state.pop("best_value"), state.pop("best_at")
+        best_W, best_value, best_at = state.pop("best_W"), float(state.pop("best_value")), int(state.pop("best_at"))
     step = Step(W, residual=np.inf)
     status = Status.MAX_ITER
     n_iter = len(history)

@@ -60,7 +60,7 @@ class BlockRows:
         self._order: np.ndarray | None = None
         self._visits = np.arange(self.n_blocks)
         self._position = self.n_blocks
-        self._buffer: Array = None
+        self._buffer: Array | None = None
         self._fetched: int | None = None
         if state:
             self._order, self._visits = np.asarray(state["order"]), np.asarray(state["visits"])
@@ -88,6 +88,7 @@ class BlockRows:
         number = int(self._visits[self._position])
         start = (self._position - first) * self.block_size
         self._position += 1
+        assert self._buffer is not None
         return number, self._block(number), self._buffer[start : start + self.block_size]
 
     def _block(self, number: int) -> np.ndarray:

@@ -95,7 +95,7 @@ class Cholesky(Solver):
         z_norm = xa.norm(B) or 1.0
         residual = np.inf
         for _ in range(_REFINEMENTS + 1):
-            R = B - (_product_from_upper(A, diagonal, W) if keep is None else keep @ W)
+            R = B - (_product_from_upper(xa.to_numpy(A), diagonal, xa.to_numpy(W)) if keep is None else keep @ W)
             previous, residual = residual, xa.norm(R) / z_norm
             if not np.isfinite(residual):
                 raise xa.NotPositiveDefiniteError("the factor is not finite")

@@ -11,7 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
 from gramless._runtime.checkpoint import fingerprint
 
 Rows = tuple[Any, Any, Any]
@@ -61,7 +60,7 @@ class ArraySource:
 
     repeatable = True
 
-    def __init__(self, X: Array, y: Any, weights: Any = None):
+    def __init__(self, X: Any, y: Any, weights: Any = None):
         # Rows are taken by position: a table would take them by its own labels, other sparse forms not at all.
         self.X = X.tocsr() if sp.issparse(X) else np.asarray(X) if hasattr(X, "columns") else X
         self.y = y if y is None or xa.is_torch(y) else np.asarray(y)
