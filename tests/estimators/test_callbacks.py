@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_digits, load_wine
 from sklearn.preprocessing import StandardScaler
 
-from gramless import LSSVC, LSSVCCV, LSSVRCV, PatchClassifier, PrototypeLSSVC, SphericalKMeans
+from gramless import LSSVC, LSSVCCV, LSSVRCV, PatchClassifier, PrototypeLSSVC, RiSVOClassifier, SphericalKMeans
 from gramless.callbacks import Checkpoint, EarlyStopping
 
 
@@ -51,7 +51,7 @@ def test_prototypes_call_after_each_class_and_a_stopped_fit_leaves_the_old_model
 
 
 @pytest.mark.parametrize("callback", [Checkpoint("state.npz"), [EarlyStopping()]])
-@pytest.mark.parametrize("estimator", [LSSVCCV(), LSSVRCV(), PrototypeLSSVC(), SphericalKMeans(2)])
+@pytest.mark.parametrize("estimator", [LSSVCCV(), LSSVRCV(), PrototypeLSSVC(), RiSVOClassifier(), SphericalKMeans(2)])
 def test_what_a_fit_cannot_do_is_refused(wine, estimator, callback):
     with pytest.raises(TypeError, match="takes functions as callback, not"):
         estimator.set_params(callback=callback).fit(*wine)

@@ -236,6 +236,15 @@ def test_nearly_singular_equations_are_not_silent(digits):
         model().fit(X, y)
 
 
+def test_every_function_of_a_list_is_called_with_a_model_that_predicts(digits):
+    X, y = digits
+    seen, scores = [], []
+    functions = [lambda _, record: seen.append(record["n_iter"]), lambda machine, _: scores.append(machine.score(X, y))]
+    fitted = model(callback=functions).fit(X, y)
+    assert seen == list(range(1, fitted.n_iter_ + 1))
+    assert scores[-1] == fitted.score(X, y)
+
+
 def test_callback_stops(digits):
     X, y = digits
     fitted = model(callback=lambda m, r: r["n_iter"] == 2).fit(X, y)

@@ -28,9 +28,9 @@ class SparseRows:
     def __init__(self, X: Any, device: str):
         X.sum_duplicates()
         self.shape = X.shape
-        self._start = xa.to_device(X.indptr.astype(np.int64), device)
-        self._column = xa.to_device(X.indices.astype(np.int64), device)
-        self._value = xa.to_device(X.data, device)
+        self._start: Any = xa.to_device(X.indptr.astype(np.int64), device)
+        self._column: Any = xa.to_device(X.indices.astype(np.int64), device)
+        self._value: Any = xa.to_device(X.data, device)
         self.dtype = self._value.dtype
         self.device = self._value.device
 

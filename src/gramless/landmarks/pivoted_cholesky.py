@@ -75,8 +75,6 @@ class RPCholesky(LandmarkRule):
     def factor(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> tuple[np.ndarray, Array]:
         """The landmarks and the partial Cholesky factor, whose product with itself is close to `K(X, X)`.
 
-        `gramless.preconditioners.low_rank.LowRankPreconditioner` makes a preconditioner of it.
-
         Parameters
         ----------
         X : array of shape (n, d)

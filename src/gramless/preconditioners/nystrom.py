@@ -52,7 +52,7 @@ class NystromPreconditioner:
 
     See Also
     --------
-    LowRankPreconditioner : From a factor of the matrix.
+    gramless.solvers.CG : Uses one by default.
 
     References
     ----------
