@@ -11,32 +11,33 @@ from gramless.solvers import SketchProject, solve
 from gramless.solvers.sketch_project import _draw
 
 
-@pytest.fixture
-def system():
+def system(n, ridge):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(500, 5))
-    return KernelOperator(X, RBF(0.2), ridge=1e-2, cache=True), rng.normal(size=(500, 3))
+    X = rng.normal(size=(n, 5))
+    return KernelOperator(X, RBF(0.2), ridge=ridge, cache=True), rng.normal(size=(n, 3))
 
 
-def test_reaches_the_residual_it_reports(system):
-    op, Z = system
-    result = solve(op, Z, SketchProject(tol=1e-3, block_size=100), random_state=0)
+def test_reaches_the_residual_it_reports():
+    op, Z = system(240, 0.05)
+    result = solve(op, Z, SketchProject(tol=1e-3, block_size=60), random_state=0)
     true = np.linalg.norm(Z - op @ result.W) / np.linalg.norm(Z)
     assert result.converged
     assert true < 3e-3
 
 
-def test_momentum_pays(system):
-    op, Z = system
+def test_momentum_pays():
+    op, Z = system(120, 0.03)
     plain, fast = (
-        solve(op, Z, SketchProject(tol=1e-2, block_size=50, momentum=momentum), random_state=0).n_iter
+        solve(op, Z, SketchProject(tol=0.03, block_size=20, momentum=momentum), random_state=0)
         for momentum in (False, True)
     )
-    assert fast < plain
+    assert plain.converged
+    assert fast.converged
+    assert fast.n_iter < 0.8 * plain.n_iter
 
 
-def test_too_much_momentum_is_taken_back(system):
-    op, Z = system
+def test_too_much_momentum_is_taken_back():
+    op, Z = system(500, 0.01)
     # A state with a curvature far below the true one is momentum without bound; the guard has to raise it.
     zero = np.zeros_like(Z)
     state = {"V": zero, "U": zero, "mu": 1e-12, "smooth": 0.0, "best": np.inf, "count": 0}

@@ -48,6 +48,9 @@ def one_blas_thread() -> Iterator[None]:
 
     For products too small to share: BLAS's other threads stay awake for some 20 ms after each call, in the way of ours.
     """
+    if blas_threads() == 1:  # to ask costs a tenth of setting a limit and taking it back
+        yield
+        return
     # The number of threads belongs to the process. Of two limits that overlap in time, the second would take the first for
     # the usual state and leave BLAS at one thread for good: one thread sets the limit and takes it back, others go along.
     if not _limiting.acquire(blocking=False):
