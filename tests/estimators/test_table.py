@@ -69,7 +69,7 @@ def test_files_hold_the_whole_model(plants, fitted, tmp_path):
 
 def test_values_of_a_smooth_function():
     X, y = make_friedman1(600, random_state=0)
-    model = TableRegressor(random_state=0).fit(X[:400], y[:400])
+    model = TableRegressor(kernel="matern52", random_state=0).fit(X[:400], y[:400])
     assert model.score(X[400:], y[400:]) > 0.93
     assert 1 - np.mean((model.loo_predictions_ - y[:400]) ** 2) / y[:400].var() > 0.9
 
@@ -105,8 +105,8 @@ def test_the_scale_of_one_column_is_found():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (500, 3))
     y = np.sin(20 * X[:, 0]) + X[:, 1]
-    plain = TableRegressor(random_state=0, metric="plain").fit(X[:350], y[:350])
-    learned = TableRegressor(random_state=0).fit(X[:350], y[:350])
+    plain = TableRegressor(kernel="rbf", random_state=0, metric="plain").fit(X[:350], y[:350])
+    learned = TableRegressor(kernel="rbf", random_state=0).fit(X[:350], y[:350])
     assert 1 - learned.score(X[350:], y[350:]) < 0.5 * (1 - plain.score(X[350:], y[350:]))
 
 
