@@ -28,8 +28,7 @@ def test_reaches_the_residual_it_reports():
 def test_momentum_pays():
     op, Z = system(120, 0.03)
     plain, fast = (
-        solve(op, Z, SketchProject(tol=0.03, block_size=20, momentum=momentum), random_state=0)
-        for momentum in (False, True)
+        solve(op, Z, SketchProject(tol=0.03, block_size=20, momentum=momentum), random_state=0) for momentum in (False, True)
     )
     assert plain.converged
     assert fast.converged

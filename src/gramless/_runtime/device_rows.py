@@ -28,9 +28,10 @@ class SparseRows:
     def __init__(self, X: Any, device: str):
         X.sum_duplicates()
         self.shape = X.shape
-        self._start: Any = xa.to_device(X.indptr.astype(np.int64), device)
-        self._column: Any = xa.to_device(X.indices.astype(np.int64), device)
-        self._value: Any = xa.to_device(X.data, device)
+        tensors: list[Any] = [
+            xa.to_device(part, device) for part in (X.indptr.astype(np.int64), X.indices.astype(np.int64), X.data)
+        ]
+        self._start, self._column, self._value = tensors
         self.dtype = self._value.dtype
         self.device = self._value.device
 

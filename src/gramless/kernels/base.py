@@ -492,7 +492,7 @@ class ScaledColumns(Wrapped):
             raise ValueError(f"scales has shape {scales.shape} for {X.shape[1]} columns; give one for each")
         if xa.is_sparse(X):
             scaled: Array = (X @ sp.diags_array(scales.astype(X.dtype))).tocsr()
-        return scaled
+            return scaled
         return X * xa.like(scales, X)
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
