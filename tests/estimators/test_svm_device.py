@@ -13,7 +13,8 @@ from gramless import CUDA, KernelSVC, KernelSVR
 from gramless._runtime.device_rows import SparseRows, rows_on_device
 from gramless.dual.batched_smo import BatchedSMO
 from gramless.dual.box_qp import BoxQP
-from gramless.kernels import RBF
+from gramless.dual.device_values import FusedRows
+from gramless.kernels import RBF, Exponential, Matern32, Matern52, Polynomial
 
 torch = pytest.importorskip("torch")
 CARD = pytest.param("cuda", marks=pytest.mark.gpu)
@@ -109,16 +110,32 @@ def test_rows_that_stay_sparse_on_the_device(device):
 
 
 def test_large_sets_are_problems_of_their_own(device):
-    X, y = make_classification(2200, 8, flip_y=0.1, random_state=0)
+    X, y = make_classification(4200, 8, flip_y=0.1, random_state=0)
     rows = rows_on_device(X.astype(np.float32), "cuda:0" if device == "cuda" else device, 0)
-    problems = [BoxQP.classification(np.where(side, 1.0, -1.0), np.full(2200, 5.0)) for side in (y > 0, X[:, 0] > 0)]
-    parts = [[slice(0, 2200)]] * 2
-    solver = BatchedSMO(working_set=64)
-    held, computed = (solver.maximise(problems, parts, RBF(0.1), rows, budget) for budget in (1e9, 1.5e7))
+    problems = [BoxQP.classification(np.where(side, 1.0, -1.0), np.full(4200, 5.0)) for side in (y > 0, X[:, 0] > 0)]
+    parts = [[slice(0, 4200)]] * 2
+    solver = BatchedSMO(working_set=64, tol=1e-2)
+    held, computed = (solver.maximise(problems, parts, RBF(0.1), rows, budget) for budget in (1e9, 4e7))
     for one, other in zip(held, computed, strict=True):
         assert one.converged
         assert other.converged
-        np.testing.assert_allclose(other.objective, one.objective, rtol=1e-5)
+        np.testing.assert_allclose(other.objective, one.objective, rtol=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kernel", [RBF(0.05), Matern32(0.2), Matern52(0.2), Polynomial(2, 0.1, 1.0), 2 * RBF(0.1)])
+def test_fused_rows_are_the_kernels_values(kernel):
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device here")
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(700, 37)) + 5).astype(np.float32)
+    rows, weights = torch.as_tensor(rng.choice(700, 90), device="cuda"), rng.normal(size=90) * 100
+    total = torch.ones(600, dtype=torch.float64, device="cuda")
+    fused = FusedRows.of(kernel, torch.as_tensor(X, device="cuda"), 1e9)
+    fused.add(rows, torch.as_tensor(weights, device="cuda"), total, [slice(0, 250), slice(300, 650)])
+    K = kernel(X[rows.cpu().numpy()].astype(np.float64), np.concatenate([X[:250], X[300:650]]).astype(np.float64))
+    np.testing.assert_allclose(total.cpu().numpy(), 1 + weights @ K, atol=2e-6 * np.abs(weights).sum() * np.abs(K).max())
+    assert FusedRows.of(Exponential(0.1), torch.as_tensor(X, device="cuda"), 1e9) is None
 
 
 def test_a_start_is_used(device):

@@ -9,6 +9,25 @@ import triton.language as tl
 
 
 @triton.jit
+def kernel_function(products, x_norms, y_norms, gamma, coef0, KIND: tl.constexpr, DEGREE: tl.constexpr):
+    """Kernel values from inner products and squared norms, in registers."""
+    if KIND == 0:
+        base = products * gamma + coef0
+        values = base
+        for _ in tl.static_range(DEGREE - 1):
+            values = values * base
+    else:
+        squares = tl.maximum(x_norms[:, None] + y_norms[None, :] - 2.0 * products, 0.0)
+        t = gamma * (squares if KIND == 1 else tl.sqrt(squares))
+        values = tl.exp(-t)
+        if KIND == 3:
+            values = values * (1.0 + t)
+        if KIND == 4:
+            values = values * (1.0 + t + t * t / 3.0)
+    return values
+
+
+@triton.jit
 def _values(
     X,
     Y,
@@ -41,22 +60,9 @@ def _values(
         x = tl.load(X + rows[:, None] * LENGTH + (left + features)[None, :])
         y = tl.load(Y + columns[None, :] * LENGTH + (right + features)[:, None])
         products = tl.dot(x, y, products)
-    if KIND == 0:
-        base = products * gamma + coef0
-        values = base
-        for _ in tl.static_range(DEGREE - 1):
-            values = values * base
-    else:
-        x_norms = tl.load(X_NORMS + rows)
-        y_norms = tl.load(Y_NORMS + columns)
-        squares = tl.maximum(x_norms[:, None] + y_norms[None, :] - 2.0 * products, 0.0)
-        t = gamma * (squares if KIND == 1 else tl.sqrt(squares))
-        values = tl.exp(-t)
-        if KIND == 3:
-            values = values * (1.0 + t)
-        if KIND == 4:
-            values = values * (1.0 + t + t * t / 3.0)
-    return values
+    x_norms = tl.load(X_NORMS + rows)
+    y_norms = tl.load(Y_NORMS + columns)
+    return kernel_function(products, x_norms, y_norms, gamma, coef0, KIND, DEGREE)
 
 
 @triton.jit

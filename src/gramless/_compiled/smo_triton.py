@@ -12,6 +12,8 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from gramless._compiled.fused_kernel import kernel_function
+
 _MASKED = tl.constexpr(1e300)
 _MIN_CURVATURE = tl.constexpr(1e-12)
 
@@ -114,6 +116,49 @@ def _add_rows(K, ROWS, WEIGHTS, COUNTS, COLUMNS, WHICH, OUT, n, q, stride, GROUP
     tl.store(target, tl.load(target, mask=there, other=0.0) + total, mask=there)
 
 
+@triton.jit
+def _add_from_points(
+    X,
+    NORMS,
+    ROWS,
+    WEIGHTS,
+    OUT,
+    count,
+    first,
+    n,
+    gamma,
+    coef0,
+    scale,
+    D: tl.constexpr,
+    KIND: tl.constexpr,
+    DEGREE: tl.constexpr,
+    GROUP: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STEP: tl.constexpr,
+):
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    there = place < n
+    columns = first + place
+    y_norms = tl.load(NORMS + columns, mask=there, other=0.0)
+    total = tl.zeros((BLOCK,), tl.float64)
+    for start in tl.range(0, count, GROUP):
+        r = start + tl.arange(0, GROUP)
+        rows = tl.load(ROWS + r, mask=r < count, other=0)
+        weights = tl.load(WEIGHTS + r, mask=r < count, other=0.0)
+        x_norms = tl.load(NORMS + rows)
+        products = tl.zeros((GROUP, BLOCK), tl.float32)
+        for k in tl.range(0, D, STEP):
+            features = k + tl.arange(0, STEP)
+            x = tl.load(X + rows[:, None] * D + features[None, :])
+            y = tl.load(X + columns[None, :] * D + features[:, None], mask=there[None, :], other=0.0)
+            # Three products of the tensor cores' short numbers are as exact as one in float32.
+            products = tl.dot(x, y, products, input_precision="tf32x3")
+        values = kernel_function(products, x_norms, y_norms, gamma, coef0, KIND, DEGREE)
+        total += tl.sum(weights[:, None] * values.to(tl.float64), 0)
+    target = OUT + place
+    tl.store(target, tl.load(target, mask=there, other=0.0) + total * scale, mask=there)
+
+
 def solve_sets(
     gram: Any, slope: Any, beta: Any, lower: Any, upper: Any, epsilon: Any, goal: Any, most: Any, moves: Any
 ) -> None:
@@ -129,4 +174,29 @@ def add_rows(K: Any, rows: Any, weights: Any, counts: Any, columns: Any, which: 
     n = columns.shape[1]
     _add_rows[(len(which), triton.cdiv(n, 256))](
         K, rows, weights, counts, columns, which, out, n, rows.shape[1], K.stride(0), GROUP=8, BLOCK=256, num_warps=4
+    )
+
+
+def add_from_points(X: Any, norms: Any, rows: Any, weights: Any, out: Any, first: int, form: Any) -> None:
+    """`out += weights @ K(X[rows], X[first : first + len(out)])`, no value written to memory; columns of `X` in sixteens."""
+    n, d = len(out), X.shape[1]
+    _add_from_points[(triton.cdiv(n, 128),)](
+        X,
+        norms,
+        rows,
+        weights,
+        out,
+        len(rows),
+        first,
+        n,
+        form.gamma,
+        form.coef0,
+        form.scale,
+        D=d,
+        KIND=form.kind,
+        DEGREE=form.degree,
+        GROUP=64,
+        BLOCK=128,
+        STEP=64 if d % 64 == 0 else (32 if d % 32 == 0 else 16),
+        num_warps=8,
     )

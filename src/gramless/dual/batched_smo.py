@@ -45,7 +45,7 @@ _NUMBERS_PER_VARIABLE = 16
 _SHARE_OF_STATE = 0.25
 # Of the budget, what the Gram matrices of large sets may take, and of a round's kernel values, what such a matrix may cost.
 _SHARE_OF_SETS = 0.25
-_LARGEST_SHARE = 1 / 32
+_LARGEST_SHARE = 1 / 64
 
 
 class BatchedSMO(BaseEstimator):

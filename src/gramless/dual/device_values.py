@@ -17,6 +17,7 @@ from gramless._runtime import arrays as xa
 from gramless._runtime.threads import slices
 from gramless.dual.gram_rows import Part, as_indices, within
 from gramless.kernels.base import Kernel
+from gramless.operators.fused import Form, fused_form, has_triton
 
 # A tile of kernel values: large enough to fill a graphics card.
 _TILE_BYTES = 2**28
@@ -57,12 +58,56 @@ class HeldValues:
 
 
 @dataclass(frozen=True)
+class FusedRows:
+    """Weighted sums of kernel rows in one pass over the points, on a CUDA device, for kernels of products and distances."""
+
+    X: Any
+    norms: Any
+    form: Form
+
+    @classmethod
+    def of(cls, kernel: Kernel, X: Any, budget: float) -> FusedRows | None:
+        """None where the points, the kernel or the device do not allow it, or a padded copy of the points does not fit."""
+        torch, form = xa.import_torch(), fused_form(kernel)
+        width = -(-X.shape[1] // 16) * 16
+        if (
+            form is None
+            or not form.smooth
+            or not xa.is_torch(X)
+            or not X.is_cuda
+            or X.dtype != torch.float32
+            or not has_triton()
+        ):
+            return None
+        if 4 * len(X) * (width + 1) > budget:
+            return None
+        padded = torch.zeros((len(X), width), dtype=X.dtype, device=X.device)
+        padded[:, : X.shape[1]] = X
+        if form.of_distances:
+            # Distances from norms lose digits where all points are far from the origin.
+            padded[:, : X.shape[1]] -= X.mean(0)
+        return cls(padded, (padded**2).sum(1), form)
+
+    def add(self, rows: Any, weights: Any, total: Any, parts: Sequence[slice]) -> None:
+        """`total += weights @ K[rows][:, parts]`."""
+        from gramless._compiled.smo_triton import add_from_points
+
+        start = 0
+        for part in parts:
+            size = part.stop - part.start
+            if size:
+                add_from_points(self.X, self.norms, rows, weights, total[start : start + size], part.start, self.form)
+            start += size
+
+
+@dataclass(frozen=True)
 class ComputedValues:
     """Kernel values from points on the device, so many entries at a time."""
 
     kernel: Kernel
     X: Any
     entries: int
+    fused: FusedRows | None = None
 
     @property
     def device(self) -> Any:
@@ -88,7 +133,11 @@ class ComputedValues:
             moved = torch.nonzero(weights[a]).ravel()
             if not len(moved):
                 continue
-            points, own = self.X[rows[a, moved]], weights[a, moved]
+            own = weights[a, moved]
+            if self.fused is not None and all(isinstance(part, slice) for part in parts[p]):
+                self.fused.add(rows[a, moved], own, total[p], parts[p])
+                continue
+            points = self.X[rows[a, moved]]
             step = max(_SMALLEST_TILE, self.entries // max(len(moved), self.X.shape[1]))
             for places, index in self._tiles(parts[p], step):
                 _add_weighted(self.kernel(points, self.X[index]), own, total[p, places])
@@ -121,7 +170,7 @@ def values_on(kernel: Kernel, X: Any, budget: float) -> HeldValues | ComputedVal
             for columns in slices(n, max(_SMALLEST_TILE, entries // max(step, X.shape[1]))):
                 kernel(left, X[columns], out=K[rows, columns])
         return HeldValues(K)
-    return ComputedValues(kernel, X, entries)
+    return ComputedValues(kernel, X, entries, FusedRows.of(kernel, X, budget / 4))
 
 
 def least_bytes(kernel: Kernel, X: Any, working_set: int) -> int:

@@ -57,6 +57,16 @@ class Form:
     degree: int = 1
     scale: float = 1.0
 
+    @property
+    def smooth(self) -> bool:
+        """Whether rounded squares of small distances do no harm: their roots have half the digits."""
+        return self.kind != _EXPONENTIAL
+
+    @property
+    def of_distances(self) -> bool:
+        """Whether the kernel is a function of distances, so that a shift of all points changes nothing."""
+        return self.kind != _POLYNOMIAL
+
 
 def fused_form(kernel: Kernel) -> Form | None:
     """The numbers of a resolved kernel that the fused product knows; None for any other."""
