@@ -39,6 +39,7 @@ _LOADABLE = {
     "gramless._runtime.device.CUDA",
     "gramless.estimators.budget.BudgetLSSVC",
     "gramless.estimators.budget.BudgetLSSVR",
+    "gramless.estimators.fourier_features.FourierFeatures",
     "gramless.estimators.fourier.FourierLSSVC",
     "gramless.estimators.fourier.FourierLSSVR",
     "gramless.estimators.image.ImageClassifier",
@@ -47,8 +48,11 @@ _LOADABLE = {
     "gramless.estimators.lssvm_cv.LSSVCCV",
     "gramless.estimators.lssvm_cv.LSSVRCV",
     "gramless.estimators.mkl.MKLClassifier",
+    "gramless.estimators.novelty.NystromNovelty",
     "gramless.estimators.nystrom.NystromLSSVC",
     "gramless.estimators.nystrom.NystromLSSVR",
+    "gramless.estimators.nystrom_features.NystromFeatures",
+    "gramless.estimators.one_class.KernelOneClassSVM",
     "gramless.estimators.patches.PatchClassifier",
     "gramless.estimators.prototypes.PrototypeLSSVC",
     "gramless.estimators.risvo.RiSVOClassifier",
@@ -70,6 +74,7 @@ _LOADABLE = {
     "gramless.tables.members.Member",
     "gramless.tables.partition.Partition",
     "gramless.tables.preparation.Preparation",
+    "gramless.uncertainty.feature_process.FeatureProcess",
     "gramless.targets.streamed.LabelTargets",
     "gramless.targets.streamed.ValueTargets",
 }
@@ -336,7 +341,13 @@ def _check_answers(model: Any, X: np.ndarray) -> None:
         labels = model.predict(X)
         if len(labels) != len(X):
             raise ValueError(f"{name} answers {len(labels)} times for {len(X)} rows")
-        if hasattr(model, "classes_"):
+        if getattr(model, "multilabel_", False):
+            k = len(model.classes_)
+            if np.shape(labels) != (len(X), k) or not np.isin(labels, (0, 1)).all():
+                raise ValueError(f"{name} answers with labels that it does not know")
+            if np.shape(model.decision_function(X)) != (len(X), k):
+                raise ValueError(f"{name} gives scores that do not fit its {k} labels")
+        elif hasattr(model, "classes_"):
             classes = model.classes_
             if not np.isin(labels, classes).all():
                 raise ValueError(f"{name} answers with labels that it does not know")

@@ -116,7 +116,8 @@ def fit(name, problem, kernel, **settings):
 
 def assert_finite(model, X):
     with np.errstate(over="ignore", invalid="ignore"):
-        scores = model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
+        answers = ("decision_function", "predict", "transform")
+        scores = next(getattr(model, name) for name in answers if hasattr(model, name))(X)
     assert np.isfinite(scores).all(), f"{model} scores {scores[:3]}"
     for attribute in ("dual_coef_", "intercept_", "coef_"):
         value = vars(model).get(attribute)

@@ -13,6 +13,7 @@ from gramless.kernels import RBF, Linear
 
 SETTINGS = {
     "KernelSVC": [{"probability": "sigmoid"}, {"multi_class": "ovr", "probability": "sigmoid"}],
+    "KernelSVR": [{}, {"loss": "pinball", "quantile": [0.9, 0.1, 0.5]}, {"nu": 0.3}],
     "LSSVC": [{}, {"probability": "sigmoid"}, {"probability": "temperature"}, {"kernel": RBF(0.02) + 0.1 * Linear()}],
     "MKLClassifier": [{"kernels": [RBF(0.02), Linear()]}],
     "NystromLSSVC": [{"n_landmarks": 40}, {"n_landmarks": 40, "probability": "sigmoid"}],
@@ -45,6 +46,10 @@ def test_the_graph_predicts_what_the_model_predicts(cls, setting, dtype):
         X, y = make_regression(150, 6, n_targets=1, noise=0.1, random_state=0)
         X, y = X.astype(dtype), (y / y.std()).astype(dtype)
         model.fit(X, y)
+        if hasattr(model, "decision_function"):
+            scores = model.decision_function(X)
+            np.testing.assert_allclose(run(model, X)["scores"][:, 0], scores, rtol=1e-5, atol=rounding(model, dtype))
+            X = X[np.abs(scores) > 2 * rounding(model, dtype)]
         np.testing.assert_allclose(run(model, X)["prediction"], model.predict(X), rtol=1e-5, atol=rounding(model, dtype))
         return
     X, y = load_digits(return_X_y=True)

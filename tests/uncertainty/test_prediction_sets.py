@@ -99,4 +99,4 @@ def test_the_largest_probability_at_a_temperature_is_that_of_the_prediction():
 def test_without_leave_one_out_scores_there_are_no_sets():
     X, y, X_new, _ = digits()
     with pytest.raises(ValueError, match="temperature"):
-        LSSVC().fit(X[:100], y[:100]).predict_set(X_new)
+        LSSVC(probability="softmax").fit(X[:100], y[:100]).predict_set(X_new)

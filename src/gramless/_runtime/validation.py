@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils import assert_all_finite
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
 from gramless._runtime import arrays as xa
@@ -176,6 +176,30 @@ def check_labels(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
         label = classes.tolist()[0]
         raise ValueError(f"The number of classes has to be greater than one; got {len(classes)} class ({label!r})")
     return classes, codes
+
+
+def is_indicator(y: Any) -> bool:
+    """Whether `y` says for each of several labels which rows have it: a matrix of zeros and ones."""
+    if xa.is_sparse(y):
+        return True
+    shape = getattr(y, "shape", None)
+    if shape is None and isinstance(y, list | tuple) and y and isinstance(y[0], list | tuple | np.ndarray):
+        shape = (len(y), len(y[0]))
+    if shape is None or len(shape) != 2 or shape[1] < 2:
+        return False
+    return type_of_target(_off_torch("y", y), input_name="y") == "multilabel-indicator"
+
+
+def check_indicator(y: Any, n: int, class_weight: Any = None) -> np.ndarray:
+    """Which rows have which label, as booleans of shape (n, n_labels)."""
+    given = y.toarray() if xa.is_sparse(y) else np.asarray(_off_torch("y", y))
+    if given.shape[0] != n:
+        raise ValueError(f"Found input variables with inconsistent numbers of samples: {[n, given.shape[0]]}")
+    if not np.isin(given, (0, 1)).all():
+        raise ValueError("an indicator matrix has zeros and ones only")
+    if class_weight is not None:
+        raise ValueError("class_weight is for one label of each row; with an indicator matrix give sample_weight")
+    return given.astype(bool)
 
 
 def _off_torch(name: str, values: Any) -> Any:

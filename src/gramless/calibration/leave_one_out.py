@@ -66,7 +66,7 @@ def leave_one_out_scores(
     plan : Plan or None
         None computes the diagonal of the inverse; a plan for the probes estimates it.
     """
-    diagonal, u = _exact_diagonal(op) if plan is None else estimated_diagonal(op, plan, random_state)
+    diagonal, u = exact_diagonal(op) if plan is None else estimated_diagonal(op, plan, random_state)
     return _without_each(Z, coef, diagonal, u)
 
 
@@ -106,7 +106,7 @@ def probes_plan(n: int, d: int, dtype: Any, device: str, kernel: Kernel, budget:
     return make_plan(sizes(n, d, _PROBES, dtype, device, kernel), "cg", budget)
 
 
-def _exact_diagonal(op: KernelOperator) -> tuple[np.ndarray, np.ndarray]:
+def exact_diagonal(op: KernelOperator) -> tuple[np.ndarray, np.ndarray]:
     """The diagonal of `A^-1` and `A^-1 1`, in float64."""
     op.drop_cache()
     inverse_factor = xa.invert_lower_(xa.cholesky_(op.dense(np.float64)))

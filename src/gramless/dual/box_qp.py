@@ -29,7 +29,9 @@ class BoxQP:
     upper: np.ndarray
     epsilon: float = 0.0
     start: np.ndarray | None = None
-    """A feasible point to start from; zero when not given."""
+    """A feasible point to start from; zero when not given. Its sum is what the variables go on to add up to."""
+    K_start: np.ndarray | None = None
+    """`K @ start` where it is known already."""
 
     @classmethod
     def classification(cls, y: np.ndarray, C: np.ndarray, start: np.ndarray | None = None) -> BoxQP:
@@ -45,6 +47,16 @@ class BoxQP:
     @property
     def size(self) -> int:
         return self.linear.size
+
+    def part(self, idx: np.ndarray, slope: np.ndarray, start: np.ndarray) -> BoxQP:
+        """The problem over some variables alone, the others fixed; its linear term is the slope at its start."""
+        return BoxQP(slope[idx], self.lower[idx], self.upper[idx], self.epsilon, start)
+
+    def move_pairs(self, K: np.ndarray, slope: np.ndarray, beta: np.ndarray, tol: float, most: int) -> int:
+        """Move up to `most` pairs of variables in place, on the whole matrix `K`; gives how many were moved."""
+        from gramless._compiled.smo_loops import solve_pairs
+
+        return solve_pairs(K, slope, beta, self.lower, self.upper, self.epsilon, tol, most)[0]
 
     def slope(self, K_beta: np.ndarray) -> np.ndarray:
         """The gradient of the smooth part of the objective."""
@@ -84,6 +96,10 @@ class BoxQP:
         bounds = [value for value in self.extremes(beta, slope) if np.isfinite(value)]
         return float(np.mean(bounds)) if bounds else 0.0
 
+    def price(self, beta: np.ndarray, slope: np.ndarray) -> float:
+        """What a unit of every |beta| costs: the tube's half width."""
+        return self.epsilon
+
     def objective(self, beta: np.ndarray, slope: np.ndarray) -> float:
         """`linear' beta - beta' K beta / 2 - epsilon sum |beta|`."""
         return float(0.5 * (self.linear @ beta + slope @ beta) - self.epsilon * np.abs(beta).sum())
@@ -101,6 +117,8 @@ class DualSolution:
     n_iter: int
     """Pairs of variables moved."""
     converged: bool
+    price: float = 0.0
+    """What a unit of every |beta| costs."""
 
     @classmethod
     def at(cls, qp: BoxQP, beta: np.ndarray, K_beta: np.ndarray, n_iter: int, tol: float) -> DualSolution:
@@ -108,4 +126,4 @@ class DualSolution:
         slope = qp.slope(K_beta)
         violation = qp.violation(beta, slope)
         bias, objective = qp.bias(beta, slope), qp.objective(beta, slope)
-        return cls(beta, bias, objective, violation, n_iter, violation <= tol)
+        return cls(beta, bias, objective, violation, n_iter, violation <= tol, qp.price(beta, slope))

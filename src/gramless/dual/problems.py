@@ -30,6 +30,7 @@ from gramless._runtime.threads import CPU_TILE, run
 from gramless.dual.batched_smo import BatchedSMO
 from gramless.dual.box_qp import BoxQP, DualSolution
 from gramless.dual.gram_rows import GramRows, HeldRows, Part, own_blocks
+from gramless.dual.nu_qp import NuQP, solve_to_margin
 from gramless.dual.simple_smo import SimpleSMO
 from gramless.dual.smo import SMO, SOLVED_WHOLE
 from gramless.dual.watch import Watch
@@ -119,12 +120,14 @@ def solve_machine(
     n_classes: int,
     one_vs_one: bool,
     positive_weight: float = 1.0,
+    nu: float | None = None,
     start: Machine | None = None,
     watch: Watch | None = None,
 ) -> Machine:
     """Fit the two-class problems of labels `codes` in `0 .. n_classes - 1`; `C` bounds each sample's multipliers.
 
-    `start` is a machine for the same labels and bounds from which the solver sets out; `watch` may stop it.
+    With `nu` the bounds are weights, and each problem finds the scale of its own (see `nu_qp`). `start` is a machine for the
+    same labels and bounds from which the solver sets out; `watch` may stop it.
     """
     watch = Watch() if watch is None else watch
     order = np.argsort(codes, kind="stable")
@@ -145,16 +148,21 @@ def solve_machine(
     else:
         whole = None
     if one_vs_one and n_classes > 2:
-        beta, solutions = _one_vs_one(kernel, X, parts, bounds, C[order], solver, resources, before, watch, whole)
+        beta, solutions = _one_vs_one(kernel, X, parts, bounds, C[order], solver, resources, nu, before, watch, whole)
     else:
         positive = range(n_classes) if n_classes > 2 else [1]
         signs = [np.where(codes[order] == c, 1.0, -1.0) for c in positive]
         starts = [None] * len(signs) if before is None else list(before)
         problems = [
-            BoxQP.classification(y, C[order] * np.where(y > 0, positive_weight, 1.0), start)
+            _two_classes(y, C[order] * np.where(y > 0, positive_weight, 1.0), nu, start)
             for y, start in zip(signs, starts, strict=True)
         ]
-        solutions = maximise_together(problems, [parts] * len(problems), kernel, X, solver, resources, watch, whole)
+        if nu is None:
+            solutions = maximise_together(problems, [parts] * len(problems), kernel, X, solver, resources, watch, whole)
+        else:
+            rows = whole or GramRows(kernel, X, parts, budget=resources.budget, workers=resources.workers)
+            rng, largest = np.random.default_rng(resources.seed), float(np.max(kernel.diag(X)))
+            solutions = [solve_to_margin(solver, qp, rows, rng, watch, nu=nu, largest=largest) for qp in problems]
         beta = np.stack([solution.beta for solution in solutions])
     carried = np.flatnonzero(np.any(beta != 0, axis=0))
     intercept = np.array([solution.bias for solution in solutions])
@@ -214,6 +222,7 @@ def _one_vs_one(
     C: np.ndarray,
     solver: DualSolver,
     resources: Resources,
+    nu: float | None,
     before: np.ndarray | None,
     watch: Watch,
     whole: HeldRows | None,
@@ -225,9 +234,9 @@ def _one_vs_one(
         first, second = members[i], members[j]
         y = np.concatenate([np.ones(first.stop - first.start), -np.ones(second.stop - second.start)])
         start = None if before is None else np.concatenate([before[j - 1, first], before[i, second]])
-        problems.append(BoxQP.classification(y, np.concatenate([C[first], C[second]]), start))
+        problems.append(_two_classes(y, np.concatenate([C[first], C[second]]), nu, start))
     if resources.device == "cpu":
-        solutions = _pairs_in_turn(kernel, X, parts, members, problems, solver, resources, watch, whole)
+        solutions = _pairs_in_turn(kernel, X, parts, members, problems, solver, resources, nu, watch, whole)
     else:
         own = [[parts[i], parts[j]] for i, j in pairs]
         solutions = maximise_together(problems, own, kernel, X, solver, resources, watch)
@@ -247,6 +256,7 @@ def _pairs_in_turn(
     problems: list[BoxQP],
     solver: DualSolver,
     resources: Resources,
+    nu: float | None,
     watch: Watch,
     whole: HeldRows | None,
 ) -> list[DualSolution]:
@@ -258,6 +268,7 @@ def _pairs_in_turn(
     blocks = own_blocks(kernel, X, parts, resources.budget / 2 if whole is None else 0, workers)
     left = resources.budget - sum(block.nbytes for block in blocks if block is not None)
     solutions: list[DualSolution] = [None] * len(pairs)  # type: ignore[list-item]
+    largest = float(np.max(kernel.diag(X))) if nu is not None else 0.0
 
     def solve(task: tuple[int, tuple[int, int]]) -> None:
         number, (i, j) = task
@@ -277,7 +288,10 @@ def _pairs_in_turn(
                 workers=workers // at_once,
             )
         rng = np.random.default_rng([resources.seed, number])
-        [solutions[number]] = solver.maximise([problem], rows, rng, watch)
+        if nu is None:
+            [solutions[number]] = solver.maximise([problem], rows, rng, watch)
+        else:
+            solutions[number] = solve_to_margin(solver, problem, rows, rng, watch, nu=nu, largest=largest)
 
     # Pairs differ in difficulty: whoever is free takes the next. Each has its own rows and random numbers, so the
     # outcome does not depend on who took it. A fit that was stopped leaves the pairs that wait at zero.
@@ -297,6 +311,10 @@ def _pairs_in_turn(
 
     run(work, at_once, meanwhile=watch.report, abandon=abandon)
     return solutions
+
+
+def _two_classes(y: np.ndarray, C: np.ndarray, nu: float | None, start: np.ndarray | None) -> BoxQP:
+    return BoxQP.classification(y, C, start) if nu is None else NuQP.of_labels(y, C, nu)
 
 
 @cache

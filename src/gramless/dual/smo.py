@@ -153,7 +153,7 @@ class Ascent:
         self.max_iter = max_iter
         self.watch = watch
         self.beta = np.zeros(qp.size) if qp.start is None else qp.start.astype(np.float64)
-        self.K_beta = np.zeros(rows.size)
+        self.K_beta = np.zeros(rows.size) if qp.K_start is None else qp.K_start.astype(np.float64)
         self.fixed_size = size
         self.largest = largest
         self.set = np.empty(0, dtype=np.intp)
@@ -169,7 +169,7 @@ class Ascent:
 
     def initial(self) -> Update:
         """The rows that turn a starting point into its slopes."""
-        started = np.flatnonzero(self.beta)
+        started = np.flatnonzero(self.beta if self.qp.K_start is None else [])
         return started, self.beta[started], self.K_beta
 
     def solution(self) -> DualSolution:
@@ -223,8 +223,7 @@ class Ascent:
         self._fill_gram()
         qp, chosen = self.qp, self.set
         before = self.beta[chosen]
-        part = BoxQP(self.slope[chosen], qp.lower[chosen], qp.upper[chosen], qp.epsilon, before)
-        after, moves = self._solve(part)
+        after, moves = self._solve(qp.part(chosen, self.slope, before))
         self.n_iter += moves
         self.n_rounds += 1
         self.beta[chosen] = after
@@ -282,13 +281,11 @@ def solve_held(
             ascent.improve()
             rows.add([ascent.update])
         return ascent.beta, ascent.n_iter
-    from gramless._compiled.smo_loops import solve_pairs
-
     beta, slope, moves = qp.start.copy(), qp.linear.copy(), 0
     at_a_time = max(1, _AT_A_TIME // qp.size)
     while not watch.stopped:
         asked = min(at_a_time, max_iter - moves)
-        done, _ = solve_pairs(K, slope, beta, qp.lower, qp.upper, qp.epsilon, tol, asked)
+        done = qp.move_pairs(K, slope, beta, tol, asked)
         moves += done
         if done < asked or moves >= max_iter:
             break

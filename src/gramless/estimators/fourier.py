@@ -15,19 +15,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gramless._runtime.validation import check_choice
 from gramless.features import FourierMap
 from gramless.learners import C_PATH, Learner, PassOptions, Steps, Sums, from_model
 from gramless.models.expansion import kernel_from_settings
 from gramless.models.one_pass import OnePassClassifier, OnePassRegressor, Parts
+from gramless.uncertainty.one_pass import prediction_intervals, standard_deviations
 
 
-def _sums_or_steps(settings: Any, *, leave_one_out: bool = False) -> Learner:
+def _sums_or_steps(settings: Any, *, leave_one_out: bool = False, keep_rows: bool = False) -> Learner:
     """The learner that `method` and its settings mean."""
     check_choice("method", settings.method, {"exact", "online"})
     factor = settings.forgetting_factor
     if settings.method == "exact":
-        return Sums(settings.C, settings.Cs, forgetting_factor=factor, leave_one_out=leave_one_out)
+        return Sums(settings.C, settings.Cs, forgetting_factor=factor, leave_one_out=leave_one_out, keep_rows=keep_rows)
     if factor != 1:
         raise ValueError("forgetting_factor goes with method='exact'")
     batch_size = 64 if settings.batch_size is None else settings.batch_size
@@ -59,8 +62,10 @@ class FourierLSSVC(OnePassClassifier):
         The path for `C="loo"`: 1e-3 to 1e6 in half decades by default.
     class_weight : dict, "balanced" or None, default=None
         `"balanced"` needs arrays, whose labels can be counted beforehand.
-    probability : {"softmax", "sigmoid", False}, default="softmax"
-        What `predict_proba` makes of scores; `"sigmoid"`, with `method="exact"`, is fitted on leave-one-out scores.
+    probability : {"softmax", "sigmoid", "temperature", False}, default="softmax"
+        What `predict_proba` makes of scores; `"sigmoid"` and `"temperature"` (whose largest probability is that of
+        `predict`) are fitted on closed-form leave-one-out scores, with `method="exact"`, and `predict_set` needs one of
+        them.
     forgetting_factor : float, default=1.0
         With `method="exact"`: the weight of all earlier rows is multiplied by this with each new row.
     optimizer : {"sgd", "averaged_sgd", "adam"}, default="sgd"
@@ -178,11 +183,12 @@ class FourierLSSVC(OnePassClassifier):
             What `run_pass` is called with.
         """
         if self.probability is not False:
-            check_choice("probability", self.probability, {"softmax", "sigmoid"})
-        if self.probability == "sigmoid" and self.method == "online":
-            raise ValueError("probability='sigmoid' needs leave-one-out scores: use method='exact'")
+            check_choice("probability", self.probability, {"softmax", "sigmoid", "temperature"})
+        left_out = self.probability in ("sigmoid", "temperature")
+        if left_out and self.method == "online":
+            raise ValueError(f"probability={self.probability!r} needs leave-one-out scores: use method='exact'")
         feature_map = FourierMap(kernel_from_settings(self), self.n_components, self.draw)
-        learner = _sums_or_steps(self, leave_one_out=self.probability == "sigmoid")
+        learner = _sums_or_steps(self, leave_one_out=left_out)
         return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size if self.method == "exact" else None)
 
 
@@ -313,6 +319,56 @@ class FourierLSSVR(OnePassRegressor):
         self.verbose = verbose
         self.random_state = random_state
 
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predicted values, and how sure the machine is of the function behind them.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            Rows.
+        return_std : bool, default=False
+            Whether to return the standard deviation of the Gaussian process too: that of the function, without the noise of
+            a new value. Its scale is the one that the leave-one-out residuals of a sample of the rows have.
+
+        Returns
+        -------
+        values : array of shape (n_samples,) or (n_samples, n_outputs)
+            As `y` was at fit.
+        deviations : ndarray of the same shape
+            With `return_std` only.
+        """
+        values = super().predict(X)
+        if not return_std:
+            return values
+        deviations = standard_deviations(self, X)
+        return values, deviations[:, 0] if self._single_output else deviations
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, *, local: bool = False) -> np.ndarray:
+        """Intervals that contain the value of a new row with a chosen probability, by the jackknife+.
+
+        The models without each of up to 8,192 rows, a uniform sample, are known in closed form.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or tensor of shape (n_samples, n_features)
+            Rows.
+        coverage : float, default=0.9
+            Between 0 and 1. For rows that come from where the training rows came from, the share of new values inside is
+            at least `1 - 2 (1 - coverage)`, and in practice close to `coverage`.
+        local : bool, default=False
+            Whether intervals are wider where the machine is less sure.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2), or (n_samples, n_outputs, 2)
+            Lower and upper ends. Infinite where there are too few training rows for the coverage.
+        """
+        ends = prediction_intervals(self, X, coverage, local=local)
+        return ends[:, 0] if self._single_output else ends
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in super().__getstate__().items() if key != "_posterior"}
+
     def parts(self) -> Parts:
         """The feature map, the learner and the options of the pass that these settings mean.
 
@@ -322,5 +378,5 @@ class FourierLSSVR(OnePassRegressor):
             What `run_pass` is called with.
         """
         feature_map = FourierMap(kernel_from_settings(self), self.n_components, self.draw)
-        learner = _sums_or_steps(self)
+        learner = _sums_or_steps(self, keep_rows=True)
         return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size if self.method == "exact" else None)

@@ -17,19 +17,32 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.dask_hooks import fits_collections, over_partitions
 from gramless._runtime.device import Device
-from gramless._runtime.validation import all_or_nothing, check_choice, check_labels, check_outputs, check_weights
+from gramless._runtime.validation import (
+    all_or_nothing,
+    check_choice,
+    check_indicator,
+    check_labels,
+    check_outputs,
+    check_weights,
+    is_indicator,
+)
 from gramless.calibration.leave_one_out import leave_one_out_scores
+from gramless.calibration.on_demand import scores_on_demand
 from gramless.calibration.platt import fit_sigmoids
 from gramless.calibration.temperature import fit_temperature
 from gramless.models.expansion import (
     ExpansionClassifier,
     ExpansionRegressor,
+    has_probabilities,
     kernel_from_settings,
     scores_to_labels,
     scores_to_probabilities,
@@ -38,7 +51,7 @@ from gramless.models.least_squares import check_rows, check_settings, fit_expans
 from gramless.planning.plan import Plan
 from gramless.solvers import Solver
 from gramless.targets.columns import Standardised, class_targets
-from gramless.uncertainty.prediction_sets import adaptive_scores, class_thresholds
+from gramless.uncertainty.prediction_sets import adaptive_scores, prediction_sets
 from gramless.uncertainty.regression import posterior_of, prediction_intervals, standard_deviations
 
 
@@ -73,10 +86,12 @@ class LSSVC(ExpansionClassifier):
         solver object.
     class_weight : dict, "balanced" or None, default=None
         Multiplies `sample_weight`: the ridge of a sample is `1 / (C w)`, so weight 2 equals two copies.
-    probability : {"softmax", "sigmoid", "temperature", False}, default="softmax"
+    probability : {"auto", "softmax", "sigmoid", "temperature", False}, default="auto"
         What `predict_proba` is: the softmax of the scores; Platt's sigmoid of each; or the softmax of the scores divided by
         a temperature, whose largest probability is always that of `predict`. Sigmoids and the temperature are fitted on
-        closed-form leave-one-out scores, without a refit, and `predict_set` needs them. `predict` does not depend on it.
+        closed-form leave-one-out scores, without a refit, and `predict_set` needs them. `"auto"` is the temperature,
+        fitted when it is first needed, for models of up to 10,000 points, and the softmax for larger ones. `predict` does
+        not depend on it.
     decision_function_shape : {"ovr", "ovo"}, default="ovr"
         Whether `decision_function` has a column for each class, its score, or for each pair of classes, the difference of
         their scores, in the order and with the signs of `sklearn.svm.SVC`. Ignored for two classes.
@@ -100,13 +115,15 @@ class LSSVC(ExpansionClassifier):
     Attributes
     ----------
     classes_ : ndarray
-        The labels.
+        The labels; with an indicator matrix, the numbers of its columns.
+    multilabel_ : bool
+        Whether `y` was an indicator matrix: each row may have several labels, or none.
     sigmoids_ : ndarray of shape (n_outputs, 2)
         With `probability="sigmoid"`, slope and offset of each sigmoid.
-    temperature_ : float
-        With `probability="temperature"`.
+    temperature_ : float, or ndarray of shape (n_labels,) with an indicator matrix
+        With `probability="temperature"` or `"auto"`.
     calibration_scores_ : ndarray of shape (m,)
-        With either, the score of each row's true class in `predict_set`, by the model without the row.
+        With either of the three, the score of each row's true class in `predict_set`, by the model without the row.
     calibration_codes_ : ndarray of int of shape (m,)
         The classes of those rows, as positions in `classes_`.
     kernel_ : Kernel
@@ -129,8 +146,6 @@ class LSSVC(ExpansionClassifier):
         Iterations made.
     residual_ : float
         The relative residual at the end.
-    sigmoids_ : ndarray of shape (n_outputs, 2)
-        With `probability="sigmoid"`.
 
     See Also
     --------
@@ -151,6 +166,8 @@ class LSSVC(ExpansionClassifier):
     True
     """
 
+    multilabel_: bool = False
+
     def __init__(
         self,
         *,
@@ -163,7 +180,7 @@ class LSSVC(ExpansionClassifier):
         tol: float = 1e-3,
         max_iter: int | None = None,
         class_weight: Any = None,
-        probability: str | bool = "softmax",
+        probability: str | bool = "auto",
         decision_function_shape: str = "ovr",
         warm_start: bool = False,
         dtype: Any = None,
@@ -201,8 +218,9 @@ class LSSVC(ExpansionClassifier):
         ----------
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
             Kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
-        y : array of shape (n_samples,)
-            Labels.
+        y : array of shape (n_samples,), or indicator matrix of shape (n_samples, n_labels)
+            Labels. A matrix of zeros and ones, dense or sparse, says which of several labels each row has; all of them
+            are solved for together.
         sample_weight : array of shape (n_samples,), optional
             Rows of weight zero do not take part in the fit.
 
@@ -214,36 +232,96 @@ class LSSVC(ExpansionClassifier):
         check_settings(self)
         check_choice("decision_function_shape", self.decision_function_shape, {"ovr", "ovo"})
         if self.probability is not False:
-            check_choice("probability", self.probability, {"softmax", "sigmoid", "temperature"})
-        calibrated = self.probability in ("sigmoid", "temperature")
+            check_choice("probability", self.probability, {"auto", "softmax", "sigmoid", "temperature"})
         X = check_rows(self, X)
-        self.classes_, codes = check_labels(y, X.shape[0])
-        weights = check_weights(sample_weight, X, codes, self.classes_, self.class_weight)
-        if weights is not None and len(np.unique(codes[weights > 0])) < 2:
-            raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
-        targets = class_targets(codes, len(self.classes_))
-        for name in ("sigmoids_", "temperature_", "calibration_scores_", "calibration_codes_"):
+        self.multilabel_ = is_indicator(y)
+        if self.multilabel_:
+            codes = check_indicator(y, X.shape[0], self.class_weight)
+            self.classes_, classes = np.arange(codes.shape[1]), None
+            weights = check_weights(sample_weight, X)
+            targets = np.where(codes, 1.0, -1.0)
+        else:
+            self.classes_, codes = check_labels(y, X.shape[0])
+            classes, weights = codes, check_weights(sample_weight, X, codes, self.classes_, self.class_weight)
+            if weights is not None and len(np.unique(codes[weights > 0])) < 2:
+                raise ValueError(
+                    "The number of classes with a positive sample weight has to be greater than one; got 1 class"
+                )
+            targets = class_targets(codes, len(self.classes_))
+        for name in ("sigmoids_", "_calibration", "_codes", "_weights"):
             self.__dict__.pop(name, None)  # those of an earlier fit must not meet this one's scores in a callback
+        calibrated = self.probability in ("sigmoid", "temperature")
         op, plan = fit_expansion(
             self,
             X,
             targets,
             weights,
-            classes=codes,
-            validation_error=_share_of_wrong_labels,
+            classes=classes,
+            validation_error=_share_of_wrong_signs if self.multilabel_ else _share_of_wrong_labels,
             leave_one_out=calibrated,
         )
+        rows = self.support_
+        self._codes = codes[rows].astype(np.min_scalar_type(len(self.classes_)), copy=False)
+        self._weights = None if weights is None else weights[rows]
+        self._calibration: dict[str, Any] = {}  # filled now, or when probabilities are first asked for
         if calibrated:
-            rows, rng = self.support_, generator(self, X, targets)
-            scores = leave_one_out_scores(op, targets[rows], self.dual_coef_, plan.probes, random_state=rng)
-            used, truth = None if weights is None else weights[rows], codes[rows]
-            if self.probability == "sigmoid":
-                self.sigmoids_ = fit_sigmoids(scores, truth, len(self.classes_), used)
-            else:
-                self.temperature_ = fit_temperature(scores, truth, used)
-            share = adaptive_scores(scores_to_probabilities(self, scores), rng.random_sample(len(truth)))
-            self.calibration_scores_, self.calibration_codes_ = share[np.arange(len(truth)), truth], truth
+            rng = generator(self, X, targets)
+            self._calibrate(leave_one_out_scores(op, targets[rows], self.dual_coef_, plan.probes, random_state=rng), rng)
         return self
+
+    def _calibrate(self, scores: np.ndarray, rng: np.random.RandomState) -> None:
+        """Sigmoids or temperatures from leave-one-out scores, and what `predict_set` compares new rows with."""
+        truth, weights, k = self._codes, self._weights, len(self.classes_)
+        labels = [(scores[:, [j]], truth[:, j]) for j in range(k)] if self.multilabel_ else [(scores, truth)]
+        if self.probability == "sigmoid":
+            found = [fit_sigmoids(s, codes, 2 if self.multilabel_ else k, weights) for s, codes in labels]
+            self.sigmoids_ = np.concatenate(found)
+        else:
+            fitted = [fit_temperature(s, codes.astype(np.intp), weights) for s, codes in labels]
+            self._calibration["temperature"] = np.array(fitted) if self.multilabel_ else fitted[0]
+        if not self.multilabel_:
+            share = adaptive_scores(scores_to_probabilities(self, scores), rng.random_sample(len(truth)))
+            self._calibration["scores"] = share[np.arange(len(truth)), truth]
+
+    def _calibrated(self) -> dict[str, Any]:
+        """What calibration found; with `probability="auto"` it is made now, where it costs no more than the fit."""
+        check_is_fitted(self)
+        found: dict[str, Any] = vars(self).get("_calibration", {})
+        if self.probability == "auto" and "_calibration" in vars(self) and not found:
+            k = len(self.classes_)
+            targets = np.where(self._codes, 1.0, -1.0) if self.multilabel_ else class_targets(self._codes, k)
+            scores = scores_on_demand(self, targets)
+            if scores is None:
+                found["temperature"] = np.ones(k) if self.multilabel_ else 1.0
+            else:
+                self._calibrate(scores, check_random_state(self.random_state))
+        return found
+
+    @property
+    def temperature_(self) -> Any:
+        """What scores are divided by before their softmax; one for each label of an indicator matrix."""
+        if self.probability not in ("temperature", "auto"):
+            raise AttributeError(f"probability={self.probability!r} has no temperature")
+        # In a callback the solve is still under way.
+        return self._calibrated().get("temperature", np.ones(len(self.classes_)) if self.multilabel_ else 1.0)
+
+    @property
+    def calibration_scores_(self) -> np.ndarray:
+        """The score of each row's true class in `predict_set`, by the model without the row."""
+        if self.multilabel_:
+            raise AttributeError("rows with several labels have no true class: there are no sets of classes for them")
+        try:
+            return self._calibrated()["scores"]
+        except KeyError:
+            raise AttributeError(
+                "predict_set needs leave-one-out probabilities: fit with probability='temperature' or 'sigmoid' "
+                "('auto' has them for up to 10,000 points, within the memory budget)"
+            ) from None
+
+    @property
+    def calibration_codes_(self) -> np.ndarray:
+        """The classes of the rows of `calibration_scores_`, as positions in `classes_`."""
+        return self._codes.astype(np.intp)
 
     def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
         """Sets of classes that contain the true one with a chosen probability.
@@ -269,15 +347,12 @@ class LSSVC(ExpansionClassifier):
             `random_state`.
         """
         check_is_fitted(self)
-        if not hasattr(self, "calibration_scores_"):
-            raise ValueError(
-                "predict_set needs leave-one-out probabilities: fit with probability='temperature' or 'sigmoid'"
-            )
-        own, codes = self.calibration_scores_, self.calibration_codes_
-        limits = class_thresholds(own, codes, len(self.classes_), coverage, per_class=per_class)
-        probabilities = np.asarray(self.predict_proba(X))
-        share = check_random_state(random_state).random_sample(len(probabilities))
-        return adaptive_scores(probabilities, share) <= limits
+        try:
+            own, codes = self.calibration_scores_, self.calibration_codes_
+        except AttributeError as reason:
+            raise ValueError(str(reason)) from None
+        chances = np.asarray(self.predict_proba(X))
+        return prediction_sets(chances, own, codes, coverage, per_class=per_class, random_state=random_state)
 
     @over_partitions
     def decision_function(self, X: Any) -> Array:
@@ -292,15 +367,63 @@ class LSSVC(ExpansionClassifier):
         -------
         array of shape (n_samples,), (n_samples, n_classes) or (n_samples, n_classes * (n_classes - 1) / 2)
             One column for two classes, where positive means `classes_[1]`; else one for each class, or for each pair of
-            classes, where positive means the first of them.
+            classes, where positive means the first of them. After a fit to an indicator matrix one for each label, where
+            positive means that the row has it.
         """
         scores = self._scores(X)
+        if self.multilabel_:
+            return scores
         if len(self.classes_) == 2:
             return scores[:, 0]
         if self.decision_function_shape == "ovr":
             return scores
         first, second = map(list, zip(*combinations(range(len(self.classes_)), 2), strict=True))
         return scores[:, first] - scores[:, second]
+
+    @over_partitions
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of each row, or the labels that it has.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            The rows; kernel values with the training rows where the kernel is precomputed.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), or (n_samples, n_labels) after a fit to an indicator matrix
+            Always NumPy, since labels may be strings; zeros and ones where each row may have several labels.
+        """
+        scores = xa.to_numpy(self._scores(X))
+        return (scores > 0).astype(np.int64) if self.multilabel_ else scores_to_labels(self.classes_, scores)
+
+    @available_if(has_probabilities)
+    @over_partitions
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each class, or of each label; what `probability` says it is.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            The rows; kernel values with the training rows where the kernel is precomputed.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or (n_samples, n_labels) after a fit to an indicator matrix
+            Columns in the order of `classes_`; of labels each is between zero and one on its own.
+        """
+        scores = xa.to_numpy(self._scores(X))
+        if not self.multilabel_:
+            return scores_to_probabilities(self, scores)
+        scores = scores.astype(np.float64)
+        if self.probability == "sigmoid":
+            return expit(-(scores * self.sigmoids_[:, 0] + self.sigmoids_[:, 1]))
+        return expit(scores / (1.0 if self.probability == "softmax" else self.temperature_))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
 
     def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
         """How a fit of this size would be solved.
@@ -326,6 +449,10 @@ class LSSVC(ExpansionClassifier):
 def _share_of_wrong_labels(scores: np.ndarray, Z: np.ndarray) -> float:
     labels = np.arange(max(2, Z.shape[1]))
     return float(np.mean(scores_to_labels(labels, scores) != scores_to_labels(labels, Z)))
+
+
+def _share_of_wrong_signs(scores: np.ndarray, Z: np.ndarray) -> float:
+    return float(np.mean((scores > 0) != (Z > 0)))
 
 
 class LSSVR(ExpansionRegressor):

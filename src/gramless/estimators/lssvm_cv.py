@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, mean_absolute_error, mean_squared_error, r2_score
 from sklearn.model_selection import ParameterGrid
+from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
@@ -33,12 +34,22 @@ from gramless._runtime.validation import (
 )
 from gramless.calibration.leave_one_out import double_points_bytes, path_scores
 from gramless.calibration.platt import fit_sigmoids
+from gramless.calibration.temperature import fit_temperature
 from gramless.callbacks import read_functions
 from gramless.kernels import Kernel, as_kernel
-from gramless.models.expansion import ExpansionClassifier, ExpansionRegressor, scores_to_labels, set_training_points
+from gramless.models.expansion import (
+    ExpansionClassifier,
+    ExpansionRegressor,
+    scores_to_labels,
+    scores_to_probabilities,
+    set_training_points,
+)
 from gramless.operators import KernelOperator
 from gramless.planning.plan import Plan
 from gramless.targets.columns import class_targets
+from gramless.uncertainty.jackknife import LeftOut
+from gramless.uncertainty.prediction_sets import adaptive_scores, prediction_sets
+from gramless.uncertainty.regression import prediction_intervals, standard_deviations
 
 _DEFAULT_CS = tuple(float(c) for c in np.logspace(-2, 5, 15))
 
@@ -168,6 +179,15 @@ def metric_of(scoring: Any, known: dict[str, Callable[..., float]], default: str
     return known[check_choice("scoring", default if scoring is None else scoring, known)]
 
 
+def _one_copy_left_out(scores: np.ndarray, Z: np.ndarray, coef: np.ndarray, C: float, weights: np.ndarray) -> np.ndarray:
+    """Scores of rows without one of the copies that a weight stands for, from those without the whole row."""
+    residuals = Z - scores
+    largest = np.abs(residuals).argmax(axis=1)[:, None]
+    # A residual is a coefficient over an entry of the inverse's diagonal, the same in every column.
+    diagonal = np.take_along_axis(coef.astype(np.float64), largest, 1) / np.take_along_axis(residuals, largest, 1)
+    return Z - LeftOut.from_solution(residuals * diagonal, diagonal[:, 0], 1.0 / C, weights).residuals
+
+
 class LSSVCCV(ExpansionClassifier):
     """Least-squares support vector classifier that chooses C and the kernel by closed-form leave-one-out.
 
@@ -183,8 +203,8 @@ class LSSVCCV(ExpansionClassifier):
         What to maximise over leave-one-out predictions: `"accuracy"` (by default) or `"balanced_accuracy"`.
     class_weight : dict, "balanced" or None, default=None
         Multiplies `sample_weight`.
-    probability : {"softmax", "sigmoid", False}, default="softmax"
-        What `predict_proba` is, as in `LSSVC`.
+    probability : {"temperature", "softmax", "sigmoid", False}, default="temperature"
+        What `predict_proba` is, as in `LSSVC`; the leave-one-out scores that calibrate it are there anyway.
     dtype : {"float32", "float64"} or None, default=None
         None computes float32 and byte data in float32 and everything else in float64; leave-one-out is always in float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
@@ -210,6 +230,14 @@ class LSSVCCV(ExpansionClassifier):
     history_ : list of dict
         One record for each kernel that was tried: n_iter, seconds (callbacks excluded), score (the best of its path),
         best_score (so far), and what the callback added.
+    temperature_ : float
+        With `probability="temperature"`.
+    sigmoids_ : ndarray of shape (n_outputs, 2)
+        With `probability="sigmoid"`.
+    calibration_scores_ : ndarray of shape (m,)
+        The score of each row's true class in `predict_set`, by the model without the row.
+    calibration_codes_ : ndarray of int of shape (m,)
+        The classes of those rows, as positions in `classes_`.
     loo_decision_ : ndarray
         Leave-one-out scores of the training rows (those of positive weight) under the model that was kept.
     C_ : float
@@ -253,7 +281,7 @@ class LSSVCCV(ExpansionClassifier):
         param_grid: dict[str, Sequence[Any]] | None = None,
         scoring: Any = None,
         class_weight: Any = None,
-        probability: str | bool = "softmax",
+        probability: str | bool = "temperature",
         dtype: Any = None,
         device: Device = None,
         memory_budget: str | float | None = None,
@@ -291,7 +319,7 @@ class LSSVCCV(ExpansionClassifier):
             Fitted.
         """
         if self.probability is not False:
-            check_choice("probability", self.probability, {"softmax", "sigmoid"})
+            check_choice("probability", self.probability, {"temperature", "softmax", "sigmoid"})
         X = check_search(self, X)
         self.classes_, codes = check_labels(y, X.shape[0])
         weights = check_weights(sample_weight, X, codes, self.classes_, self.class_weight)
@@ -302,13 +330,52 @@ class LSSVCCV(ExpansionClassifier):
         def score(loo: np.ndarray, rows: np.ndarray, used: np.ndarray | None) -> float:
             return metric(self.classes_[codes[rows]], scores_to_labels(self.classes_, loo), sample_weight=used)
 
+        for name in ("sigmoids_", "temperature_", "calibration_scores_", "calibration_codes_"):
+            self.__dict__.pop(name, None)
+        if self.probability == "temperature":
+            self.temperature_ = 1.0  # as long as the search is under way and a callback may ask
         fit_path(self, X, class_targets(codes, len(self.classes_)), weights, score)
-        self.__dict__.pop("sigmoids_", None)
+        rows, scores = self.support_, self.loo_decision_.reshape(len(self.support_), -1)
+        truth, used = codes[rows], None if weights is None else weights[rows]
+        if used is not None:
+            scores = _one_copy_left_out(scores, class_targets(truth, len(self.classes_)), self.dual_coef_, self.C_, used)
         if self.probability == "sigmoid":
-            rows = self.support_
-            used = None if weights is None else weights[rows]
-            self.sigmoids_ = fit_sigmoids(self.loo_decision_, codes[rows], len(self.classes_), used)
+            self.sigmoids_ = fit_sigmoids(scores, truth, len(self.classes_), used)
+        elif self.probability == "temperature":
+            self.temperature_ = fit_temperature(scores, truth, used)
+        if self.probability is not False:
+            share = np.random.RandomState(0).random_sample(len(truth))
+            own = adaptive_scores(scores_to_probabilities(self, scores), share)
+            self.calibration_scores_, self.calibration_codes_ = own[np.arange(len(truth)), truth], truth
         return self
+
+    def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
+        """Sets of classes that contain the true one with a chosen probability.
+
+        Adaptive prediction sets on leave-one-out probabilities: rows that are hard get large sets. A set may be empty where
+        the coverage is below the accuracy.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or tensor of shape (n_samples, n_features)
+            Rows.
+        coverage : float, default=0.9
+            Between 0 and 1.
+        per_class : bool, default=False
+            Whether the rows of every class are to be covered so often, or all rows together.
+        random_state : int, RandomState or None, default=None
+            Draws the random share of a class's own probability that makes the coverage exact.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_samples, n_classes)
+            Columns in the order of `classes_`. Sets for a larger coverage contain those for a smaller one, at the same
+            `random_state`.
+        """
+        check_is_fitted(self)
+        chances = np.asarray(self.predict_proba(X))
+        own, codes = self.calibration_scores_, self.calibration_codes_
+        return prediction_sets(chances, own, codes, coverage, per_class=per_class, random_state=random_state)
 
     def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
         """What a search of this size holds.
@@ -450,8 +517,53 @@ class LSSVRCV(ExpansionRegressor):
         def score(loo: np.ndarray, rows: np.ndarray, used: np.ndarray | None) -> float:
             return metric(targets[rows], loo.reshape(targets[rows].shape), sample_weight=used)
 
+        self._weights = None if weights is None else weights[weights > 0]
         fit_path(self, X, targets.reshape(X.shape[0], -1), weights, score)
         return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predicted values, and how sure the machine is of the function behind them.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or tensor of shape (n_samples, n_features)
+            The rows; kernel values with the training rows where the kernel is precomputed.
+        return_std : bool, default=False
+            Whether to return the standard deviation of the Gaussian process too, as in `LSSVR.predict`.
+
+        Returns
+        -------
+        values : array of shape (n_samples,) or (n_samples, n_outputs)
+            As `y` was at fit.
+        deviations : ndarray of the same shape
+            With `return_std` only.
+        """
+        values = super().predict(X)
+        if not return_std:
+            return values
+        deviations = standard_deviations(self, X)
+        return values, deviations[:, 0] if self._single_output else deviations
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, *, local: bool = False) -> np.ndarray:
+        """Intervals that contain the value of a new row with a chosen probability, by the jackknife+.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or tensor of shape (n_samples, n_features)
+            The rows; kernel values with the training rows where the kernel is precomputed.
+        coverage : float, default=0.9
+            Between 0 and 1, as in `LSSVR.predict_interval`. The settings were chosen on the same residuals, which makes
+            intervals narrower by a little where many were tried on few rows.
+        local : bool, default=False
+            Whether intervals are wider where the machine is less sure.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2), or (n_samples, n_outputs, 2)
+            Lower and upper ends. Infinite where there are too few training rows for the coverage.
+        """
+        ends = prediction_intervals(self, X, coverage, local=local)
+        return ends[:, 0] if self._single_output else ends
 
     def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
         """What a search of this size holds.

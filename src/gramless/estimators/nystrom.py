@@ -18,11 +18,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gramless._runtime.validation import check_choice
 from gramless.features import LandmarkMap
 from gramless.learners import C_PATH, PassOptions, Sums, from_model
 from gramless.models.expansion import kernel_from_settings
 from gramless.models.one_pass import OnePassClassifier, OnePassRegressor, Parts
+from gramless.uncertainty.one_pass import prediction_intervals, standard_deviations
 
 
 class NystromLSSVC(OnePassClassifier):
@@ -52,8 +55,9 @@ class NystromLSSVC(OnePassClassifier):
         The path for `C="loo"`: 1e-3 to 1e6 in half decades by default.
     class_weight : dict, "balanced" or None, default=None
         `"balanced"` needs arrays, whose labels can be counted beforehand.
-    probability : {"softmax", "sigmoid", False}, default="softmax"
-        What `predict_proba` makes of scores; `"sigmoid"` is fitted on closed-form leave-one-out scores.
+    probability : {"softmax", "sigmoid", "temperature", False}, default="softmax"
+        What `predict_proba` makes of scores; `"sigmoid"` and `"temperature"` (whose largest probability is that of
+        `predict`) are fitted on closed-form leave-one-out scores, and `predict_set` needs one of them.
     forgetting_factor : float, default=1.0
         The weight of all earlier rows is multiplied by this with each new row, for streams that change.
     batch_size : int or None, default=None
@@ -171,12 +175,11 @@ class NystromLSSVC(OnePassClassifier):
             What `run_pass` is called with.
         """
         if self.probability is not False:
-            check_choice("probability", self.probability, {"softmax", "sigmoid"})
+            check_choice("probability", self.probability, {"softmax", "sigmoid", "temperature"})
+        left_out = self.probability in ("sigmoid", "temperature")
         kernel = kernel_from_settings(self)
         feature_map = LandmarkMap(kernel, self.n_landmarks, self.landmarks)
-        learner = Sums(
-            self.C, self.Cs, forgetting_factor=self.forgetting_factor, leave_one_out=self.probability == "sigmoid"
-        )
+        learner = Sums(self.C, self.Cs, forgetting_factor=self.forgetting_factor, leave_one_out=left_out)
         return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size)
 
 
@@ -307,6 +310,56 @@ class NystromLSSVR(OnePassRegressor):
         self.verbose = verbose
         self.random_state = random_state
 
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predicted values, and how sure the machine is of the function behind them.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            Rows.
+        return_std : bool, default=False
+            Whether to return the standard deviation of the Gaussian process too: that of the function, without the noise of
+            a new value. Its scale is the one that the leave-one-out residuals of a sample of the rows have.
+
+        Returns
+        -------
+        values : array of shape (n_samples,) or (n_samples, n_outputs)
+            As `y` was at fit.
+        deviations : ndarray of the same shape
+            With `return_std` only.
+        """
+        values = super().predict(X)
+        if not return_std:
+            return values
+        deviations = standard_deviations(self, X)
+        return values, deviations[:, 0] if self._single_output else deviations
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, *, local: bool = False) -> np.ndarray:
+        """Intervals that contain the value of a new row with a chosen probability, by the jackknife+.
+
+        The models without each of up to 8,192 rows, a uniform sample, are known in closed form.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or tensor of shape (n_samples, n_features)
+            Rows.
+        coverage : float, default=0.9
+            Between 0 and 1. For rows that come from where the training rows came from, the share of new values inside is
+            at least `1 - 2 (1 - coverage)`, and in practice close to `coverage`.
+        local : bool, default=False
+            Whether intervals are wider where the machine is less sure.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2), or (n_samples, n_outputs, 2)
+            Lower and upper ends. Infinite where there are too few training rows for the coverage.
+        """
+        ends = prediction_intervals(self, X, coverage, local=local)
+        return ends[:, 0] if self._single_output else ends
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in super().__getstate__().items() if key != "_posterior"}
+
     def parts(self) -> Parts:
         """The feature map, the learner and the options of the pass that these settings mean.
 
@@ -317,5 +370,5 @@ class NystromLSSVR(OnePassRegressor):
         """
         kernel = kernel_from_settings(self)
         feature_map = LandmarkMap(kernel, self.n_landmarks, self.landmarks)
-        learner = Sums(self.C, self.Cs, forgetting_factor=self.forgetting_factor)
+        learner = Sums(self.C, self.Cs, forgetting_factor=self.forgetting_factor, keep_rows=True)
         return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size)

@@ -4,9 +4,11 @@
     subject to  0 <= alpha_i <= C_i,  sum_i alpha_i y_i = 0
 
 for each pair of classes (one-vs-one) or each class against the others (one-vs-rest). `C_i` is `C` times the weights
-of the sample and of its class. The cost is that of the kernel rows of the points that become support vectors.
+of the sample and of its class. The cost is that of the kernel rows of the points that become support vectors. With `nu` in
+the place of `C` the sum of the multipliers is fixed instead of their bound: see `gramless.dual.nu_qp`.
 
-Reference: Cortes and Vapnik (1995), Support-vector networks.
+Reference: Cortes and Vapnik (1995), Support-vector networks; Schölkopf, Smola, Williamson and Bartlett (2000), New support
+vector algorithms.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from gramless.models.support_machine import (
     check_class_bounds,
     check_dual_settings,
     check_machine_device,
+    check_nu,
     check_solutions,
     class_factors,
     functions_to_call,
@@ -85,6 +88,9 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         Degree of `kernel="poly"`.
     coef0 : float, default=0.0
         Constant of `kernel="poly"` and `"sigmoid"`.
+    nu : float or None, default=None
+        A number in (0, 1] that stands in place of `C`: in each two-class problem at most this share of the rows are on the
+        wrong side of the margin, and at least this share are support vectors.
     solver : {"smo", "simple_smo"}, default="smo"
         Large working sets on cached kernel rows, or the textbook algorithm (small data only).
     tol : float, default=1e-3
@@ -168,6 +174,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
     See Also
     --------
     KernelSVR : The same for regression.
+    KernelOneClassSVM : The same for one class: which rows are unlike the others.
     MKLClassifier : Learns the weights of several kernels.
     LSSVC : Least squares instead of the hinge loss: every point is a support vector, and probabilities cost no more fits.
 
@@ -178,6 +185,8 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
            vector machines", Journal of Machine Learning Research, 2005.
     .. [3] J. Platt, "Probabilistic outputs for support vector machines and comparisons to regularized likelihood methods",
            Advances in Large Margin Classifiers, 1999.
+    .. [4] B. Schölkopf, A. J. Smola, R. C. Williamson and P. L. Bartlett, "New support vector algorithms", Neural
+           Computation, 2000.
 
     Examples
     --------
@@ -200,6 +209,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         gamma: float | str = "scale",
         degree: int = 3,
         coef0: float = 0.0,
+        nu: float | None = None,
         solver: str = "smo",
         tol: float = 1e-3,
         max_iter: int | None = None,
@@ -223,6 +233,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.nu = nu
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -267,7 +278,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         self.class_weight_ = class_factors(self.class_weight, self.classes_, codes)
         weights = check_weights(sample_weight, X)
         weights = self.class_weight_[codes] * (1.0 if weights is None else weights)
-        C = bounds(self.C, weights)
+        C = bounds(self._bound, weights)
         check_class_bounds(self.classes_, codes, C, self.positive_weight, self._is_one_vs_one)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         rows = rows_to_compute_with(X)
@@ -394,6 +405,11 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         return self.multi_class == "ovo" and len(self.classes_) > 2
 
     @property
+    def _bound(self) -> float:
+        """The bound of a multiplier of weight one, before `nu` finds the scale."""
+        return self.C if self.nu is None else 1.0
+
+    @property
     def _n_problems(self) -> int:
         k = len(self.classes_)
         return 1 if k == 2 else (k * (k - 1) // 2 if self._is_one_vs_one else k)
@@ -402,6 +418,8 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         check_dual_settings(self)
         check_positive("positive_weight", self.positive_weight)
         check_choice("solver", self.solver, DUAL_SOLVERS)
+        if self.nu is not None:
+            check_nu(self.nu, self.solver)
         check_choice("multi_class", self.multi_class, ("ovo", "ovr"))
         check_choice("decision_function_shape", self.decision_function_shape, ("ovo", "ovr"))
         if self.probability not in (False, True, "sigmoid"):
@@ -418,6 +436,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
             n_classes=len(self.classes_),
             one_vs_one=self.multi_class == "ovo",
             positive_weight=self.positive_weight,
+            nu=self.nu,
             watch=watch,
         )
 
@@ -442,7 +461,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
             part = X[train] if uses_points else X[np.ix_(train, train)]
             held_out = X[test] if uses_points else X[np.ix_(test, train)]
             # A class whose points are all held out loses every pair: the bias of a problem with one side is that side.
-            machine = self._solve(part, codes[train], bounds(self.C, weights[train]), resources, watch)
+            machine = self._solve(part, codes[train], bounds(self._bound, weights[train]), resources, watch)
             columns = held_out if uses_points else held_out[:, machine.support]
             vectors = support_vectors(part, machine.support, self.kernel_)
             columns, vectors = points_on(columns, self.device_), points_on(vectors, self.device_)

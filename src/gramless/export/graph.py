@@ -54,6 +54,28 @@ class Graph:
         self.nodes.append(helper.make_node(kind, [self.value(x) for x in inputs], [output], **attributes))
         return output
 
+    def smallest_first(self, x: Value, width: int) -> str:
+        """The numbers of each row in ascending order.
+
+        Parameters
+        ----------
+        x : str
+            Of shape (n, width).
+        width : int
+            Numbers in a row.
+
+        Returns
+        -------
+        str
+            The name of the output.
+        """
+        from onnx import helper
+
+        values, places = self._name("sorted"), self._name("places")
+        inputs = [self.value(x), self.value(self.axes(width))]
+        self.nodes.append(helper.make_node("TopK", inputs, [values, places], axis=1, largest=0, sorted=1))
+        return values
+
     def value(self, x: Value) -> str:
         """The name of a value; an array becomes a constant.
 

@@ -25,6 +25,7 @@ from gramless.estimators.lssvm import LSSVC, LSSVR
 from gramless.estimators.lssvm_cv import LSSVCCV, LSSVRCV
 from gramless.estimators.mkl import MKLClassifier
 from gramless.estimators.nystrom import NystromLSSVC, NystromLSSVR
+from gramless.estimators.one_class import KernelOneClassSVM
 from gramless.estimators.prototypes import PrototypeLSSVC
 from gramless.estimators.risvo import RiSVOClassifier
 from gramless.estimators.svc import KernelSVC
@@ -49,7 +50,8 @@ def to_onnx(model: Any) -> Any:
     -------
     onnx.ModelProto
         With the input `X`, in the dtype of the model's coefficients, and the outputs `label` and `scores` (and
-        `probabilities` where the model has `predict_proba`), or `prediction`.
+        `probabilities` where the model has `predict_proba`), or `prediction` (and `scores` of an outlier detector, whose
+        predictions are 1 and -1).
 
     See Also
     --------
@@ -77,6 +79,8 @@ def to_onnx(model: Any) -> Any:
         known = ", ".join(sorted(cls.__name__ for cls in MODEL_GRAPHS))
         raise ValueError(f"{type(model).__name__} cannot be written as ONNX operators; those that can: {known}")
     check_is_fitted(model)
+    if getattr(model, "multilabel_", False):
+        raise ValueError(f"this {type(model).__name__} gives several labels to a row, which cannot be written as ONNX yet")
     dtype = _number_type(model)
     graph = Graph(dtype)
     outputs = write(graph, model, "X")
@@ -100,7 +104,7 @@ def _number_type(model: Any) -> np.dtype:
 
 def _is_single(model: Any) -> bool:
     """Whether a regressor predicts one number for each row."""
-    return bool(getattr(model, "_single_output", True))
+    return bool(getattr(model, "_single_output", True)) and not getattr(model, "_gives_columns", False)
 
 
 def _element_type(labels: np.ndarray) -> int:
@@ -147,7 +151,11 @@ def _support_vectors(graph: Graph, model: Any, x: str) -> Outputs:
     dual = _dense(model.dual_coef_)
     if not is_classifier(model):
         scores = graph.op("Add", graph.op("MatMul", block, graph.number(dual.T)), graph.number(model.intercept_))
-        return {"prediction": graph.op("Squeeze", scores, graph.axes(1))}
+        if _is_single(model):
+            return {"prediction": graph.op("Squeeze", scores, graph.axes(1))}
+        ranks = np.argsort(np.argsort(model.quantile, kind="stable"))
+        ordered = graph.smallest_first(scores, len(ranks))
+        return {"prediction": graph.op("Gather", ordered, graph.axes(*ranks), axis=1)}
     machine = Machine(model.support_, model.n_support_, dual, model.intercept_, [])
     coef = machine.by_problem().T
     pairs = graph.op("Add", graph.op("MatMul", block, graph.number(coef)), graph.number(model.intercept_))
@@ -160,6 +168,16 @@ def _support_vectors(graph: Graph, model: Any, x: str) -> Outputs:
         write = coupled if one_vs_one else sigmoids
         outputs["probabilities"] = write(graph, pairs, model.sigmoids_, k)
     return outputs
+
+
+def _one_class(graph: Graph, model: Any, x: str) -> Outputs:
+    """How far inside each row is, and 1 or -1."""
+    block = kernel_block(graph, model.kernel_, x, _dense(model.support_vectors_))
+    inside = graph.op("MatMul", block, graph.number(_dense(model.dual_coef_).T))
+    scores = graph.op("Sub", inside, graph.number([model.offset_]))
+    outlier = graph.op("Less", scores, graph.number([0.0]))
+    sides = graph.op("Where", outlier, graph.number([-1.0]), graph.number([1.0]))
+    return {"prediction": graph.op("Squeeze", sides, graph.axes(1)), "scores": scores}
 
 
 MODEL_GRAPHS: dict[type, ModelGraph] = {
@@ -180,5 +198,6 @@ MODEL_GRAPHS: dict[type, ModelGraph] = {
     ),
     **dict.fromkeys((FourierLSSVC, FourierLSSVR), _fourier),
     **dict.fromkeys((KernelSVC, KernelSVR, MKLClassifier), _support_vectors),
+    KernelOneClassSVM: _one_class,
 }
 """How each estimator is written as ONNX operators."""

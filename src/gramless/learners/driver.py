@@ -230,6 +230,10 @@ class Model:
         Of the rows that were left out one by one.
     sigmoids : ndarray or None, default=None
         Kept here by whoever fits some to `left_out`.
+    temperature : float or None, default=None
+        The same.
+    calibration : (scores, codes) or None, default=None
+        The same: scores of the true classes in prediction sets, and those classes.
 
     See Also
     --------
@@ -253,6 +257,8 @@ class Model:
     loo_errors: np.ndarray | None = None
     left_out: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
     sigmoids: np.ndarray | None = None
+    temperature: float | None = None
+    calibration: tuple[np.ndarray, np.ndarray] | None = None
 
 
 @dataclass
@@ -609,13 +615,32 @@ class Pass:
             Kept until more rows come.
         """
         if self.solved is None:
-            if self.phase == HOLDING:
-                now = self.copy()
-                now._release(feature_map, learner, options)
-                self.solved = now.model(feature_map, learner, options)
-            else:
-                self.solved = self._solve(learner)
+            now = self.settled(feature_map, learner, options)
+            self.solved = now._solve(learner)
         return self.solved
+
+    def settled(self, feature_map: FeatureMap, learner: Learner, options: PassOptions) -> Pass:
+        """This pass, or where rows are still held a copy that has learnt from them.
+
+        Parameters
+        ----------
+        feature_map : FeatureMap
+            Begins with rows that are held.
+        learner : Learner
+            Learns from them.
+        options : PassOptions
+            Of the pass.
+
+        Returns
+        -------
+        Pass
+            That holds no rows back.
+        """
+        if self.phase != HOLDING:
+            return self
+        now = self.copy()
+        now._release(feature_map, learner, options)
+        return now
 
     def _solve(self, learner: Learner) -> Model:
         assert self.features is not None

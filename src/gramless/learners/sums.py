@@ -44,6 +44,8 @@ class Sums(Learner):
         The weight of all earlier rows is multiplied by this with each new row.
     leave_one_out : bool, default=False
         Compute leave-one-out scores also where `C` is a number.
+    keep_rows : bool, default=False
+        Keep the rows that could be left out also where nobody asks for their scores yet.
 
     See Also
     --------
@@ -68,17 +70,28 @@ class Sums(Learner):
     merges = True
 
     def __init__(
-        self, C: float | str = 1.0, Cs: Any = C_PATH, *, forgetting_factor: float = 1.0, leave_one_out: bool = False
+        self,
+        C: float | str = 1.0,
+        Cs: Any = C_PATH,
+        *,
+        forgetting_factor: float = 1.0,
+        leave_one_out: bool = False,
+        keep_rows: bool = False,
     ):
         self.C = C
         self.Cs = Cs
         self.forgetting_factor = forgetting_factor
         self.leave_one_out = leave_one_out
+        self.keep_rows = keep_rows
 
     @property
     def rows_left_out(self) -> int:  # type: ignore[override]
         """Rows of which `solve` wants a uniform sample, where anything is left out."""
-        return LEFT_OUT_ROWS if self.C == "loo" or self.leave_one_out else 0
+        return LEFT_OUT_ROWS if self._leaves_out or self.keep_rows else 0
+
+    @property
+    def _leaves_out(self) -> bool:
+        return self.C == "loo" or self.leave_one_out
 
     def check(self) -> None:
         if self.C != "loo":
@@ -103,7 +116,7 @@ class Sums(Learner):
         path = [float(C) for C in self.Cs] if self.C == "loo" else [float(self.C)]
         errors = scores = None
         best = 0
-        if sample is not None:
+        if sample is not None and self._leaves_out:
             Phi, Z, weights = sample()
             targets = xa.like(Z, xa.astype(Phi, np.float64))
             left_out = problem.leave_one_out(Phi, targets, [1.0 / C for C in path], xa.like(weights, targets))

@@ -124,7 +124,7 @@ def scores_to_probabilities(model: Any, scores: np.ndarray) -> np.ndarray:
     if model.probability == "sigmoid":
         check_is_fitted(model, "sigmoids_", msg="%(name)s has no sigmoids: they are fitted at the end of fit")
         return sigmoid_probabilities(scores, model.sigmoids_)
-    if model.probability == "temperature":
+    if model.probability in ("temperature", "auto"):
         check_is_fitted(model, "temperature_", msg="%(name)s has no temperature: it is fitted at the end of fit")
         return temperature_probabilities(scores, model.temperature_)
     return temperature_probabilities(scores, 1.0)
@@ -200,7 +200,8 @@ class ExpansionClassifier(ClassifierMixin, BaseEstimator):
         """Probability of each class.
 
         `probability="softmax"` is the softmax of the scores; `"sigmoid"` is Platt's sigmoid of each score,
-        normalised; `"temperature"` the softmax of the scores divided by a temperature.
+        normalised; `"temperature"` the softmax of the scores divided by a temperature; `"auto"` the same where the
+        temperature costs no more than the fit, else the softmax.
 
         Parameters
         ----------

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,12 +25,14 @@ from gramless._runtime.dask_hooks import fits_collections, over_partitions
 from gramless._runtime.device import precision_of
 from gramless._runtime.validation import all_or_nothing, check_X
 from gramless.calibration.platt import left_out_sigmoids
+from gramless.calibration.temperature import left_out_temperature
 from gramless.callbacks import read_callbacks
 from gramless.features import FeatureMap
 from gramless.learners import Learner, Pass, PassOptions, PassPlan, more_rows, plan_pass, run_pass
 from gramless.models.expansion import has_probabilities, scores_to_labels, scores_to_probabilities, set_single_output
 from gramless.streaming.from_user import further_labels, further_rows, rows_and_labels, rows_and_values
 from gramless.targets.streamed import LabelTargets, Targets, ValueTargets
+from gramless.uncertainty.prediction_sets import adaptive_scores, prediction_sets
 
 Parts = tuple[FeatureMap, Learner, PassOptions]
 """What a pass is made with: the features, how coefficients are found from them, and how rows are read."""
@@ -184,8 +187,8 @@ class OnePassClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "intercept_")
         assert self.pass_ is not None
-        if self.probability == "sigmoid":
-            _ = self.sigmoids_
+        if self.probability in ("sigmoid", "temperature"):
+            self._calibration(self.pass_.model(*self.parts()))
         self.pass_ = self.pass_.finish(*self.parts())
         return self
 
@@ -218,6 +221,59 @@ class OnePassClassifier(ClassifierMixin, BaseEstimator):
         if self.probability != "sigmoid" or self.pass_ is None:
             raise AttributeError("sigmoids are fitted with probability='sigmoid'")
         return left_out_sigmoids(self.pass_.model(*self.parts()), self.pass_.targets)
+
+    @property
+    def temperature_(self) -> float:
+        """What scores are divided by before their softmax, fitted to leave-one-out scores."""
+        if self.probability != "temperature" or self.pass_ is None:
+            raise AttributeError("a temperature is fitted with probability='temperature'")
+        return left_out_temperature(self.pass_.model(*self.parts()), self.pass_.targets)
+
+    def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
+        """Sets of classes that contain the true one with a chosen probability.
+
+        Adaptive prediction sets on leave-one-out probabilities: rows that are hard get large sets. A set may be empty where
+        the coverage is below the accuracy.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or tensor of shape (n_samples, n_features)
+            Rows.
+        coverage : float, default=0.9
+            Between 0 and 1.
+        per_class : bool, default=False
+            Whether the rows of every class are to be covered so often, or all rows together.
+        random_state : int, RandomState or None, default=None
+            Draws the random share of a class's own probability that makes the coverage exact.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_samples, n_classes)
+            Columns in the order of `classes_`. Sets for a larger coverage contain those for a smaller one, at the same
+            `random_state`.
+        """
+        check_is_fitted(self, "intercept_")
+        assert self.pass_ is not None
+        if self.probability not in ("temperature", "sigmoid"):
+            raise ValueError(
+                "predict_set needs leave-one-out probabilities: fit with probability='temperature' or 'sigmoid'"
+            )
+        model = self.pass_.model(*self.parts())
+        chances = np.asarray(self.predict_proba(X))
+        own, codes = self._calibration(model)
+        return prediction_sets(chances, own, codes, coverage, per_class=per_class, random_state=random_state)
+
+    def _calibration(self, model: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Scores of the true classes of the rows that were left out, and those classes; kept with the model."""
+        if model.calibration is None:
+            assert self.pass_ is not None
+            assert isinstance(self.pass_.targets, LabelTargets)
+            scores, encoded, _ = model.left_out
+            codes = np.argsort(self.pass_.targets.sorted()[1])[encoded]
+            share = check_random_state(self.pass_.seed).random_sample(len(codes))
+            own = adaptive_scores(scores_to_probabilities(self, scores), share)[np.arange(len(codes)), codes]
+            model.calibration = own, codes
+        return model.calibration
 
     @over_partitions
     def decision_function(self, X: Any) -> Array:

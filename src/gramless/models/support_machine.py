@@ -47,9 +47,22 @@ def check_dual_settings(estimator: Any) -> None:
     """`C`, which may be infinite, `tol` and `max_iter`, where -1 means None."""
     if not (isinstance(estimator.C, Real) and float(estimator.C) == float("inf") and estimator.solver != "simple_smo"):
         check_positive("C", estimator.C)
+    check_limits(estimator)
+
+
+def check_limits(estimator: Any) -> None:
+    """`tol`, and `max_iter`, where -1 means None."""
     check_positive("tol", estimator.tol)
     if estimator.max_iter not in (None, _NO_CAP):
         check_positive("max_iter", estimator.max_iter, integer=True)
+
+
+def check_nu(nu: Any, solver: str | None = None) -> None:
+    """A share of the rows; where `solver` is named, it must be one that can keep two sums."""
+    if not isinstance(nu, Real) or isinstance(nu, bool) or not 0 < float(nu) <= 1:
+        raise ValueError(f"nu must be a number above 0 and at most 1, got {nu!r}")
+    if solver == "simple_smo":
+        raise ValueError("solver='simple_smo' cannot keep the two sums that nu fixes; use solver='smo'")
 
 
 def iteration_cap(estimator: Any) -> int | None:
@@ -60,6 +73,10 @@ def iteration_cap(estimator: Any) -> int | None:
 def check_machine_device(estimator: Any, kernel: Kernel) -> str:
     """Where the machine is computed, resolved; settings that a device cannot honour are refused."""
     device = xa.resolve_device(estimator.device)
+    for setting, on_cpu in (("nu", None), ("loss", ("epsilon_insensitive", "pinball"))):
+        value = getattr(estimator, setting, None)
+        if device != "cpu" and value is not None and (on_cpu is None or value not in on_cpu):
+            raise ValueError(f"{setting}={value!r} is solved on the CPU only: use device='cpu'")
     if isinstance(estimator.device, CUDA) and replace(estimator.device, index=0) != CUDA():
         raise ValueError(
             f"{type(estimator).__name__} computes kernel values in the precision of the data: leave precision and storage "

@@ -32,6 +32,12 @@ class Reservoir:
 
     def add(self, rows: Rows, keys: np.ndarray) -> None:
         """Let rows pass by; `keys` are independent and uniform."""
+        if len(self.keys) == self.capacity:  # of many rows few come in: the others are not copied
+            enter = np.flatnonzero(keys < self.keys.max(initial=0.0))
+            if not enter.size:
+                return
+            keys = keys[enter]
+            rows = tuple(None if part is None else xa.take_rows(part, enter) for part in rows)  # type: ignore[assignment]
         self.keys = np.concatenate([self.keys, keys])
         self.rows = rows if self.rows is None else concatenate([self.rows, rows])
         if len(self.keys) > self.capacity:

@@ -18,7 +18,10 @@ Romano, Sesia, Candes, "Classification with valid and adaptive coverage", 2020.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from sklearn.utils import check_random_state
 
 from gramless.uncertainty.jackknife import check_coverage, weighted_order_statistic
 
@@ -72,6 +75,46 @@ def score_threshold(true_scores: np.ndarray, coverage: float, weights: np.ndarra
     n = float(len(true_scores) if weights is None else weights.sum())
     rank = np.ceil(coverage * (n + 1) - 1e-9)
     return float(weighted_order_statistic(np.asarray(true_scores)[None, :], weights, rank, n)[0])
+
+
+def prediction_sets(
+    probabilities: np.ndarray,
+    true_scores: np.ndarray,
+    codes: np.ndarray,
+    coverage: float,
+    *,
+    per_class: bool = False,
+    random_state: Any = None,
+    weights: np.ndarray | None = None,
+) -> np.ndarray:
+    """The set of each new row.
+
+    Parameters
+    ----------
+    probabilities : ndarray of shape (m, k)
+        Of the classes on new rows.
+    true_scores : ndarray of shape (n,)
+        Scores of the true classes of rows that the model did not see.
+    codes : ndarray of shape (n,)
+        Those classes.
+    coverage : float
+        Between 0 and 1.
+    per_class : bool, default=False
+        Whether every class is to be covered with that probability, or all rows together.
+    random_state : int, RandomState or None, default=None
+        Draws the share of a class's own probability that counts.
+    weights : ndarray of shape (n,), optional
+        How many rows each of the `n` stands for.
+
+    Returns
+    -------
+    ndarray of bool of shape (m, k)
+        Which classes are in.
+    """
+    k = probabilities.shape[1]
+    limits = class_thresholds(true_scores, codes, k, coverage, per_class=per_class, weights=weights)
+    share = check_random_state(random_state).random_sample(len(probabilities))
+    return adaptive_scores(probabilities, share) <= limits
 
 
 def class_thresholds(

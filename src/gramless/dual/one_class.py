@@ -1,0 +1,95 @@
+"""One class: the smallest part of the space that holds a share `1 - nu` of the rows.
+
+    minimise    alpha' K alpha / 2
+    subject to  0 <= alpha_i <= w_i,  sum alpha = nu sum w
+
+A row is inside where `sum_j alpha_j K(x_j, x)` exceeds the value rho that the free multipliers agree on. It is the dual
+problem of every support vector machine with no linear term and another sum, so the same solver takes it from any point with
+that sum.
+
+The start decides what a large fit costs. A share nu of all rows end at their bound, whatever the solver does; the start puts
+the likely ones there. They are found by fitting an eighth of the rows and scoring all: what the solver then moves are the
+few on which the two disagree. The product of the kernel with the start is computed once, streamed: O(nu n^2 d), no rows
+kept.
+
+Reference: Schölkopf, Platt, Shawe-Taylor, Smola and Williamson (2001), Estimating the support of a high-dimensional
+distribution.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gramless._runtime import arrays as xa
+from gramless._runtime.threads import slices
+from gramless.dual.box_qp import BoxQP, DualSolution
+from gramless.dual.gram_rows import GramRows
+from gramless.dual.nu_qp import filled
+from gramless.dual.problems import DualSolver, Resources
+from gramless.dual.smo import SOLVED_WHOLE
+from gramless.dual.watch import Watch
+from gramless.kernels.base import Kernel
+from gramless.operators import byte_rows, expand
+
+# The part of the rows whose machine says where all rows are likely to end: a 64th of the kernel values.
+_SHARE_TO_START = 8
+# Products in float32 are summed over so many points, and their sums in float64.
+_POINTS_AT_A_TIME = 2048
+
+
+def solve_one_class(
+    kernel: Kernel,
+    X: Any,
+    weights: np.ndarray,
+    nu: float,
+    solver: DualSolver,
+    resources: Resources,
+    watch: Watch | None = None,
+) -> DualSolution:
+    """Fit to rows with weights (the upper bounds of their multipliers); `watch` may stop it."""
+    watch = Watch() if watch is None else watch
+    rng = np.random.default_rng(resources.seed)
+    n = weights.size
+    order, K_start = rng.permutation(n), None
+    if n > SOLVED_WHOLE:
+        order = np.argsort(_first_scores(kernel, X, weights, nu, solver, resources, watch, order), kind="stable")
+    start = np.empty(n)
+    start[order] = filled(weights[order], nu * weights.sum())
+    if n > SOLVED_WHOLE and not watch.stopped:
+        started = np.flatnonzero(start)
+        K_start = _product(kernel, X, started, start[started])
+    points = byte_rows(kernel, X, n // 2)
+    rows = GramRows(kernel, points, [slice(0, n)], budget=resources.budget, workers=resources.workers)
+    problem = BoxQP(np.zeros(n), np.zeros(n), weights, start=start, K_start=K_start)
+    [solution] = solver.maximise([problem], rows, rng, watch)
+    return solution
+
+
+def _first_scores(
+    kernel: Kernel,
+    X: Any,
+    weights: np.ndarray,
+    nu: float,
+    solver: DualSolver,
+    resources: Resources,
+    watch: Watch,
+    order: np.ndarray,
+) -> np.ndarray:
+    """How far inside each row is, by a machine of some rows; those without weight take no part."""
+    some = np.sort(order[weights[order] > 0][: max(SOLVED_WHOLE, order.size // _SHARE_TO_START)])
+    part = X[some] if kernel.uses_points else X[np.ix_(some, some)]
+    solution = solve_one_class(kernel, part, weights[some], nu, solver, resources, watch)
+    support = np.flatnonzero(solution.beta)
+    return _product(kernel, X, some[support], solution.beta[support])
+
+
+def _product(kernel: Kernel, X: Any, idx: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """`K[:, idx] @ weights`, summed in float64."""
+    total = np.zeros(X.shape[0])
+    coef = weights.astype(xa.numpy_dtype(X))[:, None]
+    for part in slices(idx.size, _POINTS_AT_A_TIME):
+        points = X if kernel.uses_points else X[:, idx[part]]
+        total += expand(kernel, points, X[idx[part]], coef[part])[:, 0]
+    return total

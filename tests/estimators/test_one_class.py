@@ -1,0 +1,127 @@
+"""KernelOneClassSVM against scikit-learn's, and what a large fit does differently."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
+from sklearn.svm import OneClassSVM
+
+from gramless import KernelOneClassSVM
+from gramless.dual import one_class
+
+
+def rows(n=300, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    return np.concatenate([rng.normal(size=(n - n // 10, d)), rng.normal(size=(n // 10, d)) * 3])
+
+
+@pytest.mark.parametrize("nu", [0.0217, 0.111, 0.517, 0.903])
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "laplacian"])
+def test_equals_scikit_learn(kernel, nu):
+    """Whose kernel values are in single precision: hence the digits compared."""
+    shift = 6.0 if kernel == "linear" else 0.0  # away from the origin, which a linear machine separates from the rows
+    X, new = rows() + shift, rows(seed=1) + shift
+    settings = {"nu": nu, "gamma": 0.2, "coef0": 1.0}
+    theirs = OneClassSVM(kernel=laplacian_kernel_02 if kernel == "laplacian" else kernel, **settings, tol=1e-5).fit(X)
+    ours = KernelOneClassSVM(kernel, **settings, tol=1e-8).fit(X)
+    scale = np.abs(theirs.score_samples(X)).max()
+    np.testing.assert_allclose(ours.score_samples(new), theirs.score_samples(new), atol=1e-4 * scale)
+    assert ours.offset_ == pytest.approx(theirs.offset_[0], abs=1e-4 * scale)
+    clear = np.abs(theirs.decision_function(new)) > 1e-3 * scale
+    np.testing.assert_array_equal(ours.predict(new)[clear], theirs.predict(new)[clear])
+
+
+def laplacian_kernel_02(A, B):
+    return laplacian_kernel(A, B, gamma=0.2)
+
+
+def test_with_nu_one_all_multipliers_are_at_their_bounds():
+    """Where scikit-learn's ends without a finite offset."""
+    X = rows(50)
+    model = KernelOneClassSVM(nu=1.0, gamma=0.2).fit(X)
+    np.testing.assert_allclose(model.score_samples(X), rbf_kernel(X, gamma=0.2).sum(axis=1))
+    assert np.isfinite(model.offset_)
+
+
+def test_solves_the_quadratic_programme():
+    """The optimum of a general solver that knows nothing of multipliers."""
+    X, nu = rows(40), 0.3
+    K = rbf_kernel(X, gamma=0.3)
+    best = minimize(
+        lambda a: a @ K @ a / 2,
+        np.full(40, nu),
+        jac=lambda a: K @ a,
+        bounds=[(0, 1)] * 40,
+        constraints={"type": "eq", "fun": lambda a: a.sum() - nu * 40, "jac": lambda a: np.ones(40)},
+        options={"maxiter": 1000, "ftol": 1e-14},
+    )
+    model = KernelOneClassSVM(gamma=0.3, nu=nu, tol=1e-10).fit(X)
+    assert model.dual_objective_ == pytest.approx(-best.fun, rel=1e-8)
+    assert model.dual_coef_.sum() == pytest.approx(nu * 40)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_start_from_part_of_the_rows_changes_nothing(monkeypatch, dtype):
+    """Large fits start from the machine of an eighth of the rows, whose product is computed by itself."""
+    monkeypatch.setattr(one_class, "SOLVED_WHOLE", 64)
+    X = rows(900).astype(dtype)
+    tol = 1e-8 if dtype == "float64" else 1e-4
+    model = KernelOneClassSVM(nu=0.2, gamma=0.1, tol=tol, random_state=0).fit(X)
+    theirs = OneClassSVM(nu=0.2, gamma=0.1, tol=1e-5).fit(X.astype(np.float64))
+    assert model.offset_ == pytest.approx(theirs.offset_[0], rel=1e-4)
+    np.testing.assert_allclose(model.score_samples(X), theirs.score_samples(X.astype(np.float64)), rtol=1e-4)
+
+
+def test_rows_beyond_one_working_set_within_a_budget():
+    X = rows(3000)
+    model = KernelOneClassSVM(nu=0.1, gamma=0.2, tol=1e-7, memory_budget="96MB", random_state=0).fit(X)
+    theirs = OneClassSVM(nu=0.1, gamma=0.2, tol=1e-4).fit(X)
+    np.testing.assert_allclose(model.score_samples(X), theirs.score_samples(X), rtol=1e-4)
+    assert model.offset_ == pytest.approx(theirs.offset_[0], rel=1e-4)
+
+
+def test_weights_are_repetitions():
+    X = rows(120)
+    counts = np.random.default_rng(1).integers(0, 4, size=120)
+    weighted = KernelOneClassSVM(nu=0.3, gamma=0.2, tol=1e-10).fit(X, sample_weight=counts)
+    repeated = KernelOneClassSVM(nu=0.3, gamma=0.2, tol=1e-10).fit(np.repeat(X, counts, axis=0))
+    np.testing.assert_allclose(weighted.decision_function(X), repeated.decision_function(X), atol=1e-7)
+    theirs = OneClassSVM(nu=0.3, gamma=0.2, tol=1e-6).fit(X, sample_weight=counts.astype(float))
+    np.testing.assert_allclose(weighted.decision_function(X), theirs.decision_function(X), atol=1e-4)
+
+
+def test_sparse_rows_functions_and_precomputed_values_agree():
+    X = rows(150)
+    X[X < 0.4] = 0.0
+    settings = {"gamma": 0.3, "nu": 0.2, "tol": 1e-10}
+    dense = KernelOneClassSVM(**settings).fit(X)
+    sparse = KernelOneClassSVM(**settings).fit(sp.csr_matrix(X))
+    function = KernelOneClassSVM(lambda A, B: rbf_kernel(A, B, gamma=0.3), nu=0.2, tol=1e-10).fit(X)
+    K = rbf_kernel(X, gamma=0.3)
+    values = KernelOneClassSVM("precomputed", nu=0.2, tol=1e-10).fit(K)
+    truth = dense.decision_function(X)
+    for scores in (sparse.decision_function(sp.csr_matrix(X)), function.decision_function(X), values.decision_function(K)):
+        np.testing.assert_allclose(scores, truth, atol=1e-8)
+    assert sp.issparse(sparse.dual_coef_)
+
+
+def test_simple_smo_agrees():
+    X = rows(60)
+    fast = KernelOneClassSVM(nu=0.3, gamma=0.3, tol=1e-8).fit(X)
+    simple = KernelOneClassSVM(nu=0.3, gamma=0.3, tol=1e-6, solver="simple_smo").fit(X)
+    np.testing.assert_allclose(simple.decision_function(X), fast.decision_function(X), atol=1e-4)
+
+
+@pytest.mark.parametrize("nu", [0.05, 0.3])
+def test_nu_bounds_the_outliers_and_the_support(nu):
+    X = rows(1000)
+    model = KernelOneClassSVM(nu=nu, tol=1e-8, random_state=0).fit(X)
+    assert (model.decision_function(X) < -1e-6).mean() <= nu <= model.support_.size / 1000
+    np.testing.assert_array_equal(KernelOneClassSVM(nu=nu, tol=1e-8, random_state=0).fit_predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("nu", [0, 1.5, -0.1, True, "half"])
+def test_nu_is_a_share(nu):
+    with pytest.raises(ValueError, match="nu must be a number above 0 and at most 1"):
+        KernelOneClassSVM(nu=nu).fit(rows(20))
