@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
+from sklearn.preprocessing import QuantileTransformer
 
 from gramless.calibration.softmax_link import fit_link, link_probabilities, temperature_loss
 from gramless.kernels import RBF, Exponential, Laplacian
@@ -13,7 +14,7 @@ from gramless.tables.exact import SINGLE_FROM, solve_exact
 from gramless.tables.losses import ValueLoss
 from gramless.tables.metric import column_scales
 from gramless.tables.partition import Partition
-from gramless.tables.preparation import Preparation
+from gramless.tables.preparation import Preparation, normal_ranks
 from gramless.tables.search import Record, Setting, choose
 
 
@@ -167,3 +168,18 @@ def test_an_average_is_chosen_only_where_it_helps():
     assert sum(weight for _, weight in independent) == pytest.approx(1)
     same = choose([record(y + noises[0], "a"), record(y + 1.1 * noises[0], "b")], loss, rows)
     assert [weight for _, weight in same] == [1.0]
+
+
+def test_ranks_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    X = np.column_stack(
+        [
+            rng.normal(size=400),
+            rng.integers(0, 4, 400),
+            np.where(rng.random(400) < 0.4, 0.0, rng.random(400)),
+            rng.random(400),
+        ]
+    )
+    fitted = QuantileTransformer(n_quantiles=100, output_distribution="normal", random_state=0).fit(X)
+    others = np.vstack([X, 3 * X - 1, X[:5] + 1e-8])
+    np.testing.assert_allclose(normal_ranks(others, fitted), fitted.transform(others.copy()), atol=1e-6)
