@@ -58,8 +58,8 @@ def to_onnx(model: Any) -> Any:
         With the input `X`, in the dtype of the model's coefficients (float64 behind other steps); or, for tables and
         pipelines that begin with a `ColumnTransformer`, one input of shape (n, 1) for each column: float64 with NaN for a
         gap, strings with "" for one, dates as days since 1970. And the outputs `label` and `scores` (and
-        `probabilities` where the model has `predict_proba`), or `prediction` (and `scores` of an outlier detector, whose predictions
-        are 1 and -1).
+        `probabilities` where the model has `predict_proba`), or `prediction` (and `scores` of an outlier detector, whose
+        predictions are 1 and -1).
 
     See Also
     --------
