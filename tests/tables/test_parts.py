@@ -10,7 +10,7 @@ from sklearn.preprocessing import QuantileTransformer
 from gramless.calibration.softmax_link import fit_link, link_probabilities, temperature_loss
 from gramless.kernels import RBF, Exponential, Laplacian
 from gramless.tables.columns import Encoded
-from gramless.tables.exact import SINGLE_FROM, solve_exact
+from gramless.tables.exact import solve_exact
 from gramless.tables.losses import ValueLoss
 from gramless.tables.metric import column_scales
 from gramless.tables.partition import Partition
@@ -39,14 +39,13 @@ def test_leave_one_out_scores_are_those_of_refits(kernel):
         np.testing.assert_allclose(solution.scores[i], fitted_without(X, kernel, Z, ridge, i)[0], rtol=1e-8)
 
 
-def test_single_precision_is_used_for_many_rows_and_agrees(monkeypatch):
+def test_single_precision_is_used_for_many_rows_and_agrees():
     rng = np.random.default_rng(1)
-    X = rng.normal(size=(SINGLE_FROM, 4))
+    X = rng.normal(size=(500, 4))
     Z = np.sin(X[:, :1])
     ridge = np.full(len(X), 0.1)
-    single = solve_exact(X, Exponential(0.5), Z, ridge)
+    single = solve_exact(X, Exponential(0.5), Z, ridge, single_from=500)
     assert single.points.dtype == np.float32
-    monkeypatch.setattr("gramless.tables.exact.SINGLE_FROM", 1 << 30)
     double = solve_exact(X, Exponential(0.5), Z, ridge)
     assert double.points.dtype == np.float64
     assert np.abs(single.scores - double.scores).max() < 1e-3
