@@ -236,7 +236,7 @@ def test_blocks_draw_with_the_probabilities_of_one_by_one():
     for i in range(5):
         left = np.diag(K - np.outer(K[i], K[i]) / K[i, i])
         exact[i] = 0.2 * left / left.sum()
-    draws, rng, counts = 6000, seeded(1), np.zeros((5, 5))
+    draws, rng, counts = 3000, seeded(1), np.zeros((5, 5))
     rule = RPCholesky(block_size=4)
     for _ in range(draws):
         counts[tuple(rule.select(X, kernel, 2, rng))] += 1
