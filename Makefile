@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Processes that share the tests, a file at a time; each gets its share of the cores (tests/conftest.py).
 PROCESSES ?= 2
 
-.PHONY: run test pictures clean
+.PHONY: run test docs dist test-oldest test-nightly pictures clean
 
 run: $(VENV)/.installed-run
 	$(BIN)/python -m gramless.cli reproduce all --quick --out gramless-report
@@ -17,6 +17,36 @@ test: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --cov --cov-report=
 	$(BIN)/python -m coverage report
+
+# The site, from the code, the pages, the examples and the committed records; a warning is an error.
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
+	$(BIN)/python docs/check_links.py docs/_build/html
+
+# A wheel and a source archive, checked, and the wheel tried in an environment that has nothing else.
+dist: $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet build twine
+	rm -rf dist build/clean
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	$(PYTHON) -m venv build/clean
+	build/clean/bin/python -m pip install --quiet dist/*.whl
+	cd build && clean/bin/python ../tests/smoke.py
+
+CORE := tests/kernels tests/operators tests/solvers tests/landmarks tests/calibration tests/targets tests/dual/test_smo.py \
+	tests/estimators/test_lssvm_fit.py tests/estimators/test_nystrom.py tests/core/test_persistence.py
+
+test-oldest:
+	$(PYTHON) -m venv build/oldest
+	build/oldest/bin/python -m pip install --quiet -e . -c constraints-oldest.txt pytest hypothesis psutil
+	build/oldest/bin/python -m pytest -q -W default $(CORE)
+
+test-nightly:
+	$(PYTHON) -m venv build/nightly
+	build/nightly/bin/python -m pip install --quiet -e . pytest hypothesis psutil
+	build/nightly/bin/python -m pip install --quiet --pre --upgrade scikit-learn \
+		--extra-index-url https://pypi.anaconda.org/scientific-python-nightly-wheels/simple
+	build/nightly/bin/python -m pytest -q -W default $(CORE)
 
 pictures: $(VENV)/.installed-dev
 	$(BIN)/python docs/pictures.py
@@ -32,5 +62,9 @@ $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -e '.[dev]' -c constraints.txt
 	touch $@ $(VENV)/.installed-run
 
+$(VENV)/.installed-docs: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet -e '.[docs]' -c constraints.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) gramless-report build dist .coverage* .mypy_cache .pytest_cache .ruff_cache
+	rm -rf docs/_build docs/_made docs/gallery docs/reference docs/guide.md docs/papers.md docs/performance.md $(VENV) gramless-report build dist .coverage* .mypy_cache .pytest_cache .ruff_cache

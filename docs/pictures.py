@@ -27,7 +27,7 @@ def open_page(browser: Browser, report: Path, width: int, height: int, scheme: A
 
 
 def photograph(report: Path) -> None:
-    """Three views of the report: its top, one experiment, and a telephone in the dark."""
+    """Three views of the report: its top, one experiment, and a phone in the dark."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
         sys.exit("no Chromium on this machine (Debian: apt-get install chromium)")

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gramless._runtime.reference import described
 from gramless._runtime.validation import check_choice
 from gramless.features import LandmarkMap
 from gramless.learners import PassOptions, Steps, from_model
@@ -33,6 +34,7 @@ from gramless.models.expansion import kernel_from_settings
 from gramless.models.one_pass import OnePassClassifier, OnePassRegressor, Parts
 
 
+@described
 class BudgetLSSVC(OnePassClassifier):
     """Least-squares support vector classifier learnt online on a budget of points.
 
@@ -186,6 +188,7 @@ class BudgetLSSVC(OnePassClassifier):
         return feature_map, learner, PassOptions.of(self, batch_rows=None)
 
 
+@described
 class BudgetLSSVR(OnePassRegressor):
     """Least-squares support vector regressor learnt online on a budget of points.
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from gramless._runtime.reference import described
 from gramless._runtime.validation import check_choice
 from gramless.features import FourierMap
 from gramless.learners import C_PATH, Learner, PassOptions, Steps, Sums, from_model
@@ -37,6 +38,7 @@ def _sums_or_steps(settings: Any, *, leave_one_out: bool = False, keep_rows: boo
     return Steps(settings.C, optimizer=settings.optimizer, batch_size=batch_size, epochs=settings.epochs)
 
 
+@described
 class FourierLSSVC(OnePassClassifier):
     """Least-squares support vector classifier on random Fourier features, for data of any length.
 
@@ -192,6 +194,7 @@ class FourierLSSVC(OnePassClassifier):
         return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size if self.method == "exact" else None)
 
 
+@described
 class FourierLSSVR(OnePassRegressor):
     """Least-squares support vector regressor on random Fourier features, for data of any length.
 

@@ -20,12 +20,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime import arrays as xa
+from gramless._runtime.reference import described
 from gramless._runtime.validation import all_or_nothing, check_X, working_dtype
 from gramless.features.fourier_map import FourierMap
 from gramless.kernels import Kernel
 from gramless.models.expansion import kernel_from_settings
 
 
+@described
 class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Random features whose inner products are a stationary kernel on average.
 

@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.progress import say
+from gramless._runtime.reference import described
 from gramless._runtime.validation import all_or_nothing, check_labels, check_positive, check_weights
 from gramless.calibration.leave_one_out import dense_scores
 from gramless.estimators.lssvm import LSSVC
@@ -41,6 +42,7 @@ _PILOT_COMPONENTS = 500
 _CS = (1.0, 10.0, 100.0, 1000.0)
 
 
+@described
 class ImageClassifier(ClassifierMixin, BaseEstimator):
     """Classify images by a dictionary of their patches and a least-squares support vector machine.
 

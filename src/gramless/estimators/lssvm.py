@@ -26,6 +26,7 @@ from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.dask_hooks import fits_collections, over_partitions
 from gramless._runtime.device import Device
+from gramless._runtime.reference import described
 from gramless._runtime.validation import (
     all_or_nothing,
     check_choice,
@@ -55,6 +56,7 @@ from gramless.uncertainty.prediction_sets import adaptive_scores, prediction_set
 from gramless.uncertainty.regression import posterior_of, prediction_intervals, standard_deviations
 
 
+@described
 class LSSVC(ExpansionClassifier):
     """Least-squares support vector classifier.
 
@@ -455,6 +457,7 @@ def _share_of_wrong_signs(scores: np.ndarray, Z: np.ndarray) -> float:
     return float(np.mean((scores > 0) != (Z > 0)))
 
 
+@described
 class LSSVR(ExpansionRegressor):
     """Least-squares support vector regressor: kernel ridge with an unpenalised bias; many outputs at once.
 

@@ -21,6 +21,7 @@ from gramless._runtime.arrays import Array
 from gramless._runtime.device import Device
 from gramless._runtime.memory import MemoryEstimate, parse_budget
 from gramless._runtime.progress import Progress
+from gramless._runtime.reference import described
 from gramless._runtime.validation import (
     all_or_nothing,
     check_choice,
@@ -188,6 +189,7 @@ def _one_copy_left_out(scores: np.ndarray, Z: np.ndarray, coef: np.ndarray, C: f
     return Z - LeftOut.from_solution(residuals * diagonal, diagonal[:, 0], 1.0 / C, weights).residuals
 
 
+@described
 class LSSVCCV(ExpansionClassifier):
     """Least-squares support vector classifier that chooses C and the kernel by closed-form leave-one-out.
 
@@ -397,6 +399,7 @@ class LSSVCCV(ExpansionClassifier):
         return plan_search(self, n, d, n_outputs, dtype, device)
 
 
+@described
 class LSSVRCV(ExpansionRegressor):
     """Least-squares support vector regressor that chooses C and the kernel by closed-form leave-one-out.
 

@@ -36,6 +36,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.progress import Progress
+from gramless._runtime.reference import described
 from gramless._runtime.validation import (
     all_or_nothing,
     check_choice,
@@ -69,6 +70,7 @@ _SHARE_OF_BUDGET = 0.7
 _MAX_ALTERNATIONS = 200
 
 
+@described
 class MKLClassifier(ClassifierMixin, BaseEstimator):
     """Support vector classifier on a learnt weighted sum of kernels.
 
@@ -137,7 +139,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         The bias of each two-class problem.
     n_features_in_ : int
         Columns of `X` at fit, or of each Gram matrix.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Their names, where `X` had names.
 
     See Also

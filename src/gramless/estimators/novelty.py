@@ -27,6 +27,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime import arrays as xa
+from gramless._runtime.reference import described
 from gramless._runtime.threads import slices
 from gramless._runtime.validation import all_or_nothing, check_positive, check_X, working_dtype
 from gramless.estimators.nystrom_features import NystromFeatures
@@ -40,6 +41,7 @@ _ROWS_AT_A_TIME = 4096
 _CALIBRATION_ROWS = 16_384
 
 
+@described
 class NystromNovelty(OutlierMixin, BaseEstimator):
     """Novelty detector on landmarks: flags rows far from all that was seen, at a chosen rate of false alarms.
 

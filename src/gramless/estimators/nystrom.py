@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from gramless._runtime.reference import described
 from gramless._runtime.validation import check_choice
 from gramless.features import LandmarkMap
 from gramless.learners import C_PATH, PassOptions, Sums, from_model
@@ -28,6 +29,7 @@ from gramless.models.one_pass import OnePassClassifier, OnePassRegressor, Parts
 from gramless.uncertainty.one_pass import prediction_intervals, standard_deviations
 
 
+@described
 class NystromLSSVC(OnePassClassifier):
     """Least-squares support vector classifier on landmarks, fitted in one pass over data of any length.
 
@@ -183,6 +185,7 @@ class NystromLSSVC(OnePassClassifier):
         return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size)
 
 
+@described
 class NystromLSSVR(OnePassRegressor):
     """Least-squares support vector regressor on landmarks, fitted in one pass over data of any length.
 

@@ -21,6 +21,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime import arrays as xa
+from gramless._runtime.reference import described
 from gramless._runtime.threads import slices
 from gramless._runtime.validation import all_or_nothing, check_X, working_dtype
 from gramless.features.landmark_map import LandmarkMap, Whitening, landmark_gram, whiten_rows
@@ -34,6 +35,7 @@ from gramless.operators import evaluate
 _ROWS_AT_A_TIME = 4096
 
 
+@described
 class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Features whose inner products approximate any kernel, from its values with some landmarks.
 

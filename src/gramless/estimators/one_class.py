@@ -21,6 +21,7 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import check_random_state
 
 from gramless._runtime import arrays as xa
+from gramless._runtime.reference import described
 from gramless._runtime.validation import all_or_nothing, check_choice, check_weights
 from gramless.dual.one_class import solve_one_class
 from gramless.dual.problems import DUAL_SOLVERS, Machine, make_solver, warn_unless_converged
@@ -44,6 +45,7 @@ from gramless.models.support_machine import (
 from gramless.operators import expand
 
 
+@described
 class KernelOneClassSVM(OutlierMixin, BaseEstimator):
     """One-class support vector machine for any kernel of the library: novelty and outliers, without labels.
 

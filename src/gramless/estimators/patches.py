@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from gramless._runtime import arrays as xa
 from gramless._runtime.memory import human, parse_budget
 from gramless._runtime.progress import say
+from gramless._runtime.reference import described
 from gramless._runtime.validation import all_or_nothing, check_choice, check_labels, check_weights
 from gramless.estimators.prototypes import PrototypeLSSVC
 from gramless.images import Patches
@@ -35,6 +36,7 @@ def _can_estimate_probability(self: Any) -> bool:
     return True
 
 
+@described
 class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """A vote of a classifier's predictions for all windows of an image.
 

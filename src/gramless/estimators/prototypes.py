@@ -11,7 +11,6 @@ classifier", 2023; Andrecut, "K-means kernel classifier", 2020.
 
 from __future__ import annotations
 
-import time
 from math import ceil
 from numbers import Integral, Real
 from typing import Any
@@ -23,6 +22,7 @@ from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.device import Device
 from gramless._runtime.progress import say
+from gramless._runtime.reference import described
 from gramless._runtime.validation import all_or_nothing, check_labels, check_positive, check_weights, check_X, working_dtype
 from gramless.callbacks import read_functions
 from gramless.estimators.lssvm import LSSVC
@@ -32,6 +32,7 @@ from gramless.models.expansion import ExpansionClassifier, kernel_from_settings
 from gramless.solvers import Solver
 
 
+@described
 class PrototypeLSSVC(ExpansionClassifier):
     """Least-squares support vector classifier on the centroids of a spherical k-means for each class.
 
@@ -98,8 +99,7 @@ class PrototypeLSSVC(ExpansionClassifier):
     prototype_labels_ : ndarray
         The class of each prototype.
     clusterings_ : list of dict
-        For each class: n_iter (which class it is, from 1), seconds (of all classes so far, callbacks excluded), class,
-        points, prototypes, passes of the clustering (0 where all points were kept), inertia.
+        For each class: its label, points, prototypes, passes of the clustering (0 where all points were kept), inertia.
     solver_ : str
         What solved for the coefficients.
 
@@ -243,17 +243,13 @@ class PrototypeLSSVC(ExpansionClassifier):
         callbacks = read_functions(self)
         points, mass = [], []
         self.clusterings_: list[dict[str, Any]] = []
-        elapsed = 0.0
         for code, label in enumerate(self.classes_):
-            clock = time.perf_counter()
             members = rows[codes == code]
             own = None if weights is None else weights[members]
             found, weight, report = self._summarise(X, members, self._count(label, len(members)), own, rng)
             points.append(found)
             mass.append(weight)
-            elapsed += time.perf_counter() - clock
-            record = {"n_iter": code + 1, "seconds": elapsed, "class": label, "points": len(members)}
-            self.clusterings_.append({**record, "prototypes": len(found), **report})
+            self.clusterings_.append({"class": label, "points": len(members), "prototypes": len(found), **report})
             say(self.verbose, f"class {label}: {len(found)} prototypes of {len(members)} points, {report['passes']} passes")
             if callbacks(self, self.clusterings_[-1]):
                 raise RuntimeError(

@@ -27,6 +27,7 @@ from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.dask_hooks import fits_collections
 from gramless._runtime.memory import MemoryEstimate, parse_budget
+from gramless._runtime.reference import described
 from gramless._runtime.validation import (
     all_or_nothing,
     check_choice,
@@ -47,6 +48,7 @@ from gramless.models.expansion import ExpansionClassifier, keep_on_device, kerne
 _WORST_CONDITION = 1e14
 
 
+@described
 class RiSVOClassifier(ExpansionClassifier):
     """Ridge regression on a kernel basis with a shrinking active set.
 

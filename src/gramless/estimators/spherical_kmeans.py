@@ -26,6 +26,7 @@ from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.device import Device
 from gramless._runtime.progress import say
+from gramless._runtime.reference import described
 from gramless._runtime.threads import slices
 from gramless._runtime.validation import all_or_nothing, check_choice, check_positive, check_weights, check_X, working_dtype
 from gramless.callbacks import read_functions
@@ -34,6 +35,7 @@ from gramless.clustering.starts import plus_plus, random_points
 from gramless.clustering.steps import deviation_of, inertia_of, mass_of, nearest, reseed, turn, workers_for
 
 
+@described
 class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """Clustering of directions by k-means with the cosine.
 

@@ -25,6 +25,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime.device import Device
+from gramless._runtime.reference import described
 from gramless._runtime.validation import all_or_nothing, check_choice, check_labels, check_positive, check_weights
 from gramless.calibration.coupling import couple
 from gramless.calibration.platt import fit_sigmoid, fit_sigmoids, sigmoid_probabilities
@@ -72,6 +73,7 @@ def _has_probabilities(estimator: KernelSVC) -> bool:
     return True
 
 
+@described
 class KernelSVC(ClassifierMixin, BaseEstimator):
     """Support vector classifier for any kernel of the library.
 
@@ -168,7 +170,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         Slope and offset of each sigmoid, where `probability="sigmoid"`.
     n_features_in_ : int
         Columns of `X` at fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Their names, where `X` had names.
 
     See Also

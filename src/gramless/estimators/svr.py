@@ -30,6 +30,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import column_or_1d
 
 from gramless._runtime.device import Device
+from gramless._runtime.reference import described
 from gramless._runtime.validation import all_or_nothing, check_choice, check_outputs, check_weights
 from gramless.dual.box_qp import BoxQP, DualSolution
 from gramless.dual.gram_rows import GramRows
@@ -68,6 +69,7 @@ from gramless.operators import byte_rows
 LOSSES = ("epsilon_insensitive", "pinball", "huber")
 
 
+@described
 class KernelSVR(RegressorMixin, BaseEstimator):
     """Support vector regression for any kernel of the library: values, quantiles, or values that outliers do not move.
 
@@ -153,7 +155,7 @@ class KernelSVR(RegressorMixin, BaseEstimator):
         Shape of `X` at fit.
     n_features_in_ : int
         Columns of `X` at fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Their names, where `X` had names.
 
     See Also

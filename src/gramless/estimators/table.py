@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 
 from gramless._runtime.memory import parse_budget
 from gramless._runtime.progress import say
+from gramless._runtime.reference import described
 from gramless._runtime.validation import (
     all_or_nothing,
     check_choice,
@@ -40,6 +41,7 @@ def default_seconds(n: int) -> float:
     return max(3.0, 3.0 * (n / 1000) ** (2 / 3), 9e-4 * n)
 
 
+@described
 class TableClassifier(ClassifierMixin, BaseEstimator):
     """Classes from a table: a DataFrame (pandas, polars, arrow) or an array.
 
@@ -219,6 +221,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[most_probable]
 
 
+@described
 class TableRegressor(RegressorMixin, BaseEstimator):
     """Values from a table: a DataFrame (pandas, polars, arrow) or an array.
 

@@ -38,7 +38,7 @@ _HEAD_ROWS = 1024
 
 
 class FourierFeatures(Features):
-    """Features `phi` with `phi(x) . phi(y)` close to `k(x, y)`; made by `draw_fourier_features`.
+    """Random features whose inner products are close to kernel values; made by `draw_fourier_features`.
 
     Parameters
     ----------

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
+from gramless._runtime.reference import described
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan
 
 
@@ -29,6 +30,7 @@ def centre_and_normalise(V: np.ndarray) -> np.ndarray:
     return V
 
 
+@described
 class UnitNormalizer(OneToOneFeatureMixin, ImageTransformer):
     """Centre every image and scale it to unit norm.
 

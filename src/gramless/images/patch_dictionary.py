@@ -27,6 +27,7 @@ from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.memory import human, parse_budget
 from gramless._runtime.progress import Progress, say, speed
+from gramless._runtime.reference import described
 from gramless._runtime.threads import slices
 from gramless._runtime.validation import all_or_nothing, check_choice, check_positive
 from gramless.clustering.directions import common_directions
@@ -40,6 +41,7 @@ _NO_NORM = 1e-12
 _BATCH_BYTES = 256 * 2**20
 
 
+@described
 class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Features of images from a dictionary of their patches.
 

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
+from gramless._runtime.reference import described
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan
 
 
+@described
 class Scale01(OneToOneFeatureMixin, ImageTransformer):
     """Stretch the intensities of every image to [0, 1], its channels together.
 

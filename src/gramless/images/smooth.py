@@ -14,9 +14,11 @@ import numpy as np
 from scipy.ndimage import gaussian_filter, median_filter
 from sklearn.base import OneToOneFeatureMixin
 
+from gramless._runtime.reference import described
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan
 
 
+@described
 class MedianFilter(OneToOneFeatureMixin, ImageTransformer):
     """Replace every pixel by the median of the window around it.
 
@@ -58,6 +60,7 @@ class MedianFilter(OneToOneFeatureMixin, ImageTransformer):
         return Plan(apply, None, 2 * prod(shape) * dtype.itemsize)
 
 
+@described
 class GaussianBlur(OneToOneFeatureMixin, ImageTransformer):
     """Convolve every image with a Gaussian.
 

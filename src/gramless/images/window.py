@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
+from gramless._runtime.reference import described
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan
 
 
+@described
 class GaussianWindow(OneToOneFeatureMixin, ImageTransformer):
     """Multiply every image with a Gaussian centred on it.
 

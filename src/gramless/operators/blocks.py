@@ -45,36 +45,34 @@ def workers_for(kernel: Kernel, X: Array) -> int:
 def byte_rows(kernel: Kernel, X: Array, partners: int) -> Array:
     """Points as rows of bytes, where that is faster and changes no kernel value by more than rounding.
 
-        See `gramless._runtime.grid` for the points that bytes can hold.
+    See `gramless._runtime.grid` for the points that bytes can hold.
 
-        Parameters
-        ----------
-        kernel : Kernel
-            What is to be evaluated.
-        X : array of shape (n, d)
-            The points.
-        partners : int
-            How many points each of them will be multiplied with: loading the compiled loops pays for many only.
+    Parameters
+    ----------
+    kernel : Kernel
+        What is to be evaluated.
+    X : array of shape (n, d)
+        The points.
+    partners : int
+        How many points each of them will be multiplied with: loading the compiled loops pays for many only.
 
-        Returns
-        -------
-        GridRows or array of shape (n, d)
-            Rows of bytes; `X` itself where its values or the kernel forbid that, or the work is small.
+    Returns
+    -------
+    GridRows or array of shape (n, d)
+        Rows of bytes; `X` itself where its values or the kernel forbid that, or the work is small.
 
-        See Also
-        --------
-        evaluate : A block of kernel values.
+    See Also
+    --------
+    evaluate : A block of kernel values.
 
-        Examples
-        --------
-        >>> from typing import Any
-
-    import numpy as np
-        >>> from gramless.kernels import Linear
-        >>> from gramless.operators import byte_rows
-        >>> X = np.ones((3, 2))
-        >>> byte_rows(Linear(), X, 3) is X
-        True
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Linear
+    >>> from gramless.operators import byte_rows
+    >>> X = np.ones((3, 2))
+    >>> byte_rows(Linear(), X, 3) is X
+    True
     """
     worth_it = X.shape[0] * partners * X.shape[1] >= _MANY_OPERATIONS or xa.is_grid(X)
     rows: Any = on_grid(X) if worth_it and kernel.uses_points else None
@@ -91,36 +89,34 @@ def _both_as_bytes(kernel: Kernel, X: Array, Y: Array) -> tuple[Array, Array]:
 def evaluate(kernel: Kernel, X: Array, Y: Array, out: Array | None = None) -> Array:
     """The block `K(X, Y)`, tile by tile on every core.
 
-        Parameters
-        ----------
-        kernel : Kernel
-            Resolved: everything that depends on data is a number.
-        X : array of shape (n, d)
-            The points of the rows: NumPy, CSR or torch.
-        Y : array of shape (m, d)
-            The points of the columns, of the same library.
-        out : array of shape (n, m), optional
-            Where to write the block.
+    Parameters
+    ----------
+    kernel : Kernel
+        Resolved: everything that depends on data is a number.
+    X : array of shape (n, d)
+        The points of the rows: NumPy, CSR or torch.
+    Y : array of shape (m, d)
+        The points of the columns, of the same library.
+    out : array of shape (n, m), optional
+        Where to write the block.
 
-        Returns
-        -------
-        array of shape (n, m)
-            The kernel values; `out` where that is given.
+    Returns
+    -------
+    array of shape (n, m)
+        The kernel values; `out` where that is given.
 
-        See Also
-        --------
-        expand : The product of such a block with coefficients, without holding the block.
+    See Also
+    --------
+    expand : The product of such a block with coefficients, without holding the block.
 
-        Examples
-        --------
-        >>> from typing import Any
-
-    import numpy as np
-        >>> from gramless.kernels import Linear
-        >>> from gramless.operators import evaluate
-        >>> evaluate(Linear(), np.eye(2), np.array([[3.0, 4.0]]))
-        array([[3.],
-               [4.]])
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Linear
+    >>> from gramless.operators import evaluate
+    >>> evaluate(Linear(), np.eye(2), np.array([[3.0, 4.0]]))
+    array([[3.],
+           [4.]])
     """
     shape = (X.shape[0], Y.shape[0])
     if xa.is_torch(X) or min(shape) == 0 or not kernel.uses_points:
@@ -142,38 +138,36 @@ def evaluate(kernel: Kernel, X: Array, Y: Array, out: Array | None = None) -> Ar
 def expand(kernel: Kernel, X: Array, points: Array, coef: Array, precision: str = "highest") -> Array:
     """The product `K(X, points) @ coef`: O(n m d) time, a few tiles of memory.
 
-        Parameters
-        ----------
-        kernel : Kernel
-            Resolved: everything that depends on data is a number.
-        X : array of shape (n, d)
-            Where the expansion is evaluated.
-        points : array of shape (m, d)
-            The points that carry it.
-        coef : array of shape (m, k)
-            Their coefficients.
-        precision : {"highest", "high", "medium"}, default="highest"
-            Below the highest, a CUDA device computes both products fused; see `gramless.operators.fused`.
+    Parameters
+    ----------
+    kernel : Kernel
+        Resolved: everything that depends on data is a number.
+    X : array of shape (n, d)
+        Where the expansion is evaluated.
+    points : array of shape (m, d)
+        The points that carry it.
+    coef : array of shape (m, k)
+        Their coefficients.
+    precision : {"highest", "high", "medium"}, default="highest"
+        Below the highest, a CUDA device computes both products fused; see `gramless.operators.fused`.
 
-        Returns
-        -------
-        array of shape (n, k)
-            One column for each column of `coef`.
+    Returns
+    -------
+    array of shape (n, k)
+        One column for each column of `coef`.
 
-        See Also
-        --------
-        evaluate : The block of kernel values itself.
+    See Also
+    --------
+    evaluate : The block of kernel values itself.
 
-        Examples
-        --------
-        >>> from typing import Any
-
-    import numpy as np
-        >>> from gramless.kernels import Linear
-        >>> from gramless.operators import expand
-        >>> expand(Linear(), np.eye(2), np.array([[3.0, 4.0]]), np.array([[2.0]]))
-        array([[6.],
-               [8.]])
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Linear
+    >>> from gramless.operators import expand
+    >>> expand(Linear(), np.eye(2), np.array([[3.0, 4.0]]), np.array([[2.0]]))
+    array([[6.],
+           [8.]])
     """
     if can_fuse(kernel, X, precision):
         return FusedProduct(kernel, points, precision, accurate=True)(X, coef)

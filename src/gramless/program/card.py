@@ -61,7 +61,7 @@ def _scores_table(scores: list[Score]) -> str:
         f"<td>{one.baseline:.4g}</td></tr>"
         for one in scores
     )
-    return f"<table><tr><th>score</th><th>value</th><th>95 % interval</th><th>a guess without inputs</th></tr>{rows}</table>"
+    return f"<table><tr><th>score</th><th>value</th><th>95 % interval</th><th>a constant guess</th></tr>{rows}</table>"
 
 
 def _bars(values: dict[str, float]) -> str:

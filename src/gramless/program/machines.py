@@ -41,7 +41,7 @@ def choose_machine(name: str, n: int) -> tuple[str, str]:
     if name == "auto":
         if n <= EXACT_UP_TO:
             return "lssvm", f"{n:,} rows are few enough to use every one of them"
-        return "nystrom", f"{n:,} rows: {LANDMARKS:,} of them carry the model, all are learnt from"
+        return "nystrom", f"{n:,} rows: the model keeps {LANDMARKS:,} of them and learns from all"
     if name not in MACHINES:
         raise InputError(f"unknown estimator {name!r}; known are auto, table, {', '.join(MACHINES)}")
     return name, "as asked"

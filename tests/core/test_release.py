@@ -1,0 +1,76 @@
+"""What a release needs: links that lead somewhere, papers cited alike everywhere, one version."""
+
+import importlib
+import inspect
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from sklearn.base import BaseEstimator
+
+import gramless
+from gramless.experiments import PAPERS
+from gramless.images import PatchDictionary
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+MADE = {"guide.md", "papers.md", "performance.md", "gallery/index", "reference/gramless.kernels.rst"}  # by `make docs`
+ESTIMATORS = [name for name in gramless.__all__ if name != "__version__"]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in MADE], ids=lambda path: path.name)
+def test_links_to_files_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    lost = [
+        link
+        for link in links
+        if not link.startswith(("http", "mailto")) and link not in MADE and not (page.parent / link).exists()
+    ]
+    assert not lost
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_an_estimator_links_to_its_page_in_the_reference(name):
+    made = getattr(gramless, name)
+    if not (inspect.isclass(made) and issubclass(made, BaseEstimator)):
+        pytest.skip("no estimator")
+    estimator = made.__new__(made)
+    assert estimator._get_doc_link().endswith(f"/reference/generated/gramless.{name}.html")
+
+
+def test_a_transformer_links_to_its_room():
+    assert PatchDictionary()._get_doc_link().endswith("/reference/generated/gramless.images.PatchDictionary.html")
+
+
+def test_one_address_for_the_documentation():
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    reference = importlib.import_module("gramless._runtime.reference")
+    assert reference.DOCUMENTATION.startswith(urls["Documentation"])
+
+
+@pytest.mark.parametrize("paper", PAPERS.values(), ids=list(PAPERS))
+def test_papers_are_cited_in_the_readme_and_in_the_citation_file(paper):
+    for place in ("README.md", "CITATION.cff"):
+        text = " ".join((ROOT / place).read_text(encoding="utf-8").split())
+        assert paper.title in text, place
+        assert all(author.split()[-1] in text for author in paper.authors), place
+
+
+def test_the_lowest_versions_are_those_that_the_package_allows():
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    allowed = dict(requirement.split(">=") for requirement in needed)
+    lines = (ROOT / "constraints-oldest.txt").read_text().splitlines()
+    tried = dict(line.split("==") for line in lines if "==" in line)
+    assert set(tried) == set(allowed)
+    for name, version in allowed.items():
+        assert (tried[name] + ".").startswith(version + "."), name
+
+
+def test_ten_examples_with_pictures():
+    examples = sorted((ROOT / "examples").glob("plot_*.py"))
+    assert len(examples) == 10
+    for example in examples:
+        text = example.read_text(encoding="utf-8")
+        assert "plt.show()" in text
+        compile(text, example.name, "exec")
