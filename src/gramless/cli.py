@@ -158,6 +158,13 @@ def train(
     weights: Annotated[str | None, typer.Option(help="A column that says how much each row counts.")] = None,
     groups: Annotated[str | None, typer.Option(help="A column whose equal rows are held out together.")] = None,
     order: Annotated[str | None, typer.Option(help="A column, such as a date: its last rows are held out.")] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option(help="Learn from these columns only: a,b,c, or the option again.")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Do not learn from these columns.")] = None,
+    class_weight: Annotated[
+        str | None, typer.Option(help="balanced (rare classes count as much as common ones), or yes=5,no=1.")
+    ] = None,
     time: Annotated[
         str | None, typer.Option(help="What the fit aims at, such as 90s or 2m; about a minute for 50,000 rows.")
     ] = None,
@@ -212,6 +219,9 @@ def train(
         weights=weights,
         groups=groups,
         order=order,
+        columns=columns,
+        drop=drop,
+        class_weight=class_weight,
         seconds=None if time is None else parse_seconds(time),
         report=report,
         seed=seed,
@@ -237,26 +247,38 @@ def _refuse_others(context: typer.Context, known: Sequence[str], what: str) -> N
 @app.command()
 def predict(
     model: Annotated[Path, typer.Argument(help="A model that `gramless train` saved.")],
-    data: Annotated[Path, typer.Argument(help="Rows to predict (more columns may be there), a picture, or a folder.")],
+    data: Annotated[
+        Path,
+        typer.Argument(help="Rows to predict (more columns may be there), - for standard input, a picture, or a folder."),
+    ],
     proba: Annotated[bool, typer.Option("--proba", help="Also the probability of each class.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="A CSV file; standard output when not given, or -. Labels are written as they are: a spreadsheet may take "
-            "one that begins with = for a formula."
+            help="A CSV or Parquet file, by its name; CSV to standard output when not given, or -. Labels are written as "
+            "they are: a spreadsheet may take one that begins with = for a formula."
         ),
     ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Also the columns of the input.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict the rows of a file, a batch at a time, so that the file may be larger than memory; or pictures."""
     from gramless.program.errors import InputError
-    from gramless.program.pictures import is_pictures, predict_pictures
-    from gramless.program.predict import predict as predict_rows
+    from gramless.program.formats import is_pictures
 
     if as_json and out in (None, Path("-")):
         raise InputError("--json needs --out: the predictions themselves go to standard output otherwise")
-    work = predict_pictures if is_pictures(data) else predict_rows
-    done = work(model, data, proba=proba, out=out, console=Console(stderr=True))
+    console = Console(stderr=True)
+    if not is_pictures(data):
+        from gramless.program.predict import predict as predict_rows
+
+        done = predict_rows(model, data, proba=proba, out=out, keep=keep, console=console)
+    elif keep:
+        raise InputError("--keep is for tables: the line of a picture has its path already")
+    else:
+        from gramless.program.pictures import predict_pictures
+
+        done = predict_pictures(model, data, proba=proba, out=out, console=console)
     if as_json:
         typer.echo(json.dumps(done.as_json()))
 
@@ -313,13 +335,35 @@ def serve(
 
 
 @app.command()
+def export(
+    model: Annotated[Path, typer.Argument(help="A saved model.")],
+    out: Annotated[Path, typer.Argument(help="The ONNX file to write.")],
+    as_json: AsJson = False,
+) -> None:
+    """Write a model for ONNX runtimes: preparation, machine, labels and probabilities, by standard operators only."""
+    from gramless.program.export import export as work
+
+    done = work(model, out, Console(stderr=as_json))
+    if as_json:
+        typer.echo(json.dumps(done))
+
+
+@app.command()
 def info(
+    model: Annotated[Path | None, typer.Argument(help="A model file: what it is, how good, from which data.")] = None,
     rows: Annotated[int | None, typer.Option(help="Also what would be chosen for so many rows ...", min=2)] = None,
     columns: Annotated[int | None, typer.Option(help="... of so many columns ...", min=1)] = None,
     classes: Annotated[int, typer.Option(help="... and classes.", min=2)] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Devices, memory, threads, versions, and what would be chosen for a table of a given size."""
+    """What a model file holds; without one, devices, memory, versions, and what would be chosen for a table of some size."""
+    if model is not None:
+        from gramless.program.model_info import model_info
+
+        card = model_info(model, Console(stderr=as_json))
+        if as_json:
+            typer.echo(json.dumps(card))
+        return
     from gramless.program.info import info as work
 
     found = work(rows, columns, classes, Console(stderr=as_json))
@@ -336,6 +380,9 @@ def main() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
             with contextlib.suppress(OSError):
                 os.dup2(getattr(sys, name).fileno(), number)
+    from gramless.persistence import quick_start
+
+    quick_start()
     warnings.showwarning = lambda message, *_, **__: _say("yellow", message)
     try:
         app()

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import copy
 import errno
+import importlib
+import inspect
 import json
 import os
+import sys
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -23,7 +26,6 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
-from gramless import callbacks, images, kernels, landmarks, solvers
 from gramless._runtime.files import replaced
 from gramless._runtime.stored import check_sparse, unpacked_bytes
 from gramless._version import __version__
@@ -34,7 +36,8 @@ _LEVEL = 1
 # Data and nothing that runs: the type that imputers remember, and the points of a machine fitted on sparse rows.
 _TRUSTED_TYPES = {"numpy.dtype", "scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array"}
 # Every class of this library that a file may have, beside the public ones of these packages; a test saves every estimator.
-_PUBLIC = (callbacks, images, kernels, landmarks, solvers)
+# They are imported only where a file names one of their classes.
+_PUBLIC = ("gramless.callbacks", "gramless.images", "gramless.kernels", "gramless.landmarks", "gramless.solvers")
 _LOADABLE = {
     "gramless._runtime.device.CUDA",
     "gramless.estimators.budget.BudgetLSSVC",
@@ -128,7 +131,8 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         skops.io.dump(payload, partial, compression=zipfile.ZIP_DEFLATED, compresslevel=_LEVEL)
         with open(partial, "rb") as file, zipfile.ZipFile(file) as archive:
             refused = _refused(json.loads(archive.read("schema.json")))
-        refused += [name for name in skops.io.get_untrusted_types(file=partial) if name not in {*_loadable(), *refused}]
+        untrusted = (name for name in skops.io.get_untrusted_types(file=partial) if not _is_loadable(name))
+        refused += [name for name in untrusted if name not in refused]
         if refused:
             raise ValueError(
                 f"{type(estimator).__name__} holds types that a model file cannot have: {', '.join(refused)}; "
@@ -155,21 +159,64 @@ def _without_callbacks(value: Any) -> Any:
     return stored
 
 
-def _loadable() -> set[str]:
-    """The names of all types that a file may have beside those that skops trusts."""
-    found = (getattr(package, name) for package in _PUBLIC for name in package.__all__)
-    public = {f"{one.__module__}.{one.__qualname__}" for one in found if isinstance(one, type)}
-    return public | _LOADABLE | _TRUSTED_TYPES
+def _is_loadable(name: str) -> bool:
+    """Whether a file may have the type of this name, beside those that skops trusts."""
+    if name in _LOADABLE or name in _TRUSTED_TYPES:
+        return True
+    package = next((package for package in _PUBLIC if name.startswith(f"{package}.")), None)
+    if package is not None:
+        found = importlib.import_module(package)
+        public = (getattr(found, one) for one in found.__all__)
+        return any(isinstance(one, type) and f"{one.__module__}.{one.__qualname__}" == name for one in public)
+    return _is_public_estimator(name)
+
+
+def _is_public_estimator(name: str) -> bool:
+    """Whether a name is that of an estimator which scikit-learn exports; nothing but its public packages is imported."""
+    import sklearn
+
+    module, _, short = name.rpartition(".")
+    package = module.split("._")[0]
+    parts = package.split(".")
+    if (
+        name.startswith(_NOT_FROM_SKLEARN)
+        or parts[0] != "sklearn"
+        or len(parts) != 2
+        or parts[1] not in getattr(sklearn, "__all__", ())
+    ):
+        return False
+    found = importlib.import_module(package)
+    one = getattr(found, short, None) if short in getattr(found, "__all__", ()) else None
+    return inspect.isclass(one) and issubclass(one, BaseEstimator) and one.__module__ == module
+
+
+def quick_start() -> None:
+    """Import skops without its search for every estimator of scikit-learn, which imports all of it and torch besides.
+
+    For a process of this library's own, such as its command, where seconds of starting count. Elsewhere other users of
+    skops want the list: here it stays empty, and `load` looks up the estimators that a file names.
+    """
+    if "skops.io" in sys.modules:
+        return
+    import sklearn.utils
+
+    search = sklearn.utils.all_estimators
+    sklearn.utils.all_estimators = lambda type_filter=None: []
+    try:
+        import skops.io  # noqa: F401
+    finally:
+        sklearn.utils.all_estimators = search
 
 
 def _refused(schema: Any) -> list[str]:
     """Types of this library in a file that are not listed or not built from their attributes, and dangerous ones."""
-    loadable, refused = _loadable(), set()
+    refused = set()
     for node in _nodes(schema):
         module = str(node.get("__module__"))
         name = f"{module}.{node.get('__class__')}"
         ours = module.split(".")[0] == "gramless"
-        if (ours and (name not in loadable or node.get("__loader__") != "ObjectNode")) or name.startswith(_NOT_FROM_SKLEARN):
+        wrong = ours and (node.get("__loader__") != "ObjectNode" or not _is_loadable(name))
+        if wrong or name.startswith(_NOT_FROM_SKLEARN):
             refused.add(name)
     return sorted(refused)
 
@@ -259,17 +306,19 @@ def _read(file: BinaryIO, source: Path, max_bytes: int | None) -> Any:
             )
         schema = json.loads(archive.read("schema.json"))
         refused = _refused(schema)
-    loadable = _loadable()
+    trusted: list[str] = []
     if not refused:
         file.seek(0)
-        refused = sorted(set(skops.io.get_untrusted_types(data=file.read())) - loadable)
+        named = skops.io.get_untrusted_types(data=file.read())
+        trusted = [name for name in named if _is_loadable(name)]
+        refused = sorted(set(named) - set(trusted))
     if refused:
         raise _Refused(
             f"{source} holds types that a gramless {__version__} model does not have, and is not loaded: "
             f"{', '.join(refused)}"
         )
     file.seek(0)
-    payload = skops.io.load(file, trusted=sorted(loadable))
+    payload = skops.io.load(file, trusted=trusted)
     if not isinstance(payload, dict) or "format_version" not in payload:
         raise _Refused(f"{source} is a skops file, but not one that gramless.save wrote")
     if payload["format_version"] != FORMAT_VERSION:

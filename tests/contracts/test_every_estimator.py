@@ -157,6 +157,16 @@ def test_histories_have_the_same_first_columns(estimator):
     assert [record["n_iter"] for record in history] == list(range(1, len(history) + 1))
 
 
+@pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning")
+def test_records_of_callbacks_have_the_same_first_columns(estimator):
+    if "callback" not in estimator.get_params() or type(estimator).__name__.startswith("Table"):
+        pytest.skip(f"{type(estimator).__name__} has no callback(estimator, record)")
+    seen = []
+    X, y = problem(estimator)
+    estimator.set_params(callback=[lambda _, record: seen.append(list(record)[:2])]).fit(X, y)
+    assert seen == [["n_iter", "seconds"]] * len(seen)
+
+
 def problem(estimator, n: int = 60):
     rng = np.random.default_rng(0)
     X = np.abs(rng.normal(size=(n, 5))) + 0.1

@@ -8,6 +8,10 @@ from sklearn.base import clone
 
 import gramless
 from gramless import LSSVC, LSSVR, BudgetLSSVC, FourierLSSVC, NystromLSSVC, NystromLSSVR, Stream
+from gramless.features import LandmarkMap
+from gramless.kernels import RBF
+from gramless.learners import Pass, PassOptions, Sums, more_rows, run_pass
+from gramless.targets.streamed import ValueTargets
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "poly", "laplacian"])
@@ -66,18 +70,22 @@ def test_batch_size_changes_nothing(digits):
         np.testing.assert_allclose(model.decision_function(X), models[0].decision_function(X), atol=1e-9)
 
 
-def test_batch_size_does_not_change_what_leave_one_out_samples(monkeypatch):
-    monkeypatch.setattr("gramless.learners.sums.LEFT_OUT_ROWS", 100)
+def test_batch_size_does_not_change_what_leave_one_out_samples():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 3))
     z = np.sin(X.sum(axis=1)) + rng.normal(size=1000)
-    machine = NystromLSSVR(landmarks=X[:20], gamma=0.1, C="loo", random_state=0)
-    errors = machine.fit(X, z).loo_errors_
-    for batch_size in (7, 333):
-        np.testing.assert_allclose(clone(machine).set_params(batch_size=batch_size).fit(X, z).loo_errors_, errors)
-    pieces = clone(machine).partial_fit(X[:450], z[:450]).partial_fit(X[450:], z[450:])
-    pieces.predict(X[:1])
-    np.testing.assert_allclose(pieces.loo_errors_, errors)
+    parts = LandmarkMap(RBF(gamma=0.1), landmarks=X[:20]), Sums("loo", most_left_out=100)
+
+    def errors(batch_rows):
+        options = PassOptions(batch_rows=batch_rows)
+        return run_pass(Stream(X, z), *parts, ValueTargets(), options, random_state=0).solved.loo_errors
+
+    for batch_rows in (7, 333):
+        np.testing.assert_allclose(errors(batch_rows), errors(None))
+    pieces, _ = Pass.fresh(ValueTargets(), parts[1], random_state=0)
+    for half in (slice(0, 450), slice(450, 1000)):
+        more_rows(pieces, Stream(X[half], z[half]), *parts)
+    np.testing.assert_allclose(pieces.model(*parts, PassOptions()).loo_errors, errors(None))
 
 
 def test_partial_fit_before_there_are_enough_rows_for_the_landmarks(digits):
@@ -123,8 +131,8 @@ def test_partial_fit_wants_classes_first_and_refuses_others(digits):
 
 
 def test_loo_path_is_the_refits_errors(digits):
-    X, y = digits[0][:120], digits[1][:120]
-    points = X[:40]
+    X, y = digits[0][:60], digits[1][:60]
+    points = X[:20]
     Cs = (0.1, 10.0, 1000.0)
     model = NystromLSSVC(landmarks=points, gamma=0.1, C="loo", Cs=Cs).fit(X, y)
     errors = np.zeros(3)

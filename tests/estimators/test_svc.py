@@ -555,7 +555,8 @@ before = model.decision_function(X[:50])
 model.set_params(C=1e4, tol=1e-9, gamma=0.05)
 threading.Timer(4.0, _thread.interrupt_main).start()
 try:
-    model.fit(X, y)
+    with threadpool_limits(2):
+        model.fit(X, y)
     print("fitted")
 except KeyboardInterrupt:
     print("interrupted")

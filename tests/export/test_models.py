@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits, make_regression
 
 import gramless
 from gramless import to_onnx
-from gramless.export.onnx import MODEL_GRAPHS
+from gramless.export.onnx import MODEL_GRAPHS, TABLE_MODELS
 from gramless.kernels import RBF, Linear
 
 SETTINGS = {
@@ -71,6 +71,42 @@ def test_the_graph_predicts_what_the_model_predicts(cls, setting, dtype):
 def test_every_estimator_is_written_or_refused_by_name():
     for name in gramless.__all__:
         estimator = getattr(gramless, name)
-        if isinstance(estimator, type) and hasattr(estimator, "fit") and estimator not in MODEL_GRAPHS:
+        if isinstance(estimator, type) and hasattr(estimator, "fit") and estimator not in {*MODEL_GRAPHS, *TABLE_MODELS}:
             with pytest.raises(ValueError, match=name):
                 to_onnx(estimator())
+
+
+def test_what_each_estimator_exports(capsys):
+    """The table of estimators and outputs, printed; every public estimator stands in it."""
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:120, 20:40] / 16, y[:120] % 3
+    outputs = ("label", "scores", "probabilities", "prediction")
+    found = {}
+    for name in sorted(gramless.__all__):
+        cls = getattr(gramless, name)
+        if not (isinstance(cls, type) and hasattr(cls, "fit")):
+            continue
+        if cls not in {*MODEL_GRAPHS, *TABLE_MODELS}:
+            found[name] = None
+            continue
+        settings = {
+            "random_state": 0,
+            "time_budget": 0.1,
+            "n_landmarks": 20,
+            "n_prototypes": 5,
+            "probability": "sigmoid" if name == "KernelSVC" else "softmax",
+            "kernels": [RBF(0.1), Linear()],
+        }
+        known = cls().get_params()
+        model = cls(**{key: value for key, value in settings.items() if key in known}).fit(X, y)
+        found[name] = {one.name for one in to_onnx(model).graph.output}
+    with capsys.disabled():
+        print()
+        for name, has in found.items():
+            cells = "not written" if has is None else "  ".join(f"{o if o in has else '-':13}" for o in outputs)
+            print(f"{name:18}{cells}")
+    written = {cls.__name__ for cls in (*MODEL_GRAPHS, *TABLE_MODELS)}
+    assert written == {name for name, has in found.items() if has is not None}
+    for name, has in found.items():
+        classifies = has is not None and is_classifier(getattr(gramless, name)())
+        assert has is None or has >= ({"label", "scores"} if classifies else {"prediction"})

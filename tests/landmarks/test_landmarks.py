@@ -18,7 +18,6 @@ from gramless.landmarks import (
     Uniform,
     as_points,
     basis_construction,
-    renyi,
     select,
 )
 
@@ -177,9 +176,8 @@ def one_by_one_basis(K, order, epsilon, m):
 
 @pytest.mark.parametrize("kernel", [RBF(gamma=0.3), Polynomial(degree=2, gamma=1.0, coef0=1.0)], ids=["rbf", "poly"])
 @pytest.mark.parametrize(("epsilon", "m"), [(0.3, 300), (0.8, 300), (0.95, 25)])
-def test_blocks_choose_what_one_by_one_chooses(kernel, epsilon, m, X, monkeypatch):
-    monkeypatch.setattr(basis_construction, "_CHUNK", 16)
-    rows = BasisConstruction(epsilon, relax=False).select(X, kernel, m, seeded())
+def test_blocks_choose_what_one_by_one_chooses(kernel, epsilon, m, X):
+    rows = BasisConstruction(epsilon, relax=False, block_size=16).select(X, kernel, m, seeded())
     expected = one_by_one_basis(kernel(X, X), seeded().permutation(300), epsilon, m)
     np.testing.assert_array_equal(rows, expected)
 
@@ -238,7 +236,7 @@ def test_blocks_draw_with_the_probabilities_of_one_by_one():
     for i in range(5):
         left = np.diag(K - np.outer(K[i], K[i]) / K[i, i])
         exact[i] = 0.2 * left / left.sum()
-    draws, rng, counts = 6000, seeded(1), np.zeros((5, 5))
+    draws, rng, counts = 3000, seeded(1), np.zeros((5, 5))
     rule = RPCholesky(block_size=4)
     for _ in range(draws):
         counts[tuple(rule.select(X, kernel, 2, rng))] += 1
@@ -287,9 +285,8 @@ def one_by_one_entropy(K, first, m):
 
 
 @pytest.mark.parametrize("kernel", [RBF(gamma=0.3), Polynomial(degree=2, gamma=1.0, coef0=1.0)], ids=["rbf", "poly"])
-def test_pools_choose_what_one_by_one_chooses(kernel, X, monkeypatch):
-    monkeypatch.setattr(renyi, "_POOL", 32)
-    rows = Renyi().select(X, kernel, 80, seeded())
+def test_pools_choose_what_one_by_one_chooses(kernel, X):
+    rows = Renyi(pool_size=32).select(X, kernel, 80, seeded())
     np.testing.assert_array_equal(rows, one_by_one_entropy(kernel(X, X), rows[0], 80))
 
 

@@ -103,7 +103,9 @@ def test_probabilities_of_many_classes_meet_labels_of_another_type(run, tmp_path
     assert train(run, tmp_path / "t.npz", "--C", 100).code == 0
     pd.DataFrame({"x0": x[:, 0], "x1": x[:, 1], "y": y}).to_csv(tmp_path / "t.csv", index=False)
     same = run("evaluate", tmp_path / "m", tmp_path / "t.npz", "--json").json
-    assert run("evaluate", tmp_path / "m", tmp_path / "t.csv", "--target", "y", "--json").json == same
+    other = run("evaluate", tmp_path / "m", tmp_path / "t.csv", "--target", "y", "--json").json
+    assert other["scores"] == same["scores"]
+    assert (other["trained_on_this_file"], same["trained_on_this_file"]) == (False, True)
     assert same["scores"][2]["value"] < 0.5
 
 

@@ -5,15 +5,16 @@ import pytest
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
+from sklearn.preprocessing import QuantileTransformer
 
 from gramless.calibration.softmax_link import fit_link, link_probabilities, temperature_loss
 from gramless.kernels import RBF, Exponential, Laplacian
 from gramless.tables.columns import Encoded
-from gramless.tables.exact import SINGLE_FROM, solve_exact
+from gramless.tables.exact import solve_exact
 from gramless.tables.losses import ValueLoss
 from gramless.tables.metric import column_scales
 from gramless.tables.partition import Partition
-from gramless.tables.preparation import Preparation
+from gramless.tables.preparation import Preparation, normal_ranks
 from gramless.tables.search import Record, Setting, choose
 
 
@@ -38,14 +39,13 @@ def test_leave_one_out_scores_are_those_of_refits(kernel):
         np.testing.assert_allclose(solution.scores[i], fitted_without(X, kernel, Z, ridge, i)[0], rtol=1e-8)
 
 
-def test_single_precision_is_used_for_many_rows_and_agrees(monkeypatch):
+def test_single_precision_is_used_for_many_rows_and_agrees():
     rng = np.random.default_rng(1)
-    X = rng.normal(size=(SINGLE_FROM, 4))
+    X = rng.normal(size=(500, 4))
     Z = np.sin(X[:, :1])
     ridge = np.full(len(X), 0.1)
-    single = solve_exact(X, Exponential(0.5), Z, ridge)
+    single = solve_exact(X, Exponential(0.5), Z, ridge, single_from=500)
     assert single.points.dtype == np.float32
-    monkeypatch.setattr("gramless.tables.exact.SINGLE_FROM", 1 << 30)
     double = solve_exact(X, Exponential(0.5), Z, ridge)
     assert double.points.dtype == np.float64
     assert np.abs(single.scores - double.scores).max() < 1e-3
@@ -167,3 +167,18 @@ def test_an_average_is_chosen_only_where_it_helps():
     assert sum(weight for _, weight in independent) == pytest.approx(1)
     same = choose([record(y + noises[0], "a"), record(y + 1.1 * noises[0], "b")], loss, rows)
     assert [weight for _, weight in same] == [1.0]
+
+
+def test_ranks_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    X = np.column_stack(
+        [
+            rng.normal(size=400),
+            rng.integers(0, 4, 400),
+            np.where(rng.random(400) < 0.4, 0.0, rng.random(400)),
+            rng.random(400),
+        ]
+    )
+    fitted = QuantileTransformer(n_quantiles=100, output_distribution="normal", random_state=0).fit(X)
+    others = np.vstack([X, 3 * X - 1, X[:5] + 1e-8])
+    np.testing.assert_allclose(normal_ranks(others, fitted), fitted.transform(others.copy()), atol=1e-6)

@@ -93,10 +93,10 @@ class Watch:
         with self._lock:
             record: Record = {
                 "n_iter": self._n_iter,
+                "seconds": start - self._start - self._off_clock,
                 "violation": self._violation,
                 "solved": self._solved,
                 "n_problems": self.n_problems,
-                "seconds": start - self._start - self._off_clock,
             }
         if self.callback is not None and self.callback(dict(record)):
             self.stopped = self.by_callback = True

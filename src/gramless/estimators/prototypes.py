@@ -11,6 +11,7 @@ classifier", 2023; Andrecut, "K-means kernel classifier", 2020.
 
 from __future__ import annotations
 
+import time
 from math import ceil
 from numbers import Integral, Real
 from typing import Any
@@ -99,7 +100,8 @@ class PrototypeLSSVC(ExpansionClassifier):
     prototype_labels_ : ndarray
         The class of each prototype.
     clusterings_ : list of dict
-        For each class: its label, points, prototypes, passes of the clustering (0 where all points were kept), inertia.
+        For each class: n_iter (which class it is, from 1), seconds (of all classes so far, callbacks excluded), class,
+        points, prototypes, passes of the clustering (0 where all points were kept), inertia.
     solver_ : str
         What solved for the coefficients.
 
@@ -243,13 +245,17 @@ class PrototypeLSSVC(ExpansionClassifier):
         callbacks = read_functions(self)
         points, mass = [], []
         self.clusterings_: list[dict[str, Any]] = []
+        elapsed = 0.0
         for code, label in enumerate(self.classes_):
+            clock = time.perf_counter()
             members = rows[codes == code]
             own = None if weights is None else weights[members]
             found, weight, report = self._summarise(X, members, self._count(label, len(members)), own, rng)
             points.append(found)
             mass.append(weight)
-            self.clusterings_.append({"class": label, "points": len(members), "prototypes": len(found), **report})
+            elapsed += time.perf_counter() - clock
+            record = {"n_iter": code + 1, "seconds": elapsed, "class": label, "points": len(members)}
+            self.clusterings_.append({**record, "prototypes": len(found), **report})
             say(self.verbose, f"class {label}: {len(found)} prototypes of {len(members)} points, {report['passes']} passes")
             if callbacks(self, self.clusterings_[-1]):
                 raise RuntimeError(

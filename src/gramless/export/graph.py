@@ -89,8 +89,11 @@ class Graph:
         """
         if isinstance(x, str):
             return x
-        array = np.asarray(x, dtype=self.dtype) if isinstance(x, (int, float)) else np.ascontiguousarray(x)
-        key = array.dtype.str.encode() + repr(array.shape).encode() + array.tobytes()
+        array = (
+            np.asarray(x, dtype=self.dtype) if isinstance(x, (int, float)) else np.ascontiguousarray(x).reshape(np.shape(x))
+        )
+        content = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
+        key = array.dtype.str.encode() + repr(array.shape).encode() + content
         if key not in self.constants:
             self.constants[key] = (self._name("constant"), array)
         return self.constants[key][0]

@@ -1,6 +1,7 @@
 """A fitted model as an ONNX graph.
 
-    to_onnx(model)     input "X" of shape (n, n_features); outputs "label" (or "prediction"), "probabilities", "scores"
+    to_onnx(model)     input "X" of shape (n, n_features), or one input for each column of a table;
+                       outputs "label" (or "prediction"), "probabilities", "scores"
 
 `scores` is what `decision_function` gives, `probabilities` what `predict_proba` gives. Numbers are those of the model:
 float32 where its points are. Only operators of the ONNX standard are used. What one estimator computes is one function,
@@ -15,6 +16,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import is_classifier
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._version import __version__
@@ -30,9 +33,12 @@ from gramless.estimators.prototypes import PrototypeLSSVC
 from gramless.estimators.risvo import RiSVOClassifier
 from gramless.estimators.svc import KernelSVC
 from gramless.estimators.svr import KernelSVR
+from gramless.estimators.table import TableClassifier, TableRegressor
 from gramless.export.graph import Graph
 from gramless.export.kernels import kernel_block
 from gramless.export.probabilities import coupled, label_values, pick_labels, sigmoids, softmax, vote_scores
+from gramless.export.tables import link, table_columns, table_scores
+from gramless.export.transformers import column_parts, named_columns, transformed
 
 Outputs = dict[str, str]
 ModelGraph = Callable[[Graph, Any, str], Outputs]
@@ -44,12 +50,14 @@ def to_onnx(model: Any) -> Any:
     Parameters
     ----------
     model : estimator
-        A fitted estimator of this library.
+        A fitted estimator of this library, a scikit-learn pipeline that ends with one, or what `gramless train` saved.
 
     Returns
     -------
     onnx.ModelProto
-        With the input `X`, in the dtype of the model's coefficients, and the outputs `label` and `scores` (and
+        With the input `X`, in the dtype of the model's coefficients (float64 behind other steps); or, for tables and
+        pipelines that begin with a `ColumnTransformer`, one input of shape (n, 1) for each column: float64 with NaN for a
+        gap, strings with "" for one, dates as days since 1970. And the outputs `label` and `scores` (and
         `probabilities` where the model has `predict_proba`), or `prediction` (and `scores` of an outlier detector, whose
         predictions are 1 and -1).
 
@@ -71,29 +79,73 @@ def to_onnx(model: Any) -> Any:
     True
     """
     try:
-        from onnx import helper
+        from onnx import TensorProto, helper
     except ImportError:
         raise ImportError("writing ONNX needs the package onnx: pip install 'gramless[onnx]'") from None
-    write = MODEL_GRAPHS.get(type(model))
-    if write is None:
-        known = ", ".join(sorted(cls.__name__ for cls in MODEL_GRAPHS))
-        raise ValueError(f"{type(model).__name__} cannot be written as ONNX operators; those that can: {known}")
-    check_is_fitted(model)
-    if getattr(model, "multilabel_", False):
-        raise ValueError(f"this {type(model).__name__} gives several labels to a row, which cannot be written as ONNX yet")
-    dtype = _number_type(model)
+    model = getattr(model, "onnx_source", model)  # what `gramless train` saves holds a pipeline
+    steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
+    machine = steps[-1]
+    _check_known(machine)
+    check_is_fitted(machine)
+    if getattr(machine, "multilabel_", False):
+        raise ValueError(f"this {type(machine).__name__} gives several labels to a row, which cannot be written as ONNX yet")
+    by_column = type(machine) in TABLE_MODELS or isinstance(steps[0], ColumnTransformer)
+    # What stands before a machine computes in float64, whatever the machine does.
+    dtype = _number_type(machine) if len(steps) == 1 and not by_column else np.dtype(np.float64)
     graph = Graph(dtype)
-    outputs = write(graph, model, "X")
     kind = helper.np_dtype_to_tensor_dtype(dtype)
+    if by_column:
+        columns = table_columns(machine) if type(machine) in TABLE_MODELS else named_columns(steps[0])
+        inputs = [
+            helper.make_tensor_value_info(name, TensorProto.STRING if words else kind, ["n", 1]) for name, words in columns
+        ]
+        named = {name: name for name, _ in columns}
+    else:
+        width = int(getattr(steps[0], "n_features_in_", machine.n_features_in_))
+        inputs = [helper.make_tensor_value_info("X", kind, ["n", width])]
+    if type(machine) in TABLE_MODELS:
+        if len(steps) > 1:
+            raise ValueError(f"{type(machine).__name__} prepares columns itself: export it without steps before it")
+        outputs = _table(graph, machine, named)
+    else:
+        x, rest = (column_parts(graph, steps[0], named), steps[1:-1]) if by_column else ("X", steps[:-1])
+        for step in rest:
+            x = transformed(graph, step, x)
+        outputs = MODEL_GRAPHS[type(machine)](graph, machine, x)
     infos = []
     for name, value in outputs.items():
         graph.nodes.append(helper.make_node("Identity", [value], [name]))
-        labels = label_values(model.classes_) if name == "label" else None
+        labels = label_values(machine.classes_) if name == "label" else None
         element = kind if labels is None else _element_type(labels)
-        flat = name == "label" or (name == "prediction" and _is_single(model))
+        flat = name == "label" or (name == "prediction" and _is_single(machine))
         infos.append(helper.make_tensor_value_info(name, element, ["n"] if flat else ["n", None]))
-    rows = helper.make_tensor_value_info("X", kind, ["n", int(model.n_features_in_)])
-    return graph.model([rows], infos, f"{type(model).__name__}, gramless {__version__}")
+    return graph.model(inputs, infos, f"{type(machine).__name__}, gramless {__version__}")
+
+
+def _check_known(machine: Any) -> None:
+    """Refuse by name what has no graph."""
+    if type(machine) not in MODEL_GRAPHS and type(machine) not in TABLE_MODELS:
+        known = ", ".join(sorted(cls.__name__ for cls in (*MODEL_GRAPHS, *TABLE_MODELS)))
+        raise ValueError(f"{type(machine).__name__} cannot be written as ONNX operators; those that can: {known}")
+
+
+def _table(graph: Graph, model: Any, columns: dict[str, str]) -> Outputs:
+    """All members of a table model, their average, and the calibrated softmax."""
+    scores = table_scores(graph, model, columns)
+    if not is_classifier(model):
+        return {"prediction": graph.op("Squeeze", scores, graph.axes(1))}
+    k = len(model.classes_)
+    linked = link(graph, scores, model.link_, k)
+    codes = graph.op("ArgMax", linked, axis=1, keepdims=0)
+    shown = linked
+    if k == 2:
+        first, second = (graph.op("Gather", linked, graph.axes(place), axis=1) for place in (0, 1))
+        shown = graph.op("Sub", second, first)
+    return {
+        "label": graph.op("Gather", label_values(model.classes_), codes, axis=0),
+        "scores": shown,
+        "probabilities": graph.op("Softmax", linked, axis=1),
+    }
 
 
 def _number_type(model: Any) -> np.dtype:
@@ -201,3 +253,5 @@ MODEL_GRAPHS: dict[type, ModelGraph] = {
     KernelOneClassSVM: _one_class,
 }
 """How each estimator is written as ONNX operators."""
+TABLE_MODELS = (TableClassifier, TableRegressor)
+"""Estimators of tables, which have an input for each column."""

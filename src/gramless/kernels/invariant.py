@@ -58,19 +58,12 @@ class Invariant(Wrapped):
     True
     """
 
+    permutable = False
+    accepts_sparse = False
+
     def __init__(self, kernel: Kernel, transforms: Any):
         self.kernel = kernel
         self.transforms = transforms
-
-    @property
-    def permutable(self) -> bool:  # type: ignore[override]
-        """Whether the order of the features means nothing."""
-        return False
-
-    @property
-    def accepts_sparse(self) -> bool:  # type: ignore[override]
-        """Whether CSR input is understood."""
-        return False
 
     @property
     def temporaries(self) -> int:
@@ -148,19 +141,12 @@ class Reflected(Wrapped):
     array([[61.]])
     """
 
+    permutable = False
+    accepts_sparse = False
+
     def __init__(self, kernel: Kernel, n_odd: int = 1):
         self.kernel = kernel
         self.n_odd = n_odd
-
-    @property
-    def permutable(self) -> bool:  # type: ignore[override]
-        """Whether the order of the features means nothing."""
-        return False
-
-    @property
-    def accepts_sparse(self) -> bool:  # type: ignore[override]
-        """Whether CSR input is understood."""
-        return False
 
     @property
     def temporaries(self) -> int:

@@ -27,7 +27,6 @@ from gramless.kernels.base import Kernel
 from gramless.landmarks.elimination import eliminate
 from gramless.landmarks.rule import LandmarkRule, cross, host, reference, rows_at_a_time
 
-_CHUNK = 256
 # Squared cosines closer to one than this are one up to rounding in float32 with thousands of landmarks.
 _LEAST_SINGLE_GAP = 1e-2
 
@@ -44,6 +43,8 @@ class BasisConstruction(LandmarkRule):
     relax : bool, default=True
         When a pass over the data ends with fewer than `m` landmarks, halve `1 - epsilon` and pass again, until `m` are found
         or what is left is the span's up to rounding. Without it, the smaller basis is returned.
+    block_size : int, default=256
+        Patterns that are tested against each other at a time. Changes the time, not the choice.
 
     See Also
     --------
@@ -64,16 +65,17 @@ class BasisConstruction(LandmarkRule):
     array([1, 1])
     """
 
-    def __init__(self, epsilon: float = 0.5, n_init: int = 1, relax: bool = True):
+    def __init__(self, epsilon: float = 0.5, n_init: int = 1, relax: bool = True, *, block_size: int = 256):
         self.epsilon = epsilon
         self.n_init = n_init
         self.relax = relax
+        self.block_size = block_size
 
     def select(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> np.ndarray:
         if not 0 < self.epsilon < 1:
             raise ValueError(f"epsilon must be between 0 and 1, got {self.epsilon!r}")
         order = rng.permutation(X.shape[0])
-        basis = _Basis(X, kernel, m)
+        basis = _Basis(X, kernel, m, self.block_size)
         gap = 1 - self.epsilon
         # Rounding in a float64 factor is below m eps of the diagonal: a smaller gap would let in what the span explains.
         smallest_gap = 10 * m * float(np.finfo(np.float64).eps)
@@ -93,8 +95,8 @@ class BasisConstruction(LandmarkRule):
 class _Basis:
     """The basis so far and its growing Cholesky factor."""
 
-    def __init__(self, X: Array, kernel: Kernel, m: int):
-        self.X, self.kernel, self.m = X, kernel, m
+    def __init__(self, X: Array, kernel: Kernel, m: int, block_size: int):
+        self.X, self.kernel, self.m, self.block_size = X, kernel, m, block_size
         self.diagonal = host(kernel.diag(X))
         self.size = 0
         self._members = np.empty(m, dtype=np.intp)
@@ -109,16 +111,16 @@ class _Basis:
         start, left = 0, 0.0
         while start < len(order) and self.size < self.m:
             # While the basis is small nearly everybody passes, and a large block would be tested twice for nothing.
-            size = min(rows_at_a_time(self.m), max(_CHUNK, 4 * self.size))
+            size = min(rows_at_a_time(self.m), max(self.block_size, 4 * self.size))
             block = order[start : start + size]
             start += size
-            if len(block) > _CHUNK:
+            if len(block) > self.block_size:
                 share = 1 - self._explained(block)
                 left = max(left, np.max(share, where=share <= 1 - epsilon, initial=0.0))
                 block = block[share > 1 - epsilon]
-            for first in range(0, len(block), _CHUNK):
+            for first in range(0, len(block), self.block_size):
                 if self.size < self.m:
-                    left = max(left, self._admit(block[first : first + _CHUNK], epsilon))
+                    left = max(left, self._admit(block[first : first + self.block_size], epsilon))
         return left
 
     def use_double(self) -> None:
@@ -127,9 +129,9 @@ class _Basis:
             return
         members, self.size = self.members, 0
         self._factor = xa.zeros((self.m, self.m), self._factor, np.float64)
-        for start in range(0, len(members), _CHUNK):
+        for start in range(0, len(members), self.block_size):
             # They were tested at a wider gap than float32 can err by: below one is all that is asked again.
-            self._admit(members[start : start + _CHUNK], 1.0)
+            self._admit(members[start : start + self.block_size], 1.0)
 
     def _half(self, patterns: np.ndarray) -> Array:
         """`L^-1 K(G, patterns)`."""

@@ -25,8 +25,6 @@ from gramless._runtime.threads import slices
 from gramless.kernels.base import Kernel
 from gramless.landmarks.rule import LandmarkRule, cross, host, rows_at_a_time
 
-_POOL = 1024
-
 
 class Renyi(LandmarkRule):
     """Greedy maximisation of the quadratic Renyi entropy.
@@ -36,6 +34,8 @@ class Renyi(LandmarkRule):
     candidates : int or None, default=None
         Choose among this many points drawn at random; None is all of them. The greedy choice looks at extremes: with fewer
         candidates it meets fewer outliers.
+    pool_size : int, default=1024
+        The most points compared with each other at a time. Changes the time, not the choice.
 
     See Also
     --------
@@ -57,8 +57,9 @@ class Renyi(LandmarkRule):
     array([0., 1., 5.])
     """
 
-    def __init__(self, candidates: int | None = None):
+    def __init__(self, candidates: int | None = None, *, pool_size: int = 1024):
         self.candidates = candidates
+        self.pool_size = pool_size
 
     def select(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> np.ndarray:
         diagonal = np.sqrt(host(kernel.diag(X)))
@@ -74,7 +75,7 @@ class Renyi(LandmarkRule):
             sums[chosen] = np.inf
             _add(sums, X, kernel, scale, allowed, chosen)
             # A pool costs the square of its size: no larger than a few times what the last one gave.
-            size = int(np.clip(8 * len(chosen), 32, _POOL))
+            size = int(np.clip(8 * len(chosen), 32, self.pool_size))
             chosen = _from_pool(sums, X, kernel, scale, allowed, size, m - len(members))
             members = np.concatenate([members, chosen])
         return members

@@ -30,11 +30,6 @@ from gramless.operators import KernelOperator, evaluate, expand
 from gramless.solvers import Cholesky, solve
 from gramless.targets.columns import split_bias
 
-# Rounding inherited from rows that have left may reach this share of the ridge before the sums are built anew.
-_TOLERATED_ROUNDING = 1e-3
-# ... provided that building them anew would help: they must have been this many times larger.
-_WORTH_REBUILDING = 10.0
-
 
 @dataclass
 class ActiveStep:
@@ -129,10 +124,21 @@ def shrink(
     return history, f"reached max_iter={max_iter}"
 
 
-def worth_summing_again(sums: RidgeSums, ridge: float) -> bool:
-    """Whether rounding of rows that have left shows, beside this ridge, and summing again would be rid of it."""
-    shows = sums.rounding > _TOLERATED_ROUNDING * ridge
-    return shows and sums.largest > _WORTH_REBUILDING * sums.trace
+def worth_summing_again(sums: RidgeSums, ridge: float, *, tolerated: float = 1e-3, larger: float = 10.0) -> bool:
+    """Whether rounding of rows that have left shows, beside this ridge, and summing again would be rid of it.
+
+    Parameters
+    ----------
+    sums : RidgeSums
+        Of the rows that are left.
+    ridge : float
+        What is added to their diagonal.
+    tolerated : float, default=1e-3
+        The share of the ridge that inherited rounding may reach.
+    larger : float, default=10.0
+        How many times larger the sums must have been: else rounding of their own is as large.
+    """
+    return sums.rounding > tolerated * ridge and sums.largest > larger * sums.trace
 
 
 class OnBasis:
@@ -149,6 +155,8 @@ class OnBasis:
     rows_at_a_time : int
     hold : bool
         Keep `K(X, landmarks)` (`n m` numbers) instead of computing its rows at each use.
+    removes : bool, default=True
+        Whether rows that leave may be subtracted from the sums; without, what is left is summed again each time.
     """
 
     def __init__(
@@ -162,10 +170,11 @@ class OnBasis:
         *,
         rows_at_a_time: int,
         hold: bool,
+        removes: bool = True,
     ):
         self.X, self.kernel, self.landmarks = X, kernel, landmarks
         self.Z, self.weights, self.ridge = Z, weights, ridge
-        self.rows_at_a_time = rows_at_a_time
+        self.rows_at_a_time, self.removes = rows_at_a_time, removes
         dtype = xa.numpy_dtype(Z)
         self._map = Whitening(self._gram(), dtype)
         self.jitter = self._map.jitter
@@ -202,7 +211,7 @@ class OnBasis:
         left = np.setdiff1d(self._rows, rows, assume_unique=True)
         if self._sums is not None and len(left) == 0:
             return self._sums
-        if self._sums is not None and len(left) < len(rows):
+        if self._sums is not None and self.removes and len(left) < len(rows):
             self._sums.subtract(self._sums_over(left))
             if not worth_summing_again(self._sums, self.ridge):
                 self.updated_by = "removal"

@@ -41,7 +41,6 @@ from gramless.operators import nbytes_cached
 OPTIMIZERS = ("sgd", "averaged_sgd", "adam")
 LOSSES = ("dual", "primal")
 ALL_FEATURES = "features of all rows"
-SUBSAMPLE = 2000
 _MOST_EIGENVECTORS = 160
 _STEPS_BETWEEN_SNAPSHOTS = 20
 _WORSE_THAN_NOTHING = 4.0
@@ -71,6 +70,8 @@ class Steps(Learner):
         Passes over rows that can be read again.
     loss : {"primal", "dual"}, default="primal"
         `"dual"` adds the term of the points' own targets, where they have some.
+    rows_measured : int, default=2000
+        Rows of which the curvature is measured; the step comes from them.
 
     See Also
     --------
@@ -100,18 +101,21 @@ class Steps(Learner):
     shuffles = True
 
     def __init__(
-        self, C: float | str = 1.0, *, optimizer: str = "sgd", batch_size: int = 64, epochs: int = 30, loss: str = "primal"
+        self,
+        C: float | str = 1.0,
+        *,
+        optimizer: str = "sgd",
+        batch_size: int = 64,
+        epochs: int = 30,
+        loss: str = "primal",
+        rows_measured: int = 2000,
     ):
         self.C = C
         self.optimizer = optimizer
         self.batch_size = batch_size
         self.epochs = epochs
         self.loss = loss
-
-    @property
-    def rows_measured(self) -> int:  # type: ignore[override]
-        """Rows of which the curvature is measured."""
-        return SUBSAMPLE
+        self.rows_measured = rows_measured
 
     def check(self) -> None:
         if self.C == "loo":
@@ -123,7 +127,7 @@ class Steps(Learner):
         check_positive("batch_size", self.batch_size, integer=True)
 
     def memory(self, p: int, itemsize: int, n_rows: int | None) -> dict[str, int]:
-        s = SUBSAMPLE if n_rows is None else min(n_rows, SUBSAMPLE)
+        s = self.rows_measured if n_rows is None else min(n_rows, self.rows_measured)
         return {"curvature": 2 * s * p * itemsize + _EIGEN_MATRICES * 8 * (s // 2) ** 2}
 
     def optional_memory(

@@ -6,7 +6,7 @@ from the sums of `gramless.learners.ridge_sums`: O(p^2) time for each row and O(
 same model in any order and any grouping of them, here or on many machines.
 
 `C="loo"` takes the value of a path with the smallest leave-one-out squared error, in closed form: leverages come from the
-sums of all rows and are evaluated on a uniform sample of them (all, up to `LEFT_OUT_ROWS`).
+sums of all rows and are evaluated on a uniform sample of them (all, up to `most_left_out`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from gramless.learners.ridge_sums import RidgeSums
 
 C_PATH = tuple(float(C) for C in 10.0 ** np.arange(-3, 6.01, 0.5))
 """The values of C that `C="loo"` tries unless others are given."""
-LEFT_OUT_ROWS = 8192
 # Matrices of p x p float64 that the solution holds at its peak: sums, penalty, factor, whitened copy, eigenvectors, work.
 _SOLVE_MATRICES = 7
 
@@ -46,6 +45,8 @@ class Sums(Learner):
         Compute leave-one-out scores also where `C` is a number.
     keep_rows : bool, default=False
         Keep the rows that could be left out also where nobody asks for their scores yet.
+    most_left_out : int, default=8192
+        The most rows that are left out one by one.
 
     See Also
     --------
@@ -77,17 +78,19 @@ class Sums(Learner):
         forgetting_factor: float = 1.0,
         leave_one_out: bool = False,
         keep_rows: bool = False,
+        most_left_out: int = 8192,
     ):
         self.C = C
         self.Cs = Cs
         self.forgetting_factor = forgetting_factor
         self.leave_one_out = leave_one_out
         self.keep_rows = keep_rows
+        self.most_left_out = most_left_out
 
     @property
     def rows_left_out(self) -> int:  # type: ignore[override]
         """Rows of which `solve` wants a uniform sample, where anything is left out."""
-        return LEFT_OUT_ROWS if self._leaves_out or self.keep_rows else 0
+        return self.most_left_out if self._leaves_out or self.keep_rows else 0
 
     @property
     def _leaves_out(self) -> bool:

@@ -25,6 +25,8 @@ from gramless.streaming.text import GAPS
 from gramless.tables.columns import TableColumns
 
 MOST_LEVELS = 100
+# So many whole numbers do not count from 0 or 1 without a gap by chance.
+_SURELY_COUNTED = 20
 
 
 @dataclass(frozen=True)
@@ -90,10 +92,58 @@ def as_dates(column: pd.Series) -> pd.Series:
 
 
 def _numbers_the_rows(column: pd.Series) -> bool:
-    """Whether a column has no heading (pandas calls it so) and counts up by one: in sorted data it would give all away."""
-    if not str(column.name).startswith("Unnamed: ") or not pd.api.types.is_integer_dtype(column):
+    """Whether a column counts the rows from 0 or 1, in their order or not; or, without a heading, from anywhere.
+
+    In sorted data it would give all away, and new rows have numbers that training never saw.
+    """
+    if not pd.api.types.is_integer_dtype(column) or column.isna().any():
         return False
-    return bool((column.diff().iloc[1:] == 1).all())
+    if str(column.name).startswith("Unnamed: "):  # pandas's name for an empty heading
+        return bool((column.diff().iloc[1:] == 1).all())
+    first, last = int(column.min()), int(column.max())
+    return len(column) >= _SURELY_COUNTED and first in (0, 1) and last - first == len(column) - 1 and column.is_unique
+
+
+def choose_columns(X: Any, wanted: list[str], dropped: list[str], needed: list[str], origin: str) -> Any:
+    """The columns that the user asked for: only `wanted` where there are any, without `dropped`; `needed` stay."""
+    if not wanted and not dropped:
+        return X
+    if not isinstance(X, pd.DataFrame):
+        raise InputError(f"{origin} has no named columns: leave out --columns and --drop")
+    wanted, dropped = ([name for text in given for name in _named(text, X)] for given in (wanted, dropped))
+    unknown = [name for name in [*wanted, *dropped] if name not in X.columns]
+    if unknown:
+        told = ", ".join(map(repr, unknown))
+        raise InputError(f"{origin} has no column {told}; it has {', '.join(repr(str(name)) for name in X.columns[:20])}")
+    both = [name for name in needed if name in dropped]
+    if both:
+        raise InputError(f"--drop leaves out {both[0]!r}, which another option asks for")
+    kept = [name for name in X.columns if name in needed or ((not wanted or name in wanted) and name not in dropped)]
+    return X[kept]
+
+
+def _named(text: str, X: pd.DataFrame) -> list[str]:
+    """One name, or several with commas between them."""
+    return [text] if text in X.columns else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def told_columns(columns: Columns, X: Any) -> list[str]:
+    """What was made of each column, a line for each kind and for each reason to leave one out."""
+    lines = []
+    if isinstance(X, pd.DataFrame):
+        words = [f"{name} ({X[name].nunique():,} kinds)" for name in columns.words]
+        for what, names in (("numbers", columns.numbers), ("words", words), ("dates", columns.dates)):
+            if names:
+                lines.append(f"{what}: {_few(names)}")
+    by_reason: dict[str, list[str]] = {}
+    for name, why in columns.left_out.items():
+        by_reason.setdefault(why, []).append(name)
+    lines += [f"left out {_few(names)}: {why}" for why, names in by_reason.items()]
+    return lines
+
+
+def _few(names: list[str], most: int = 12) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def preparation(X: Any, columns: Columns) -> Any:

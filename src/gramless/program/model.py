@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 import gramless
 from gramless.program.columns import Columns, as_known, unseen, word
 from gramless.program.errors import InputError, check_readable
-from gramless.program.scores import Score, log_loss, score
+from gramless.program.scores import Score, log_loss, roc_auc, score
 
 _NUMBERS = "iuf"
 
@@ -53,6 +54,68 @@ class TableModel(BaseEstimator):
         self.task = task
         self.about = about
         self.dates = dates
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class or the quantity of each row.
+
+        Parameters
+        ----------
+        X : DataFrame (pandas, polars, arrow) or dict of columns
+            With the model's columns by name; others may be there too.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        return np.asarray(self.pipeline.predict(self._rows(X)))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class, in the order of `classes_`.
+
+        Parameters
+        ----------
+        X : DataFrame (pandas, polars, arrow) or dict of columns
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+        """
+        if not self.has_probabilities:
+            raise AttributeError(f"this model for {self.task} was trained without probabilities")
+        return np.asarray(self.pipeline.predict_proba(self._rows(X)))
+
+    def _rows(self, X: Any) -> Any:
+        if hasattr(X, "to_pandas"):
+            X = X.to_pandas()
+        elif isinstance(X, dict):
+            X = pd.DataFrame(X)
+        if isinstance(X, pd.DataFrame):
+            X = X.reset_index(drop=True)
+        elif self.columns.used:
+            raise TypeError(f"this model takes a DataFrame with the columns {', '.join(map(repr, self.columns.used))}")
+        try:
+            return self.ready(X, "X")
+        except InputError as reason:
+            raise ValueError(str(reason)) from reason
+
+    @property
+    def onnx_source(self) -> Pipeline:
+        """What `gramless.to_onnx` writes."""
+        return self.pipeline
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The labels, in the order of the columns of the probabilities."""
+        return self.classes
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        about = self.about
+        target = about.get("target") or "y"
+        rows = about.get("rows", {}).get("train")
+        scored = [f"{one['metric']} {one['value']:.3g}" for one in about.get("scores", [])[:1] if one["value"] is not None]
+        parts = [f"{about.get('estimator')} for {self.task} of {target!r}", f"{len(self.columns.used)} columns"]
+        parts += [] if rows is None else [f"{rows:,} rows"]
+        return f"<TableModel: {', '.join(parts + scored)}>"
 
     @property
     def columns(self) -> Columns:
@@ -122,7 +185,10 @@ class TableModel(BaseEstimator):
         if chances:
             order = np.argsort(classes)  # numbers as text have another order
             shares = np.array(self.about["class_shares"])[order]
-            scores.append(log_loss(y, classes[order], np.concatenate(chances)[:, order], shares))
+            probabilities = np.concatenate(chances)
+            scores.append(log_loss(y, classes[order], probabilities[:, order], shares))
+            area = roc_auc(y, classes[1], probabilities[:, 1]) if len(classes) == 2 else None
+            scores += [] if area is None else [area]
         return len(y), scores
 
     def answers(self, y: np.ndarray) -> np.ndarray:

@@ -26,10 +26,10 @@ import gramless
 from gramless import ImageClassifier
 from gramless._version import __version__
 from gramless.program.errors import InputError, check_writable
+from gramless.program.formats import ENDINGS
 from gramless.program.predict import Predicted, quiet_pipe, takes_a_stream, written
 from gramless.program.scores import Score, score, score_table
 
-ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 LONGEST_SIDE = 64
 _GREY = ("1", "L", "I", "I;16", "F", "LA")
 _BATCH = 1000
@@ -68,11 +68,6 @@ class TrainedOnPictures:
     def as_json(self) -> dict[str, Any]:
         """Plain JSON."""
         return {"model": str(self.out), **self.model.about}
-
-
-def is_pictures(path: Path) -> bool:
-    """Whether a path is a picture, or a folder."""
-    return os.path.isdir(path) or path.suffix.lower() in ENDINGS
 
 
 def train_pictures(

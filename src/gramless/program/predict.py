@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import os
+import shutil
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -20,9 +22,11 @@ from rich.markup import escape
 
 from gramless._runtime.files import replaced
 from gramless.program.errors import InputError, check_writable
+from gramless.program.heartbeat import Heartbeat
 from gramless.program.model import TableModel, load_model
+from gramless.program.model_card import checksum
 from gramless.program.scores import Score, score_table
-from gramless.program.tables import batches
+from gramless.program.tables import Rows, batches
 
 
 @dataclass(frozen=True)
@@ -38,10 +42,13 @@ class Predicted:
         return {"rows": self.rows, "out": None if self.out is None else str(self.out), "unseen": self.unseen}
 
 
-def predict(model_path: Path, data: Path, *, proba: bool, out: Path | None, console: Console) -> Predicted:
+def predict(
+    model_path: Path, data: Path, *, proba: bool, out: Path | None, keep: bool = False, console: Console
+) -> Predicted:
     """Write one line per row of `data`: the prediction and, when asked, the probability of each class.
 
-    To standard output where `out` is None or "-"; straight into a pipe or a device. Labels are written as they are: a
+    CSV, or Parquet where `out` is named so; to standard output where `out` is None or "-"; straight into a pipe or a device.
+    `data` may be "-", standard input. With `keep`, the columns of the input come first. Labels are written as they are: a
     spreadsheet takes one that begins with `=`, `+`, `-` or `@` for a formula.
     """
     out = None if out == Path("-") else out
@@ -51,25 +58,32 @@ def predict(model_path: Path, data: Path, *, proba: bool, out: Path | None, cons
     if proba and not model.has_probabilities:
         why = "train it again with --proba" if model.task == "classification" else f"it is for {model.task}"
         raise InputError(f"{model_path} has no probabilities: {why}")
-    total, new = 0, Counter[str]()
-    pieces = _ready_batches(model, data, None, new)
-    first = next(pieces)  # a file that cannot be used is told before anything is written
-    heading = ["prediction"] + ([f"p({label})" for label in model.classes] if proba else [])
-    with written(out) as file, quiet_pipe():
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(heading)
-        for X, _ in chain([first], pieces):
-            labels = model.pipeline.predict(X)
-            if proba:
-                chances = model.pipeline.predict_proba(X)
-                writer.writerows(
-                    [label, *(f"{chance:.6g}" for chance in row)] for label, row in zip(labels, chances, strict=True)
-                )
-            else:
-                writer.writerows([label] for label in labels)
-            total += len(labels)
+    total, new, heartbeat = 0, Counter[str](), Heartbeat(console)
+    with standard_input(data) as source:
+        pieces = _ready_batches(model, source, None, new)
+        first = next(pieces)  # a file that cannot be used is told before anything is written
+        with rows_written(out) as write, quiet_pipe():
+            for X, rows in chain([first], pieces):
+                columns: dict[str, Any] = {"prediction": np.asarray(model.pipeline.predict(X))}
+                if proba:
+                    chances = model.pipeline.predict_proba(X)
+                    columns |= {f"p({label})": chances[:, k] for k, label in enumerate(model.classes)}
+                frame = _beside(rows.X, columns, source) if keep else pd.DataFrame(columns)
+                write(frame, [name for name in columns if name != "prediction"])
+                total += len(X) if isinstance(X, pd.DataFrame) else X.shape[0]
+                heartbeat(f"{total:,} rows predicted")
     _say_unseen(console, new)
     return Predicted(total, out, dict(new))
+
+
+def _beside(X: Any, columns: dict[str, Any], source: Path) -> pd.DataFrame:
+    """The input with the predictions beside it."""
+    if not isinstance(X, pd.DataFrame):
+        raise InputError(f"{source} is sparse, and has no named columns to keep: leave out --keep")
+    taken = [name for name in columns if name in X.columns]
+    if taken:
+        raise InputError(f"{source} has a column {taken[0]!r} of its own: rename it, or leave out --keep")
+    return pd.concat([X.reset_index(drop=True), pd.DataFrame(columns)], axis=1)
 
 
 @dataclass(frozen=True)
@@ -78,10 +92,12 @@ class Evaluated:
 
     rows: int
     scores: list[Score]
+    trained_on: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON."""
-        return {"rows": self.rows, "scores": [one.as_json() for one in self.scores]}
+        scores = [one.as_json() for one in self.scores]
+        return {"rows": self.rows, "scores": scores, "trained_on_this_file": self.trained_on}
 
 
 def evaluate(model_path: Path, data: Path, *, target: str | None, console: Console) -> Evaluated:
@@ -91,13 +107,23 @@ def evaluate(model_path: Path, data: Path, *, target: str | None, console: Conso
     if target in model.columns.used:
         raise InputError(f"{target!r} is one of the columns that {model_path} predicts from: it cannot be the answer too")
     new = Counter[str]()
-    answered = _Answered(data)
-    n, scores = model.scored(answered(_ready_batches(model, data, target, new)))
+    with standard_input(data) as source:
+        known = model.about.get("data_sha256")
+        trained_on = known is not None and known == checksum(source)
+        answered = _Answered(data)
+        n, scores = model.scored(answered(_ready_batches(model, source, target, new)))
     _say_unseen(console, new)
+    if trained_on:
+        console.print(
+            f"[yellow]{escape(str(data))} is the file that the model was trained on[/yellow]: it has seen most of these "
+            "rows, and scores on new ones will be lower. Its score on rows that it never saw is in `gramless info`.",
+            soft_wrap=True,
+            highlight=False,
+        )
     if answered.left_out:
         console.print(f"[dim]{answered.left_out:,} rows without an answer are left out[/dim]")
     console.print(score_table(scores, f"{escape(data.name)}, {n:,} rows"))
-    return Evaluated(n, scores)
+    return Evaluated(n, scores, trained_on)
 
 
 class _Answered:
@@ -107,9 +133,10 @@ class _Answered:
         self.data = data
         self.left_out = 0
 
-    def __call__(self, batches: Iterator[tuple[Any, np.ndarray | None]]) -> Iterator[tuple[Any, np.ndarray]]:
+    def __call__(self, batches: Iterator[tuple[Any, Rows]]) -> Iterator[tuple[Any, np.ndarray]]:
         found = 0
-        for X, y in batches:
+        for X, rows in batches:
+            y = rows.y
             if y is None:
                 raise InputError(f"{self.data} does not say what is right: give the column with --target")
             kept = np.flatnonzero(~pd.isna(y))
@@ -121,9 +148,8 @@ class _Answered:
             raise InputError(f"{self.data} has no answer in any row: nothing can be scored")
 
 
-def _ready_batches(
-    model: TableModel, data: Path, target: str | None, new: Counter[str]
-) -> Iterator[tuple[Any, np.ndarray | None]]:
+def _ready_batches(model: TableModel, data: Path, target: str | None, new: Counter[str]) -> Iterator[tuple[Any, Rows]]:
+    """The rows of a file as the model wants them, and as they were."""
     words = [*model.words, *([target] if target is not None and model.names_classes else [])]
     counts_from = model.about.get("counts_from")
     first = 0
@@ -135,7 +161,7 @@ def _ready_batches(
         X = model.ready(rows.X, str(data))
         new.update(model.unseen(X))
         first += len(rows)
-        yield X, rows.y
+        yield X, rows
     if first == 0:
         raise InputError(f"{data} has no rows")
 
@@ -146,6 +172,70 @@ def takes_a_stream(out: Path) -> bool:
         return out.exists() and not out.is_file() and not out.is_dir()
     except OSError:  # a name that is too long is none
         return False
+
+
+@contextmanager
+def standard_input(data: Path) -> Iterator[Path]:
+    """The path itself; for "-", a file with what comes in on standard input, CSV or Parquet."""
+    if data != Path("-"):
+        yield data
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        start = sys.stdin.buffer.read(4)
+        path = Path(folder, "standard-input" + (".parquet" if start == b"PAR1" else ".csv"))
+        with open(path, "wb") as file:
+            file.write(start)
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield path
+
+
+@contextmanager
+def rows_written(out: Path | None) -> Iterator[Callable[[pd.DataFrame, list[str]], None]]:
+    """A function that writes one frame after the other: Parquet where `out` is named so, else CSV."""
+    if out is None or out.suffix.lower() not in (".parquet", ".pq"):
+        with written(out) as file:
+            yield _CsvRows(file)
+        return
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    with ExitStack() as open_files:
+        part = open_files.enter_context(replaced(out.resolve()))
+        writer: list[Any] = []
+
+        def write(frame: pd.DataFrame, rounded: list[str]) -> None:
+            try:
+                table = pa.Table.from_pandas(frame, schema=writer[0].schema if writer else None, preserve_index=False)
+            except (pa.ArrowInvalid, pa.ArrowTypeError) as reason:
+                raise InputError(
+                    f"{out} cannot be written as Parquet, since a column changes its kind: {reason}"
+                ) from reason
+            if not writer:
+                writer.append(open_files.enter_context(pa.parquet.ParquetWriter(part, table.schema)))
+            writer[0].write_table(table)
+
+        yield write
+
+
+class _CsvRows:
+    """Writes frames as CSV, the heading once; the columns `rounded` with six digits."""
+
+    def __init__(self, file: TextIO):
+        self._writer = csv.writer(file, lineterminator="\n")
+        self._begun = False
+
+    def __call__(self, frame: pd.DataFrame, rounded: list[str]) -> None:
+        if not self._begun:
+            self._writer.writerow(frame.columns)
+            self._begun = True
+        columns = []
+        for name in frame.columns:
+            values = frame[name]
+            if name in rounded:
+                columns.append([f"{value:.6g}" for value in values])
+            else:
+                columns.append(["" if gap else value for value, gap in zip(values.tolist(), values.isna(), strict=True)])
+        self._writer.writerows(zip(*columns, strict=True))
 
 
 @contextmanager

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.box import SIMPLE
-from rich.table import Table
 from scipy import stats
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 RESAMPLINGS = 1000
 MOST_DRAWN = 5_000_000  # resamplings at once times rows
@@ -57,6 +58,9 @@ def error_bound(predicted: np.ndarray, y: np.ndarray, share: float) -> float | N
 
 def score_table(scores: list[Score], title: str) -> Table:
     """The scores for a person."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left", box=SIMPLE, header_style="bold")
     table.add_column("score")
     for heading in ("value", "95 % interval", "a constant guess"):
@@ -110,6 +114,46 @@ def log_loss(y: np.ndarray, classes: np.ndarray, chances: np.ndarray, shares: np
     mean = float(ours.mean())
     half = Z * float(stats.sem(ours, ddof=min(1, len(y) - 1)))
     return Score("log loss", mean, max(mean - half, 0.0), mean + half, float(losses(shares[place]).mean()))
+
+
+def roc_auc(y: np.ndarray, positive: Any, chances: np.ndarray) -> Score | None:
+    """How often a row of the positive class has a higher probability than one of the other; None where one is missing.
+
+    The interval is that of DeLong, DeLong and Clarke-Pearson, "Comparing the areas under two or more correlated receiver
+    operating characteristic curves", 1988.
+    """
+    is_positive = y == positive
+    m, n = int(is_positive.sum()), int((~is_positive).sum())
+    if m == 0 or n == 0:
+        return None
+    ranks = stats.rankdata(chances)
+    above = (ranks[is_positive] - stats.rankdata(chances[is_positive])) / n
+    below = 1 - (ranks[~is_positive] - stats.rankdata(chances[~is_positive])) / m
+    area = float(above.mean())
+    spread = float(np.sqrt(sum(part.var(ddof=1) / len(part) for part in (above, below) if len(part) > 1)))
+    return Score("ROC AUC", area, max(area - Z * spread, 0.0), min(area + Z * spread, 1.0), 0.5)
+
+
+def verdict(scores: list[Score], task: str) -> str | None:
+    """A plain sentence where the model is no better than a constant answer, as far as these rows can tell; else None."""
+    by_name = {one.metric: one for one in scores}
+    if task == "regression":
+        decisive = by_name["R²"]
+        worse = not decisive.low > 0
+    elif "log loss" in by_name:
+        decisive = by_name["log loss"]
+        worse = not decisive.high < decisive.baseline
+    else:
+        decisive = by_name["accuracy"]
+        worse = not decisive.low > decisive.baseline
+    constant = "the mean" if task == "regression" else "the most common class"
+    if not worse:
+        return None
+    return (
+        f"As far as the held-out rows can tell, this model is no better than always answering with {constant} "
+        f"({decisive.metric} {decisive.value:.3g}, {decisive.low:.3g} to {decisive.high:.3g}; the constant has "
+        f"{decisive.baseline:.3g})."
+    )
 
 
 def _variance(shares: np.ndarray, counts: np.ndarray) -> np.ndarray:

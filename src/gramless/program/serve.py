@@ -20,8 +20,11 @@ from gramless.program.errors import InputError, check_readable
 from gramless.program.model import TableModel
 from gramless.serving.limits import Limits
 from gramless.serving.scorer import Column, Scores, Table
+from gramless.tables.columns import ArrayFrame
 
 TOKEN = "GRAMLESS_TOKEN"
+# A model answers for so many rows before it is served: compiled loops of each size are then ready.
+_TRIED = (1, 16, 128, 1024)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -35,6 +38,7 @@ class TableScorer:
 
     def __init__(self, model: TableModel):
         self._model = model
+        self._reads_arrays = hasattr(model.pipeline.named_steps["machine"], "columns_")
         self.task = model.task
         self.columns = table_columns(model)
         self.classes = model.classes.tolist() if model.task == "classification" else None
@@ -43,7 +47,8 @@ class TableScorer:
     def score(self, table: Table) -> Scores:
         """Predictions of the pipeline, and its probabilities or intervals."""
         model = self._model
-        frame = pd.DataFrame({name: table[name] for name in model.columns.used}, copy=False)
+        columns = {name: table[name] for name in model.columns.used}
+        frame = ArrayFrame(columns) if self._reads_arrays else pd.DataFrame(columns, copy=False)
         if model.has_probabilities:
             chances = model.pipeline.predict_proba(frame)
             return Scores(model.classes[chances.argmax(axis=1)], chances)
@@ -115,7 +120,8 @@ def load_scorer(path: Path) -> Any:
     if isinstance(model, TableModel) and not model.columns.used:
         raise InputError(f"{path} was trained on sparse data, whose columns have no names: it cannot be served")
     scorer: Any = TableScorer(model) if isinstance(model, TableModel) else ArrayScorer(model, str(path))
-    scorer.score({column.name: _any_value(column) for column in scorer.columns})
+    for rows in _TRIED:
+        scorer.score({column.name: np.repeat(_any_value(column), rows) for column in scorer.columns})
     return scorer
 
 

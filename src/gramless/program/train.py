@@ -18,14 +18,17 @@ from sklearn.pipeline import Pipeline
 
 import gramless
 from gramless._version import __version__
+from gramless.experiments.environment import versions
 from gramless.program.card import write_card
-from gramless.program.columns import Columns, as_known, find_columns, preparation
+from gramless.program.columns import Columns, as_known, choose_columns, find_columns, preparation, told_columns
 from gramless.program.errors import InputError, check_readable, check_writable
+from gramless.program.heartbeat import Heartbeat
 from gramless.program.importance import importance
 from gramless.program.inputs import describe_inputs
 from gramless.program.machines import Settings, make_machine, settle, with_probabilities
 from gramless.program.model import TableModel, save_model
-from gramless.program.scores import Score, error_bound, score_table
+from gramless.program.model_card import card_path, checksum, write_model_card
+from gramless.program.scores import Score, error_bound, score_table, verdict
 from gramless.program.tables import LARGEST, Rows, batches, kind_of, listed, read
 
 MOST_CLASSES = 100
@@ -60,6 +63,7 @@ class Asked:
     seed: int
     device: str | None
     memory_budget: str | None
+    class_weight: str | None = None
 
     @property
     def by_table(self) -> bool:
@@ -99,6 +103,9 @@ def train(
     weights: str | None = None,
     groups: str | None = None,
     order: str | None = None,
+    columns: list[str] | None = None,
+    drop: list[str] | None = None,
+    class_weight: str | None = None,
     seconds: float | None = None,
     report: bool = False,
     seed: int = 0,
@@ -109,7 +116,8 @@ def train(
     """Read, prepare, tune, fit, score, save; each step is shown while it runs.
 
     `weights`, `groups` and `order` name columns that are not learnt from: how much a row counts, rows that are held out
-    together, and what rows are sorted by before the last of them are held out. The score is that of held-out rows, of the
+    together, and what rows are sorted by before the last of them are held out. `columns` are the only ones to learn from,
+    `drop` are not learnt from. The score is that of held-out rows, of the
     file `test`, or of `cv` folds; with the latter two the model is fitted to all rows.
     """
     if not 0 < test_size < 1:
@@ -123,7 +131,8 @@ def train(
         raise InputError("--test and --cv are two ways to score: choose one")
     check_readable(path)
     check_writable(out, path)
-    asked = Asked(estimator, kernel, C, gamma, tune, proba, seconds, seed, device, memory_budget)
+    asked = Asked(estimator, kernel, C, gamma, tune, proba, seconds, seed, device, memory_budget, class_weight)
+    heartbeat = Heartbeat(console)
     with Progress(
         SpinnerColumn(style="cyan"),
         TextColumn("{task.description}"),
@@ -136,18 +145,21 @@ def train(
 
         def now(doing: str) -> None:
             progress.update(bar, description=escape(doing))
+            heartbeat(doing)
 
         now(f"reading {path}")
         rows = read(path, target)
         rows, task = _with_target(rows, task, target, path, console)
+        needed = [name for name in (weights, groups, order) if name is not None]
+        rows = replace(rows, X=choose_columns(rows.X, columns or [], drop or [], needed, str(path)))
         rows, helpers = take_helpers(rows, {"weights": weights, "groups": groups, "order": order}, path)
         if asked.estimator == "table" and not isinstance(rows.X, pd.DataFrame):
             raise InputError("a table model is for dense tables: choose --estimator lssvm or nystrom for sparse ones")
         by_table = asked.by_table and isinstance(rows.X, pd.DataFrame)
-        columns = find_columns(rows.X, with_dates=by_table)
-        for line in _left_out(columns):
-            console.print(f"[dim]{escape(line)}[/dim]", soft_wrap=True)
-        X, y = as_known(rows.X, columns, str(path)), np.asarray(rows.y)
+        used = find_columns(rows.X, with_dates=by_table)
+        X, y = as_known(rows.X, used, str(path)), np.asarray(rows.y)
+        for line in told_columns(used, X):
+            console.print(f"[dim]{escape(line)}[/dim]", soft_wrap=True, highlight=False)
         everything = np.arange(len(y))
         whole = test is not None or cv is not None
         kept, held_out = (everything, everything) if whole else hold_out(y, helpers, task, test_size, seed)
@@ -155,20 +167,22 @@ def train(
         def make(some: np.ndarray) -> Made:
             w = None if helpers["weights"] is None else helpers["weights"][some].astype(np.float64)
             fit = fit_table if by_table else fit_machine
-            return fit(_rows_of(X, some), y[some], w, columns, task, asked, now, console)
+            return fit(_rows_of(X, some), y[some], w, used, task, asked, now, console)
 
         def model_of(made: Made, n_train: int, n_scored: int, y_train: np.ndarray) -> TableModel:
             about = {
                 "gramless": __version__,
+                "versions": versions(),
                 "data": path.name,
+                "data_sha256": checksum(path),
                 "target": target,
                 "task": task,
                 "rows": {"train": n_train, "held_out": n_scored},
                 "columns": {
-                    "numbers": len(columns.numbers),
-                    "words": len(columns.words),
-                    **({"dates": len(columns.dates)} if columns.dates else {}),
-                    "left_out": columns.left_out,
+                    "numbers": len(used.numbers),
+                    "words": len(used.words),
+                    **({"dates": len(used.dates)} if used.dates else {}),
+                    "left_out": used.left_out,
                 },
                 "estimator": type(made.pipeline.named_steps["machine"]).__name__,
                 "why": made.settings.reason,
@@ -179,19 +193,19 @@ def train(
                 **_without_inputs(y_train, task),
                 **({} if rows.counts_from is None else {"counts_from": rows.counts_from}),
             }
-            return TableModel(made.pipeline, columns.numbers, columns.words, target, task, about, columns.dates)
+            return TableModel(made.pipeline, used.numbers, used.words, target, task, about, used.dates)
 
         if cv is not None:
             folds = _fold_scores(make, model_of, X, y, helpers, task, cv, seed, now)
         made = make(kept)
         now("scoring")
         if test is not None:
-            X_test, y_test = _test_rows(test, target, columns)
+            X_test, y_test = _test_rows(test, target, used)
         else:
             X_test, y_test = _rows_of(X, held_out), y[held_out]
         model = model_of(made, len(kept), len(y_test), y[kept])
         scores = folds if cv is not None else model.scored([(X_test, y_test)], seed)[1]
-        model.about["inputs"] = describe_inputs(_rows_of(X, kept), columns)
+        model.about["inputs"] = describe_inputs(_rows_of(X, kept), used)
         if task == "regression" and cv is None:
             model.about["error_90"] = error_bound(model.pipeline.predict(X_test), model.answers(y_test), 0.9)
         model.about["scores"] = [one.as_json() for one in scores]
@@ -199,9 +213,10 @@ def train(
             model.about["folds"] = cv
         if by_table:
             now("shuffling columns to see which matter")
-            model.about["importance"] = importance(made.pipeline, X_test, model.answers(y_test), columns.used, task, seed)
+            model.about["importance"] = importance(made.pipeline, X_test, model.answers(y_test), used.used, task, seed)
         now(f"saving {out}")
         save_model(model, out)
+        write_model_card(model, out)
         if report:
             if not isinstance(X, pd.DataFrame):
                 raise InputError("--report draws columns by name: it is for tables, not for sparse data")
@@ -244,6 +259,7 @@ def fit_table(
 
     cls = gramless.TableClassifier if task == "classification" else gramless.TableRegressor
     machine = cls(time_budget=asked.seconds, memory_budget=asked.memory_budget, callback=tell, random_state=asked.seed)
+    weigh_classes(machine, asked.class_weight, task, y)
     try:
         machine.fit(X, y, sample_weight=weights)
     except ValueError as reason:  # a setting that the estimator refuses, in its own words
@@ -297,9 +313,35 @@ def fit_machine(
         device=asked.device,
         memory_budget=asked.memory_budget,
     )
+    weigh_classes(machine, asked.class_weight, task, y)
     seconds = _fit(machine, ready, y, weights, now)
     about = {"settings": {"kernel": settings.kernel, "C": _fitted_C(machine), "gamma": settings.gamma}}
     return Made(Pipeline([("prepare", prepare), ("machine", machine)]), settings, about, tune_seconds, seconds)
+
+
+def weigh_classes(machine: Any, asked: str | None, task: str, y: np.ndarray) -> None:
+    """Set `class_weight` from "balanced" or "yes=5,no=1"."""
+    if asked is None:
+        return
+    if task != "classification":
+        raise InputError("a quantity has no classes: leave out --class-weight")
+    if asked == "balanced":
+        machine.set_params(class_weight="balanced")
+        return
+    known = {str(label): label for label in np.unique(y)}
+    given: dict[Any, float] = {}
+    for part in asked.split(","):
+        name, mark, text = part.rpartition("=")
+        try:
+            weight = float(text)
+        except ValueError:
+            weight = -1.0
+        if not mark or not 0 < weight < np.inf:
+            raise InputError(f"--class-weight {asked!r} is neither balanced nor written as label=weight,label=weight")
+        if name not in known:
+            raise InputError(f"--class-weight names {name!r}, which is no class; the classes are {listed(known)}")
+        given[known[name]] = weight
+    machine.set_params(class_weight={label: given.get(label, 1.0) for label in known.values()})
 
 
 def take_helpers(rows: Rows, names: dict[str, str | None], path: Path) -> tuple[Rows, dict[str, np.ndarray | None]]:
@@ -370,17 +412,6 @@ def _fold_scores(
         mean = float(values.mean())
         merged.append(replace(same[0], value=mean, low=mean - margin, high=mean + margin, baseline=baseline))
     return merged
-
-
-def _left_out(columns: Columns) -> list[str]:
-    by_reason: dict[str, list[str]] = {}
-    for name, why in columns.left_out.items():
-        by_reason.setdefault(why, []).append(name)
-    lines = []
-    for why, names in by_reason.items():
-        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        lines.append(f"left out {shown}: {why}")
-    return lines
 
 
 def find_task(y: np.ndarray, asked: str) -> str:
@@ -568,12 +599,16 @@ def _tell(console: Console, trained: Trained, report: bool) -> None:
         soft_wrap=True,
     )
     console.print(score_table(trained.scores, ""))
+    told = verdict(trained.scores, about["task"])
+    if told is not None:
+        console.print(f"[yellow]{escape(told)}[/yellow]", highlight=False, soft_wrap=True)
     most = [f"{name} {value:.3g}" for name, value in list(about.get("importance", {}).items())[:_SHOWN] if value > 0]
     if most:
-        told = escape("Matters most (what is lost when shuffled): " + ", ".join(most))
-        console.print(told, highlight=False, soft_wrap=True)
+        leant_on = escape("Matters most (what is lost when shuffled): " + ", ".join(most))
+        console.print(leant_on, highlight=False, soft_wrap=True)
     console.print(f"Model  [bold]{escape(str(trained.out))}[/bold]", highlight=False, soft_wrap=True)
+    console.print(f"Card   [bold]{escape(str(card_path(trained.out)))}[/bold]", highlight=False, soft_wrap=True)
     if report:
         console.print(
-            f"Card   [bold]{escape(str(trained.out.with_suffix('.html')))}[/bold]", highlight=False, soft_wrap=True
+            f"Report [bold]{escape(str(trained.out.with_suffix('.html')))}[/bold]", highlight=False, soft_wrap=True
         )

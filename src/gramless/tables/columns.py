@@ -20,6 +20,7 @@ from sklearn.base import BaseEstimator
 MOST_LEVELS = 100
 _HASHED = 32
 _DAY = np.timedelta64(1, "D")
+PHASE_DIGITS = 9
 
 
 @dataclass
@@ -35,6 +36,21 @@ class Encoded:
     def take(self, rows: Any) -> Encoded:
         """Some rows."""
         return Encoded(self.numbers[rows], self.codes[rows])
+
+
+class ArrayFrame:
+    """Named columns that are arrays already: a frame that costs nothing to make, for single rows.
+
+    Parameters
+    ----------
+    columns : dict of ndarray
+        float64, datetime64, or objects.
+    """
+
+    def __init__(self, columns: dict[str, np.ndarray]):
+        self.column_names = list(columns)
+        self.values = list(columns.values())
+        self.num_rows = len(self.values[0]) if self.values else 0
 
 
 def is_frame(X: Any) -> bool:
@@ -56,6 +72,8 @@ def column_values(X: Any, place: int) -> np.ndarray:
     """One column of a frame or an array as a NumPy array: float64, datetime64 or object."""
     if not is_frame(X):
         return _plain(np.asarray(X[:, place]))
+    if isinstance(X, ArrayFrame):
+        return _plain(X.values[place])
     if hasattr(X, "column_names"):
         return _plain(
             X.column(place).to_numpy(zero_copy_only=False) if not _pyarrow_batch(X) else np.asarray(X.column(place))
@@ -75,7 +93,7 @@ def _pyarrow_batch(X: Any) -> bool:
 
 def _plain(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind in "iufb":
-        return values.astype(np.float64)
+        return values.astype(np.float64, copy=False)
     if values.dtype.kind == "M":
         return values.astype("datetime64[us]")
     return _as_numbers(values) if values.dtype.kind == "O" else values.astype(object)
@@ -238,7 +256,8 @@ def _date_features(values: np.ndarray) -> list[np.ndarray]:
     year = (dates - starts) / _DAY / 365.25
     found = [days]
     for phase in (year, (whole + 3) % 7 / 7, days - whole):
-        found += [np.sin(2 * np.pi * phase), np.cos(2 * np.pi * phase)]
+        # Rounded, so that equal days have equal values however a library computes a sine: their ranks hang on it.
+        found += [np.round(np.sin(2 * np.pi * phase), PHASE_DIGITS), np.round(np.cos(2 * np.pi * phase), PHASE_DIGITS)]
     return [np.where(gaps, np.nan, column) for column in found]
 
 

@@ -35,7 +35,9 @@ class Solution:
     scores: np.ndarray
 
 
-def solve_exact(X: np.ndarray, kernel: Kernel, Z: np.ndarray, ridge: np.ndarray) -> Solution | None:
+def solve_exact(
+    X: np.ndarray, kernel: Kernel, Z: np.ndarray, ridge: np.ndarray, *, single_from: int = SINGLE_FROM
+) -> Solution | None:
     """Solve for the columns of `Z`; None where the matrix cannot be factored even in float64.
 
     Parameters
@@ -46,9 +48,11 @@ def solve_exact(X: np.ndarray, kernel: Kernel, Z: np.ndarray, ridge: np.ndarray)
     Z : ndarray of shape (n, k)
     ridge : ndarray of shape (n,)
         `1 / (C w_i)`.
+    single_from : int
+        From how many rows on float32 is tried first, where its rounding is small beside the ridge.
     """
     n = len(X)
-    for dtype in [np.float32, np.float64] if n >= SINGLE_FROM and _single_will_do(X, kernel, ridge) else [np.float64]:
+    for dtype in [np.float32, np.float64] if n >= single_from and _single_will_do(X, kernel, ridge) else [np.float64]:
         points = X.astype(dtype, copy=False)
         A = KernelOperator(points, kernel, ridge.astype(dtype)).dense()
         potrf, trtri = (lapack.spotrf, lapack.strtri) if dtype == np.float32 else (lapack.dpotrf, lapack.dtrtri)

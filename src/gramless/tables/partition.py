@@ -61,6 +61,10 @@ class Partition(BaseEstimator):
             threshold = float(np.partition(heights, last)[last])
             right = heights > threshold
             if values[-1] > 0 and right.any():
+                # Halfway to the next row, so that no row lies on the border, where rounding would decide.
+                after = float(heights[right].min())
+                middle = threshold + (after - threshold) / 2
+                threshold = middle if middle < after else threshold
                 node = len(self.children_)
                 self.directions_.append(direction)
                 self.thresholds_.append(threshold)

@@ -12,6 +12,7 @@ one counts about as much as a standard deviation in a number.
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import QuantileTransformer
 
@@ -20,6 +21,8 @@ from gramless.tables.columns import Encoded
 WAYS = ("standard", "quantile", "log")
 # Beyond three standard deviations an outlier's rank says no more.
 _CLIP = 3.0
+# scikit-learn's: what is so close to the ends counts as an end, and has this rank.
+_SMALLEST_RANK = 1e-7
 _QUANTILES = 1000
 _SKEWED = 1.0
 # A spread of so small a share of the largest value is rounding.
@@ -42,6 +45,24 @@ def skewness(numbers: np.ndarray) -> np.ndarray:
     variance = (centred**2).sum(axis=0) / count
     varies = variance > (_HARDLY * np.abs(np.where(known, numbers, 0.0)).max(axis=0, initial=0.0)) ** 2
     return np.where(varies, (centred**3).sum(axis=0) / count / np.where(varies, variance, 1.0) ** 1.5, 0.0)
+
+
+def normal_ranks(X: np.ndarray, fitted: QuantileTransformer) -> np.ndarray:
+    """What `fitted.transform(X)` gives for a normal distribution, without the checks that cost a single row milliseconds.
+
+    The rank of a value among the quantiles is the mean of the ones from below and from above, which differ where quantiles
+    are equal.
+    """
+    ranks = np.empty_like(X)
+    references = fitted.references_
+    backwards = -references[::-1]
+    for k, quantiles in enumerate(fitted.quantiles_.T):
+        column = X[:, k]
+        rank = 0.5 * (np.interp(column, quantiles, references) - np.interp(-column, -quantiles[::-1], backwards))
+        rank[column + _SMALLEST_RANK > quantiles[-1]] = 1.0
+        rank[column - _SMALLEST_RANK < quantiles[0]] = 0.0
+        ranks[:, k] = rank
+    return ndtri(np.clip(ranks, _SMALLEST_RANK, 1 - _SMALLEST_RANK))
 
 
 class Preparation(BaseEstimator):
@@ -95,7 +116,7 @@ class Preparation(BaseEstimator):
         """Before centring and scaling."""
         shaped = filled
         if self.way == "quantile" and filled.shape[1]:
-            shaped = np.clip(self.quantiles_.transform(filled), -_CLIP, _CLIP)
+            shaped = np.clip(normal_ranks(filled, self.quantiles_), -_CLIP, _CLIP)
         elif self.way == "log":
             units = (filled - self.centres_) / self.units_
             shaped = np.where(self.logged_, np.sign(units) * np.log1p(np.abs(units)), filled)

@@ -167,10 +167,26 @@ class Search:
         tell: Callable[[str], None],
     ):
         self.rows, self.loss, self.weights, self.groups = rows, loss, weights, groups
-        self.kernels, self.metric, self.seconds, self.tell = kernels, metric, seconds, tell
+        self.kernels, self.metric, self.seconds = kernels, metric, seconds
+        self._tell, self._doing = tell, ""
+        self._count, self._best = 0, Record(Setting("standard", "rbf", 1.0, 1.0), np.inf, 0, np.empty(0))
         self.X = {way: prepare(encoded) for way, prepare in preparations.items()}
         self.spread = {way: max(float(X.var(axis=0).sum()), 1e-12) for way, X in self.X.items()}
         self.tried: dict[tuple[Setting, int], Record] = {}
+        firsts = sum(len(WIDTHS[kernel]) for kernel in kernels) * len([way for way in self.X if way != "log"]) + 2
+        self._most = firsts * len(CS) + (_FAMILIES + 3) * _WALK + _COORDINATES + _FINALISTS * max(_STEPS, _WALK)
+
+    def tell(self, doing: str) -> None:
+        """Say what is being done, how many settings were tried, and the best of those on as many rows."""
+        self._doing = doing
+        best = f", best so far {self._best.setting.describe()}" if np.isfinite(self._best.loss) else ""
+        self._tell(f"{doing}: {self._count:,} of at most {self._most:,} settings{best}")
+
+    def _tried(self, record: Record, count: int = 1) -> Record:
+        self._count += count
+        if record.n > self._best.n or (record.n == self._best.n and record.loss < self._best.loss):
+            self._best = record
+        return record
 
     def _weights(self, n: int) -> np.ndarray | None:
         return None if self.weights is None else self.weights[self.rows[:n]]
@@ -193,6 +209,8 @@ class Search:
             else:
                 predictions = self.loss.predictions(solution.scores, rows, setting.log)
                 self.tried[key] = Record(setting, self.loss(predictions, rows), n, predictions)
+            self._tried(self.tried[key])
+            self.tell(self._doing)
         return self.tried[key]
 
     def path(self, way: str, kernel: str, width: float, n: int) -> Record:
@@ -206,7 +224,7 @@ class Search:
         ):
             predictions = self.loss.predictions(scores, rows, False)
             found.append(Record(replace(base, C=C), self.loss(predictions, rows), n, predictions))
-        return min(found, key=lambda one: one.loss)
+        return self._tried(min(found, key=lambda one: one.loss), len(CS))
 
     def walk(self, start: Setting, n: int, evaluations: int) -> Record:
         """Uphill in C and width by the first move that helps, the last one that did first."""
