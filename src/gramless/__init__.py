@@ -40,6 +40,7 @@ _EXPORTS: dict[str, str] = {
     "Stream": "gramless.streaming",
     "TableClassifier": "gramless.estimators.table",
     "TableRegressor": "gramless.estimators.table",
+    "compiled": "gramless.models.compiled",
     "estimate": "gramless.planning.estimate",
     "load": "gramless.persistence",
     "save": "gramless.persistence",

@@ -17,12 +17,14 @@ import os
 import sys
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
+import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
@@ -121,7 +123,12 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     """
     import skops.io
 
-    payload = {"format_version": FORMAT_VERSION, "gramless": __version__, "estimator": _without_callbacks(estimator)}
+    payload = {
+        "format_version": FORMAT_VERSION,
+        "gramless": __version__,
+        "scikit-learn": version("scikit-learn"),
+        "estimator": _stored(estimator),
+    }
     target = Path(path)
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, "this is a folder, and a model is a file", str(target))
@@ -141,22 +148,67 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
             )
 
 
-def _without_callbacks(value: Any) -> Any:
-    """An estimator, or a list or dict of them, copied only as far as a callback has to be left out of what it holds."""
+def _stored(value: Any) -> Any:
+    """An estimator, or a list or dict of them, as it goes into a file: without callbacks, points in half precision where
+    that changes no digit. Copied only as far as something has to be replaced.
+    """
     if type(value) in (list, tuple):
-        items = [_without_callbacks(item) for item in value]
+        items = [_stored(item) for item in value]
         return type(value)(items) if any(new is not old for new, old in zip(items, value, strict=True)) else value
     if not isinstance(value, BaseEstimator) and type(value) is not dict:
         return value
     is_estimator = isinstance(value, BaseEstimator)
     held = vars(value) if is_estimator else value
-    stripped = {key: None if is_estimator and key == "callback" else _without_callbacks(held[key]) for key in held}
+    stripped = {}
+    for key, part in held.items():
+        if is_estimator and key == "callback":
+            stripped[key] = None
+        elif is_estimator and key in _POINTS and type(value).__module__.startswith("gramless."):
+            stripped[key] = _each(part, _halved)
+        else:
+            stripped[key] = _stored(part)
     changed = {key: part for key, part in stripped.items() if part is not held[key]}
     if not changed:
         return value
     stored = copy.copy(value)
     (vars(stored) if is_estimator else stored).update(changed)
     return stored
+
+
+def _each(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A changed value, or a list of changed values; the same object where nothing changes."""
+    if type(value) is not list:
+        return change(value)
+    items = [change(item) for item in value]
+    return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+
+
+def _halved(points: Any) -> Any:
+    """Points with half the digits and the name of their type, where the other half is zeros: pixels, counts, indicators."""
+    if not isinstance(points, np.ndarray) or points.dtype not in (np.float32, np.float64) or points.size == 0:
+        return points
+    with np.errstate(over="ignore"):
+        half = points.astype(np.float16)
+    return {"half": half, "dtype": points.dtype.name} if np.array_equal(half.astype(points.dtype), points) else points
+
+
+def _unhalved(stored: Any) -> Any:
+    if not (isinstance(stored, dict) and set(stored) == {"half", "dtype"}):
+        return stored
+    if stored["dtype"] not in ("float32", "float64") or getattr(stored["half"], "dtype", None) != np.float16:
+        raise ValueError("points in half precision that do not say what they were")
+    return stored["half"].astype(stored["dtype"])
+
+
+def _fill_in(part: Any) -> None:
+    """Points in their own precision, and settings that did not exist when the file was written at their defaults."""
+    held = vars(part)
+    for key in _POINTS:
+        if key in held:
+            held[key] = _each(held[key], _unhalved)
+    for name, parameter in inspect.signature(type(part).__init__).parameters.items():
+        if parameter.default is not inspect.Parameter.empty and name not in held:
+            held[name] = parameter.default
 
 
 def _is_loadable(name: str) -> bool:
@@ -173,8 +225,6 @@ def _is_loadable(name: str) -> bool:
 
 def _is_public_estimator(name: str) -> bool:
     """Whether a name is that of an estimator which scikit-learn exports; nothing but its public packages is imported."""
-    import sklearn
-
     module, _, short = name.rpartition(".")
     package = module.split("._")[0]
     parts = package.split(".")
@@ -279,10 +329,36 @@ def load(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Any:
     try:
         with open(source, "rb") as file:
             return _read(file, source, max_bytes)
-    except (_Refused, MemoryError):
+    except MemoryError:
         raise
+    except _Refused as error:
+        raise ValueError(f"{error}{_advice(source)}") from error
     except Exception as error:
-        raise ValueError(f"{source} is not a complete gramless model file ({type(error).__name__}: {error})") from error
+        told = f"{source} is not a complete gramless model file ({type(error).__name__}: {error})"
+        raise ValueError(told + _advice(source)) from error
+
+
+def _advice(source: Path) -> str:
+    """What reads a file that was written by other versions; nothing where the versions are these, or not known."""
+    try:
+        with zipfile.ZipFile(source) as archive:
+            content = json.loads(archive.read("schema.json"))["content"]
+            written = {
+                name: json.loads(content[name]["content"]) for name in ("gramless", "scikit-learn") if name in content
+            }
+    except Exception:  # damaged: the error itself says so
+        return ""
+    here = {"gramless": __version__, "scikit-learn": version("scikit-learn")}
+    known = {name: number for name, number in written.items() if isinstance(number, str) and len(number) < 40}
+    if all(here[name] == number for name, number in known.items()):
+        return ""
+    told = " and ".join(f"{name} {number}" for name, number in known.items())
+    now = " and ".join(f"{name} {here[name]}" for name in known)
+    needed = " ".join(f"'{name}=={number}'" for name, number in known.items())
+    return (
+        f". It was written by {told}, and this is {now}: train the model again here, or read it where it was written "
+        f"(pip install {needed})"
+    )
 
 
 class _Refused(ValueError):
@@ -326,11 +402,15 @@ def _read(file: BinaryIO, source: Path, max_bytes: int | None) -> Any:
             f"{source} has format {payload['format_version']} (gramless {payload.get('gramless')}); "
             f"this gramless {__version__} reads format {FORMAT_VERSION}"
         )
-    for part in _parts(payload["estimator"]):
+    found = list(_parts(payload["estimator"]))
+    ours = [part for part in found if isinstance(part, BaseEstimator) and type(part).__module__.startswith("gramless.")]
+    for part in found:
         if sp.issparse(part):
             check_sparse(part)
-        elif isinstance(part, BaseEstimator) and type(part).__module__.startswith("gramless."):
-            _check_model(part)
+    for part in ours:
+        _fill_in(part)
+    for part in ours:
+        _check_model(part)
     return payload["estimator"]
 
 

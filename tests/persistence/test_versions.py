@@ -1,0 +1,86 @@
+"""Files of every released version load and answer as they did; what cannot be read says what to do."""
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+from write_files import FILES, answers
+
+import gramless
+from gramless import LSSVC
+
+WRITTEN = sorted(FILES.glob("*/*.skops"))
+
+
+def test_there_is_a_file_of_this_version():
+    assert any(path.parent.name == gramless.__version__ for path in WRITTEN)
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_file_of_any_version_answers_as_it_did(path):
+    expected = json.loads(path.with_suffix(".json").read_text())
+    np.testing.assert_allclose(answers(gramless.load(path)), expected, atol=1e-6)
+
+
+def changed(path, change):
+    """The file again with a changed schema."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    schema = json.loads(members["schema.json"])
+    change(schema["content"])
+    members["schema.json"] = json.dumps(schema).encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "m.skops"
+    gramless.save(LSSVC(C=3.0).fit([[0.0], [1.0], [2.0]], ["a", "b", "b"]), path)
+    return path
+
+
+def test_settings_that_a_file_does_not_know_have_their_defaults(saved):
+    """As of an earlier minor version, when the estimator had fewer of them."""
+
+    def forget(content):
+        del content["estimator"]["content"]["content"]["solver"]
+
+    changed(saved, forget)
+    loaded = gramless.load(saved)
+    assert loaded.solver == LSSVC().solver
+    assert "C=3.0" in repr(loaded)
+
+
+def test_a_file_that_another_version_wrote_says_what_to_do(saved):
+    def write(content):
+        content["gramless"]["content"] = '"7.1.0"'
+        content["scikit-learn"]["content"] = '"0.24.2"'
+        content["estimator"]["__class__"] = "BetterLSSVC"
+
+    changed(saved, write)
+    with pytest.raises(ValueError, match="BetterLSSVC") as refused:
+        gramless.load(saved)
+    assert "It was written by gramless 7.1.0 and scikit-learn 0.24.2, and this is" in str(refused.value)
+    assert "pip install 'gramless==7.1.0' 'scikit-learn==0.24.2'" in str(refused.value)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_points_with_few_digits_take_half_the_room_and_come_back(tmp_path, dtype):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 256, (300, 40)).astype(dtype)
+    model = LSSVC(gamma=1e-5).fit(X, X[:, 0] > 128)
+    gramless.save(model, tmp_path / "half.skops")
+    loaded = gramless.load(tmp_path / "half.skops")
+    assert loaded.points_.dtype == dtype
+    np.testing.assert_array_equal(loaded.points_, model.points_)
+    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+    with zipfile.ZipFile(tmp_path / "half.skops") as archive:
+        sizes = [member.file_size for member in archive.infolist() if member.filename.endswith(".npy")]
+    assert max(sizes) < 1.1 * 2 * X.size
+    others = X + 1 / 3  # digits that would be lost
+    model = LSSVC(gamma=1e-5).fit(others, X[:, 0] > 128)
+    gramless.save(model, tmp_path / "whole.skops")
+    np.testing.assert_array_equal(gramless.load(tmp_path / "whole.skops").points_, model.points_)
