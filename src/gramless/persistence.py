@@ -159,7 +159,7 @@ def _stored(value: Any) -> Any:
         return value
     is_estimator = isinstance(value, BaseEstimator)
     held = vars(value) if is_estimator else value
-    stripped = {}
+    stripped: dict[Any, Any] = {}
     for key, part in held.items():
         if is_estimator and key == "callback":
             stripped[key] = None
