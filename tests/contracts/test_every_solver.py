@@ -78,7 +78,7 @@ def make(name: str, tol: float, **settings):
     """The solver with a tolerance and as many iterations as it likes."""
     known = SOLVERS[name]._get_param_names()
     # One that does not iterate to a tolerance is exact only where its block is the whole matrix, border included.
-    defaults = {"tol": tol, "max_iter": 20_000, "block_size": 20 if "tol" in known else N + 1, "n_members": 2}
+    defaults = {"tol": tol, "max_iter": 20_000, "block_size": N // 2 if "tol" in known else N + 1, "n_members": 2}
     return SOLVERS[name](**{key: value for key, value in (defaults | settings).items() if key in known})
 
 
