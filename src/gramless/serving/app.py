@@ -68,6 +68,7 @@ def scoring_app(
     load : callable(Path) -> Scorer
         Reads one of them.
     limits : Limits, optional
+        What is refused; the defaults of `Limits` where none are given.
     token : str, optional
         Requests must then carry it as `Authorization: Bearer TOKEN`; the page and `/healthz` are open.
     hosts : list of str, optional
@@ -78,6 +79,25 @@ def scoring_app(
     Returns
     -------
     Starlette
+        For uvicorn, or any other ASGI server.
+
+    See Also
+    --------
+    serve : Runs an application on this machine.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> import gramless
+    >>> from gramless.program.serve import load_scorer
+    >>> from gramless.serving import scoring_app
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "sign.skops"
+    ...     gramless.save(gramless.LSSVC().fit([[-1.0], [1.0]], [0, 1]), path)
+    ...     app = scoring_app({"sign": path}, load_scorer)
+    >>> "/predict" in {route.path for route in app.routes}
+    True
     """
     limits = Limits() if limits is None else limits
     metrics = Metrics()

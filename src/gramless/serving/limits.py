@@ -29,6 +29,16 @@ class Limits:
         For requests that are under way when the server is told to stop.
     connections : int
         Open at a time.
+
+    See Also
+    --------
+    serve : Takes them.
+
+    Examples
+    --------
+    >>> from gramless.serving import Limits
+    >>> Limits(rows=100).rows
+    100
     """
 
     body_bytes: int = 16 * 2**20

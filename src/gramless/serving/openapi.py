@@ -22,7 +22,7 @@ _REFUSALS = {
 
 
 def openapi(models: Models, *, with_token: bool) -> dict[str, Any]:
-    """The document.
+    """What the server understands, in the form of OpenAPI.
 
     Parameters
     ----------
