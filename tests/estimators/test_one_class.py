@@ -61,6 +61,21 @@ def test_solves_the_quadratic_programme():
     assert model.dual_coef_.sum() == pytest.approx(nu * 40)
 
 
+@pytest.mark.parametrize("tol", [1e-3, 1e-8])
+def test_single_precision_is_used_only_where_it_is_precise_enough(monkeypatch, tol):
+    monkeypatch.setattr(one_class, "SOLVED_WHOLE", 64)
+    monkeypatch.setattr(one_class, "_MANY_VALUES", 1)
+    precisions = []
+    whole = one_class._sum
+    monkeypatch.setattr(one_class, "_sum", lambda k, X, *rest: precisions.append((X.dtype, len(X))) or whole(k, X, *rest))
+    X = rows(900)
+    model = KernelOneClassSVM(nu=0.2, gamma=0.1, tol=tol, random_state=0).fit(X)
+    assert ((np.dtype("float64"), 900) in precisions) == (tol < 1e-6)
+    slopes = rbf_kernel(X, X[model.support_], gamma=0.1) @ model.dual_coef_[0]
+    inside = (model.dual_coef_[0] > 0) & (model.dual_coef_[0] < 1)
+    np.testing.assert_allclose(slopes[model.support_[inside]], model.offset_, atol=2 * tol)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_start_from_part_of_the_rows_changes_nothing(monkeypatch, dtype):
     """Large fits start from the machine of an eighth of the rows, whose product is computed by itself."""

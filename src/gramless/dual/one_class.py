@@ -10,7 +10,7 @@ that sum.
 The start decides what a large fit costs. A share nu of all rows end at their bound, whatever the solver does; the start puts
 the likely ones there. They are found by fitting an eighth of the rows and scoring all: what the solver then moves are the
 few on which the two disagree. The product of the kernel with the start is computed once, streamed: O(nu n^2 d), no rows
-kept.
+kept; of many rows in float32, where a sample of them shows that this is precise enough for the tolerance.
 
 Reference: Schölkopf, Platt, Shawe-Taylor, Smola and Williamson (2001), Estimating the support of a high-dimensional
 distribution.
@@ -37,6 +37,9 @@ from gramless.operators import byte_rows, expand
 _SHARE_TO_START = 8
 # Products in float32 are summed over so many points, and their sums in float64.
 _POINTS_AT_A_TIME = 2048
+# Kernel values from which float32 is worth a second, checked way: fewer take less than a second in float64.
+_MANY_VALUES = 1e8
+_CHECKED_ROWS = 256
 
 
 def solve_one_class(
@@ -59,7 +62,7 @@ def solve_one_class(
     start[order] = filled(weights[order], nu * weights.sum())
     if n > SOLVED_WHOLE and not watch.stopped:
         started = np.flatnonzero(start)
-        K_start = _product(kernel, X, started, start[started])
+        K_start = _product(kernel, X, started, start[started], solver.tol / 4)
     points = byte_rows(kernel, X, n // 2)
     rows = GramRows(kernel, points, [slice(0, n)], budget=resources.budget, workers=resources.workers)
     problem = BoxQP(np.zeros(n), np.zeros(n), weights, start=start, K_start=K_start)
@@ -82,14 +85,27 @@ def _first_scores(
     part = X[some] if kernel.uses_points else X[np.ix_(some, some)]
     solution = solve_one_class(kernel, part, weights[some], nu, solver, resources, watch)
     support = np.flatnonzero(solution.beta)
-    return _product(kernel, X, some[support], solution.beta[support])
+    return _product(kernel, X, some[support], solution.beta[support], np.inf)  # only their order counts
 
 
-def _product(kernel: Kernel, X: Any, idx: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """`K[:, idx] @ weights`, summed in float64."""
+def _product(kernel: Kernel, X: Any, idx: np.ndarray, weights: np.ndarray, error: float) -> np.ndarray:
+    """`K[:, idx] @ weights`, summed in float64, to an absolute error; kernel values in float32 where they reach it.
+
+    Whether they do is measured: some rows are computed in both precisions.
+    """
+    n = X.shape[0]
+    if isinstance(X, np.ndarray) and X.dtype == np.float64 and kernel.uses_points and n * idx.size >= _MANY_VALUES:
+        single = _sum(kernel, X.astype(np.float32), X[idx].astype(np.float32), weights)
+        rows = np.linspace(0, n - 1, min(n, _CHECKED_ROWS)).astype(np.intp)
+        exact = _sum(kernel, X[rows], X[idx], weights)
+        if np.abs(single[rows] - exact).max() <= error:
+            return single
+    return _sum(kernel, X if kernel.uses_points else X[:, idx], X[idx], weights)
+
+
+def _sum(kernel: Kernel, X: Any, points: Any, weights: np.ndarray) -> np.ndarray:
     total = np.zeros(X.shape[0])
     coef = weights.astype(xa.numpy_dtype(X))[:, None]
-    for part in slices(idx.size, _POINTS_AT_A_TIME):
-        points = X if kernel.uses_points else X[:, idx[part]]
-        total += expand(kernel, points, X[idx[part]], coef[part])[:, 0]
+    for part in slices(weights.size, _POINTS_AT_A_TIME):
+        total += xa.to_numpy(expand(kernel, X if kernel.uses_points else X[:, part], points[part], coef[part]))[:, 0]
     return total
