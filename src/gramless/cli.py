@@ -168,6 +168,10 @@ def train(
     time: Annotated[
         str | None, typer.Option(help="What the fit aims at, such as 90s or 2m; about a minute for 50,000 rows.")
     ] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(help="Also how often held-out rows lie in intervals (classes: in sets) of this coverage, such as 0.9."),
+    ] = None,
     report: Annotated[
         bool, typer.Option("--report", help="Also an HTML card next to the model: what matters, how, how sure.")
     ] = False,
@@ -223,6 +227,7 @@ def train(
         drop=drop,
         class_weight=class_weight,
         seconds=None if time is None else parse_seconds(time),
+        interval=interval,
         report=report,
         seed=seed,
         device=device,
@@ -252,6 +257,13 @@ def predict(
         typer.Argument(help="Rows to predict (more columns may be there), - for standard input, a picture, or a folder."),
     ],
     proba: Annotated[bool, typer.Option("--proba", help="Also the probability of each class.")] = False,
+    interval: Annotated[
+        float | None, typer.Option(help="Also the ends of an interval that holds the value so often, such as 0.9.")
+    ] = None,
+    classes: Annotated[
+        float | None,
+        typer.Option("--set", help="Also the classes of a set that holds the true one so often, such as 0.9."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -272,9 +284,13 @@ def predict(
     if not is_pictures(data):
         from gramless.program.predict import predict as predict_rows
 
-        done = predict_rows(model, data, proba=proba, out=out, keep=keep, console=console)
+        done = predict_rows(
+            model, data, proba=proba, out=out, keep=keep, interval=interval, classes=classes, console=console
+        )
     elif keep:
         raise InputError("--keep is for tables: the line of a picture has its path already")
+    elif interval is not None or classes is not None:
+        raise InputError("--interval and --set are for tables, not for pictures")
     else:
         from gramless.program.pictures import predict_pictures
 

@@ -126,12 +126,26 @@ def test_pieces_files_weights_and_outputs(tmp_path):
 
 def test_says_what_has_no_sums():
     X, y = friedman(60, 0)
-    for model in (
-        NystromLSSVR(n_landmarks=10).fit(X, y).finish(),
-        FourierLSSVR(n_components=10, method="online", epochs=1).fit(X, y),
-    ):
-        with pytest.raises(ValueError, match="no sums"):
-            model.predict_interval(X)
+    with pytest.raises(ValueError, match="no sums"):
+        FourierLSSVR(n_components=10, method="online", epochs=1).fit(X, y).predict_interval(X)
+    finished = NystromLSSVR(n_landmarks=10).fit(X, y).finish()
+    with pytest.raises(ValueError, match="no sums"):
+        finished.predict_interval(X, local=True)
+    with pytest.raises(ValueError, match="no sums"):
+        finished.predict(X, return_std=True)
+
+
+def test_a_finished_model_has_intervals_of_one_width(tmp_path):
+    X, y = friedman(2000, 0)
+    X_new, y_new = friedman(2000, 1)
+    model = NystromLSSVR(n_landmarks=50, C=10.0, random_state=0).fit(X, y)
+    before = model.predict_interval(X_new, 0.9)
+    save(model.finish(), tmp_path / "m.skops")
+    after = load(tmp_path / "m.skops").predict_interval(X_new, 0.9)
+    np.testing.assert_allclose(after, before, atol=0.2)
+    widths = np.diff(after)[:, 0]
+    np.testing.assert_allclose(widths, widths[0])
+    assert np.mean((after[:, 0] <= y_new) & (y_new <= after[:, 1])) == pytest.approx(0.9, abs=0.025)
 
 
 @pytest.mark.parametrize(

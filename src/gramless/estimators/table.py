@@ -32,6 +32,7 @@ from gramless.tables.columns import TableColumns, frame_rows, is_frame
 from gramless.tables.losses import ClassLoss, ValueLoss
 from gramless.tables.members import Fitted, Member, fit_members
 from gramless.tables.search import KERNELS
+from gramless.uncertainty.prediction_sets import adaptive_scores, prediction_sets, score_threshold
 
 _MOST_SEARCH_ROWS = 20_000
 
@@ -78,6 +79,10 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         The numbers of the calibrated softmax.
     loo_probabilities_ : ndarray of shape (n, n_classes)
         Of the training rows (those with a positive weight), each predicted without itself.
+    calibration_scores_ : ndarray of shape (n,)
+        The score of each row's true class in `predict_set`, by the model without the row.
+    calibration_codes_ : ndarray of int of shape (n,)
+        The classes of those rows, as positions in `classes_`.
     summary_ : str
         What was chosen.
     gave_up_ : list of str
@@ -165,7 +170,36 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         take_members(self, fitted)
         self.link_ = fit_link(fitted.predictions, codes, len(self.classes_), weights)
         self.loo_probabilities_ = link_probabilities(fitted.predictions, self.link_)
+        share = check_random_state(self.random_state).random_sample(len(codes))
+        scores = adaptive_scores(self.loo_probabilities_, share)
+        self.calibration_scores_, self.calibration_codes_ = scores[np.arange(len(codes)), codes], codes
         return self
+
+    def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
+        """Sets of classes that contain the true one with a chosen probability.
+
+        Adaptive prediction sets on leave-one-out probabilities: rows that are hard get large sets. A set may be empty where
+        the coverage is below the accuracy.
+
+        Parameters
+        ----------
+        X : DataFrame or array
+            The columns of the training table.
+        coverage : float, default=0.9
+            Between 0 and 1.
+        per_class : bool, default=False
+            Whether the rows of every class are to be covered so often, or all rows together.
+        random_state : int, RandomState or None, default=None
+            Draws the random share of a class's own probability that makes the coverage exact.
+
+        Returns
+        -------
+        ndarray of bool of shape (n, n_classes)
+            Columns in the order of `classes_`.
+        """
+        chances = self.predict_proba(X)
+        own, codes = self.calibration_scores_, self.calibration_codes_
+        return prediction_sets(chances, own, codes, coverage, per_class=per_class, random_state=random_state)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Calibrated class scores, whose softmax `predict_proba` is; for two classes the log odds of the second.
@@ -255,6 +289,8 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         The fitted settings and their weights in the average.
     loo_predictions_ : ndarray of shape (n,)
         Of the training rows (those with a positive weight), each predicted without itself.
+    loo_residuals_ : ndarray of shape (n,)
+        Their values minus those predictions.
     summary_ : str
         What was chosen.
     gave_up_ : list of str
@@ -339,7 +375,28 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         take_members(self, fitted)
         self.target_scales_ = loss.scales()
         self.loo_predictions_ = fitted.predictions
+        self.loo_residuals_ = values - np.asarray(fitted.predictions).reshape(len(values))
+        self._weights = weights
         return self
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+        """Intervals that contain the value of a new row with a chosen probability, by leave-one-out residuals.
+
+        Parameters
+        ----------
+        X : DataFrame or array
+            The columns of the training table.
+        coverage : float, default=0.9
+            Between 0 and 1: the share of new values inside, of rows that come from where the training rows came from.
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            Lower and upper ends; infinite where there are too few training rows for the coverage.
+        """
+        values = self.predict(X)
+        length = score_threshold(np.abs(self.loo_residuals_), coverage, self._weights)
+        return np.column_stack([values - length, values + length])
 
     def predict(self, X: Any) -> np.ndarray:
         """Predicted values.

@@ -32,6 +32,7 @@ from gramless.learners import Learner, Pass, PassOptions, PassPlan, more_rows, p
 from gramless.models.expansion import has_probabilities, scores_to_labels, scores_to_probabilities, set_single_output
 from gramless.streaming.from_user import further_labels, further_rows, rows_and_labels, rows_and_values
 from gramless.targets.streamed import LabelTargets, Targets, ValueTargets
+from gramless.uncertainty.one_pass import keep_residuals
 from gramless.uncertainty.prediction_sets import adaptive_scores, prediction_sets
 
 Parts = tuple[FeatureMap, Learner, PassOptions]
@@ -421,7 +422,8 @@ class OnePassRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
     def finish(self) -> Self:
         """Keep the model and let go of what only `partial_fit` needs: the sums, and rows held back.
 
-        In memory and in a saved file, `m` points are left instead of `m^2` sums; `partial_fit` is refused from then on.
+        In memory and in a saved file, `m` points are left instead of `m^2` sums; `partial_fit` is refused from then on, and
+        what needs the sums: deviations, and intervals that are not all of one width.
 
         Returns
         -------
@@ -430,6 +432,8 @@ class OnePassRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         """
         check_is_fitted(self, "intercept_")
         assert self.pass_ is not None
+        keep_residuals(self)
+        self.__dict__.pop("_posterior", None)
         self.pass_ = self.pass_.finish(*self.parts())
         return self
 

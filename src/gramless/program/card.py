@@ -1,7 +1,8 @@
 """A model's card: one HTML page beside the model that says what it is, how good, and what it leans on.
 
 Scores, permutation importance, partial dependence of the most important columns and, for classes, how often predicted
-probabilities come true; for values, predictions against the truth. No script, no file beside the page, light and dark.
+probabilities come true; for values, predictions against the truth; and how often intervals or sets hold it. No script, no
+file beside the page, light and dark.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from gramless._runtime.files import replaced
+from gramless.program.coverage import COVERAGES, can_cover, measured_coverage
 from gramless.program.model import TableModel
 from gramless.program.scores import Score
 
@@ -49,6 +51,7 @@ def write_card(model: TableModel, scores: list[Score], X: Any, y: np.ndarray, pa
         names = [name for name in about["importance"] if about["importance"][name] > 0][:_CURVES]
         parts += [_dependence(model, X, name, seed) for name in names] or ["<p>No column matters alone.</p>"]
     parts += _against_truth(model, X, y)
+    parts += _coverage(model, X, y)
     page = "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>"
     page += f"<title>{escape(about['data'])}</title><style>{_STYLE}</style><body>{''.join(parts)}</body></html>"
     with replaced(path) as part:
@@ -129,6 +132,23 @@ def _dependence(model: TableModel, X: pd.DataFrame, name: str, seed: int) -> str
     what = f"p({model.classes[-1]})" if model.task == "classification" else "prediction"
     x = np.arange(len(values), dtype=float) if marks is not None else np.array(values, dtype=float)
     return _chart(x, np.array(means), f"{what} against {name}", marks=marks, line=marks is None or len(values) > 2)
+
+
+def _coverage(model: TableModel, X: Any, y: np.ndarray) -> list[str]:
+    """How often intervals or sets hold the truth, beside how often they were asked to; and how large they are."""
+    if not can_cover(model):
+        return []
+    found = [measured_coverage(model, X, y, coverage) for coverage in COVERAGES]
+    asked, held, sizes = (np.array([one[key] for one in found]) for key in ("asked", "held_out", "size"))
+    what = "intervals" if model.task == "regression" else "sets of classes"
+    size = "their mean width" if model.task == "regression" else "classes in them, in the mean"
+    parts = [
+        "<h2>Coverage</h2>",
+        _chart(asked, held, f"how often {what} hold the truth, as asked and as found", square=True),
+    ]
+    if np.isfinite(sizes).all():
+        parts.append(_chart(asked, sizes, f"{size}, by the coverage asked for"))
+    return parts
 
 
 def _against_truth(model: TableModel, X: Any, y: np.ndarray) -> list[str]:

@@ -151,6 +151,27 @@ class TableModel(BaseEstimator):
             return None
         return np.column_stack([predicted - bound, predicted + bound])
 
+    def prediction_intervals(self, X: Any, coverage: float) -> np.ndarray:
+        """Ends of intervals that hold the values of new rows with this probability, from leave-one-out residuals."""
+        machine = self.pipeline.named_steps["machine"]
+        if self.task != "regression":
+            raise InputError("the model predicts classes, which have no intervals: ask for --set")
+        if not hasattr(machine, "predict_interval"):
+            raise InputError(f"{type(machine).__name__} has no intervals: train with --estimator table, lssvm or nystrom")
+        return machine.predict_interval(self.pipeline[:-1].transform(X) if len(self.pipeline) > 1 else X, coverage)
+
+    def prediction_sets(self, X: Any, coverage: float, seed: int = 0) -> np.ndarray:
+        """Which classes are in sets that hold the true class of new rows with this probability."""
+        machine = self.pipeline.named_steps["machine"]
+        if self.task != "classification":
+            raise InputError("the model predicts a quantity, of which there are no sets: ask for --interval")
+        if not hasattr(machine, "predict_set") or not self.has_probabilities:
+            raise InputError(
+                f"this {type(machine).__name__} has no sets: train with --proba and --estimator table, lssvm or nystrom"
+            )
+        rows = self.pipeline[:-1].transform(X) if len(self.pipeline) > 1 else X
+        return machine.predict_set(rows, coverage, random_state=seed)
+
     def ready(self, X: Any, origin: str) -> Any:
         """The rows of a table as the pipeline wants them, or an error that says what is missing."""
         return as_known(X, self.columns, origin)

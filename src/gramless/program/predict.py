@@ -43,9 +43,20 @@ class Predicted:
 
 
 def predict(
-    model_path: Path, data: Path, *, proba: bool, out: Path | None, keep: bool = False, console: Console
+    model_path: Path,
+    data: Path,
+    *,
+    proba: bool,
+    out: Path | None,
+    keep: bool = False,
+    interval: float | None = None,
+    classes: float | None = None,
+    console: Console,
 ) -> Predicted:
     """Write one line per row of `data`: the prediction and, when asked, the probability of each class.
+
+    With `interval`, also the ends of an interval that holds the value with this probability; with `classes`, also those that
+    are in a set which holds the true one with this probability, between semicolons.
 
     CSV, or Parquet where `out` is named so; to standard output where `out` is None or "-"; straight into a pipe or a device.
     `data` may be "-", standard input. With `keep`, the columns of the input come first. Labels are written as they are: a
@@ -58,6 +69,8 @@ def predict(
     if proba and not model.has_probabilities:
         why = "train it again with --proba" if model.task == "classification" else f"it is for {model.task}"
         raise InputError(f"{model_path} has no probabilities: {why}")
+    for option, coverage in (("--interval", interval), ("--set", classes)):
+        check_coverage(option, coverage)
     total, new, heartbeat = 0, Counter[str](), Heartbeat(console)
     with standard_input(data) as source:
         pieces = _ready_batches(model, source, None, new)
@@ -68,12 +81,24 @@ def predict(
                 if proba:
                     chances = model.pipeline.predict_proba(X)
                     columns |= {f"p({label})": chances[:, k] for k, label in enumerate(model.classes)}
+                if interval is not None:
+                    columns["low"], columns["high"] = model.prediction_intervals(X, interval).T
+                numbers = [name for name in columns if name != "prediction"]
+                if classes is not None:
+                    sets = model.prediction_sets(X, classes)
+                    columns["set"] = [";".join(map(str, model.classes[held])) for held in sets]
                 frame = _beside(rows.X, columns, source) if keep else pd.DataFrame(columns)
-                write(frame, [name for name in columns if name != "prediction"])
+                write(frame, numbers)
                 total += len(X) if isinstance(X, pd.DataFrame) else X.shape[0]
                 heartbeat(f"{total:,} rows predicted")
     _say_unseen(console, new)
     return Predicted(total, out, dict(new))
+
+
+def check_coverage(option: str, coverage: float | None) -> None:
+    """A share between 0 and 1, such as 0.9."""
+    if coverage is not None and not 0 < coverage < 1:
+        raise InputError(f"{option} takes a share between 0 and 1, such as 0.9; got {coverage:g}")
 
 
 def _beside(X: Any, columns: dict[str, Any], source: Path) -> pd.DataFrame:

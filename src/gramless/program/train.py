@@ -21,6 +21,7 @@ from gramless._version import __version__
 from gramless.experiments.environment import versions
 from gramless.program.card import write_card
 from gramless.program.columns import Columns, as_known, choose_columns, find_columns, preparation, told_columns
+from gramless.program.coverage import measured_coverage
 from gramless.program.errors import InputError, check_readable, check_writable
 from gramless.program.heartbeat import Heartbeat
 from gramless.program.importance import importance
@@ -28,6 +29,7 @@ from gramless.program.inputs import describe_inputs
 from gramless.program.machines import Settings, make_machine, settle, with_probabilities
 from gramless.program.model import TableModel, save_model
 from gramless.program.model_card import card_path, checksum, write_model_card
+from gramless.program.predict import check_coverage
 from gramless.program.scores import Score, error_bound, score_table, verdict
 from gramless.program.tables import LARGEST, Rows, batches, kind_of, listed, read
 
@@ -107,6 +109,7 @@ def train(
     drop: list[str] | None = None,
     class_weight: str | None = None,
     seconds: float | None = None,
+    interval: float | None = None,
     report: bool = False,
     seed: int = 0,
     device: str | None = None,
@@ -127,6 +130,9 @@ def train(
     for name, value in (("C", C), ("gamma", gamma), ("the time", seconds)):
         if value is not None and not 0 < value < np.inf:
             raise InputError(f"{name} must be a positive number, not {value:g}")
+    check_coverage("--interval", interval)
+    if interval is not None and cv is not None:
+        raise InputError("--interval is measured on held-out rows: leave out --cv")
     if test is not None and cv is not None:
         raise InputError("--test and --cv are two ways to score: choose one")
     check_readable(path)
@@ -208,6 +214,8 @@ def train(
         model.about["inputs"] = describe_inputs(_rows_of(X, kept), used)
         if task == "regression" and cv is None:
             model.about["error_90"] = error_bound(model.pipeline.predict(X_test), model.answers(y_test), 0.9)
+        if interval is not None:
+            model.about["coverage"] = measured_coverage(model, X_test, y_test, interval)
         model.about["scores"] = [one.as_json() for one in scores]
         if cv is not None:
             model.about["folds"] = cv
@@ -602,6 +610,18 @@ def _tell(console: Console, trained: Trained, report: bool) -> None:
     told = verdict(trained.scores, about["task"])
     if told is not None:
         console.print(f"[yellow]{escape(told)}[/yellow]", highlight=False, soft_wrap=True)
+    if "coverage" in about:
+        found = about["coverage"]
+        what = (
+            f"intervals of mean width {found['size']:.3g}"
+            if about["task"] == "regression"
+            else (f"sets of {found['size']:.2f} classes in the mean")
+        )
+        console.print(
+            f"{found['held_out']:.1%} of held-out rows lie in {what}; {found['asked']:.0%} was asked for",
+            highlight=False,
+            soft_wrap=True,
+        )
     most = [f"{name} {value:.3g}" for name, value in list(about.get("importance", {}).items())[:_SHOWN] if value > 0]
     if most:
         leant_on = escape("Matters most (what is lost when shuffled): " + ", ".join(most))

@@ -23,10 +23,11 @@ from sklearn.utils.validation import check_is_fitted
 from gramless._runtime import arrays as xa
 from gramless._runtime.threads import slices
 from gramless._runtime.validation import check_X
-from gramless.learners.driver import Pass
+from gramless.learners.driver import FINISHED, Pass
 from gramless.learners.ridge_sums import RidgeSums
 from gramless.uncertainty.feature_process import FeatureProcess
 from gramless.uncertainty.jackknife import check_coverage, jackknife_plus
+from gramless.uncertainty.prediction_sets import score_threshold
 
 _ROWS_AT_A_TIME = 1024
 _LEAST_FREEDOM = 1e-10
@@ -85,8 +86,8 @@ def process_of(model: Any) -> OnePassProcess:
     state: Pass = model.pass_.settled(*parts)
     if not isinstance(state.run, RidgeSums) or state.sample is None or state.sample.rows is None:
         raise ValueError(
-            f"{type(model).__name__} has no sums over its rows: intervals and deviations need method='exact', and a model "
-            "that finish() was not called on"
+            f"{type(model).__name__} has no sums over its rows: this needs method='exact', and a model that finish() was "
+            "not called on"
         )
     features = state.features
     assert features is not None
@@ -106,6 +107,20 @@ def process_of(model: Any) -> OnePassProcess:
     found = OnePassProcess(process, projected, residuals, weights, free, rest, scale)
     model._posterior = (solved, found)
     return found
+
+
+def keep_residuals(model: Any) -> None:
+    """Keep what intervals of one width need with the solved model, before its sums go.
+
+    Parameters
+    ----------
+    model : NystromLSSVR, FourierLSSVR or BudgetLSSVR
+        Fitted; one without sums has nothing to keep.
+    """
+    state: Pass = model.pass_
+    if state.phase != FINISHED and state.sample is not None and isinstance(state.settled(*model.parts()).run, RidgeSums):
+        found = process_of(model)
+        state.model(*model.parts()).calibration = found.residuals, found.weights
 
 
 def _not_landmarks(X: Any, points: Any) -> np.ndarray:
@@ -178,6 +193,13 @@ def prediction_intervals(model: Any, X: Any, coverage: float, *, local: bool) ->
         Lower and upper ends.
     """
     check_coverage(coverage)
+    kept = model.pass_.solved.calibration if model.pass_.phase == FINISHED else None
+    if kept is not None and not local:
+        rows = _new_rows(model, X)
+        residuals, weights = kept
+        lengths = [score_threshold(np.abs(column), coverage, weights) for column in residuals.T]
+        means = _scores(model.pass_.solved, rows)
+        return np.stack([means - lengths, means + lengths], axis=2)
     found, rows = process_of(model), _new_rows(model, X)
     solved, process = model.pass_.model(*model.parts()), found.process
     features = model.pass_.settled(*model.parts()).features
