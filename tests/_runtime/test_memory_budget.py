@@ -9,6 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
+from sklearn.svm import SVC
 
 import gramless
 from gramless import LSSVC, LSSVCCV, LSSVR, estimate
@@ -82,17 +83,44 @@ ESTIMATORS = [name for name, value in PUBLIC.items() if isinstance(value, type) 
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_every_estimator_that_plans_answers(name):
+def test_every_estimator_answers(name):
     estimator = getattr(gramless, name)()
-    if not hasattr(estimator, "plan"):
-        with pytest.raises(TypeError, match="does not plan its memory"):
-            estimate(estimator, n=1000, d=10)
-        return
     with pytest.raises(TypeError, match="not the class itself"):
         estimate(type(estimator), n=1000, d=10)
-    small, large = (estimate(estimator, n=n, d=10, n_classes=3) for n in (500, 1000))
+    small, large = (estimate(estimator, n=n, d=784, n_classes=3) for n in (500, 1000))
     assert 0 < small.nbytes <= large.nbytes
     assert "of host memory (" in str(large)
+    if "memory_budget" in estimator.get_params():
+        with pytest.raises(MemoryError, match=r"memory_budget (allows|is)"):
+            estimate(estimator.set_params(memory_budget=1000), n=1000, d=784, n_classes=3)
+
+
+def test_estimators_of_others_are_refused():
+    with pytest.raises(TypeError, match="takes an estimator of gramless, such as LSSVC, got SVC"):
+        estimate(SVC(), n=1000, d=10)
+
+
+_LOADING = """
+import json, importlib, re
+import gramless.estimators.lssvm
+from gramless import LSSVC, estimate
+from gramless._runtime.memory import COMPILED_LOOPS
+def now():
+    return int(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
+told, before = estimate(LSSVC(), n=1000, d=10), now()
+for name in COMPILED_LOOPS:
+    importlib.import_module(name)
+print(json.dumps([told.loading, now() - before, str(told), estimate(LSSVC(), n=1000, d=10).loading]))
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="resident memory is read from Linux's /proc")
+def test_the_estimate_says_what_compiled_loops_take_to_load():
+    done = subprocess.run([sys.executable, "-c", _LOADING], capture_output=True, text=True, check=True)
+    told, measured, sentence, once_loaded = json.loads(done.stdout)
+    assert told / 2.5 < measured < told
+    assert f"compiled loops take up to {human(told)} more, once, to load" in sentence
+    assert once_loaded == 0
 
 
 def test_outputs_of_a_regressor_count_one_by_one():

@@ -5,7 +5,15 @@ import pytest
 from sklearn.datasets import load_digits, load_wine
 from sklearn.preprocessing import StandardScaler
 
-from gramless import LSSVC, LSSVCCV, LSSVRCV, PatchClassifier, PrototypeLSSVC, RiSVOClassifier, SphericalKMeans
+from gramless import (
+    LSSVCCV,
+    LSSVRCV,
+    NystromLSSVC,
+    PatchClassifier,
+    PrototypeLSSVC,
+    RiSVOClassifier,
+    SphericalKMeans,
+)
 from gramless.callbacks import Checkpoint, EarlyStopping
 
 
@@ -57,10 +65,11 @@ def test_what_a_fit_cannot_do_is_refused(wine, estimator, callback):
         estimator.set_params(callback=callback).fit(*wine)
 
 
-@pytest.mark.parametrize(("budget", "place"), [("1GB", "in memory"), (200_000, "in a temporary file")])
+@pytest.mark.parametrize(("budget", "place"), [("1GB", "in memory"), ("700KB", "in a temporary file")])
 def test_patches_say_where_their_windows_are(capsys, budget, place):
     X, y = load_digits(return_X_y=True)
-    PatchClassifier(LSSVC(), patch_size=7, memory_budget=budget, verbose=1).fit(X[:200], y[:200])
+    machine = NystromLSSVC(n_landmarks=20, batch_size=64)
+    PatchClassifier(machine, patch_size=7, memory_budget=budget, verbose=1).fit(X[:200], y[:200])
     said = "".join(capsys.readouterr())
     assert "800 windows of 200 images" in said
     assert place in said

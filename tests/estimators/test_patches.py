@@ -134,7 +134,11 @@ def test_windows_beyond_the_budget_go_through_a_file(digits, monkeypatch):
     voter = PatchClassifier(PrototypeLSSVC(n_prototypes=5, random_state=0), patch_size=7)
     expected = clone(voter).fit(X, y).predict(X_test)
     monkeypatch.setattr(module.tempfile, "TemporaryDirectory", watched)
-    assert_array_equal(clone(voter).set_params(memory_budget=100_000).fit(X, y).predict(X_test), expected)
+    windows = len(X) * 4 * 49 * 4
+    budgets = (int(share * windows) for share in np.arange(4, 0.5, -0.05))
+    models = (clone(voter).set_params(memory_budget=budget) for budget in budgets)
+    in_a_file = next(model for model in models if gramless.estimate(model, len(X), 64, 10).parts["data"] == 0)
+    assert_array_equal(in_a_file.fit(X, y).predict(X_test), expected)
     assert len(folders) == 1
     assert not Path(folders[0].name).exists()
     monkeypatch.setattr(module, "BLOCK_BYTES", 1)

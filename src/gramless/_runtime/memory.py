@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from dataclasses import dataclass, field
 from numbers import Real
 
@@ -12,6 +13,14 @@ from gramless._runtime import arrays as xa
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _DEFAULT_FRACTION = 0.7
 _CGROUP = "/sys/fs/cgroup"
+
+COMPILED_LOOPS = {
+    "numba": 70_000_000,
+    "gramless._compiled.tile_loops": 75_000_000,
+    "gramless._compiled.integer_products": 30_000_000,
+}
+"""What it takes to load compiled loops: the compiler's run time first, then those loops that are compiled as they are loaded
+(`benchmarks/memory.py` measures them)."""
 
 
 def parse_budget(budget: str | float | None, device: str = "cpu") -> int:
@@ -52,6 +61,11 @@ def human(nbytes: float) -> str:
     return f"{nbytes:.1f} TB"
 
 
+def loading_bytes() -> int:
+    """Bytes that compiled loops may still take to load in this process; 0 once all are there."""
+    return sum(size for name, size in COMPILED_LOOPS.items() if name not in sys.modules)
+
+
 @dataclass
 class MemoryEstimate:
     """Peak bytes of a fit, part by part."""
@@ -59,6 +73,8 @@ class MemoryEstimate:
     parts: dict[str, int] = field(default_factory=dict)
     device: str = "cpu"
     solver: str = ""
+    loading: int = 0
+    """What compiled loops may take beside, once in the life of a process; no part of `nbytes` and of the budget."""
 
     @property
     def nbytes(self) -> int:
@@ -70,7 +86,8 @@ class MemoryEstimate:
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name} {human(size)}" for name, size in self.parts.items() if size)
-        return f"{human(self.nbytes)} of {self.where} ({parts})"
+        once = f"; compiled loops take up to {human(self.loading)} more, once, to load" if self.loading else ""
+        return f"{human(self.nbytes)} of {self.where} ({parts}){once}"
 
     def check(self, budget: int, advice: str) -> None:
         """Refuse a fit that cannot fit, before anything is computed."""

@@ -46,7 +46,8 @@ def all_or_nothing(fit: Fit) -> Fit:
 
 def _refuse_infinite_numbers(model: Any) -> None:
     """Coefficients, and the kernel of each point of the model with itself, must be finite for scores to be."""
-    values = [getattr(model, name, None) for name in ("dual_coef_", "intercept_")]
+    solution = [getattr(model, name, None) for name in ("dual_coef_", "intercept_")]
+    diagonal = None
     kernel, points = getattr(model, "kernel_", None), getattr(model, "points_", None)
     # A kernel function, which no two threads may call, looks at every value that it returns.
     if (
@@ -57,12 +58,21 @@ def _refuse_infinite_numbers(model: Any) -> None:
         and kernel.thread_safe
     ):
         with np.errstate(over="ignore", invalid="ignore"):
-            values.append(kernel.diag(points))
-    if not all(np.isfinite(value).all() for value in values if isinstance(value, np.ndarray) and value.dtype.kind == "f"):
+            diagonal = kernel.diag(points)
+    if not _finite(diagonal):
         raise ValueError(
             f"{type(model).__name__} left the range of {getattr(points, 'dtype', 'floating-point numbers')}: the values of "
             f"{kernel!r} are too large for it; scale the features, for instance with sklearn.preprocessing.StandardScaler"
         )
+    if not all(_finite(value) for value in solution):
+        raise ValueError(
+            f"{type(model).__name__} has no solution in floating-point numbers: the system of {kernel!r} is singular to "
+            "their precision; lower C, use dtype='float64', change the kernel's settings, or scale the features"
+        )
+
+
+def _finite(value: Any) -> bool:
+    return not isinstance(value, np.ndarray) or value.dtype.kind != "f" or bool(np.isfinite(value).all())
 
 
 def working_dtype(X: Any, dtype: Any) -> np.dtype:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 from sklearn.utils import check_random_state
 
 from gramless._runtime import arrays as xa
@@ -94,9 +94,8 @@ def dense_scores(K: np.ndarray, Z: np.ndarray, C: float) -> np.ndarray | None:
     inverse, failed = lapack.dpotri(factor, lower=1, overwrite_c=1)
     if failed:
         return None
-    upper = np.triu_indices(n, 1)
-    inverse[upper] = inverse.T[upper]
-    solution = inverse @ np.column_stack([Z, np.ones(n)])
+    # Of the symmetric inverse the lower triangle is there, and enough.
+    solution = blas.dsymm(1.0, inverse, np.column_stack([Z, np.ones(n)]), lower=1)
     coef, _ = split_bias(solution)
     return _without_each(Z, coef, inverse.diagonal(), solution[:, -1])
 

@@ -25,11 +25,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.device_rows import SparseRows, rows_on_device
-from gramless._runtime.memory import human, parse_budget
-from gramless._runtime.threads import CPU_TILE, run
+from gramless._runtime.memory import MemoryEstimate, human, parse_budget
+from gramless._runtime.threads import CPU_TILE, blas_threads, run
 from gramless.dual.batched_smo import BatchedSMO
 from gramless.dual.box_qp import BoxQP, DualSolution
-from gramless.dual.gram_rows import GramRows, HeldRows, Part, own_blocks
+from gramless.dual.gram_rows import SHARE_OF_SETS, GramRows, HeldRows, Part, own_blocks
 from gramless.dual.nu_qp import NuQP, solve_to_margin
 from gramless.dual.simple_smo import SimpleSMO
 from gramless.dual.smo import SMO, SOLVED_WHOLE
@@ -368,11 +368,9 @@ def row_workers(kernel: Kernel, X: Any) -> int:
 
 def row_resources(memory_budget: Any, kernel: Kernel, X: Any, seed: int) -> Resources:
     """The part of the budget that is left for kernel rows, after the sorted copy of the data and the working sets."""
-    workers, itemsize = row_workers(kernel, X), X.dtype.itemsize
+    workers = row_workers(kernel, X)
     copy = X.data.nbytes + X.indices.nbytes if xa.is_sparse(X) else X.nbytes
-    tile, working_set = min(CPU_TILE, X.shape[0]), min(SOLVED_WHOLE, X.shape[0])
-    scratch = workers * itemsize * (tile**2 * (1 + kernel.temporaries) + 2 * working_set**2)
-    fixed = (copy if kernel.uses_points else 0) + scratch
+    fixed = sum(fixed_memory(kernel, X.shape[0], copy, X.dtype.itemsize, workers).values())
     budget = parse_budget(memory_budget)
     if budget < fixed:
         raise MemoryError(
@@ -380,6 +378,26 @@ def row_resources(memory_budget: Any, kernel: Kernel, X: Any, seed: int) -> Reso
             f"memory_budget allows {human(budget)}; allow more, or fit fewer samples"
         )
     return Resources(budget - fixed, workers, seed)
+
+
+def fixed_memory(kernel: Kernel, n: int, nbytes: int, itemsize: int, workers: int) -> dict[str, int]:
+    """What a fit of `n` rows of `nbytes` in all holds beside kernel rows, by name."""
+    tile, working_set = min(CPU_TILE, n), min(SOLVED_WHOLE, n)
+    return {
+        "sorted copy of the data": nbytes if kernel.uses_points else 0,
+        "tiles": workers * itemsize * tile**2 * (1 + kernel.temporaries),
+        "working sets": workers * itemsize * 2 * working_set**2,
+    }
+
+
+def machine_memory(memory_budget: Any, kernel: Kernel, n: int, d: int, itemsize: int, device: str = "cpu") -> MemoryEstimate:
+    """Peak memory of a machine of this size: what it must hold, and kernel rows as far as the budget goes."""
+    workers = blas_threads() if n * n * (d + _FUNCTION_OF_A_PRODUCT) >= _WORTH_THREADS and kernel.thread_safe else 1
+    memory = MemoryEstimate(fixed_memory(kernel, n, n * d * itemsize, itemsize, workers), device)
+    budget = parse_budget(memory_budget, device)
+    memory.check(budget, "allow more, or fit fewer samples")
+    memory.parts["kernel rows"] = int(min(budget - memory.nbytes, n * n * itemsize / (1 - SHARE_OF_SETS)))
+    return memory
 
 
 def warn_unless_converged(solutions: list[DualSolution], tol: float) -> None:

@@ -20,11 +20,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime import arrays as xa
+from gramless._runtime.memory import MemoryEstimate
 from gramless._runtime.reference import described
 from gramless._runtime.validation import all_or_nothing, check_X, working_dtype
 from gramless.features.fourier_map import FourierMap
 from gramless.kernels import Kernel
 from gramless.models.expansion import kernel_from_settings
+from gramless.planning.plan import FitPlan
 
 
 @described
@@ -140,6 +142,27 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             return self.fit(X)
         check_X(self, X, dtype=np.dtype(self._dtype), reset=False)
         return self
+
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
+        """What a fit of this size would hold.
+
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Rows, features, and columns of targets.
+        dtype : dtype
+            Of the data.
+        device : str
+            Where to compute.
+
+        Returns
+        -------
+        FitPlan
+            Or a `MemoryError` where that is too much.
+        """
+        itemsize = np.dtype(dtype).itemsize
+        frequencies = int(self.n_components) * d * 8 * 2  # as they are drawn, and in the precision of the data
+        return FitPlan(MemoryEstimate({"data": n * d * itemsize, "frequencies": frequencies}, device))
 
     def transform(self, X: Any) -> np.ndarray:
         """The features of rows.

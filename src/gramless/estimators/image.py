@@ -14,15 +14,17 @@ classifiers", 1999.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
+from gramless._runtime.memory import MemoryEstimate, human, parse_budget
 from gramless._runtime.progress import say
 from gramless._runtime.reference import described
 from gramless._runtime.validation import all_or_nothing, check_labels, check_positive, check_weights
@@ -30,16 +32,28 @@ from gramless.calibration.leave_one_out import dense_scores
 from gramless.estimators.lssvm import LSSVC
 from gramless.images.patch_dictionary import PatchDictionary
 from gramless.images.reading import read_images
+from gramless.images.transformer import image_shape
 from gramless.kernels import Kernel, Polynomial, Reflected
 from gramless.models.expansion import scores_to_labels
 from gramless.targets.columns import class_targets
 
 # Leave-one-out takes the cube of so many operations in float64, some tenths of a second, for each candidate.
 _SAMPLE = 2000
+_FEWEST = 100
+# Of the sample, in float64: the kernel values, in single precision before, and their inverse.
+_SAMPLE_MATRICES = 3
 # The dictionary that tells whether mirror images help need not be a good one.
 _PILOT_ATOMS = 64
 _PILOT_COMPONENTS = 500
 _CS = (1.0, 10.0, 100.0, 1000.0)
+
+
+@dataclass
+class ImagePlan:
+    """The peak memory of a fit, and the images from which C is chosen."""
+
+    memory: MemoryEstimate
+    sample: int
 
 
 @described
@@ -176,7 +190,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         seeds = random.randint(np.iinfo(np.int32).max, size=3)
         device = xa.resolve_device(self.device, images)
         images = xa.to_device(images, device)  # features stay where they are computed
-        sample = np.sort(random.permutation(len(codes))[:_SAMPLE])
+        plan = self._plan(images.shape[0], len(self.classes_) if len(self.classes_) > 2 else 1, device)
+        sample = np.sort(random.permutation(len(codes))[: plan.sample])
         mirror = self.mirror
         if mirror == "auto":
             mirror = self._mirror_helps(xa.take_rows(images, sample), codes[sample], int(seeds[0]))
@@ -243,6 +258,48 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             Columns in the order of `classes_`.
         """
         return self._machine().predict_proba(self._features(X))
+
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> ImagePlan:
+        """What a fit of this size would hold.
+
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Rows, pixels of an image, and columns of targets.
+        dtype : dtype
+            Of the data.
+        device : str
+            Where to compute.
+
+        Returns
+        -------
+        ImagePlan
+            Or a `MemoryError` where that is too much.
+        """
+        trial = clone(self)
+        trial.image_shape_ = image_shape((d,), self.shape, vectors_allowed=False)
+        return trial._plan(n, n_outputs, device)
+
+    def _plan(self, n: int, n_outputs: int, device: str) -> ImagePlan:
+        """The largest of what the dictionary, the choice of C and the machine hold; sizes of images are known."""
+        budget = parse_budget(self.memory_budget, device)
+        learning, width = self._dictionary(bool(self.mirror), device, 0).fit_memory(n, self.image_shape_, device)
+        learning.check(budget, "lower n_atoms or n_components, or raise memory_budget")
+        held = n * width * 4
+        sample = min(_SAMPLE, n)
+        if self.C == "auto" or self.mirror == "auto":
+            sample = min(sample, int((max(0, budget - held) / (_SAMPLE_MATRICES * 8)) ** 0.5))
+        if sample < min(n, _FEWEST):
+            raise MemoryError(
+                f"the features of {n:,} images take {human(held)}, and memory_budget allows {human(budget)}: too little is "
+                "left to choose C; give C and mirror, lower n_components, or raise memory_budget"
+            )
+        choosing = MemoryEstimate(
+            {"features": held, "kernel matrices of a sample": _SAMPLE_MATRICES * sample**2 * 8}, device
+        )
+        machine = LSSVC(kernel=Polynomial(self.degree), tol=self.tol, device=self.device, memory_budget=self.memory_budget)
+        solving = machine.plan(n, width, n_outputs, np.float32, device).memory
+        return ImagePlan(max((learning, choosing, solving), key=lambda stage: stage.nbytes), sample)
 
     def _machine(self) -> LSSVC:
         check_is_fitted(self)

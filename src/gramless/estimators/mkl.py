@@ -35,6 +35,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime import arrays as xa
+from gramless._runtime.memory import parse_budget
 from gramless._runtime.progress import Progress
 from gramless._runtime.reference import described
 from gramless._runtime.validation import (
@@ -53,6 +54,7 @@ from gramless.dual.problems import (
     DUAL_SOLVERS,
     Machine,
     Resources,
+    machine_memory,
     machine_scores,
     make_solver,
     row_resources,
@@ -65,9 +67,12 @@ from gramless.kernels import RBF, Kernel, Precomputed, Scaled, as_kernel
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.models.expansion import scores_to_labels
 from gramless.models.support_machine import check_class_bounds, functions_to_call, support_vectors
+from gramless.planning.plan import FitPlan
 
 _SHARE_OF_BUDGET = 0.7
 _MAX_ALTERNATIONS = 200
+# Of the kernels that are combined by default, in units of gamma="scale".
+_WIDTHS = (0.1, 1.0, 10.0)
 
 
 @described
@@ -284,6 +289,40 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         scores = self.decision_function(X)
         return scores_to_labels(self.classes_, scores)
 
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
+        """What a fit of this size would hold.
+
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Rows, features, and columns of targets.
+        dtype : dtype
+            Of the data.
+        device : str
+            Where to compute.
+
+        Returns
+        -------
+        FitPlan
+            Or a `MemoryError` where that is too much.
+        """
+        itemsize = np.dtype(dtype).itemsize
+        if isinstance(self.kernels, str):
+            memory = machine_memory(self.memory_budget, Precomputed(), n, d, itemsize)
+            memory.parts["kernel matrices"] = n * n * itemsize  # their sum; they themselves are the data
+            return FitPlan(memory)
+        given = [RBF(1.0)] * len(_WIDTHS) if self.kernels is None else self.kernels
+        kernels = [as_kernel(kernel) for kernel in given]
+        memory = machine_memory(self.memory_budget, weighted_sum(kernels, np.ones(len(kernels))), n, d, itemsize)
+        left = parse_budget(self.memory_budget) - memory.nbytes + memory.parts["kernel rows"]
+        needed = HeldKernels.nbytes(n, len(kernels), itemsize)
+        if needed <= _SHARE_OF_BUDGET * left:
+            memory.parts["kernel matrices"] = needed
+            memory.parts["kernel rows"] = int(min(memory.parts["kernel rows"], left - needed))
+        elif self.solver == "simple_smo":
+            raise MemoryError("solver='simple_smo' holds every Gram matrix: use solver='smo' or raise memory_budget")
+        return FitPlan(memory)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = not isinstance(self.kernels, str)
@@ -316,7 +355,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
     def _kernel_list(self, X: Any) -> list[Kernel]:
         if self.kernels is None:
             gamma = resolve_gamma("scale", X)
-            return [RBF(gamma * factor) for factor in (0.1, 1.0, 10.0)]
+            return [RBF(gamma * factor) for factor in _WIDTHS]
         return [as_kernel(kernel) for kernel in self.kernels]
 
     def _check_points(self, X: Any, reset: bool = True) -> Any:

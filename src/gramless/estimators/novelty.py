@@ -34,9 +34,14 @@ from gramless.estimators.nystrom_features import NystromFeatures
 from gramless.kernels import Kernel
 from gramless.learners.ridge_sums import RidgeSums
 from gramless.models.expansion import kernel_from_settings
+from gramless.planning.plan import FitPlan
 from gramless.uncertainty.feature_process import FeatureProcess
 
 _ROWS_AT_A_TIME = 4096
+# Of m x m numbers in float64: the sums, their centre, and what is factored of them.
+_MATRICES = 6
+# Of a batch of features in float64: kernel values, features, their solution, squares.
+_COPIES_OF_A_BATCH = 5
 # Rows that say what is usual: a share of one in a hundred is then known to a tenth of itself.
 _CALIBRATION_ROWS = 16_384
 
@@ -230,6 +235,30 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
             1 where it is, -1 where it is flagged.
         """
         return np.where(self.decision_function(X) >= 0, 1, -1)
+
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
+        """What a fit of this size would hold.
+
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Rows, features, and columns of targets.
+        dtype : dtype
+            Of the data.
+        device : str
+            Where to compute.
+
+        Returns
+        -------
+        FitPlan
+            Or a `MemoryError` where that is too much.
+        """
+        m, itemsize = min(int(self.n_landmarks), n // 2), np.dtype(dtype).itemsize
+        features = NystromFeatures(n_landmarks=m, landmarks=self.landmarks, kernel=kernel_from_settings(self))
+        memory = features.plan(n, d, n_outputs, dtype, device).memory
+        memory.parts["sums and their factor"] = _MATRICES * m * m * 8
+        memory.parts["batch"] = min(n, _ROWS_AT_A_TIME) * (m * (itemsize + _COPIES_OF_A_BATCH * 8) + d * itemsize)
+        return FitPlan(memory)
 
     def p_values(self, X: Any) -> np.ndarray:
         """The share of usual rows that are at least as novel as each row.

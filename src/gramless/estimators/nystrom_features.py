@@ -21,6 +21,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime import arrays as xa
+from gramless._runtime.memory import MemoryEstimate
 from gramless._runtime.reference import described
 from gramless._runtime.threads import slices
 from gramless._runtime.validation import all_or_nothing, check_X, working_dtype
@@ -30,6 +31,7 @@ from gramless.landmarks import as_points, select
 from gramless.learners.driver import CANDIDATES
 from gramless.models.expansion import kernel_from_settings
 from gramless.operators import evaluate
+from gramless.planning.plan import FitPlan
 
 # Rows whose kernel values and features are in memory at the same time.
 _ROWS_AT_A_TIME = 4096
@@ -201,6 +203,37 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             values = xa.to_numpy(evaluate(self.kernel_, X[rows], self.points_))
             out[rows] = whiten_rows(self.factor_, values.astype(np.float64, copy=False))
         return out
+
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
+        """What a fit of this size would hold.
+
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Rows, features, and columns of targets.
+        dtype : dtype
+            Of the data.
+        device : str
+            Where to compute.
+
+        Returns
+        -------
+        FitPlan
+            Or a `MemoryError` where that is too much.
+        """
+        m, itemsize = (
+            LandmarkMap(kernel_from_settings(self), self.n_landmarks, self.landmarks).n_features(n),
+            np.dtype(dtype).itemsize,
+        )
+        chosen = self.landmarks if isinstance(self.landmarks, str) else ""
+        parts = {
+            "data": n * d * itemsize,
+            "landmarks": m * d * (itemsize + 8),
+            "kernel matrix and factor": 4 * m * m * 8,
+            # A rule may hold a factor of the kernel matrix, and works on blocks of it.
+            "choosing": 0 if chosen == "uniform" else min(n, CANDIDATES) * m * itemsize + _ROWS_AT_A_TIME * m * 32,
+        }
+        return FitPlan(MemoryEstimate(parts, device))
 
     @property
     def _n_features_out(self) -> int:

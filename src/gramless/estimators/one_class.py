@@ -36,6 +36,7 @@ from gramless.models.support_machine import (
     iteration_cap,
     keep_machine,
     kept_machine,
+    plan_machine,
     points_to_score,
     primal_coef,
     resources_for,
@@ -43,6 +44,7 @@ from gramless.models.support_machine import (
     training_points,
 )
 from gramless.operators import expand
+from gramless.planning.plan import FitPlan
 
 
 @described
@@ -273,6 +275,25 @@ class KernelOneClassSVM(OutlierMixin, BaseEstimator):
             1 inside, -1 for outliers.
         """
         return np.where(self.decision_function(X) >= 0, 1, -1)
+
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
+        """What a fit of this size would hold.
+
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Rows, features, and columns of targets.
+        dtype : dtype
+            Of the data.
+        device : str
+            Where to compute.
+
+        Returns
+        -------
+        FitPlan
+            Or a `MemoryError` where that is too much.
+        """
+        return plan_machine(self, n, d, dtype)
 
     def __sklearn_tags__(self) -> Any:
         return set_input_tags(super().__sklearn_tags__(), self.kernel)

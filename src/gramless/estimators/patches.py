@@ -19,15 +19,19 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime import arrays as xa
-from gramless._runtime.memory import human, parse_budget
+from gramless._runtime.memory import MemoryEstimate, human, parse_budget
 from gramless._runtime.progress import say
 from gramless._runtime.reference import described
 from gramless._runtime.validation import all_or_nothing, check_choice, check_labels, check_weights
 from gramless.estimators.prototypes import PrototypeLSSVC
 from gramless.images import Patches
+from gramless.planning.plan import FitPlan
 
 # Windows of so many bytes are scored at once.
 BLOCK_BYTES = 256 * 2**20
+# A block of windows, and what is computed of its images at a time.
+_COPIES_OF_A_BLOCK = 2
+_NO_LIMIT = 2**60
 
 
 def _can_estimate_probability(self: Any) -> bool:
@@ -146,22 +150,79 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         weights = check_weights(sample_weight, np.empty((n, 1)))
         options = {} if weights is None else {"sample_weight": np.repeat(weights, self.n_patches_)}
         labels = np.repeat(self.classes_[codes], self.n_patches_)
-        budget = parse_budget(self.memory_budget)
-        needed = n * self.n_patches_ * width * dtype.itemsize
-        in_memory = needed <= budget // 2
+        estimator, in_memory, memory = self._within(n * self.n_patches_, width, len(self.classes_), dtype)
         place = "in memory" if in_memory else "in a temporary file"
-        say(self.verbose, f"{n * self.n_patches_:,} windows of {n:,} images: {human(needed)} {place}")
+        needed = human(n * self.n_patches_ * width * dtype.itemsize)
+        say(self.verbose, f"{n * self.n_patches_:,} windows of {n:,} images: {needed} {place}; peak {memory}")
         if in_memory:
-            self.estimator_ = clone(estimator).fit(self._patches.transform(X), labels, **options)
+            self.estimator_ = estimator.fit(self._patches.transform(X), labels, **options)
             return self
         with tempfile.TemporaryDirectory(prefix="gramless-patches-") as folder:
             shape = (n * self.n_patches_, width)
             windows = np.memmap(Path(folder) / "windows", dtype=dtype, mode="w+", shape=shape)
-            for part, block in self._patches.iterate(X, min(BLOCK_BYTES, budget // 4)):
+            for part, block in self._patches.iterate(X, memory.parts["blocks"] // _COPIES_OF_A_BLOCK):
                 windows[part.start * self.n_patches_ : part.stop * self.n_patches_] = block
                 say(self.verbose, f"windows of {part.stop:,} of {n:,} images written")
-            self.estimator_ = clone(estimator).fit(windows, labels, **options)
+            self.estimator_ = estimator.fit(windows, labels, **options)
         return self
+
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
+        """What a fit of this size would hold.
+
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Rows, pixels of an image, and columns of targets.
+        dtype : dtype
+            Of the data.
+        device : str
+            Where to compute.
+
+        Returns
+        -------
+        FitPlan
+            Or a `MemoryError` where that is too much.
+        """
+        image = np.zeros((1, d), dtype)
+        patches = Patches(self.patch_size, stride=self.stride, normalise=self.normalise, shape=self.shape).fit(image)
+        _, per_image, width, kind = patches.sizes(image)
+        return FitPlan(self._within(n * per_image, width, max(2, n_outputs), kind)[2])
+
+    def _within(self, n: int, d: int, k: int, dtype: np.dtype) -> tuple[Any, bool, MemoryEstimate]:
+        """The estimator with its part of the budget, whether windows are held in memory, and the peak.
+
+        Where windows do not fit beside the estimator's own work they are written to a temporary file, whose pages the
+        system may take back at any time.
+        """
+        budget = parse_budget(self.memory_budget)
+        rows, block = n * d * dtype.itemsize, _COPIES_OF_A_BLOCK * min(BLOCK_BYTES, budget // (4 * _COPIES_OF_A_BLOCK))
+        parts = {"blocks": block, "labels": 3 * n * 8}
+        estimator, advice = clone(self._base()), "use a larger stride, fewer images, or raise memory_budget"
+        if not hasattr(estimator, "plan"):  # nobody knows what it takes: half of the budget is for windows
+            in_memory = rows <= budget // 2
+            memory = MemoryEstimate({**parts, "windows": rows if in_memory else 0})
+            memory.check(budget, advice)
+            return estimator, in_memory, memory
+
+        def planned(allowed: int) -> MemoryEstimate:
+            trial = clone(estimator)
+            if "memory_budget" in trial.get_params() and trial.memory_budget is None:
+                trial.set_params(memory_budget=max(1, allowed))
+            return trial.plan(n, d, 1 if k == 2 else k, dtype, xa.resolve_device(getattr(trial, "device", None))).memory
+
+        left = budget - sum(parts.values())
+        own = "data" in planned(_NO_LIMIT).parts  # whether it counts its rows
+        try:
+            allowed, in_memory = left - (0 if own else rows), True
+            memory = planned(allowed)
+        except MemoryError:
+            allowed, in_memory = left, False
+            memory = planned(left + (rows if own else 0))
+        memory.parts = {**memory.parts, **parts, "data" if own else "windows": rows if in_memory else 0}
+        memory.check(budget, advice)
+        if "memory_budget" in estimator.get_params() and estimator.memory_budget is None:
+            estimator.set_params(memory_budget=allowed)
+        return estimator, in_memory, memory
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of each image.

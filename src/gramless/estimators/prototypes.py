@@ -12,25 +12,36 @@ classifier", 2023; Andrecut, "K-means kernel classifier", 2020.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from math import ceil
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.device import Device
+from gramless._runtime.memory import MemoryEstimate, parse_budget
 from gramless._runtime.progress import say
 from gramless._runtime.reference import described
 from gramless._runtime.validation import all_or_nothing, check_labels, check_positive, check_weights, check_X, working_dtype
 from gramless.callbacks import read_functions
 from gramless.estimators.lssvm import LSSVC
 from gramless.estimators.nystrom import NystromLSSVC
-from gramless.estimators.spherical_kmeans import SphericalKMeans
+from gramless.estimators.spherical_kmeans import SphericalKMeans, kmeans_memory
 from gramless.models.expansion import ExpansionClassifier, kernel_from_settings
 from gramless.solvers import Solver
+
+
+@dataclass
+class PrototypePlan:
+    """The peak memory of a fit, and what of the budget is left for the machine."""
+
+    memory: MemoryEstimate
+    for_machine: int
 
 
 @described
@@ -199,7 +210,9 @@ class PrototypeLSSVC(ExpansionClassifier):
         kernel = kernel_from_settings(self)
         if not kernel.uses_points:
             raise ValueError("prototypes are new points, at which a precomputed kernel has no values; use LSSVC")
-        X = check_X(self, X, dtype=working_dtype(X, self.dtype), accept_sparse=False, reset=True)
+        dtype = working_dtype(X, self.dtype)
+        in_a_file = isinstance(X, np.memmap) and X.dtype == dtype
+        X = check_X(self, X, dtype=dtype, accept_sparse=False, reset=True)
         weights = check_weights(sample_weight, X)
         rows = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
         labels = np.asarray(xa.to_numpy(y) if y is not None else y)
@@ -207,6 +220,9 @@ class PrototypeLSSVC(ExpansionClassifier):
         self.classes_, codes = check_labels(labels.reshape(-1)[rows], len(rows))
         self.device_ = xa.resolve_device(self.device, X)
         self.kernel_ = kernel.resolve(X, weights)
+        counts = np.bincount(codes)
+        wanted = [self._count(label, size) for label, size in zip(self.classes_, counts.tolist(), strict=True)]
+        plan = self._plan(counts, wanted, X.shape[1], xa.numpy_dtype(X), self.device_, in_a_file=in_a_file)
         points, mass = self._prototypes(X, rows, codes, weights)
         self.prototype_labels_ = np.repeat(self.classes_, self.n_prototypes_)
         settings = {
@@ -216,7 +232,7 @@ class PrototypeLSSVC(ExpansionClassifier):
             "probability": self.probability,
             "dtype": xa.numpy_dtype(X).name,
             "device": self.device_,
-            "memory_budget": self.memory_budget,
+            "memory_budget": plan.for_machine,
             "verbose": self.verbose,
             "random_state": self.random_state,
         }
@@ -236,6 +252,58 @@ class PrototypeLSSVC(ExpansionClassifier):
         elif hasattr(self, "sigmoids_"):
             del self.sigmoids_
         return self
+
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> PrototypePlan:
+        """What a fit of this size would hold.
+
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Rows, features, and columns of targets.
+        dtype : dtype
+            Of the data.
+        device : str
+            Where to compute.
+
+        Returns
+        -------
+        PrototypePlan
+            Or a `MemoryError` where that is too much.
+        """
+        n_classes = max(2, n_outputs)
+        counts = np.full(n_classes, -(-n // n_classes))
+        wanted = self.n_prototypes
+        if isinstance(wanted, dict):  # of classes that are not known here: the largest
+            wanted = max(wanted.values())
+        chosen = clone(self).set_params(n_prototypes=wanted)._count(None, int(counts[0]))
+        return self._plan(counts, [chosen] * n_classes, d, np.dtype(dtype), device)
+
+    def _plan(
+        self, counts: np.ndarray, wanted: list[int], d: int, dtype: np.dtype, device: str, *, in_a_file: bool = False
+    ) -> PrototypePlan:
+        """The larger of what clustering one class after the other and what the machine on all prototypes take."""
+        budget, itemsize = parse_budget(self.memory_budget, device), dtype.itemsize
+        n, k = int(counts.sum()), len(counts)
+        prototypes = [min(q, int(size)) for q, size in zip(wanted, counts, strict=True)]
+        m = sum(prototypes)
+        held = {"data": 0 if in_a_file else n * d * itemsize, "prototypes": 2 * m * d * itemsize, "labels": 3 * n * 8}
+        largest = int(np.argmax(counts))
+        clustering = kmeans_memory(int(counts[largest]), d, prototypes[largest], itemsize, device)
+        clustering.parts["rows of a class"] = clustering.parts.pop("data")
+        clustering.parts |= held
+        clustering.check(budget, "ask for fewer prototypes or raise memory_budget")
+        left = budget - sum(held.values())
+        machine: Any
+        if self.refit:
+            machine = NystromLSSVC(n_landmarks=m, memory_budget=left, probability=self.probability)
+        else:
+            solver = "auto" if isinstance(self.solver, str) and self.solver == "auto" else self.solver
+            machine = LSSVC(solver=solver, memory_budget=left, probability=self.probability)
+        machine.set_params(kernel=kernel_from_settings(self))
+        memory = machine.plan(n if self.refit else m, d, 1 if k == 2 else k, dtype, device).memory
+        memory.parts["data"] = 0
+        memory.parts |= held
+        return PrototypePlan(max(clustering, memory, key=lambda stage: stage.nbytes), left)
 
     def _prototypes(
         self, X: Array, rows: np.ndarray, codes: np.ndarray, weights: np.ndarray | None

@@ -17,6 +17,7 @@ McKelvey and Kung 2014, sections 2.1 and 2.2.
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from gramless._runtime.arrays import Array
 from gramless._runtime.dask_hooks import fits_collections
 from gramless._runtime.memory import MemoryEstimate, parse_budget
 from gramless._runtime.reference import described
+from gramless._runtime.threads import CPU_TILE, blas_threads
 from gramless._runtime.validation import (
     all_or_nothing,
     check_choice,
@@ -43,9 +45,26 @@ from gramless.kernels.base import Kernel
 from gramless.landmarks import LandmarkRule, as_points, select
 from gramless.learners.active_set import ActiveStep, OnActiveSet, OnBasis, shrink
 from gramless.models.expansion import ExpansionClassifier, keep_on_device, kernel_from_settings, scores_to_labels
+from gramless.planning.plan import cholesky_memory, sizes
 
+# Matrices of m x m in float64 that a step holds at its peak: the sums, those of the rows that leave, the factor of the
+# basis, and what solving makes of them (a full copy, its centre, the matrix, its factor, a column-major copy).
+_BASIS_MATRICES = 9
+# Of a row of kernel values in float32 or float64: converted to float64, solved for, transposed.
+_BYTES_OF_A_VALUE = 32
 # Above this the coefficients have no digits that can be relied on.
 _WORST_CONDITION = 1e14
+
+
+@dataclass
+class BasisPlan:
+    """Rows that are summed at a time, whether `K(X, landmarks)` is held, and the peak memory."""
+
+    memory: MemoryEstimate
+    rows_at_a_time: int = 0
+    hold: bool = False
+    for_choosing: int = 0
+    """Bytes that the choice of the basis may hold."""
 
 
 @described
@@ -235,32 +254,77 @@ class RiSVOClassifier(ExpansionClassifier):
         Z = xa.to_device(targets, self.device_)
         on_device = xa.to_device(X, self.device_, dtype)
         w = None if weights is None else xa.to_device(weights, self.device_, np.float64)
-        budget = parse_budget(self.memory_budget, self.device_)
-        if isinstance(self.landmarks, str) and self.landmarks == "all":
-            MemoryEstimate({"kernel matrix": len(rows) ** 2 * 8}, self.device_, "cholesky").check(
-                budget, "choose a basis with landmarks='basis' and n_landmarks, or raise memory_budget"
-            )
+        plan = self._plan(self.kernel_, (X.shape[0], X.shape[1]), targets.shape[1], dtype, self.device_)
+        if self._is_on_all_rows:
             return OnActiveSet(on_device, self.kernel_, Z, w, self.rho)
-        landmarks = self._choose(on_device, self.kernel_, rows)
-        m = landmarks.shape[0]
-        memory = MemoryEstimate(
-            {"normal equations": 5 * m * m * 8, "data": X.shape[0] * X.shape[1] * dtype.itemsize}, self.device_
-        )
-        memory.check(budget, "lower n_landmarks or raise memory_budget")
-        held = X.shape[0] * m * dtype.itemsize
-        block = int(np.clip((budget - memory.nbytes) // (4 * 24 * m), 64, 8192))
-        hold = memory.nbytes + held + block * m * 24 <= budget // 2
-        return OnBasis(on_device, self.kernel_, landmarks, Z, w, self.rho, rows_at_a_time=block, hold=hold)
+        landmarks = self._choose(on_device, self.kernel_, rows, plan.for_choosing)
+        block = plan.rows_at_a_time
+        return OnBasis(on_device, self.kernel_, landmarks, Z, w, self.rho, rows_at_a_time=block, hold=plan.hold)
 
-    def _choose(self, X: Array, kernel: Kernel, rows: np.ndarray) -> Array:
+    @property
+    def _is_on_all_rows(self) -> bool:
+        return isinstance(self.landmarks, str) and self.landmarks == "all"
+
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> BasisPlan:
+        """What a fit of this size would hold.
+
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Rows, features, and columns of targets.
+        dtype : dtype
+            Of the data.
+        device : str
+            Where to compute.
+
+        Returns
+        -------
+        BasisPlan
+            Or a `MemoryError` where that is too much.
+        """
+        # Two classes have two columns of targets here.
+        return self._plan(kernel_from_settings(self), (n, d), max(2, n_outputs), np.dtype(dtype), device)
+
+    def _plan(self, kernel: Kernel, shape: tuple[int, int], k: int, dtype: np.dtype, device: str) -> BasisPlan:
+        (n, d), itemsize = shape, dtype.itemsize
+        budget = parse_budget(self.memory_budget, device)
+        # Targets, scores, their products and what is made of them to find the rows that stay.
+        columns = n * k * (4 * itemsize + 2 * 8)
+        if self._is_on_all_rows:
+            memory = cholesky_memory(sizes(n, d, k, dtype, device, kernel))
+            memory.parts |= {"targets and scores": columns, "rows that are left": n * d * itemsize}
+            memory.check(budget, "choose a basis with landmarks='basis' and n_landmarks, or raise memory_budget")
+            return BasisPlan(memory)
+        given = not isinstance(self.landmarks, (str, LandmarkRule))
+        m = min(n, len(self.landmarks) if given else self.n_landmarks)
+        tile = min(n, CPU_TILE) * min(m, CPU_TILE) * blas_threads() * itemsize * (1 + kernel.temporaries)
+        parts = {
+            "normal equations": _BASIS_MATRICES * m * m * 8,
+            "data": 2 * n * d * itemsize + m * d * (itemsize + 8),  # and those of the rows that are left
+            "targets and scores": columns,
+            "tiles": tile,
+        }
+        memory = MemoryEstimate(parts, device)
+        left = budget - memory.nbytes
+        block = int(np.clip(left // (2 * _BYTES_OF_A_VALUE * m), 64, 8192))
+        parts["block of rows"] = min(block, n) * m * _BYTES_OF_A_VALUE
+        memory.check(budget, "lower n_landmarks or raise memory_budget")
+        # While a basis is chosen there are no sums yet.
+        held, choosing = n * m * itemsize, max(0, budget - parts["data"] - columns) // 2
+        hold = memory.nbytes + held <= budget // 2
+        if hold:
+            parts["kernel values of the basis"] = held
+        return BasisPlan(memory, block, hold, choosing)
+
+    def _choose(self, X: Array, kernel: Kernel, rows: np.ndarray, nbytes: int) -> Array:
         rng = check_random_state(self.random_state)
         m = self.n_landmarks
         given = not isinstance(self.landmarks, (str, LandmarkRule))
         if given or len(rows) == X.shape[0]:
-            return select(self.landmarks, X, kernel, m, rng)
+            return select(self.landmarks, X, kernel, m, rng, nbytes)
         if not kernel.uses_points:
-            return rows[select(self.landmarks, X[np.ix_(rows, rows)], kernel, m, rng)]
-        landmarks = select(self.landmarks, xa.take_rows(X, rows), kernel, m, rng)
+            return rows[select(self.landmarks, X[np.ix_(rows, rows)], kernel, m, rng, nbytes)]
+        landmarks = select(self.landmarks, xa.take_rows(X, rows), kernel, m, rng, nbytes)
         return landmarks if landmarks.ndim == 2 else rows[landmarks]
 
     def _iterate(self, system: Any, X: Array, rows: np.ndarray, codes: np.ndarray, targets: np.ndarray) -> None:

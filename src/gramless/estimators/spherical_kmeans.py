@@ -25,14 +25,33 @@ from sklearn.utils.validation import check_is_fitted
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.device import Device
+from gramless._runtime.memory import MemoryEstimate
 from gramless._runtime.progress import say
 from gramless._runtime.reference import described
-from gramless._runtime.threads import slices
+from gramless._runtime.threads import CPU_TILE, blas_threads, slices
 from gramless._runtime.validation import all_or_nothing, check_choice, check_positive, check_weights, check_X, working_dtype
 from gramless.callbacks import read_functions
 from gramless.clustering.bounds import Bounds
 from gramless.clustering.starts import plus_plus, random_points
 from gramless.clustering.steps import deviation_of, inertia_of, mass_of, nearest, reseed, turn, workers_for
+from gramless.planning.plan import FitPlan
+
+# Of a point: its norm, mass, weight, label, the label before, the cosine, two bounds on its angle, and what is computed of
+# these at a time.
+_NUMBERS_OF_A_POINT = 14
+
+
+def kmeans_memory(n: int, d: int, k: int, itemsize: int, device: str) -> MemoryEstimate:
+    """What clustering `n` points of `d` features takes."""
+    workers = max(1, min(blas_threads(), n // max(1, k)))
+    tile = min(n, CPU_TILE)
+    parts = {
+        "data": n * d * itemsize,
+        "labels and bounds": _NUMBERS_OF_A_POINT * n * 8,
+        "centroids": k * d * ((workers + 2) * 8 + 4 * itemsize),
+        "tiles": workers * tile * (min(k, CPU_TILE) + 2 * d) * itemsize,
+    }
+    return MemoryEstimate(parts, device)
 
 
 @described
@@ -229,6 +248,25 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         weights = check_weights(sample_weight, X)
         scale = self._scales(X)
         return -inertia_of(cosines, scale, mass_of(scale, weights))
+
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
+        """What a fit of this size would hold.
+
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Rows, features, and columns of targets.
+        dtype : dtype
+            Of the data.
+        device : str
+            Where to compute.
+
+        Returns
+        -------
+        FitPlan
+            Or a `MemoryError` where that is too much.
+        """
+        return FitPlan(kmeans_memory(n, d, int(self.n_clusters), np.dtype(dtype).itemsize, device))
 
     def _passes(
         self, X: Array, centres: Array, scale: Array, weight: Array, mass: np.ndarray, rng: np.random.Generator

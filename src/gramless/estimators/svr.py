@@ -58,6 +58,7 @@ from gramless.models.support_machine import (
     iteration_cap,
     keep_machine,
     kept_machine,
+    plan_machine,
     primal_coef,
     resources_for,
     rows_to_compute_with,
@@ -65,6 +66,7 @@ from gramless.models.support_machine import (
     training_points,
 )
 from gramless.operators import byte_rows
+from gramless.planning.plan import FitPlan
 
 LOSSES = ("epsilon_insensitive", "pinball", "huber")
 
@@ -342,6 +344,25 @@ class KernelSVR(RegressorMixin, BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in super().__getstate__().items() if key != "_moved"}
+
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
+        """What a fit of this size would hold.
+
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Rows, features, and columns of targets.
+        dtype : dtype
+            Of the data.
+        device : str
+            Where to compute.
+
+        Returns
+        -------
+        FitPlan
+            Or a `MemoryError` where that is too much.
+        """
+        return plan_machine(self, n, d, dtype)
 
     def __sklearn_tags__(self) -> Any:
         return set_input_tags(super().__sklearn_tags__(), self.kernel)

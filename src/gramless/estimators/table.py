@@ -30,7 +30,7 @@ from gramless._runtime.validation import (
 from gramless.calibration.softmax_link import fit_link, link_probabilities, link_scores
 from gramless.tables.columns import TableColumns, frame_rows, is_frame
 from gramless.tables.losses import ClassLoss, ValueLoss
-from gramless.tables.members import Fitted, Member, fit_members
+from gramless.tables.members import Fitted, Member, TablePlan, fit_members, plan_table
 from gramless.tables.search import KERNELS
 from gramless.uncertainty.prediction_sets import adaptive_scores, prediction_sets, score_threshold
 
@@ -238,6 +238,25 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         """
         return link_probabilities(self._scores(X), self.link_)
 
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> TablePlan:
+        """What a fit of this size would hold.
+
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Rows, prepared columns (a category has one for each level), and columns of targets.
+        dtype : dtype
+            Of the data.
+        device : str
+            Where to compute.
+
+        Returns
+        -------
+        TablePlan
+            Or a `MemoryError` where that is too much.
+        """
+        return plan_table(n, d, n_outputs, parse_budget(self.memory_budget, "cpu"))
+
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row.
 
@@ -397,6 +416,25 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         values = self.predict(X)
         length = score_threshold(np.abs(self.loo_residuals_), coverage, self._weights)
         return np.column_stack([values - length, values + length])
+
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> TablePlan:
+        """What a fit of this size would hold.
+
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Rows, prepared columns (a category has one for each level), and columns of targets.
+        dtype : dtype
+            Of the data.
+        device : str
+            Where to compute.
+
+        Returns
+        -------
+        TablePlan
+            Or a `MemoryError` where that is too much.
+        """
+        return plan_table(n, d, n_outputs, parse_budget(self.memory_budget, "cpu"))
 
     def predict(self, X: Any) -> np.ndarray:
         """Predicted values.

@@ -229,6 +229,7 @@ class FeatureMap(BaseEstimator, ABC):
         n_rows: int | None = None,
         weights: np.ndarray | None = None,
         named: tuple[Array, np.ndarray | None] | None = None,
+        nbytes: int | None = None,
     ) -> Features:
         """Choose features.
 
@@ -246,6 +247,8 @@ class FeatureMap(BaseEstimator, ABC):
             Positive.
         named : (X, y), optional
             The rows of `named_rows`.
+        nbytes : int, optional
+            What choosing may hold beside the rows, as far as there is a choice.
 
         Returns
         -------

@@ -277,6 +277,7 @@ class FourierMap(FeatureMap):
         n_rows: int | None = None,
         weights: np.ndarray | None = None,
         named: tuple[Array, np.ndarray | None] | None = None,
+        nbytes: int | None = None,
     ) -> FourierFeatures:
         kernel = as_kernel(self.kernel).resolve(X, weights)
         return draw_fourier_features(kernel, int(X.shape[1]), self.n_components, rng, self.draw)

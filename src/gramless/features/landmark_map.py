@@ -330,6 +330,7 @@ class LandmarkMap(FeatureMap):
         n_rows: int | None = None,
         weights: np.ndarray | None = None,
         named: tuple[Array, np.ndarray | None] | None = None,
+        nbytes: int | None = None,
     ) -> LandmarkFeatures:
         settled = as_kernel(self.kernel)
         if not settled.uses_points:
@@ -338,7 +339,7 @@ class LandmarkMap(FeatureMap):
         if named is not None:
             points, targets = named
         else:
-            chosen = select(self.landmarks, X, kernel, self.n_features(n_rows), rng)
+            chosen = select(self.landmarks, X, kernel, self.n_features(n_rows), rng, nbytes)
             points, targets = as_points(chosen, X), (y[chosen] if chosen.ndim == 1 and y is not None else None)
         device, dtype = xa.device_of(X), xa.numpy_dtype(points)
         kept = points if xa.is_sparse(points) else xa.to_numpy(points)

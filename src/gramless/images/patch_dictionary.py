@@ -19,26 +19,29 @@ import time
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
-from gramless._runtime.memory import human, parse_budget
+from gramless._runtime.memory import MemoryEstimate, human, parse_budget
 from gramless._runtime.progress import Progress, say, speed
 from gramless._runtime.reference import described
 from gramless._runtime.threads import slices
 from gramless._runtime.validation import all_or_nothing, check_choice, check_positive
 from gramless.clustering.directions import common_directions
 from gramless.images.activations import Activations, make_pooling
-from gramless.images.projection import leading_directions
+from gramless.images.projection import SPARE, leading_directions
 from gramless.images.reading import pixel_range, read_images, sample_images
 
 # A row of zeros, that of an image without any contrast, stays one: its norm is rounding.
 _NO_NORM = 1e-12
 # Of a batch of images and their features beside the result.
 _BATCH_BYTES = 256 * 2**20
+_ROWS_IN_DOUBLE = 16_384
+# Norm, mass, label, cosine and what is computed of these at a time.
+_NUMBERS_OF_A_WINDOW = 8
 
 
 @described
@@ -196,6 +199,9 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         device = xa.resolve_device(self.device, images)
         self.pixel_range_ = pixel_range(images)
         self._geometry()
+        memory, _ = self.fit_memory(images.shape[0], self.image_shape_, device)
+        advice = "lower n_images, n_patches, n_atoms or n_components, or raise memory_budget"
+        memory.check(parse_budget(self.memory_budget, device), advice)
         images = xa.to_device(images, device)
         start = time.perf_counter()
         self._learn_atoms(images, rng)
@@ -247,6 +253,49 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """The atoms as patches of pixels: what activates each of them most among patches of a given contrast."""
         height, width = self._patch
         return self.filters_[:-1].T.reshape(-1, height, width, self.image_shape_[2])
+
+    def fit_memory(self, n: int, image_shape: tuple[int, int, int], device: str) -> tuple[MemoryEstimate, int]:
+        """Peak of what a fit to `n` images holds beside them, and how many features an image is going to have.
+
+        Parameters
+        ----------
+        n : int
+            Images of the training set.
+        image_shape : (int, int, int)
+            Their height, width and channels.
+        device : str
+            Where to compute.
+
+        Returns
+        -------
+        memory : MemoryEstimate
+            Part by part.
+        n_features : int
+            Columns of what `transform` gives.
+        """
+        trial = clone(self)
+        trial.image_shape_ = image_shape
+        trial._geometry()
+        return trial._fit_memory(n, device)
+
+    def _fit_memory(self, n: int, device: str) -> tuple[MemoryEstimate, int]:
+        some, positions = min(n, int(self.n_images)), self._positions[0] * self._positions[1]
+        d = self._patch[0] * self._patch[1] * self.image_shape_[2]
+        windows = some * min(positions, -(-int(self.n_patches) // some))
+        atoms = min(int(self.n_atoms) + int(bool(self.mirror)), windows)  # more are refused when windows are counted
+        width = atoms * self._grid[0] * self._grid[1] * int(self.signs)
+        batch = self._batch_bytes(device)
+        # As they are sampled, put together, centred and whitened; then what clustering knows of each.
+        learning = {"windows": windows * (3 * d * 4 + _NUMBERS_OF_A_WINDOW * 8), "batch": 3 * batch}
+        rows = (2 + (2 if self.mirror else 0)) * some * width * 4
+        wanted = 0 if self.n_components is None else min(int(self.n_components), width, some)
+        directions = 4 * (some + width) * (wanted + SPARE) * 4 if wanted else 0
+        pooling = {"features of the sample": rows, "leading directions": directions, "batch": 2 * batch}
+        stages = [MemoryEstimate(parts, device) for parts in (learning, pooling)]
+        return max(stages, key=lambda stage: stage.nbytes), wanted or width
+
+    def _batch_bytes(self, device: str) -> int:
+        return min(_BATCH_BYTES, parse_budget(self.memory_budget, device) // 16)
 
     # -- the steps of a fit, in their order
 
@@ -303,10 +352,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         d = patches.shape[1]
         # Of a window with its mirror image the first is in the sample; both are in its mean and covariance.
         flip = np.arange(d).reshape(height, width, -1)[:, ::-1].ravel()
-        wide = xa.to_numpy(patches).astype(np.float64, copy=False)
-        mean = wide.mean(axis=0)
-        covariance = wide.T @ wide / len(wide) - np.outer(mean, mean)
-        del wide
+        mean, covariance = _moments(xa.to_numpy(patches))
         if self.mirror:
             mean = (mean + mean[flip]) / 2
             covariance = (covariance + covariance[np.ix_(flip, flip)]) / 2
@@ -314,7 +360,8 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         if np.isfinite(self._ridge):
             values, vectors = np.linalg.eigh(covariance)
             whiten = (vectors / np.sqrt(np.clip(values, 0, None) + self._ridge)) @ vectors.T
-        patches = (patches - xa.like(mean, patches)) @ xa.like(whiten, patches)
+        patches = patches - xa.like(mean, patches)
+        patches = patches @ xa.like(whiten, patches)
         with Progress(self.verbose, int(self.n_passes), "atoms") as progress:
             atoms = common_directions(patches, k, int(self.n_passes), rng, lambda done: progress.update({"n_iter": done}))
         atoms = xa.to_numpy(atoms)
@@ -334,7 +381,8 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         )
         each = min(positions, -(-int(self.n_patches) // n))
         parts = []
-        for rows in slices(n, max(1, _BATCH_BYTES // (4 * positions * len(nothing)))):
+        at_once = max(1, self._batch_bytes(xa.device_of(images)) // (4 * positions * len(nothing)))
+        for rows in slices(n, at_once):
             patches = encoder.patches(self._floats(images[rows]))
             count = rows.stop - rows.start
             if each < positions:
@@ -419,7 +467,8 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _images_per_batch(self, left: int | None, device: str = "cpu") -> int:
         """Images whose pixels, features and finished rows take no more than a batch, or than is left."""
         per_image = 4 * (2 * int(np.prod(self.image_shape_)) + (4 if self.mirror else 3) * self.n_features_)
-        room = _BATCH_BYTES if left is None else min(_BATCH_BYTES if device == "cpu" else 4 * _BATCH_BYTES, left)
+        batch = self._batch_bytes(device)
+        room = batch if left is None else min(batch if device == "cpu" else 4 * batch, left)
         return max(room // per_image, 1 if left is None else 0)
 
     def _check_settings(self) -> None:
@@ -443,6 +492,17 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         tags.input_tags.two_d_array = self.shape is not None
         tags.transformer_tags.preserves_dtype = []
         return tags
+
+
+def _moments(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance in float64, some rows at a time."""
+    total, squares = np.zeros(rows.shape[1]), np.zeros((rows.shape[1], rows.shape[1]))
+    for part in slices(len(rows), _ROWS_IN_DOUBLE):
+        wide = rows[part].astype(np.float64)
+        total += wide.sum(axis=0)
+        squares += wide.T @ wide
+    mean = total / len(rows)
+    return mean, squares / len(rows) - np.outer(mean, mean)
 
 
 def _pair(name: str, value: Any) -> tuple[int, int]:

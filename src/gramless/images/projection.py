@@ -13,15 +13,16 @@ import numpy as np
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 
-# Directions beyond those asked for that the subspace has, so that the last ones asked for are found too.
-_SPARE = 16
+SPARE = 16
+"""Directions beyond those asked for that the subspace has, so that the last ones asked for are found too."""
+
 _PASSES = 2
 
 
 def leading_directions(X: Array, k: int, rng: np.random.Generator) -> tuple[Array, np.ndarray]:
     """The k right singular vectors of X with the largest singular values, as columns, and these values."""
     n, d = X.shape
-    width = min(k + _SPARE, n, d)
+    width = min(k + SPARE, n, d)
     k = min(k, width)
     start = rng.standard_normal((d, width), dtype=np.float32)
     Q = _basis(X @ xa.like(start, X))

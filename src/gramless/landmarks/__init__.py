@@ -17,7 +17,7 @@ from gramless.landmarks.basis_construction import BasisConstruction
 from gramless.landmarks.kmeans import KMeans
 from gramless.landmarks.pivoted_cholesky import RPCholesky
 from gramless.landmarks.renyi import Renyi
-from gramless.landmarks.rule import LandmarkRule
+from gramless.landmarks.rule import LandmarkRule, holding_at_most
 from gramless.landmarks.uniform import Uniform
 
 LANDMARKS: dict[str, type[LandmarkRule]] = {
@@ -42,7 +42,14 @@ __all__ = [
 ]
 
 
-def select(rule: str | LandmarkRule | Any, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> Array:
+def select(
+    rule: str | LandmarkRule | Any,
+    X: Array,
+    kernel: Kernel,
+    m: int,
+    rng: np.random.RandomState,
+    nbytes: int | None = None,
+) -> Array:
     """The landmarks that a user's `landmarks=` argument means.
 
     Parameters
@@ -58,6 +65,8 @@ def select(rule: str | LandmarkRule | Any, X: Array, kernel: Kernel, m: int, rng
         How many, at most `n` of which are taken; the user's own arrays are taken whole.
     rng : RandomState
         Where random choices come from.
+    nbytes : int, optional
+        What the rules of this package may hold beside `X`; their own measure by default.
 
     Returns
     -------
@@ -88,7 +97,8 @@ def select(rule: str | LandmarkRule | Any, X: Array, kernel: Kernel, m: int, rng
     if isinstance(rule, LandmarkRule):
         if m < 1:
             raise ValueError(f"at least one landmark is needed, got {m!r}")
-        return rule.select(X, kernel, min(int(m), X.shape[0]), rng)
+        with holding_at_most(nbytes):
+            return rule.select(X, kernel, min(int(m), X.shape[0]), rng)
     return _given(rule, X, kernel)
 
 

@@ -24,7 +24,7 @@ from gramless._runtime.threads import slices
 from gramless._runtime.validation import check_positive
 from gramless.kernels.base import Kernel
 from gramless.landmarks.elimination import eliminate
-from gramless.landmarks.rule import LandmarkRule, cross, host, reference, rows_at_a_time
+from gramless.landmarks.rule import LandmarkRule, cross, host, may_hold, reference, rows_at_a_time
 
 # A residual below this many times the precision's eps of the whole is rounding.
 _ROUNDING = 10.0
@@ -69,7 +69,8 @@ class RPCholesky(LandmarkRule):
 
     def select(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> np.ndarray:
         itemsize = xa.numpy_dtype(reference(X)).itemsize
-        store = X.shape[0] * m * itemsize <= self.max_factor_bytes
+        size = X.shape[0] * m * itemsize
+        store = size <= self.max_factor_bytes and may_hold(size)
         return self._run(X, kernel, m, rng, store=store).pivots
 
     def factor(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> tuple[np.ndarray, Array]:

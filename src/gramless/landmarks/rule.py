@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,10 @@ from gramless.operators.blocks import evaluate
 
 # Entries of the largest block a rule holds beside X and its own factor: 128 MB in float32.
 _BLOCK_ENTRIES = 2**25
+# Of numbers in float64, what the work on a block takes beside the block: kernel values, the solution of a triangular system,
+# and a transposed copy of each.
+_COPIES_OF_A_BLOCK = 4
+_ALLOWED: ContextVar[int | None] = ContextVar("bytes that a rule may hold", default=None)
 
 
 class LandmarkRule(BaseEstimator):
@@ -68,8 +75,27 @@ def cross(kernel: Kernel, X: Array, rows: Any, columns: Any, dtype: Any = None) 
 
 
 def rows_at_a_time(width: int) -> int:
-    """How many rows of a block `width` entries wide fit the memory that a rule allows itself."""
-    return int(np.clip(_BLOCK_ENTRIES // max(1, width), 256, 8192))
+    """How many rows of a block `width` entries wide fit the memory that a rule is allowed, or allows itself."""
+    allowed, rows = _ALLOWED.get(), int(np.clip(_BLOCK_ENTRIES // max(1, width), 256, 8192))
+    if allowed is None:
+        return rows
+    return int(np.clip(allowed // (2 * _COPIES_OF_A_BLOCK * 8 * max(1, width)), 32, rows))
+
+
+@contextmanager
+def holding_at_most(nbytes: int | None) -> Iterator[None]:
+    """A context in which rules hold no more than so many bytes, as far as they have a choice; None is their own measure."""
+    token = _ALLOWED.set(nbytes)
+    try:
+        yield
+    finally:
+        _ALLOWED.reset(token)
+
+
+def may_hold(nbytes: int) -> bool:
+    """Whether a rule may hold something of this size for as long as it works: half of what it is allowed."""
+    allowed = _ALLOWED.get()
+    return allowed is None or nbytes <= allowed // 2
 
 
 def reference(X: Array) -> Array:

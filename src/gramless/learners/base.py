@@ -22,6 +22,9 @@ from gramless.features import FeatureMap, Features
 Sample = tuple[Array, np.ndarray, np.ndarray]
 """Features, target columns and weights of some of the rows that were added."""
 
+LeftOut = tuple[int, Callable[[slice], Sample]]
+"""How many rows are to be left out one by one, and a function that computes some of them."""
+
 
 @dataclass
 class Fit:
@@ -244,6 +247,25 @@ class Learner(BaseEstimator, ABC):
             Bytes by name.
         """
 
+    def memory_left_out(self, p: int, n_columns: int, n_targets: int, itemsize: int, n_rows: int | None) -> int:
+        """Bytes that leaving rows out one by one takes: the sample of them, and what `solve` makes of it.
+
+        Parameters
+        ----------
+        p, n_columns, n_targets : int
+            Features, columns of the data, and columns of targets.
+        itemsize : int
+            Bytes of one number.
+        n_rows : int or None
+            Rows of the data; None where nobody knows.
+
+        Returns
+        -------
+        int
+            Zero where nothing is left out.
+        """
+        return 0
+
     def optional_memory(
         self, feature_map: FeatureMap, p: int, itemsize: int, n_rows: int | None, budget: int, left: int
     ) -> dict[str, int]:
@@ -326,7 +348,7 @@ class Learner(BaseEstimator, ABC):
         """
 
     @abstractmethod
-    def solve(self, run: Any, features: Features, sample: Callable[[], Sample] | None = None) -> Fit:
+    def solve(self, run: Any, features: Features, left_out: LeftOut | None = None) -> Fit:
         """The coefficients that the run means.
 
         Parameters
@@ -335,8 +357,9 @@ class Learner(BaseEstimator, ABC):
             What was learnt.
         features : Features
             Those that the rows were mapped by.
-        sample : callable, optional
-            Returns features, target columns and weights of the rows to leave out one by one.
+        left_out : (int, callable), optional
+            How many rows are to be left out one by one, and a function that computes features, target columns and weights
+            of a slice of them.
 
         Returns
         -------

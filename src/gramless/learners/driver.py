@@ -195,6 +195,8 @@ def plan_pass(
     """
     p, itemsize = feature_map.n_features(n_rows), np.dtype(dtype).itemsize
     memory = MemoryEstimate({**learner.memory(p, itemsize, n_rows), "landmarks": p * n_columns * (itemsize + 8)}, device)
+    if learner.rows_left_out:
+        memory.parts["rows left out"] = learner.memory_left_out(p, n_columns, n_targets, itemsize, n_rows)
     per_row = (2 * p + 4 * n_columns + 4 * n_targets) * itemsize + 3 * n_columns * 8
     budget = options.budget(device)
     left = (budget - memory.nbytes) // per_row
@@ -205,6 +207,10 @@ def plan_pass(
     memory.parts["batches"] = rows * per_row
     memory.check(budget, "use fewer landmarks or components, a smaller batch_size, or raise memory_budget")
     memory.parts |= learner.optional_memory(feature_map, p, itemsize, n_rows, budget, budget - memory.nbytes)
+    if memory.nbytes > budget and options.batch_rows is None:
+        rows = int(max(_FEWEST_BATCH_ROWS, rows - -(-(memory.nbytes - budget) // per_row)))
+        memory.parts["batches"] = rows * per_row
+    memory.check(budget, "use fewer landmarks or components, a smaller batch_size, or raise memory_budget")
     return PassPlan(rows, memory)
 
 
@@ -456,6 +462,7 @@ class Pass:
         named: Rows | None = None,
         *,
         encoded: bool = False,
+        nbytes: int | None = None,
     ) -> None:
         """Choose the features from a sample of the rows, and from those that the user named.
 
@@ -473,6 +480,8 @@ class Pass:
             The rows that the user named.
         encoded : bool, default=False
             Whether `y` are columns' codes already.
+        nbytes : int, optional
+            What choosing may hold beside the rows.
         """
         X, y, weights = rows
         if weights is not None and not (weights > 0).all():
@@ -483,7 +492,7 @@ class Pass:
         # Features that do not look at the rows are the same in fit and in partial_fit, however many rows either sees.
         rng = rng if feature_map.looks_at_rows else np.random.RandomState(self.seed)
         own = None if named is None else (self.prepare(named[0]), named[1])
-        self.features = feature_map.begin(self.prepare(X), y, rng, n_rows=n_rows, weights=weights, named=own)
+        self.features = feature_map.begin(self.prepare(X), y, rng, n_rows=n_rows, weights=weights, named=own, nbytes=nbytes)
         if self.features.targets is not None and not encoded:
             self.features.targets = self.targets.read(self.features.targets)
         self.phase = LEARNING
@@ -495,7 +504,9 @@ class Pass:
         n = stream.n_rows
         numbers = feature_map.named_rows(n)
         rows = stream.sample(self.rows_to_see(feature_map, options, n, stream.repeatable), rng)
-        self.begin(rows, feature_map, rng, n, None if numbers is None else stream.take(numbers), encoded=encoded)
+        named = None if numbers is None else stream.take(numbers)
+        half = options.budget(self.device) // 2
+        self.begin(rows, feature_map, rng, n, named, encoded=encoded, nbytes=half)
 
     # The rows.
 
@@ -648,14 +659,16 @@ class Pass:
         rows = None if self.sample is None else self.sample.rows
         left_out = None
         if rows is not None:
-            kept = np.flatnonzero(rows[2] > 0)
-            X, encoded, weights = xa.take_rows(rows[0], kept), rows[1][kept], rows[2][kept]
+            X, encoded, weights = rows
+            if not (weights > 0).all():
+                kept = np.flatnonzero(weights > 0)
+                X, encoded, weights = xa.take_rows(X, kept), encoded[kept], weights[kept]
 
-        def sample() -> Sample:
+        def some(part: slice) -> Sample:
             assert self.features is not None
-            return self.features(self.prepare(X)), self.targets.matrix(encoded), weights
+            return self.features(self.prepare(X[part])), self.targets.matrix(encoded[part]), weights[part]
 
-        fit: Fit = learner.solve(self.run, self.features, None if rows is None else sample)
+        fit: Fit = learner.solve(self.run, self.features, None if rows is None else (len(encoded), some))
         if fit.loo_scores is not None:
             left_out = (self.targets.outputs(fit.loo_scores), encoded, weights)
         coef = self.features.coefficients(self.targets.outputs(fit.A)).astype(self.dtype)
@@ -804,6 +817,8 @@ def run_pass(
         file = PassCheckpoint(checkpoint.path, checkpoint.every, [*settings, options.device, seed], stream)
     saved = None if file is None else file.load()
     if saved is None:
+        state.set_up(stream.first(), options)
+        _plan(state, stream, feature_map, learner, options, quiet=True)  # what cannot fit is refused before it begins
         state._begin_from(stream, feature_map, rng, options, encoded=False)
     else:
         state.restore(saved, feature_map, learner, options)
@@ -947,7 +962,9 @@ def from_model(path: str, doc: str) -> Any:
     return property(read, doc=doc)
 
 
-def _plan(state: Pass, stream: Stream, feature_map: FeatureMap, learner: Learner, options: PassOptions) -> PassPlan:
+def _plan(
+    state: Pass, stream: Stream, feature_map: FeatureMap, learner: Learner, options: PassOptions, *, quiet: bool = False
+) -> PassPlan:
     plan = plan_pass(
         feature_map,
         learner,
@@ -958,7 +975,7 @@ def _plan(state: Pass, stream: Stream, feature_map: FeatureMap, learner: Learner
         dtype=state.dtype,
         device=state.device,
     )
-    say(options.verbose, f"{options.name}: {plan.batch_rows} rows at a time; peak {plan.memory}")
+    say(0 if quiet else options.verbose, f"{options.name}: {plan.batch_rows} rows at a time; peak {plan.memory}")
     return plan
 
 

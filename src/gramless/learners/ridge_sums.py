@@ -51,8 +51,9 @@ from gramless.learners.base import Run
 from gramless.operators.jitter import jittered_cholesky, rounding_of
 
 _EPS = float(np.finfo(np.float64).eps)
-# Rows converted to float64 at a time: each product reads and writes all of S, so not too few.
-_CONVERTED_ROWS = 2048
+CONVERTED_ROWS = 2048
+"""Rows converted to float64 at a time: each product reads and writes all of S, so not too few."""
+
 _LEFT_OUT_ROWS = 4096
 # A row that alone decides its own fitted value has leverage 1: its residual without it is not determined by the others.
 _LEAST_FREEDOM = 1e-10
@@ -166,9 +167,9 @@ class RidgeSums(Run):
             self._add(xa.astype(features, np.float64), xa.astype(targets, np.float64), double)
         else:
             if self._scratch is None:
-                self._scratch = np.empty((_CONVERTED_ROWS, self.n_features))
-            for start in range(0, b, _CONVERTED_ROWS):
-                rows = slice(start, min(b, start + _CONVERTED_ROWS))
+                self._scratch = np.empty((CONVERTED_ROWS, self.n_features))
+            for start in range(0, b, CONVERTED_ROWS):
+                rows = slice(start, min(b, start + CONVERTED_ROWS))
                 F = self._scratch[: rows.stop - start]
                 F[...] = features[rows]
                 double = None if weights is None else xa.astype(weights[rows], np.float64)

@@ -35,7 +35,7 @@ from gramless._runtime.arrays import Array
 from gramless._runtime.threads import CPU_TILE
 from gramless._runtime.validation import check_choice, check_positive
 from gramless.features import FeatureMap, Features
-from gramless.learners.base import Fit, Learner, Run, Sample
+from gramless.learners.base import Fit, Learner, LeftOut, Run
 from gramless.operators import nbytes_cached
 
 OPTIMIZERS = ("sgd", "averaged_sgd", "adam")
@@ -176,7 +176,7 @@ class Steps(Learner):
     def restore(self, state: dict[str, Any], reference: Array | None = None) -> StepsRun:
         return StepsRun.from_state(state, reference)
 
-    def solve(self, run: StepsRun, features: Features, sample: Callable[[], Sample] | None = None) -> Fit:
+    def solve(self, run: StepsRun, features: Features, left_out: LeftOut | None = None) -> Fit:
         A, b = (xa.to_numpy(part) for part in run.solution())
         return Fit(A, b, float(self.C), features.jitter)
 

@@ -11,7 +11,6 @@ sums of all rows and are evaluated on a uniform sample of them (all, up to `most
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
@@ -19,13 +18,17 @@ import numpy as np
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
+from gramless._runtime.threads import slices
 from gramless._runtime.validation import check_positive
 from gramless.features import Features
-from gramless.learners.base import Fit, Learner, Sample
-from gramless.learners.ridge_sums import RidgeSums
+from gramless.learners.base import Fit, Learner, LeftOut
+from gramless.learners.ridge_sums import CONVERTED_ROWS, RidgeSums
 
 C_PATH = tuple(float(C) for C in 10.0 ** np.arange(-3, 6.01, 0.5))
 """The values of C that `C="loo"` tries unless others are given."""
+LEFT_OUT_AT_A_TIME = 512
+# Of the features of rows that are left out together: centred, transposed, whitened, rotated, squared; and one for BLAS.
+_COPIES_LEFT_OUT = 6
 # Matrices of p x p float64 that the solution holds at its peak: sums, penalty, factor, whitened copy, eigenvectors, work.
 _SOLVE_MATRICES = 7
 
@@ -106,7 +109,18 @@ class Sums(Learner):
             raise ValueError(f"forgetting_factor must be above 0 and at most 1 (1 forgets nothing), got {factor!r}")
 
     def memory(self, p: int, itemsize: int, n_rows: int | None) -> dict[str, int]:
-        return {"normal equations": _SOLVE_MATRICES * 8 * p * p}
+        parts = {"normal equations": _SOLVE_MATRICES * 8 * p * p}
+        if itemsize < 8:
+            parts["rows in float64"] = 2 * CONVERTED_ROWS * p * 8  # as they are summed, and weighted
+        return parts
+
+    def memory_left_out(self, p: int, n_columns: int, n_targets: int, itemsize: int, n_rows: int | None) -> int:
+        most = self.rows_left_out if n_rows is None else min(n_rows, self.rows_left_out)
+        path = len(self.Cs) if self.C == "loo" else 1
+        # A sample grows by copying itself; the residuals of all of it at each C, and their squares at one; and the work on
+        # the rows that are left out together.
+        rows = most * (2 * n_columns * itemsize + (path + 3) * n_targets * 8)
+        return rows + LEFT_OUT_AT_A_TIME * p * (_COPIES_LEFT_OUT * 8 + itemsize)
 
     def begin(self, features: Features, Phi: Array, n_targets: int, **how: Any) -> RidgeSums:
         return RidgeSums(features.n_features, n_targets, Phi)
@@ -114,19 +128,26 @@ class Sums(Learner):
     def restore(self, state: dict[str, Any], reference: Array | None = None) -> RidgeSums:
         return RidgeSums.from_state(state, reference)
 
-    def solve(self, run: RidgeSums, features: Features, sample: Callable[[], Sample] | None = None) -> Fit:
+    def solve(self, run: RidgeSums, features: Features, left_out: LeftOut | None = None) -> Fit:
         problem = run.whiten(features.penalty())
         path = [float(C) for C in self.Cs] if self.C == "loo" else [float(self.C)]
         errors = scores = None
         best = 0
-        if sample is not None and self._leaves_out:
-            Phi, Z, weights = sample()
-            targets = xa.like(Z, xa.astype(Phi, np.float64))
-            left_out = problem.leave_one_out(Phi, targets, [1.0 / C for C in path], xa.like(weights, targets))
-            residuals = xa.to_numpy(left_out)
+        if left_out is not None and self._leaves_out:
+            n, compute = left_out
+            k, weights = run.n_targets, np.empty(n)
+            residuals, scores = np.empty((len(path), n, k)), np.empty((n, k))
+            for rows in slices(n, LEFT_OUT_AT_A_TIME):
+                Phi, Z, weights[rows] = compute(rows)
+                scores[rows] = Z
+                double = xa.astype(Phi[:0], np.float64)
+                without = problem.leave_one_out(
+                    Phi, xa.like(Z, double), [1.0 / C for C in path], xa.like(weights[rows], double)
+                )
+                residuals[:, rows] = xa.to_numpy(without)
             errors = np.array([float(np.average((R * R).sum(axis=1), weights=weights)) for R in residuals])
             best = int(np.argmin(errors))
-            scores = Z - residuals[best]
+            scores -= residuals[best]
         solution = problem.solve(1.0 / path[best])
         jitter = features.jitter if problem.jitter is None else problem.jitter
         return Fit(xa.to_numpy(solution.A), xa.to_numpy(solution.bias), path[best], jitter, errors, scores)

@@ -240,7 +240,7 @@ def fit_expansion(
         verbose=estimator.verbose,
         label=f"{type(estimator).__name__} {estimator.solver_}",
     )
-    take(result.W)
+    take(system.settle(result.W, lambda coef: KernelOperator(on_device, kernel) @ coef, solver.tol))
     estimator.history_, estimator.n_iter_, estimator.residual_ = result.history, result.n_iter, result.residual
     say(estimator.verbose, f"{result.message}; relative residual {result.residual:.2g}")
     _warn_unless_ended_well(type(estimator).__name__, system, result, solver)

@@ -32,8 +32,10 @@ from gramless._runtime.validation import (
 )
 from gramless.callbacks import read_callbacks
 from gramless.dual.box_qp import DualSolution
-from gramless.dual.problems import Machine, Resources, device_resources, row_resources, row_workers
+from gramless.dual.problems import Machine, Resources, device_resources, machine_memory, row_resources, row_workers
 from gramless.kernels import Callable_, Kernel, Linear, Precomputed
+from gramless.models.expansion import kernel_from_settings
+from gramless.planning.plan import FitPlan
 
 _NO_CAP = -1
 # A fit that takes no more bytes does not ask how much memory is free.
@@ -103,6 +105,16 @@ def resources_for(estimator: Any, kernel: Kernel, X: Any, seed: int) -> Resource
         return resources
     check_positive("cache_size", estimator.cache_size)
     return replace(resources, budget=min(resources.budget, estimator.cache_size * 2**20))
+
+
+def plan_machine(estimator: Any, n: int, d: int, dtype: Any) -> FitPlan:
+    """What the fit of a support vector machine of this size holds, or a `MemoryError`."""
+    itemsize = np.dtype(dtype).itemsize
+    device = xa.resolve_device(getattr(estimator, "device", None))
+    memory = machine_memory(estimator.memory_budget, kernel_from_settings(estimator), n, d, itemsize, device)
+    if estimator.cache_size is not None and estimator.memory_budget is None:
+        memory.parts["kernel rows"] = min(memory.parts["kernel rows"], int(estimator.cache_size * 2**20))
+    return FitPlan(memory)
 
 
 def functions_to_call(estimator: Any) -> Callable[[dict[str, Any]], bool] | None:

@@ -8,18 +8,21 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from gramless._runtime import arrays as xa
-from gramless._runtime.memory import MemoryEstimate
+from gramless._runtime.memory import MemoryEstimate, loading_bytes
 
 
 def estimate(estimator: Any, n: int, d: int, n_classes: int = 2, *, dtype: Any = None) -> MemoryEstimate:
     """Peak bytes of `estimator.fit` on `n` rows of `d` features, part by part.
 
+    The data are in it, as the fit sees them. What is not is the library itself: compiled loops are loaded when a fit first
+    needs them, once in the life of a process, and `loading` says what that may take beside.
+
     Parameters
     ----------
-    estimator : LSSVC, LSSVR or any estimator with a `plan` method
-        With its settings; it need not be fitted.
+    estimator : estimator
+        Any of this package, with its settings; it need not be fitted.
     n, d : int
-        Rows and features.
+        Rows and features; pixels of an image, where rows are images.
     n_classes : int, default=2
         Classes (or outputs, for a regressor).
     dtype : default=None
@@ -28,7 +31,7 @@ def estimate(estimator: Any, n: int, d: int, n_classes: int = 2, *, dtype: Any =
     Returns
     -------
     MemoryEstimate
-        With `nbytes`, `parts` by name, `device`; its `str` is a sentence.
+        With `nbytes`, `parts` by name, `loading`, `device`; its `str` is a sentence.
 
     Raises
     ------
@@ -48,9 +51,11 @@ def estimate(estimator: Any, n: int, d: int, n_classes: int = 2, *, dtype: Any =
     if isinstance(estimator, type):
         raise TypeError(f"estimate() takes an estimator with its settings: {estimator.__name__}(...), not the class itself")
     if not hasattr(estimator, "plan"):
-        raise TypeError(
-            f"{type(estimator).__name__} does not plan its memory; estimate() takes those that do, such as LSSVC"
-        )
-    chosen = np.dtype(dtype if dtype is not None else estimator.dtype if estimator.dtype is not None else np.float32)
+        raise TypeError(f"estimate() takes an estimator of gramless, such as LSSVC, got {type(estimator).__name__}")
+    own = getattr(estimator, "dtype", None)
+    chosen = np.dtype(dtype if dtype is not None else own if own is not None else np.float32)
     outputs = 1 if n_classes <= 2 and is_classifier(estimator) else n_classes
-    return estimator.plan(n, d, outputs, chosen, xa.resolve_device(estimator.device)).memory
+    device = xa.resolve_device(getattr(estimator, "device", None))
+    memory: MemoryEstimate = estimator.plan(n, d, outputs, chosen, device).memory
+    memory.loading = loading_bytes() if memory.device == "cpu" else 0
+    return memory

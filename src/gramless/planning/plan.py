@@ -32,6 +32,13 @@ _WORKING_COLUMNS = 20
 
 
 @dataclass
+class FitPlan:
+    """What a fit holds, where there is nothing else to decide."""
+
+    memory: MemoryEstimate
+
+
+@dataclass
 class Plan:
     """How a least-squares system is going to be solved."""
 
@@ -107,7 +114,7 @@ def make_plan(
     Raises `MemoryError`, with the bytes, the memory and the setting that helps, where nothing fits.
     """
     if solver == "cholesky" or (solver == "auto" and s.n <= _CHOLESKY_UP_TO["cuda" if s.on_gpu else "cpu"]):
-        memory = _cholesky_memory(s)
+        memory = cholesky_memory(s)
         if solver == "cholesky" or memory.nbytes <= budget:
             memory.check(budget, "use solver='cg', which streams the kernel matrix, or raise memory_budget")
             return Plan("cholesky", False, 0, False, memory, f"n={s.n} is small enough for one factorisation")
@@ -148,7 +155,8 @@ def _iterative_plan(s: Sizes, name: str, budget: int, n_landmarks: Any, blocks: 
     return Plan(name, cached, m, store, base, reason, size)
 
 
-def _cholesky_memory(s: Sizes) -> MemoryEstimate:
+def cholesky_memory(s: Sizes) -> MemoryEstimate:
+    """What one factorisation of all rows holds."""
     copies = 2 if s.on_gpu else 1  # torch factors out of place
     doubled = 8 if s.itemsize == 4 else s.itemsize  # a float32 breakdown is repeated in float64
     matrix = copies * s.n * s.n * doubled

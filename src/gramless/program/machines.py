@@ -58,6 +58,7 @@ def settle(
     gamma: float | None,
     tune: str,
     seed: int,
+    memory_budget: str | None = None,
 ) -> Settings:
     """Fill in what the user left open, by leave-one-out on at most `TUNING_ROWS` prepared rows unless
     ``tune="none"``.
@@ -71,7 +72,9 @@ def settle(
     open_gamma = gamma is None and scale is not None
     if tune == "none" or (C is not None and not open_gamma):
         return Settings(machine, kernel, 1.0 if C is None else C, scale if open_gamma else gamma, reason, "no")
-    found = tuning.tune(X, y, task=task, kernel=kernel, C=C, gamma=gamma, scale=scale, seed=seed)
+    found = tuning.tune(
+        X, y, task=task, kernel=kernel, C=C, gamma=gamma, scale=scale, seed=seed, memory_budget=memory_budget
+    )
     how = f"leave-one-out on {found.rows:,} rows, {found.tried} settings"
     if machine == "nystrom" and C is None:
         # Its own leave-one-out costs no refit and sees every row.

@@ -310,6 +310,7 @@ def fit_machine(
         gamma=asked.gamma,
         tune=asked.tune,
         seed=asked.seed,
+        memory_budget=asked.memory_budget,
     )
     tune_seconds = time.perf_counter() - started
     machine = make_machine(

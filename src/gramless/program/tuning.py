@@ -18,10 +18,15 @@ from typing import Any
 import numpy as np
 
 import gramless
+from gramless._runtime.memory import human, parse_budget
 from gramless.calibration.leave_one_out import dense_scores
 from gramless.kernels import as_kernel
 from gramless.targets.columns import class_targets
 
+# Of the size of the kernel's, in float64, that a search holds: the matrix, its eigenvectors, what is computed of them; half
+# of one for the path of C.
+_MATRICES = 3.5
+_FEWEST_ROWS = 100
 GRID_ROWS = 1000
 WALK_ROWS = 4000
 MOST_STEPS = 12
@@ -42,13 +47,29 @@ class Tuned:
 
 
 def tune(
-    X: Any, y: np.ndarray, *, task: str, kernel: str, C: float | None, gamma: float | None, scale: float | None, seed: int
+    X: Any,
+    y: np.ndarray,
+    *,
+    task: str,
+    kernel: str,
+    C: float | None,
+    gamma: float | None,
+    scale: float | None,
+    seed: int,
+    memory_budget: str | float | None = None,
 ) -> Tuned:
     """Settle what is open (None) of `C` and `gamma`; a `scale` of None says that the kernel has no `gamma`."""
+    budget = parse_budget(memory_budget)
+    grid_rows, walk_rows = (min(most, int((budget / (8 * _MATRICES)) ** 0.5)) for most in (GRID_ROWS, WALK_ROWS))
+    if grid_rows < min(_FEWEST_ROWS, len(y)):
+        raise MemoryError(
+            f"leave-one-out on {_FEWEST_ROWS} rows takes {human(8 * _MATRICES * _FEWEST_ROWS**2)}, and memory_budget allows "
+            f"{human(budget)}; allow more, or choose C and gamma with tune='none'"
+        )
     order = np.random.default_rng(seed).permutation(X.shape[0])
     if task == "classification":
         order = _rare_first(order, y)
-    few, many = order[:GRID_ROWS], order[:WALK_ROWS]
+    few, many = order[:grid_rows], order[:walk_rows]
     search = gramless.LSSVCCV if task == "classification" else gramless.LSSVRCV
     widths = {} if scale is None else {"gamma": [gamma] if gamma is not None else [scale * w for w in WIDTHS]}
     grid = search(Cs=CS if C is None else [C], kernel=kernel, param_grid=widths).fit(X[few], y[few])

@@ -45,6 +45,7 @@ class Status(Enum):
     NO_BETTER = "no better on held-out data after {n_iter} iterations"
     MAX_ITER = "reached the limit of {n_iter} iterations"
     STALLED = "the precision has no more digits to give"
+    STANDS_STILL = "after {n_iter} iterations the solution hardly changes any more, and does not solve the system"
     SINGULAR = "the system is singular to float64: C is too large for this kernel"
     SOME_RUNS = "not all runs converged within their iterations"
 

@@ -14,10 +14,30 @@ import numpy as np
 
 from gramless._runtime.arrays import Array
 from gramless.operators.base import Operator
+from gramless.solvers.base import Status
 
 # Blocks smaller than this are fetched together: one product computes their kernel values at the speed of a matrix product
 # where single rows would run at the speed of memory.
 _ROWS_AT_ONCE = 256
+
+
+def end_of_pass(tol: float, residual: float, change: float) -> Status | None:
+    """Whether a pass over all blocks was the last one: solved, or standing still at a residual that is no solution.
+
+    A solution that hardly changes is one where the residual agrees to half of the digits asked for. Where it does not, the
+    matrix is singular to the precision in the directions that are left, and more passes do not help.
+
+    Parameters
+    ----------
+    tol : float
+    residual : float
+        Relative to the right-hand side.
+    change : float
+        Of the solution in the pass, relative to the solution.
+    """
+    if residual <= tol or (change <= tol and residual <= tol**0.5):
+        return Status.CONVERGED
+    return Status.STANDS_STILL if change <= tol else None
 
 
 class BlockRows:

@@ -20,9 +20,9 @@ from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.threads import slices
 from gramless.operators.base import Operator
-from gramless.solvers.base import Solver, Status, Step
+from gramless.solvers.base import Solver, Step
 from gramless.solvers.block_gram import BlockGrams
-from gramless.solvers.block_rows import BlockRows, check_block_size
+from gramless.solvers.block_rows import BlockRows, check_block_size, end_of_pass
 from gramless.solvers.momentum import column_dots
 
 _NORMS_AT_ONCE = 512
@@ -40,7 +40,8 @@ class Kaczmarz(Solver):
         proportional to their squared norm, which costs one pass over the matrix beforehand.
     tol : float, default=1e-4
         Stop when, over one pass of the rows, the relative residual of the blocks before their own updates is at most this,
-        or the changes of `W` together are, relative to `W`.
+        or the changes of `W` together are, relative to `W`, and the residual is at most the root of this. A solution that
+        stands still at a larger residual has not converged.
     max_iter : int, default=200
         Limit on blocks.
     reuse_blocks : bool, default=False
@@ -117,16 +118,15 @@ class Kaczmarz(Solver):
             residual = xa.norm(R) / z_norm * float(np.sqrt(op.shape[0] / len(idx)))
             change = xa.norm(step)
             left, moved = left + residual**2 / blocks.n_blocks, moved + change**2
-            converged = False
+            status = None
             if blocks.pass_ends:
                 # The squared changes of a pass add up to what the squared distance to the solution lost in it.
-                scale = xa.norm(W) or 1.0
-                converged = bool(np.sqrt(left) <= self.tol or np.sqrt(moved) <= self.tol * scale)
+                status = end_of_pass(self.tol, left**0.5, moved**0.5 / (xa.norm(W) or 1.0))
                 left = moved = 0.0
             yield Step(
                 W,
                 residual,
-                status=Status.CONVERGED if converged else None,
+                status=status,
                 state={**blocks.state(), "left": left, "moved": moved},
                 info={"change": change / (xa.norm(W) or 1.0), "jitter": gram.jitter},
             )

@@ -22,9 +22,9 @@ import numpy as np
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless.operators.base import Operator
-from gramless.solvers.base import Solver, Status, Step
+from gramless.solvers.base import Solver, Step
 from gramless.solvers.block_gram import BlockGrams
-from gramless.solvers.block_rows import BlockRows
+from gramless.solvers.block_rows import BlockRows, end_of_pass
 
 
 class KaczmarzMP(Solver):
@@ -36,7 +36,8 @@ class KaczmarzMP(Solver):
         Equations in a block. Larger blocks need fewer steps, and each costs more.
     tol : float, default=1e-4
         Stop when, over one pass of the rows, the relative residual of the blocks before their own updates is at most this,
-        or the changes of `W` together are, relative to `W`.
+        or the changes of `W` together are, relative to `W`, and the residual is at most the root of this. A solution that
+        stands still at a larger residual has not converged.
     max_iter : int, default=200
         Limit on blocks.
     reuse_blocks : bool, default=False
@@ -95,15 +96,14 @@ class KaczmarzMP(Solver):
             residual = xa.norm(here) / z_norm * float(np.sqrt(op.shape[0] / len(idx)))
             change = xa.norm(W - before)
             left, moved = left + residual**2 / blocks.n_blocks, moved + change**2
-            converged = False
+            status = None
             if blocks.pass_ends:
-                scale = xa.norm(W) or 1.0
-                converged = bool(np.sqrt(left) <= self.tol or np.sqrt(moved) <= self.tol * scale)
+                status = end_of_pass(self.tol, left**0.5, moved**0.5 / (xa.norm(W) or 1.0))
                 left = moved = 0.0
             yield Step(
                 W,
                 residual,
-                status=Status.CONVERGED if converged else None,
+                status=status,
                 state={**blocks.state(), "R": R, "left": left, "moved": moved},
                 info={
                     "change": change / (xa.norm(W) or 1.0),

@@ -21,7 +21,7 @@ from gramless._runtime.arrays import Array
 from gramless.operators.base import Operator
 from gramless.solvers.base import Solver, Status, Step
 from gramless.solvers.block_gram import BlockGrams
-from gramless.solvers.block_rows import BlockRows
+from gramless.solvers.block_rows import BlockRows, end_of_pass
 from gramless.solvers.momentum import Directions, column_dots
 
 # After this many restarts from a true residual without halving it, the arithmetic has no more digits to give.
@@ -37,7 +37,8 @@ class MatchingPursuit(Solver):
         Columns in a block. Larger blocks need fewer steps, and each costs more.
     tol : float, default=1e-4
         Stop when the true relative residual is at most this, or when the changes of `W` over one pass of the blocks
-        together are, relative to `W`.
+        together are, relative to `W`, and the residual is at most the root of this. A solution that stands still at a larger
+        residual has not converged.
     max_iter : int, default=200
         Limit on blocks.
     reuse_blocks : bool, default=False
@@ -114,23 +115,23 @@ class MatchingPursuit(Solver):
             W = W + change
             residual, size = xa.norm(R) / z_norm, xa.norm(change)
             moved += size**2
-            converged = False
+            status = None
             if residual <= self.tol:
                 # The recurrence drifts in float32: the true residual decides, and is where a next step would start.
                 R = Z - op @ W
                 directions.drop()
                 residual = xa.norm(R) / z_norm
-                converged = residual <= self.tol
+                status = Status.CONVERGED if residual <= self.tol else None
                 stalled = stalled + 1 if residual > 0.5 * best_true else 0
                 best_true = min(best_true, residual)
             if blocks.pass_ends:
-                converged = converged or bool(np.sqrt(moved) <= self.tol * (xa.norm(W) or 1.0))
+                status = status or end_of_pass(self.tol, residual, moved**0.5 / (xa.norm(W) or 1.0))
                 moved = 0.0
             numbers = {"moved": moved, "best_true": float(best_true), "stalled": stalled}
             yield Step(
                 W,
                 residual,
-                status=Status.CONVERGED if converged else None,
+                status=status,
                 state={**blocks.state(), **directions.state(), **numbers, "R": R},
                 info={"change": size / (xa.norm(W) or 1.0), "jitter": gram.jitter},
             )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from gramless._runtime.memory import human
+from gramless._runtime.memory import MemoryEstimate, human
 from gramless.kernels import Kernel
 from gramless.operators import expand
 from gramless.tables.columns import Encoded
@@ -29,6 +29,11 @@ _AT_A_TIME = 100_000
 _SMALLEST_PART = 500
 # Matrices of the size of the kernel's that the search holds at once.
 _MATRICES = 4
+# Numbers of the table: encoded, with gaps filled, shaped, prepared in up to three ways for the search, and put in order.
+_COPIES_OF_THE_TABLE = 8
+# Settings that a search tries, and of all rows the targets, scores and predictions that the members have at a time.
+_SETTINGS = 150
+_COLUMNS_OF_SCORES = 8
 
 
 class Member(BaseEstimator):
@@ -134,10 +139,8 @@ def fit_members(
     """Search on a sample, then fit what was chosen to all rows."""
     rng = np.random.RandomState(seed)
     n = len(encoded)
-    most_rows = min(most_rows, int(np.sqrt(memory / (8 * _MATRICES))))
-    if most_rows < min(n, FIRST):
-        needed = human(8 * _MATRICES * min(n, FIRST) ** 2)
-        raise MemoryError(f"comparing settings on {min(n, FIRST):,} rows takes {needed}; memory_budget is {human(memory)}")
+    plan = plan_table(n, encoded.numbers.shape[1] + sum(n_levels), loss.targets(np.arange(1), False).shape[1], memory)
+    most_rows, memory = min(most_rows, plan.most_rows), plan.for_matrices
     codes = getattr(loss, "codes", None)
     order = sample_order(n, codes, FIRST, rng)[:most_rows]
     ways = ["standard"]
@@ -178,6 +181,34 @@ def fit_members(
         members.append(member)
         total += weight * loss.predictions(scores, np.arange(n), record.setting.log)
     return Fitted(members, np.array([weight for _, weight in chosen]), total, chosen[0][0].loss, gave_up)
+
+
+@dataclass
+class TablePlan:
+    """The peak memory of a fit, the rows on which settings can be compared, and what is left for kernel matrices."""
+
+    memory: MemoryEstimate
+    most_rows: int
+    for_matrices: int
+
+
+def plan_table(n: int, d: int, k: int, budget: int) -> TablePlan:
+    """What the search and the fit hold, for `n` rows of `d` prepared columns and `k` columns of targets."""
+    table = MemoryEstimate({"table": _COPIES_OF_THE_TABLE * n * d * 8, "scores": _COLUMNS_OF_SCORES * n * k * 8})
+    left = max(0, budget - table.nbytes)
+
+    def searching(rows: int) -> int:
+        """Kernel matrices, and the predictions of every setting that was tried."""
+        return 8 * _MATRICES * rows**2 + 8 * _SETTINGS * rows * k
+
+    rows = min(n, int(np.sqrt(left / (8 * _MATRICES))))
+    while rows > 0 and searching(rows) > left:
+        rows = int(0.95 * rows)
+    if rows < min(n, FIRST):
+        table.parts["kernel matrices"] = searching(min(n, FIRST))
+        table.check(budget, "raise memory_budget, or use NystromLSSVC or NystromLSSVR, which see rows once")
+    table.parts["kernel matrices"] = min(left, max(searching(rows), 2 * 8 * n * n))
+    return TablePlan(table, rows, left)
 
 
 def search_rows(chosen: list[tuple[Record, float]]) -> int:

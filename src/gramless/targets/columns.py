@@ -35,7 +35,9 @@ def split_bias(solution: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     V, u = solution[:, :-1], solution[:, -1:]
     # Sums of n terms of both signs: float64 or the bias loses the digits that the solution has.
-    bias = V.sum(0, dtype=np.float64) / u.sum(dtype=np.float64)
+    total = u.sum(dtype=np.float64)
+    # A solver that could not begin has left everything at zero: no coefficients, no bias.
+    bias = V.sum(0, dtype=np.float64) / total if total or V.any() else np.zeros(V.shape[1])
     return V - u * bias.astype(V.dtype), bias.astype(V.dtype)
 
 

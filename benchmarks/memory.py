@@ -1,0 +1,349 @@
+"""Peak memory of every estimator's fit at three budgets, measured from outside the process that fits.
+
+    python benchmarks/memory.py [--only NAME ...] [--out benchmarks/results/memory.json]
+
+Every public estimator of the package is measured; one that has no entry in `CASES` is fitted with its default settings, so
+that a new one is measured by being there. This process loads the library with all its compiled loops and forks; the child
+waits, its peak is set back from here (/proc/PID/clear_refs), it fits, and its peak is read from here (VmHWM). What it had
+before the fit is subtracted: the table has what the fit took, data excluded, beside the budget and beside what
+`gramless.estimate` says. A fit that is refused beforehand has the sentence in place of a peak.
+
+Freed arrays go back to the system at once here (`MALLOC_MMAP_THRESHOLD_`): what is measured is what a fit holds. Left to
+itself, the C library may keep some 30 MB of what was freed for later.
+
+The last lines have what the compiled loops take to load, once for each process, which is beside the budget.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import importlib
+import io
+import json
+import os
+import pkgutil
+import re
+import select
+import subprocess
+import sys
+import tempfile
+import traceback
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from sklearn.base import BaseEstimator, is_classifier
+
+import gramless
+import gramless._compiled
+from gramless._runtime.memory import COMPILED_LOOPS
+from gramless.cli import app
+
+BUDGETS = (30_000_000, 60_000_000, 150_000_000)
+ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_ARENA_MAX": "2"}
+_TICK = 0.002
+_HARDLY_ANY = 2_000_000
+MOST = 1.05
+"""A fit may take so much of its budget."""
+
+
+@dataclass
+class Case:
+    """One fit: the settings of an estimator, and the data."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    n: int = 2500
+    d: int = 20
+    outputs: int = 1
+    """Of a regressor; a classifier has three classes."""
+    dtype: str = "float32"
+    images: bool = False
+    """Whether rows are square images of d pixels."""
+    inner: Any = None
+    """What a meta-estimator is made of: a callable that gets the budget."""
+
+
+def _patch_machine(budget: int) -> Any:
+    return gramless.PrototypeLSSVC(n_prototypes=50, kernel="poly", degree=4, gamma=1.0, C=1e3)
+
+
+CASES: dict[str, list[Case]] = {
+    "LSSVC": [
+        Case(),
+        Case({"solver": "cholesky"}, n=2000),
+        Case({"solver": "cg"}, n=3000),
+        Case({"solver": "cg", "probability": "sigmoid"}),
+        Case({"solver": "cg", "probability": "temperature"}, n=2000, dtype="float64"),
+        Case({"solver": "kaczmarz", "max_iter": 4}, n=3000),
+        Case({"solver": "sketch_project", "max_iter": 10}, n=3000),
+    ],
+    "LSSVR": [Case(dtype="float64"), Case({"solver": "cg"}, outputs=300), Case({"solver": "cholesky"}, n=1500, outputs=300)],
+    "LSSVCCV": [Case(n=1000), Case(n=1500, dtype="float64")],
+    "LSSVRCV": [Case(n=1000, outputs=5)],
+    "NystromLSSVC": [
+        Case(n=9000),
+        Case({"C": "loo"}, n=9000),
+        Case({"probability": "sigmoid"}, n=9000),
+        Case({"C": "loo", "n_landmarks": 700}, n=4000, dtype="float64"),
+        Case({"landmarks": "rpcholesky"}, n=9000),
+        Case({"landmarks": "kmeans"}, n=4000),
+        Case({"landmarks": "basis", "n_landmarks": 300}, n=4000),
+        Case({"landmarks": "renyi", "n_landmarks": 200}, n=4000),
+    ],
+    "NystromLSSVR": [Case({"C": "loo"}, n=9000, outputs=5), Case({"landmarks": "rpcholesky"}, n=9000, dtype="float64")],
+    "FourierLSSVC": [Case({"C": "loo"}, n=9000), Case({"method": "online", "epochs": 2}, n=9000)],
+    "FourierLSSVR": [Case({"C": "loo"}, n=9000, dtype="float64")],
+    "BudgetLSSVC": [Case({"epochs": 1, "budget": 300}, n=4000)],
+    "BudgetLSSVR": [Case({"epochs": 1, "budget": 300}, n=4000, dtype="float64")],
+    "KernelSVC": [Case(), Case({"probability": "sigmoid"}, n=3000), Case({"multi_class": "ovr"})],
+    "KernelSVR": [Case(), Case(dtype="float64")],
+    "MKLClassifier": [Case(n=2000), Case(n=2000, dtype="float64")],
+    "PrototypeLSSVC": [Case({"n_prototypes": 100}, n=4000), Case({"n_prototypes": 300, "refit": True}, n=4000)],
+    "RiSVOClassifier": [
+        Case({"n_landmarks": 500, "max_iter": 3}, n=4000),
+        Case({"landmarks": "all", "max_iter": 2}, n=2000),
+        Case({"landmarks": "rpcholesky", "n_landmarks": 500, "max_iter": 2}, n=9000),
+    ],
+    "PatchClassifier": [Case({"patch_size": 12, "stride": 4}, n=1200, d=784, images=True, inner=_patch_machine)],
+    "ImageClassifier": [Case({"n_atoms": 32, "n_components": 100, "mirror": False}, n=800, d=256, images=True)],
+    "SphericalKMeans": [Case({"n_clusters": 50}, n=9000)],
+    "TableClassifier": [Case({"time_budget": 1.0, "kernel": "rbf", "metric": "plain"}, n=2500, d=8)],
+    "TableRegressor": [Case({"time_budget": 1.0, "kernel": "rbf", "metric": "plain"}, n=2500, d=8)],
+}
+
+
+def estimators() -> dict[str, type]:
+    """Every public estimator, by name."""
+    named = {name: getattr(gramless, name) for name in sorted(gramless._EXPORTS)}
+    return {name: cls for name, cls in named.items() if isinstance(cls, type) and issubclass(cls, BaseEstimator)}
+
+
+def cases(name: str) -> list[Case]:
+    """What is measured of an estimator."""
+    return CASES.get(name, [Case()])
+
+
+def make(name: str, case: Case, budget: int | None) -> Any:
+    """The estimator of a case; None is no budget."""
+    cls = estimators()[name]
+    known = cls._get_param_names()
+    settings = dict(case.settings)
+    if case.inner is not None:
+        settings["estimator"] = case.inner(budget)
+    settings |= {"memory_budget": budget, "random_state": 0}
+    return cls(**{key: value for key, value in settings.items() if key in known})
+
+
+def data(name: str, case: Case) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of three groups, and their labels or values."""
+    rng = np.random.default_rng(0)
+    n = case.n
+    group = np.arange(n) % 3
+    X = rng.normal(size=(n, case.d)).astype(case.dtype)
+    X[:, 0] += 2 * group
+    if case.images:
+        side = int(case.d**0.5)
+        X = np.round(40 * np.abs(X)).clip(0, 255).astype(np.uint8).reshape(n, side, side)
+    if is_classifier(estimators()[name]()):
+        return X, group
+    values = np.sin(X.reshape(n, -1)[:, : 1 + case.outputs % case.d]).sum(axis=1)
+    return X, values if case.outputs == 1 else np.add.outer(values, np.arange(case.outputs, dtype=np.float64))
+
+
+def status(pid: int, name: str) -> int:
+    """Bytes that /proc/PID/status has under a name."""
+    with open(f"/proc/{pid}/status") as f:
+        found = re.search(rf"{name}:\s+(\d+) kB", f.read())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def start_threads() -> None:
+    """Work for BLAS and LAPACK of NumPy and SciPy on all threads: their buffers belong to a process, not to a fit."""
+    for dtype in (np.float32, np.float64):
+        A = np.ones((512, 512), dtype)
+        A @ A
+        scipy.linalg.cholesky(A + 512 * np.eye(512, dtype=dtype))
+
+
+def peak_of(work: Any) -> tuple[int, str]:
+    """Bytes that `work()` takes beyond what there was, in a fork; and what it answers."""
+    to_child, to_parent = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            start_threads()
+            ctypes.CDLL(None).malloc_trim(0)  # what was freed is not to serve the fit
+            os.write(to_parent[1], b".")
+            os.read(to_child[0], 1)
+            answer = work()
+        except BaseException:
+            answer = "failed: " + traceback.format_exc()
+        os.write(to_parent[1], answer.encode())
+        os.read(to_child[0], 1)
+        os._exit(0)
+    os.read(to_parent[0], 1)
+    with open(f"/proc/{pid}/clear_refs", "w") as f:
+        f.write("5")
+    before, files, own = (status(pid, name) for name in ("VmRSS", "RssFile", "RssAnon"))
+    os.write(to_child[1], b".")
+    mapped = most = 0
+    while not select.select([to_parent[0]], [], [], _TICK)[0]:
+        mapped, most = max(mapped, status(pid, "RssFile") - files), max(most, status(pid, "RssAnon") - own)
+    answer = os.read(to_parent[0], 1 << 16).decode()
+    # Pages of a temporary file are the system's to take back at any time: what is sampled does not count them.
+    peak = status(pid, "VmHWM") - before if mapped < _HARDLY_ANY else most
+    os.write(to_child[1], b".")
+    os.waitpid(pid, 0)
+    for end in (*to_child, *to_parent):
+        os.close(end)
+    return peak, answer
+
+
+def load_everything() -> None:
+    """All compiled loops, so that no fit pays for them."""
+    for module in pkgutil.iter_modules(gramless._compiled.__path__):
+        if module.name != "fused_kernel":  # which needs a GPU
+            importlib.import_module(f"gramless._compiled.{module.name}")
+
+
+def measure(name: str, case: Case, budget: int) -> dict[str, Any]:
+    """One fit."""
+    X, y = data(name, case)
+    k = 3 if is_classifier(estimators()[name]()) else case.outputs
+    model = make(name, case, budget)
+    has_budget = "memory_budget" in model.get_params()
+    try:
+        told: Any = gramless.estimate(model, case.n, case.d, k, dtype=case.dtype).nbytes
+    except MemoryError as reason:
+        told = str(reason)
+
+    def fit() -> str:
+        warnings.simplefilter("ignore")
+        try:
+            model.fit(X, y)
+        except MemoryError as reason:
+            return f"refused: {reason}"
+        return "fitted"
+
+    peak, answer = peak_of(fit)
+    if answer.startswith("failed"):
+        raise RuntimeError(f"{name} {case}: {answer}")
+    found = {
+        "estimator": name,
+        "settings": case.settings,
+        "rows": case.n,
+        "columns": case.d,
+        "outputs": k,
+        "dtype": case.dtype,
+    }
+    found |= {"budget": budget if has_budget else None, "estimate": told, "answer": answer.partition(":")[0]}
+    if answer == "fitted":
+        return found | {"peak": peak, "share": round(peak / budget, 3) if has_budget else None}
+    return found | {"sentence": answer.partition(": ")[2]}
+
+
+TRAIN = {"table": ["--time", "1s"], "machine": ["--kernel", "rbf"]}
+"""Options of the command line under which `gramless train` is measured."""
+
+
+def train(way: str, budget: int | None, folder: Path) -> str:
+    """`gramless train` on a table of 2,500 rows."""
+    X, y = data("LSSVC", Case(d=8))
+    table, out = folder / "t.csv", folder / "m.skops"
+    np.savetxt(table, np.column_stack([X, y]), delimiter=",", header="a,b,c,d,e,f,g,h,y", comments="", fmt="%.5g")
+    limit = [] if budget is None else ["--memory-budget", budget]
+    heard = io.StringIO()
+    with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard):
+        try:
+            options = ["train", table, "--target", "y", "--task", "classification", "--out", out, *TRAIN[way], *limit]
+            app([str(option) for option in options], standalone_mode=False)
+        except SystemExit as ended:
+            if ended.code:
+                return f"refused: {' '.join(heard.getvalue().split())}"
+    return "fitted"
+
+
+def measure_train(way: str, budget: int, folder: Path) -> dict[str, Any]:
+    """The command line; what reading the table takes is in the peak."""
+    peak, answer = peak_of(lambda: train(way, budget, folder))
+    if answer != "fitted" and "memory_budget" not in answer:
+        raise RuntimeError(f"gramless train {way}: {answer}")
+    found = {"estimator": "gramless train", "settings": {"way": way}, "dtype": "float64", "rows": 2500, "columns": 8}
+    found |= {"outputs": 3, "budget": budget, "estimate": "", "answer": answer.partition(":")[0]}
+    if answer == "fitted":
+        return found | {"peak": peak, "share": round(peak / budget, 3)}
+    return found | {"sentence": answer.partition(": ")[2]}
+
+
+def measure_loading() -> dict[str, int]:
+    """Bytes that each group of compiled loops takes to load, in a process of its own."""
+    script = (
+        "import json, re, importlib, gramless, gramless.estimators.lssvm, gramless.estimators.svc\n"
+        "def now(): return int(re.search(r'VmRSS:\\s+(\\d+)', open('/proc/self/status').read())[1]) * 1024\n"
+        "found, before = {}, now()\n"
+        f"for name in {list(COMPILED_LOOPS)!r}:\n"
+        "    importlib.import_module(name)\n"
+        "    found[name], before = now() - before, now()\n"
+        "print(json.dumps(found))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def line(found: dict[str, Any]) -> str:
+    """A row of the table."""
+    settings = ", ".join(f"{key}={value}" for key, value in found["settings"].items())
+    what = f"{found['estimator']}({settings})"[:62]
+    size = f"{found['rows']:>6} x {found['columns']:<4}{found['dtype'][5:]:>3}"
+    budget = "     -" if found["budget"] is None else f"{found['budget'] / 1e6:6.0f}"
+    told = "     -" if isinstance(found["estimate"], str) else f"{found['estimate'] / 1e6:6.0f}"
+    if found["answer"] != "fitted":
+        return f"{what:62} {size} {budget} {told}  {found['answer']}: {found['sentence']}"
+    share = "" if found["share"] is None else f" {found['share']:5.2f}"
+    return f"{what:62} {size} {budget} {told} {found['peak'] / 1e6:6.1f}{share}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", help="estimators to measure")
+    parser.add_argument("--out", help="write the table as JSON")
+    parser.add_argument("--lines", action="store_true", help="print one JSON object for each fit instead of a table")
+    arguments = parser.parse_args()
+    if not ALLOCATOR.items() <= os.environ.items():  # read by the C library as a process begins
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ALLOCATOR)
+    warnings.simplefilter("ignore")
+    loading = measure_loading()
+    load_everything()
+    if not arguments.lines:
+        print(f"{'':62} {'rows x columns':>15} budget  told   peak share   (MB)")
+    found = []
+    for name in arguments.only or estimators():
+        for case in cases(name):
+            make(name, case, None).fit(*data(name, case))  # loads what the fit loads
+            for budget in BUDGETS if "memory_budget" in estimators()[name]._get_param_names() else BUDGETS[-1:]:
+                found.append(measure(name, case, budget))
+                print(json.dumps(found[-1]) if arguments.lines else line(found[-1]), flush=True)
+    if not arguments.only:
+        with tempfile.TemporaryDirectory() as folder:
+            for way in TRAIN:
+                train(way, None, Path(folder))  # loads what it loads
+                for budget in BUDGETS:
+                    found.append(measure_train(way, budget, Path(folder)))
+                    print(json.dumps(found[-1]) if arguments.lines else line(found[-1]), flush=True)
+    if not arguments.lines:
+        for name, nbytes in loading.items():
+            print(f"loading {name}: {nbytes / 1e6:.0f} MB, told {COMPILED_LOOPS[name] / 1e6:.0f}")
+    if arguments.out:
+        with open(arguments.out, "w") as f:
+            json.dump({"loading": loading, "fits": found}, f, indent=1)
+            f.write("\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Every estimator keeps to its memory budget, or refuses it beforehand: measured from outside the process that fits.
+
+`benchmarks/memory.py` measures; an estimator that is new in the package is measured by being there.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from sklearn.base import BaseEstimator
+
+import gramless
+
+PUBLIC = {name: getattr(gramless, name) for name in sorted(gramless._EXPORTS)}
+ESTIMATORS = [name for name, value in PUBLIC.items() if isinstance(value, type) and issubclass(value, BaseEstimator)]
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "memory.py"
+MOST = 1.05
+
+pytestmark = pytest.mark.skipif(
+    not os.access("/proc/self/clear_refs", os.W_OK) or not hasattr(os, "fork"), reason="the peak is read from Linux's /proc"
+)
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """What the benchmark found, by estimator."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, BENCHMARK, "--lines"], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = defaultdict(list)
+    for line in done.stdout.splitlines():
+        one = json.loads(line)
+        found[one["estimator"]].append(one)
+    return found
+
+
+@pytest.mark.parametrize("name", [*ESTIMATORS, "gramless train"])
+def test_no_fit_takes_more_than_its_budget(measured, name):
+    fits = measured[name]
+    assert any(one["answer"] == "fitted" for one in fits)
+    if name in PUBLIC and "memory_budget" not in PUBLIC[name]._get_param_names():
+        assert all(one["peak"] < one["estimate"] + 5e6 for one in fits)  # threads and small objects
+        return
+    assert len(fits) % 3 == 0
+    beyond = [one for one in fits if one["answer"] == "fitted" and one["share"] > MOST]
+    assert not beyond
+    assert all(len(one["sentence"]) > 40 and "memory_budget" in one["sentence"] for one in fits if one["answer"] != "fitted")
