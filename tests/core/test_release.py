@@ -74,3 +74,10 @@ def test_ten_examples_with_pictures():
         text = example.read_text(encoding="utf-8")
         assert "plt.show()" in text
         compile(text, example.name, "exec")
+
+
+def test_no_name_in_a_type_that_reads_as_a_link():
+    """reStructuredText takes a word with an underscore at its end for a link, outside of backticks."""
+    types = re.compile(r"^ +\w+ : .*[( ]\w+_[,)]", re.MULTILINE)
+    found = {path.name: types.findall(path.read_text(encoding="utf-8")) for path in (ROOT / "src").rglob("*.py")}
+    assert {name: lines for name, lines in found.items() if lines} == {}

@@ -83,7 +83,7 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
         What `score_samples` must reach for a row to be usual.
     n_features_in_ : int
         Columns of `X` at fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Their names, where `X` had names.
 
     See Also

@@ -118,7 +118,7 @@ class KernelOneClassSVM(OutlierMixin, BaseEstimator):
         Shape of `X` at fit.
     n_features_in_ : int
         Columns of `X` at fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Their names, where `X` had names.
 
     See Also

@@ -41,7 +41,7 @@ class Batch:
 
     See Also
     --------
-    Stream : Where batches come from.
+    gramless.Stream : Where batches come from.
 
     Examples
     --------
@@ -265,7 +265,7 @@ def is_stream_like(X: Any) -> bool:
 
     See Also
     --------
-    Stream : Reads it.
+    gramless.Stream : Reads it.
 
     Examples
     --------
