@@ -1,8 +1,8 @@
 """How often intervals and sets hold the truth, and how large they are.
 
-    python benchmarks/coverage.py --out benchmarks/results/coverage.json
-    python benchmarks/coverage.py --only values california          # one part, or one problem of it
-    python benchmarks/coverage.py --only deviations --rows 50000    # 200 standard deviations, against exact ones
+    python benchmarks/interval_coverage.py --out benchmarks/results/coverage.json
+    python benchmarks/interval_coverage.py --only values california          # one part, or one problem of it
+    python benchmarks/interval_coverage.py --only deviations --rows 50000    # 200 standard deviations, against exact ones
 
 values      intervals at 80, 90 and 95 % on three datasets and five made problems, by `LSSVRCV` (settings chosen by
             leave-one-out, the jackknife+ from the same fit; plain and local), beside the quantiles of
