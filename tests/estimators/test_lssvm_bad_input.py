@@ -254,15 +254,19 @@ def test_an_indefinite_function_with_a_positive_diagonal():
 def test_sparse_rows_for_a_kernel_of_dense_ones():
     with pytest.raises(TypeError, match=r"[Ss]parse"):
         LSSVC(kernel="chi2").fit(sp.csr_matrix(abs(X)), Y)
-    with pytest.raises(TypeError, match="sparse input runs on device='cpu' only"):
-        LSSVC(device="torch:cpu").fit(sp.csr_matrix(X), Y)
 
 
-def test_tensors_for_a_model_of_sparse_rows():
+@pytest.mark.parametrize("solver", ["cholesky", "cg"])
+def test_sparse_rows_on_a_device_are_dense_there(solver, monkeypatch):
     torch = pytest.importorskip("torch")
-    model = LSSVC().fit(sp.csr_matrix(X), Y)
-    with pytest.raises(TypeError, match="arrays instead of tensors"):
-        model.predict(torch.tensor(X))
+    monkeypatch.setattr("gramless.models.expansion._SPARSE_ROWS_AT_A_TIME", 7)
+    settings = {"solver": solver, "tol": 1e-8, "random_state": 0}
+    dense = LSSVC(**settings).fit(X, Y)
+    model = LSSVC(device="torch:cpu", **settings).fit(sp.csr_matrix(X), Y)
+    assert sp.issparse(model.points_)
+    np.testing.assert_allclose(model.decision_function(sp.csr_matrix(X)), dense.decision_function(X), atol=1e-6)
+    scores = LSSVC(**settings).fit(sp.csr_matrix(X), Y).decision_function(torch.tensor(X))
+    np.testing.assert_allclose(scores.numpy(), dense.decision_function(X), atol=1e-6)
 
 
 def test_precomputed_and_points_do_not_mix():

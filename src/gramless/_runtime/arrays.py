@@ -86,6 +86,10 @@ def namespace(*arrays: Array) -> Any:
     return array_namespace(*dense) if dense else array_namespace(np.empty(0))
 
 
+# Sparse rows become dense on a device through host memory of this size.
+_PIECE_BYTES = 2**26
+
+
 def is_torch(x: Any) -> TypeGuard[Any]:
     """Whether `x` is a torch tensor; never imports torch."""
     torch = sys.modules.get("torch")
@@ -141,13 +145,13 @@ def resolve_device(device: Device, X: Array | None = None) -> str:
 
 
 def to_device(x: Array, device: str, dtype: Any = None) -> Array:
-    """Move `x` to a resolved device, converting to `dtype` (a NumPy dtype); no copy when nothing changes."""
+    """Move `x` to a resolved device, converting to `dtype` (a NumPy dtype); no copy when nothing changes.
+
+    Sparse rows are dense on any device but the CPU.
+    """
     if sp.issparse(x):
         if device != "cpu":
-            raise TypeError(
-                "sparse input runs on device='cpu' only: pass X.toarray() to use another device, "
-                "or arrays instead of tensors to a model that was fitted on sparse rows"
-            )
+            return _dense_on_device(x, device, dtype)
         return x if dtype is None else known_numpy(x).astype(dtype, copy=False)
     if device == "cpu":
         host = to_numpy(x)
@@ -158,6 +162,20 @@ def to_device(x: Array, device: str, dtype: Any = None) -> Array:
     if isinstance(x, np.ndarray) and not x.flags.writeable:
         x = x.copy()  # torch warns about tensors over read-only memory
     return torch.as_tensor(x, device=target, dtype=kind)
+
+
+def _dense_on_device(X: Any, device: str, dtype: Any) -> Array:
+    """Sparse rows as a dense tensor, through pieces of bounded size."""
+    torch = import_torch()
+    kind = np.dtype(X.dtype if dtype is None else dtype)
+    target = "cpu" if device == "torch:cpu" else device
+    out = torch.empty(X.shape, dtype=getattr(torch, kind.name), device=target)
+    step = max(1, _PIECE_BYTES // max(1, X.shape[1] * kind.itemsize))
+    rows = X.tocsr()
+    for start in range(0, X.shape[0], step):
+        piece = rows[start : start + step].toarray().astype(kind, copy=False)
+        out[start : start + step] = torch.as_tensor(piece, device=target)
+    return out
 
 
 def to_numpy(x: Array) -> np.ndarray:

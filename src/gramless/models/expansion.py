@@ -22,6 +22,7 @@ from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.dask_hooks import over_partitions
 from gramless._runtime.device import precision_of
+from gramless._runtime.threads import slices
 from gramless._runtime.validation import check_X
 from gramless.calibration.platt import sigmoid_probabilities
 from gramless.calibration.temperature import temperature_probabilities
@@ -29,6 +30,8 @@ from gramless.kernels import Kernel, as_kernel
 from gramless.operators import expand
 
 # What a model keeps only because it has computed it: a file or a copy makes it anew.
+# Sparse rows that are scored on a device at a time.
+_SPARSE_ROWS_AT_A_TIME = 8192
 _NOT_SAVED = {"_moved", "_posterior", "_kept_likelihood"}
 
 
@@ -62,7 +65,14 @@ def score_expansion(model: Any, X: Any) -> Array:
     if not kernel.uses_points and not np.array_equal(model.support_, np.arange(checked.shape[1])):
         checked = checked[:, xa.indices(model.support_, checked)]
     points, coef = expansion_on(model, device)
-    scores = expand(kernel, xa.to_device(checked, device), points, coef, precision_of(getattr(model, "device", None)))
+    precision = precision_of(getattr(model, "device", None))
+    # Sparse rows are dense on a device: some at a time.
+    step = checked.shape[0] if device == "cpu" or not xa.is_sparse(checked) else _SPARSE_ROWS_AT_A_TIME
+    parts = [
+        expand(kernel, xa.to_device(checked[rows], device), points, coef, precision)
+        for rows in slices(checked.shape[0], max(1, step))
+    ]
+    scores = parts[0] if len(parts) == 1 else xa.namespace(coef).concat(parts)
     # A regressor's bias holds the mean of the targets: where that is large, float32 has no digits left for the rest.
     scores = xa.astype(scores, np.result_type(dtype, xa.numpy_dtype(model.intercept_)))
     scores += xa.like(model.intercept_, scores)
