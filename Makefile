@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Processes that share the tests, a file at a time; each gets its share of the cores (tests/conftest.py).
 PROCESSES ?= 2
+PYTEST = $(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test docs dist test-oldest test-nightly pictures clean
+.PHONY: run test coverage docs dist test-oldest test-nightly pictures clean
 
 run: $(VENV)/.installed-run
 	$(BIN)/python -m gramless.cli reproduce all --quick --out gramless-report
@@ -15,7 +16,11 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --cov --cov-report=
+	$(PYTEST)
+
+# Tracing every line takes up to half as long again: a run of its own.
+coverage: $(VENV)/.installed-dev
+	$(PYTEST) --cov --cov-report=
 	$(BIN)/python -m coverage report
 
 # The site, from the code, the pages, the examples and the committed records; a warning is an error.

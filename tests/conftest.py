@@ -18,14 +18,18 @@ from sklearn.datasets import load_digits
 
 # The files that take longest: whole files go to the next free process, and none should begin one of these at the end.
 LONGEST = (
+    "distributed/test_distributed.py",
     "peers/test_peers.py",
     "contracts/test_every_estimator.py",
-    "distributed/test_distributed.py",
-    "fuzz/test_kills.py",
     "contracts/test_every_solver.py",
-    "estimators/test_table.py",
-    "program/test_train.py",
     "core/test_documentation.py",
+    "fuzz/test_kills.py",
+    "program/test_train.py",
+    "contracts/test_every_kernel.py",
+    "contracts/test_never_garbage.py",
+    "_runtime/test_memory_budget.py",
+    "_runtime/test_processors.py",
+    "estimators/test_table.py",
 )
 
 
