@@ -1,6 +1,8 @@
 // Folding, the filter, and commands to copy. Without it everything can still be read: <details> fold by themselves.
 (() => {
   const articles = [...document.querySelectorAll("details.experiment")];
+  const folded = [...document.querySelectorAll("details.folded")];
+  if (innerWidth < 1020) document.querySelector("details.contents").open = false;
   const open = (id) => {
     const target = id && document.getElementById(id);
     for (let e = target; e; e = e.parentElement) if (e.tagName === "DETAILS") e.open = true;
@@ -9,10 +11,10 @@
   const follow = () => { const target = open(decodeURIComponent(location.hash.slice(1))); if (target) target.scrollIntoView(); };
   addEventListener("hashchange", follow);
   follow();
-  addEventListener("beforeprint", () => articles.forEach((a) => { a.open = true; }));
+  addEventListener("beforeprint", () => folded.forEach((a) => { a.open = true; }));
   document.querySelectorAll("[data-fold]").forEach((button) => {
     button.hidden = false;
-    button.addEventListener("click", () => articles.forEach((a) => { a.open = button.dataset.fold === "open"; }));
+    button.addEventListener("click", () => folded.forEach((a) => { a.open = button.dataset.fold === "open"; }));
   });
   const filter = document.getElementById("filter");
   filter.closest("label").hidden = false;
