@@ -177,7 +177,7 @@ SPECS: tuple[Spec, ...] = (
         about="Runs with different blocks fluctuate differently; the mean of their coefficients is one machine. Is it "
         "steadier than one run?",
         headline={"n_estimators": 5},
-        chosen="the experiment's question",
+        chosen="the mean of five is what the experiment asks about",
         quick={
             "grid": product(solver=["kaczmarz"], block_size=[100], max_iter=[20], n_estimators=[1, 5]),
             "evaluate_every": 2,
