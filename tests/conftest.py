@@ -21,6 +21,7 @@ LONGEST = (
     "distributed/test_distributed.py",
     "peers/test_peers.py",
     "contracts/test_every_estimator.py",
+    "contracts/test_every_budget.py",
     "contracts/test_every_solver.py",
     "core/test_documentation.py",
     "fuzz/test_kills.py",

@@ -30,7 +30,7 @@ def measured():
     """What the benchmark found, by estimator."""
     environment = {**os.environ, "OMP_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, BENCHMARK, "--lines"], capture_output=True, text=True, check=False, env=environment
+        [sys.executable, BENCHMARK, "--lines", "--quick"], capture_output=True, text=True, check=False, env=environment
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found = defaultdict(list)

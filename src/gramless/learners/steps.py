@@ -50,7 +50,7 @@ _LOUD = 4.0
 _LAST_STEP = 0.02
 _MOST_BATCHES_PER_PENALTY = 50
 # Matrices of float64 that an eigendecomposition holds at its peak: the matrix, the vectors, work.
-_EIGEN_MATRICES = 3
+_EIGEN_MATRICES = 4
 # The matrix of the penalty is kept where it takes no more than this part of the memory budget.
 _SHARE_OF_PENALTY = 4
 
@@ -259,7 +259,8 @@ class StepsRun(Run):
         s = int(G.shape[0])
         half = max(1, s // 2) if s > 3 else s
         first, second = G[:half], (G[half:] if s > 3 else G)
-        gram = xa.astype(first @ first.T, np.float64) / half
+        gram = xa.astype(first @ first.T, np.float64)
+        gram /= half
         values, U = xa.eigh(gram)
         top = xa.to_numpy(values)[::-1]
         # Fewer than a tenth of the rows: beyond, the sample's eigenvectors are not those of the data.
