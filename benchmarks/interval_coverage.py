@@ -36,6 +36,8 @@ from gramless.experiments.environment import environment
 COVERAGES = (0.8, 0.9, 0.95)
 SET_COVERAGES = (0.9, 0.95, 0.99)
 GAMMAS = (0.25, 1.0, 4.0)
+# Small problems are split more often, until so many rows in all were scored and learnt from.
+SCORED_ROWS, TRAIN_ROWS = 3000, 2000
 Rows = tuple[np.ndarray, np.ndarray]
 
 
@@ -123,13 +125,15 @@ def boosted(X: np.ndarray, y: np.ndarray, X_new: np.ndarray, coverage: float, se
 def values(name: str, splits: int) -> dict[str, Any]:
     """Intervals on one problem, over random splits."""
     make, n_train = PROBLEMS[name]
+    n = len(make(np.random.default_rng(0))[1])
+    n_train = round(0.8 * n) if n_train is None else n_train
+    splits = max(splits, -(-SCORED_ROWS // (n - n_train)), -(-TRAIN_ROWS // n_train))
     found: dict[str, dict[str, list[dict[str, float]]]] = {}
     seconds = {"ours": 0.0, "boosted trees": 0.0}
     for seed in range(splits):
         rng = np.random.default_rng(seed)
         X, y = make(rng)
-        share = 0.8 if n_train is None else n_train / len(y)
-        X, X_new, y, y_new = train_test_split(X, y, train_size=share, random_state=seed)
+        X, X_new, y, y_new = train_test_split(X, y, train_size=n_train, random_state=seed)
         scaler = StandardScaler().fit(X)
         S, S_new = scaler.transform(X), scaler.transform(X_new)
         grid = {"gamma": [g / X.shape[1] for g in GAMMAS]}
@@ -252,6 +256,11 @@ def show(part: str, name: str, record: dict[str, Any]) -> None:
             print(f"{name:14} {at:>4} {kind:14} {one['coverage']:.3f} ({spread})  {size:.3f}")
 
 
+def write(result: dict[str, Any], out: Path | None) -> None:
+    if out is not None:
+        out.write_text(json.dumps(result, indent=1) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=["values", "sets", "deviations"], help="parts, or problems of them")
@@ -267,11 +276,11 @@ def main() -> None:
             record = work(name, asked.splits)
             result.setdefault(part, {})[name] = record
             show(part, name, record)
+            write(result, asked.out)
     if "deviations" in asked.only:
         result["deviations"] = deviations(asked.rows)
         print(result["deviations"])
-    if asked.out is not None:
-        asked.out.write_text(json.dumps(result, indent=1) + "\n")
+    write(result, asked.out)
 
 
 if __name__ == "__main__":
