@@ -41,6 +41,7 @@ _EXPORTS: dict[str, str] = {
     "TableClassifier": "gramless.estimators.table",
     "TableRegressor": "gramless.estimators.table",
     "compiled": "gramless.models.compiled",
+    "compress": "gramless.models.compress",
     "estimate": "gramless.planning.estimate",
     "load": "gramless.persistence",
     "save": "gramless.persistence",

@@ -239,3 +239,16 @@ def test_the_search_says_how_far_it_is():
     counts = [line for line in said if " of at most " in line]
     assert len(counts) > 5
     assert "best so far" in counts[-1]
+
+
+def test_rows_far_from_training_are_told(run, plants, model, tmp_path):
+    frame = pd.read_csv(plants / "more.csv")
+    frame.loc[:9, "height"] = 500.0
+    frame.to_csv(tmp_path / "far.csv", index=False)
+    done = run("predict", model, tmp_path / "far.csv", "--out", tmp_path / "o.csv", "--json")
+    assert done.json["novel"] >= 10
+    assert "rows are far from all that the model was trained on" in done.err.replace("\n", " ")
+    loaded = gramless.load(model)
+    flags = loaded.novel(loaded.ready(frame, "rows"))
+    assert flags[:10].all()
+    assert flags[10:].mean() < 0.1

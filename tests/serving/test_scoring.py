@@ -123,6 +123,12 @@ def test_which_inputs_moved_a_prediction(address, files):
     assert first["change"] == pytest.approx(chances[0][best] - chances[1][best])
 
 
+def test_rows_far_from_training_are_flagged(address):
+    typical = {one["name"]: one["typical"] for one in httpx.get(f"{address}/schema").json()["columns"]}
+    far = {**typical, "leaves": 10_000, "height (m)": -500.0}
+    assert httpx.post(f"{address}/predict", json={"rows": [typical, far]}).json()["novel"] == [False, True]
+
+
 def test_gaps_and_words_that_training_never_saw_are_taken(address):
     rows = [dict.fromkeys(ROW), {**ROW, "soil": "lava"}, {**ROW, "leaves": "23"}]
     answer = httpx.post(f"{address}/predict", json={"rows": rows})

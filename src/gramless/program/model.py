@@ -13,11 +13,16 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 import gramless
+from gramless.estimators.novelty import NystromNovelty
 from gramless.program.columns import Columns, as_known, unseen, word
 from gramless.program.errors import InputError, check_readable
 from gramless.program.scores import Score, log_loss, roc_auc, score
 
 _NUMBERS = "iuf"
+# Rows that say where training was, and how often one from there is taken for a stranger.
+_NOVELTY_ROWS = 10_000
+_FEWEST_ROWS = 40
+_FALSE_ALARMS = 0.01
 
 
 class TableModel(BaseEstimator):
@@ -35,6 +40,8 @@ class TableModel(BaseEstimator):
         What it predicts.
     about : dict
         How it was made, in plain JSON.
+    novelty : NystromNovelty or None
+        Knows which prepared rows are far from those of training.
     """
 
     def __init__(
@@ -46,6 +53,7 @@ class TableModel(BaseEstimator):
         task: str,
         about: dict[str, Any],
         dates: list[str] | None = None,
+        novelty: NystromNovelty | None = None,
     ):
         self.pipeline = pipeline
         self.numbers = numbers
@@ -54,6 +62,7 @@ class TableModel(BaseEstimator):
         self.task = task
         self.about = about
         self.dates = dates
+        self.novelty = novelty
 
     def predict(self, X: Any) -> np.ndarray:
         """The class or the quantity of each row.
@@ -171,6 +180,28 @@ class TableModel(BaseEstimator):
             )
         rows = self.pipeline[:-1].transform(X) if len(self.pipeline) > 1 else X
         return machine.predict_set(rows, coverage, random_state=seed)
+
+    def prepared(self, X: Any) -> np.ndarray:
+        """Ready rows as columns of comparable size: what the machine computes with."""
+        machine = self.pipeline.named_steps["machine"]
+        if hasattr(machine, "columns_"):
+            return machine.members_[0].preparation(machine.columns_.encode(X))
+        return np.asarray(self.pipeline[:-1].transform(X))
+
+    def learn_novelty(self, X: Any, seed: int) -> None:
+        """Remember where the training rows are; nothing for sparse data, or for rows that are too few."""
+        if not self.columns.used or len(X) < _FEWEST_ROWS:
+            return
+        some = np.random.default_rng(seed).permutation(len(X))[:_NOVELTY_ROWS]
+        detector = NystromNovelty(false_alarms=_FALSE_ALARMS, random_state=seed)
+        self.novelty = detector.fit(self.prepared(X.iloc[some]))
+
+    def novel(self, X: Any) -> np.ndarray | None:
+        """Whether ready rows are far from all that training saw; None where the model does not know."""
+        if getattr(self, "novelty", None) is None:
+            return None
+        detector: Any = self.novelty
+        return detector.predict(self.prepared(X)) < 0
 
     def ready(self, X: Any, origin: str) -> Any:
         """The rows of a table as the pipeline wants them, or an error that says what is missing."""

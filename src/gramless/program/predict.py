@@ -28,6 +28,9 @@ from gramless.program.model_card import checksum
 from gramless.program.scores import Score, score_table
 from gramless.program.tables import Rows, batches
 
+# Rows like those of training are flagged at a rate of 1 %: twice that says something.
+_EXPECTED_STRANGE = 0.02
+
 
 @dataclass(frozen=True)
 class Predicted:
@@ -36,10 +39,12 @@ class Predicted:
     rows: int
     out: Path | None
     unseen: dict[str, int]
+    novel: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON."""
-        return {"rows": self.rows, "out": None if self.out is None else str(self.out), "unseen": self.unseen}
+        out = None if self.out is None else str(self.out)
+        return {"rows": self.rows, "out": out, "unseen": self.unseen, "novel": self.novel}
 
 
 def predict(
@@ -71,7 +76,7 @@ def predict(
         raise InputError(f"{model_path} has no probabilities: {why}")
     for option, coverage in (("--interval", interval), ("--set", classes)):
         check_coverage(option, coverage)
-    total, new, heartbeat = 0, Counter[str](), Heartbeat(console)
+    total, novel, new, heartbeat = 0, 0, Counter[str](), Heartbeat(console)
     with standard_input(data) as source:
         pieces = _ready_batches(model, source, None, new)
         first = next(pieces)  # a file that cannot be used is told before anything is written
@@ -90,9 +95,18 @@ def predict(
                 frame = _beside(rows.X, columns, source) if keep else pd.DataFrame(columns)
                 write(frame, numbers)
                 total += len(X) if isinstance(X, pd.DataFrame) else X.shape[0]
+                strange = model.novel(X)
+                novel += 0 if strange is None else int(strange.sum())
                 heartbeat(f"{total:,} rows predicted")
     _say_unseen(console, new)
-    return Predicted(total, out, dict(new))
+    if novel > _EXPECTED_STRANGE * total:
+        console.print(
+            f"[yellow]{novel:,} of {total:,} rows are far from all that the model was trained on[/yellow]: take their "
+            "predictions with care",
+            soft_wrap=True,
+            highlight=False,
+        )
+    return Predicted(total, out, dict(new), novel)
 
 
 def check_coverage(option: str, coverage: float | None) -> None:

@@ -51,9 +51,9 @@ class TableScorer:
         frame = ArrayFrame(columns) if self._reads_arrays else pd.DataFrame(columns, copy=False)
         if model.has_probabilities:
             chances = model.pipeline.predict_proba(frame)
-            return Scores(model.classes[chances.argmax(axis=1)], chances)
+            return Scores(model.classes[chances.argmax(axis=1)], chances, novel=model.novel(frame))
         predicted = np.asarray(model.pipeline.predict(frame))
-        return Scores(predicted, intervals=model.intervals(predicted))
+        return Scores(predicted, intervals=model.intervals(predicted), novel=model.novel(frame))
 
 
 class ArrayScorer:

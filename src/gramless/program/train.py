@@ -222,6 +222,7 @@ def train(
         if by_table:
             now("shuffling columns to see which matter")
             model.about["importance"] = importance(made.pipeline, X_test, model.answers(y_test), used.used, task, seed)
+        model.learn_novelty(_rows_of(X, kept), seed)
         now(f"saving {out}")
         save_model(model, out)
         write_model_card(model, out)

@@ -2,7 +2,8 @@
 
 No request waits for others to come: a batch is what arrived while the last one was computed, up to a number of rows. So one
 client alone has no delay, and many share the fixed cost of a prediction. Rows that wait are bounded; beyond, a request is
-refused at once instead of answered too late.
+refused at once instead of answered too late. A small batch of a model that has shown to be quick is scored at once, without
+the way to the thread and back, which would cost more than the scores.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ import numpy as np
 from gramless.serving.scorer import RequestError, Scores, Table, row_count
 
 Hear = Callable[[int, float], None]
+
+# Other requests may wait so long while a batch is scored in their thread.
+_BRIEF_SECONDS = 0.004
+_FEW_ROWS = 32
+_MEMORY = 0.8
 
 
 @dataclass
@@ -50,6 +56,7 @@ class Batches:
         self._jobs: deque[_Job] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="scores")
         self._running: asyncio.Task[None] | None = None
+        self._usual = float("inf")  # seconds of a small batch, until one was timed
         self.waiting = 0
 
     async def submit(self, table: Table) -> Scores:
@@ -69,11 +76,16 @@ class Batches:
         loop = asyncio.get_running_loop()
         try:
             while self._jobs:
+                await asyncio.sleep(0)  # requests that have come in are read before the batch is closed
                 jobs = self._next()
                 if jobs:
-                    began = loop.time()
-                    await self._answer(loop, jobs)
-                    self._hear(sum(job.rows for job in jobs), loop.time() - began)
+                    rows, began = sum(job.rows for job in jobs), loop.time()
+                    await self._answer(loop, jobs, here=rows <= _FEW_ROWS and self._usual < _BRIEF_SECONDS)
+                    seconds = loop.time() - began
+                    if rows <= _FEW_ROWS:
+                        known = np.isfinite(self._usual)
+                        self._usual = _MEMORY * self._usual + (1 - _MEMORY) * seconds if known else seconds
+                    self._hear(rows, seconds)
         finally:
             self._running = None
 
@@ -88,15 +100,16 @@ class Batches:
                 rows += job.rows
         return jobs
 
-    async def _answer(self, loop: asyncio.AbstractEventLoop, jobs: list[_Job]) -> None:
+    async def _answer(self, loop: asyncio.AbstractEventLoop, jobs: list[_Job], *, here: bool) -> None:
         try:
-            scores = await loop.run_in_executor(self._thread, self._score, _joined([job.table for job in jobs]))
+            table = _joined([job.table for job in jobs])
+            scores = self._score(table) if here else await loop.run_in_executor(self._thread, self._score, table)
         except Exception as reason:
             if len(jobs) == 1:
                 _settle(jobs[0], reason)
                 return
             for job in jobs:  # one of them is the cause: the others get their answers
-                await self._answer(loop, [job])
+                await self._answer(loop, [job], here=here)
             return
         start = 0
         for job in jobs:
