@@ -48,11 +48,13 @@ test-oldest:
 	build/oldest/bin/python -m pip install --quiet -e . -c constraints-oldest.txt pytest hypothesis psutil
 	build/oldest/bin/python -m pytest -q -W default $(CORE)
 
+# NIGHTLY_INDEX is the index of scikit-learn's nightly builds; its page on installing them has the address.
 test-nightly:
+	@test -n "$(NIGHTLY_INDEX)" || { echo "set NIGHTLY_INDEX to the index of scikit-learn's nightly builds"; exit 2; }
 	$(PYTHON) -m venv build/nightly
 	build/nightly/bin/python -m pip install --quiet -e . pytest hypothesis psutil
 	build/nightly/bin/python -m pip install --quiet --pre --upgrade scikit-learn \
-		--extra-index-url https://pypi.anaconda.org/scientific-python-nightly-wheels/simple
+		--extra-index-url "$(NIGHTLY_INDEX)"
 	build/nightly/bin/python -m pytest -q -W default $(CORE)
 
 pictures: $(VENV)/.installed-dev
