@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.datasets import load_breast_cancer, make_moons
+from sklearn.datasets import load_breast_cancer, load_digits, make_moons
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import log_loss, recall_score
 from sklearn.model_selection import train_test_split
@@ -28,9 +28,9 @@ from gramless.solvers import CG, SOLVERS, Cholesky, solve
 
 
 @pytest.fixture(scope="module")
-def digits(digits):
-    X, y = digits
-    return train_test_split(X.astype(np.float32), y, test_size=0.3, random_state=0)
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return train_test_split((X / 16).astype(np.float32), y, test_size=0.3, random_state=0)
 
 
 ITERATES_TO_A_TOLERANCE = [name for name, cls in SOLVERS.items() if "tol" in cls._get_param_names()]
