@@ -57,6 +57,7 @@ def write(here: Path) -> None:
     specs, records = read_records(results)
     report(specs, records, results, made / "report.html")
     _replace(here / "papers.md", papers(records))
+    chart(results, made / "support-vector-machines.svg")
     _replace(here / "performance.md", performance(results))
 
 
@@ -155,6 +156,8 @@ def performance(results: Path) -> str:
         "it; the records name versions, hardware and commit. More in the pages on [CPUs](cpu.md), [GPUs](gpu.md), "
         "[support vector machines](svm.md), [tables](tables.md) and [images](image_recognition.md).",
         "",
+        '<img src="support-vector-machines.svg" alt="Seconds to fit of three packages on six problems" width="85%">',
+        "",
     ]
     for peer in peers(results):
         lines += [f"## {peer['title']}", "", _cell(peer["about"]), "", "| " + " | ".join(map(_cell, peer["heads"])) + " |"]
@@ -162,6 +165,29 @@ def performance(results: Path) -> str:
         lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in peer["rows"]]
         lines += ["", f"`benchmarks/{peer['name']}.py`. {_cell(peer['machine'])}.", ""]
     return "\n".join(lines)
+
+
+def chart(results: Path, path: Path) -> None:
+    """Seconds to fit of each package on each problem of `benchmarks/svm_cpu.py`, as bars."""
+    import json
+
+    from matplotlib.figure import Figure
+
+    records = json.loads((results / "svm_cpu.json").read_text(encoding="utf-8"))["records"]
+    cases = list(dict.fromkeys(record["case"] for record in records))[::-1]
+    methods = [
+        name for name in ("scikit-learn", "scikit-learn-intelex", "gramless") if any(r["method"] == name for r in records)
+    ]
+    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    axis = figure.subplots()
+    for k, (method, colour) in enumerate(zip(methods, ("0.6", "tab:orange", "tab:blue"), strict=True)):
+        mine = {record["case"]: record["fit_seconds"] for record in records if record["method"] == method}
+        places = [row + 0.27 * (1 - k) for row, case in enumerate(cases) if case in mine]
+        axis.barh(places, [mine[case] for case in cases if case in mine], height=0.25, color=colour, label=method)
+    axis.set_yticks(range(len(cases)), cases)
+    axis.set(xscale="log", xlabel="seconds to fit an RBF SVM, two cores; shorter is better")
+    axis.legend(frameon=False)
+    figure.savefig(path)
 
 
 def _example(checks: list[dict[str, str]]) -> str:
