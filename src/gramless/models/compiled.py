@@ -144,7 +144,6 @@ def compiled(model: Any, *, dtype: str | None = None) -> CompiledModel:
     See Also
     --------
     to_onnx : The model for other runtimes.
-    compress : The model on fewer points.
 
     Examples
     --------
