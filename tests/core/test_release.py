@@ -92,3 +92,13 @@ def test_the_readme_counts_the_claims_as_the_records_decide_them():
     yes, partly, no = (verdicts.count(verdict) for verdict in ("yes", "partly", "no"))
     said = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert f"Of {yes + partly + no} claims that could be tested, {yes} were reproduced, {partly} partly, {no} not" in said
+
+
+def test_one_version_everywhere():
+    version = gramless.__version__
+    assert f"version: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    dated = re.search(
+        rf"^## {re.escape(version)} \((\d{{4}}-\d\d-\d\d)\)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M
+    )
+    assert dated
+    assert f"date-released: {dated.group(1)}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
