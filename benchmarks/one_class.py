@@ -49,7 +49,7 @@ def main() -> None:
     large: dict[str, Any] = {"rows": asked.rows, "columns": 19, "nu": asked.nu, **timed(model, X)}
     large |= {"support": int(model.support_.size), "violation": float(model.kkt_violation_)}
     large["flagged"] = float((model.predict(fresh) == -1).mean())
-    print(large)
+    print(large, flush=True)
     X = rows(asked.small, 0)
     ours, theirs = KernelOneClassSVM(nu=asked.nu, random_state=0), OneClassSVM(nu=asked.nu)
     small: dict[str, Any] = {"rows": asked.small, "ours": timed(ours, X), "scikit-learn": timed(theirs, X)}
