@@ -16,6 +16,7 @@ from typing import TypeGuard, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
+from scipy.spatial.distance import cdist
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
@@ -229,9 +230,13 @@ def _city_block(X: Array, Y: Array, out: Array | None = None) -> Array:
 
         return _sparse.city_block(X, Y, None if out is None else xa.known_numpy(out))
     else:
+        into = np.empty((X.shape[0], Y.shape[0]), dtype=X.dtype) if out is None else xa.known_numpy(out)
+        if into.size < _WORTH_LOADING and "gramless._compiled.city_block" not in sys.modules:
+            # A few rows do not wait for a compiler: SciPy's loop is as exact.
+            into[...] = cdist(xa.known_numpy(X), xa.known_numpy(Y), "cityblock")
+            return into
         from gramless._compiled.city_block import city_block
 
-        into = np.empty((X.shape[0], Y.shape[0]), dtype=X.dtype) if out is None else xa.known_numpy(out)
         city_block(xa.known_numpy(X), xa.known_numpy(Y), into)
         return into
     if out is None:
