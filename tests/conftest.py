@@ -1,6 +1,11 @@
 """What tests of more than one room share, and how two processes of tests share the machine."""
 
 import os
+import signal
+
+# A shell that runs in the background has its children ignore Ctrl-C, which tests send to what they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before NumPy is imported. Each process of pytest-xdist gets its share of the cores: BLAS threads that wait for a core spin,
 # and small products take ten times as long. What a test starts inherits this; a test about threads asks for its own.
