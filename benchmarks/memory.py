@@ -108,8 +108,8 @@ CASES: dict[str, list[Case]] = {
     "ImageClassifier": [Case({"n_atoms": 32, "n_components": 100, "mirror": False}, n=600, d=256, images=True)],
     "SphericalKMeans": [Case({"n_clusters": 50}, n=20_000)],
     "NystromNovelty": [Case({"n_landmarks": 300}, n=4000)],
-    "TableClassifier": [Case({"time_budget": 1.0, "kernel": "rbf", "metric": "plain"}, n=1500, d=8)],
-    "TableRegressor": [Case({"time_budget": 1.0, "kernel": "rbf", "metric": "plain"}, n=1500, d=8)],
+    "TableClassifier": [Case({"time_budget": 1.0, "kernel": "rbf", "metric": "plain"}, n=800, d=8)],
+    "TableRegressor": [Case({"time_budget": 1.0, "kernel": "rbf", "metric": "plain"}, n=800, d=8)],
 }
 
 
@@ -257,21 +257,21 @@ def train(way: str, budget: int | None, folder: Path) -> str:
     table, out = folder / "t.csv", folder / "m.skops"
     np.savetxt(table, np.column_stack([X, y]), delimiter=",", header="a,b,c,d,e,f,g,h,y", comments="", fmt="%.5g")
     limit = [] if budget is None else ["--memory-budget", budget]
+    out.unlink(missing_ok=True)
     heard = io.StringIO()
     with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard):
         try:
             options = ["train", table, "--target", "y", "--task", "classification", "--out", out, *TRAIN[way], *limit]
             app([str(option) for option in options], standalone_mode=False)
-        except SystemExit as ended:
-            if ended.code:
-                return f"refused: {' '.join(heard.getvalue().split())}"
-    return "fitted"
+        except MemoryError as reason:  # which the program explains, and exits with a code of its own
+            return f"refused: {reason}"
+    return "fitted" if out.exists() else f"failed: {heard.getvalue()}"
 
 
 def measure_train(way: str, budget: int, folder: Path) -> dict[str, Any]:
     """The command line; what reading the table takes is in the peak."""
     peak, answer = peak_of(lambda: train(way, budget, folder))
-    if answer != "fitted" and "memory_budget" not in answer:
+    if not answer.startswith(("fitted", "refused")):
         raise RuntimeError(f"gramless train {way}: {answer}")
     found = {"estimator": "gramless train", "settings": {"way": way}, "dtype": "float64", "rows": 2500, "columns": 8}
     found |= {"outputs": 3, "budget": budget, "estimate": "", "answer": answer.partition(":")[0]}
@@ -331,7 +331,7 @@ def main() -> None:
                 print(json.dumps(found[-1]) if arguments.lines else line(found[-1]), flush=True)
     if not arguments.only:
         with tempfile.TemporaryDirectory() as folder:
-            for way in TRAIN:
+            for way in list(TRAIN)[-1:] if arguments.quick else TRAIN:
                 train(way, None, Path(folder))  # loads what it loads
                 for budget in BUDGETS:
                     found.append(measure_train(way, budget, Path(folder)))

@@ -43,6 +43,7 @@ def measured():
 @pytest.mark.parametrize("name", [*ESTIMATORS, "gramless train"])
 def test_no_fit_takes_more_than_its_budget(measured, name):
     fits = measured[name]
+    assert {one["answer"] for one in fits} <= {"fitted", "refused"}
     assert any(one["answer"] == "fitted" for one in fits)
     if name in PUBLIC and "memory_budget" not in PUBLIC[name]._get_param_names():
         assert all(one["peak"] < one["estimate"] + 5e6 for one in fits)  # threads and small objects
