@@ -53,7 +53,7 @@ MACHINES = {
     "risvo": lambda: RiSVOClassifier(n_landmarks=60, gamma=0.1, check_inclusion=True, max_iter=6, random_state=0),
     "risvo of rows": lambda: RiSVOClassifier(landmarks=np.arange(5, 90), gamma=0.1, rho=0.1, max_iter=4, random_state=0),
     "fourier": lambda: FourierLSSVC(n_components=80, gamma=0.1, C=10.0, random_state=0),
-    "lssvc": lambda: LSSVC(solver=CG(tol=1e-12, n_landmarks=100), gamma=0.1, C=1.0, random_state=0),
+    "lssvc": lambda: LSSVC(solver=CG(tol=1e-12, n_landmarks=100), gamma=0.1, C=1.0, probability="softmax", random_state=0),
 }
 
 

@@ -174,7 +174,11 @@ def test_a_callable_kernel_equals_the_named_one(blobs):
     assert search.scores_.shape[0] == 2
 
 
-@pytest.mark.parametrize("settings", [{}, {"solver": "cg", "tol": 1e-10}, {"probability": "sigmoid"}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{"probability": "softmax"}, {"solver": "cg", "tol": 1e-10, "probability": "temperature"}, {"probability": "sigmoid"}],
+    ids=str,
+)
 @pytest.mark.parametrize("array", [np.asarray, torch.as_tensor], ids=["numpy", "torch"])
 def test_precomputed_equals_the_kernel_itself(settings, array, blobs):
     X, y = blobs

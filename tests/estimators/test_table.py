@@ -97,7 +97,7 @@ def test_parts_carry_a_model_where_memory_is_short():
 
 def test_too_little_memory_for_any_search_is_reported(plants):
     X, y = plants
-    with pytest.raises(MemoryError, match="memory_budget is 10"):
+    with pytest.raises(MemoryError, match="memory_budget allows 10"):
         TableClassifier(memory_budget="10KB").fit(X, y)
 
 

@@ -126,5 +126,8 @@ def test_no_table_ends_in_a_traceback(part, model, tmp_path):
             assert len(said.splitlines()) <= 4, (number, said)
             assert out.read_text() == "what was there before", (number, command)
         assert path.read_bytes() == content
+        card = tmp_path / "out.card.md"  # beside every model that was made
+        assert card.exists() == (command[0] == "train" and code == 0), (number, command)
+        card.unlink(missing_ok=True)
         assert {child.name for child in tmp_path.iterdir()} == {name, "out"} | ({path.name} if path.exists() else set())
         path.unlink()

@@ -2,9 +2,10 @@
 
     P(y = c | x) = exp(s_c / T) / sum_j exp(s_j / T)
 
-`T` is chosen by maximum likelihood on scores that the model did not fit (leave-one-out ones). The likelihood is concave in
-`1 / T`, so its slope has one zero. The order of the classes stays, so `predict` and `predict_proba` agree. O(n k) for each
-of about forty steps.
+`T` is chosen by maximum likelihood on scores that the model did not fit (leave-one-out ones). One row more is counted,
+spread over all rows and classes alike, so that a few rows which the scores order perfectly do not make the model certain.
+The likelihood is concave in `1 / T`, so its slope has one zero. The order of the classes stays, so `predict` and
+`predict_proba` agree. O(n k) for each of about forty steps.
 
 References
 ----------
@@ -54,8 +55,8 @@ def fit_temperature(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray |
     >>> import numpy as np
     >>> from gramless.calibration.temperature import fit_temperature
     >>> T = fit_temperature(np.array([2.0, 2.0, 2.0, -2.0]), np.array([1, 1, 0, 0]))
-    >>> float(round(1 / (1 + np.exp(-2.0 / T)), 2))  # three of four rows have the class of their score's sign
-    0.75
+    >>> float(round(1 / (1 + np.exp(-2.0 / T)), 2))  # three of four rows, and half of one more, have their score's sign
+    0.7
     """
     s = centred_scores(scores)
     w = np.ones(len(s)) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -67,9 +68,8 @@ def fit_temperature(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray |
     def slope(beta: float) -> float:
         """How fast minus the log likelihood rises with `beta`: the score expected minus that of the true class."""
         expected = np.sum(softmax(s * (beta / scale), axis=1) * s, axis=1)
-        return float(w @ (expected - s[rows, codes]))
+        return float(w @ (expected - s[rows, codes]) + w @ (expected - s.mean(axis=1)) / w.sum())
 
-    # Rows that the scores order perfectly have no largest likelihood: the bound keeps their probabilities below one.
     low, high = 1e-3, 1e4
     if slope(low) >= 0 or slope(high) <= 0:
         return scale / (low if slope(low) >= 0 else high)

@@ -92,8 +92,8 @@ class LSSVC(ExpansionClassifier):
         What `predict_proba` is: the softmax of the scores; Platt's sigmoid of each; or the softmax of the scores divided by
         a temperature, whose largest probability is always that of `predict`. Sigmoids and the temperature are fitted on
         closed-form leave-one-out scores, without a refit, and `predict_set` needs them. `"auto"` is the temperature,
-        fitted when it is first needed, for models of up to 10,000 points, and the softmax for larger ones. `predict` does
-        not depend on it.
+        fitted when it is first needed, for models of up to 10,000 points, and the softmax for larger ones, for kernels
+        that are precomputed or functions, and for models from a cluster. `predict` does not depend on it.
     decision_function_shape : {"ovr", "ovo"}, default="ovr"
         Whether `decision_function` has a column for each class, its score, or for each pair of classes, the difference of
         their scores, in the order and with the signs of `sklearn.svm.SVC`. Ignored for two classes.

@@ -38,6 +38,10 @@ _WHITENED_ROWS = 64
 _ROWS_PER_LANDMARK = 4
 
 
+# Squares of kernel values are added up over all rows: this leaves room for a trillion of them.
+_LARGEST_VALUE = float(np.finfo(np.float64).max) ** 0.5 * 1e-6
+
+
 class Whitening:
     """The factor `L` of a kernel matrix `K(G, G) = L L^T`, which turns kernel values into features with the identity as
     their Gram matrix.
@@ -223,9 +227,16 @@ class LandmarkFeatures(Features):
 
 
 def landmark_gram(kernel: Kernel, points: Array, device: str) -> Array:
-    """`K(G, G)` in float64."""
+    """`K(G, G)` in float64; refused where sums of squares of such values leave the range of numbers."""
     double = xa.to_device(points, device, np.float64)
-    return evaluate(kernel, double, double)
+    gram = evaluate(kernel, double, double)
+    largest = float(xa.namespace(gram).max(xa.namespace(gram).abs(gram))) if 0 not in gram.shape else 0.0
+    if largest > _LARGEST_VALUE:
+        raise ValueError(
+            f"the values of {kernel!r} reach {largest:.3g}, and their squares overflow: scale the features, for instance "
+            "with sklearn.preprocessing.StandardScaler"
+        )
+    return gram
 
 
 class LandmarkMap(FeatureMap):
