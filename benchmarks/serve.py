@@ -165,8 +165,6 @@ async def measure(port: int, pid: int, asked: argparse.Namespace, singles: list,
         "server_cpu_ms_per_request": round(1000 * used / (len(CLIENTS) * asked.requests), 3),
         f"batches_of_{BATCH}": batches,
         "memory": {"requests": asked.long, "mb": [round(value, 1) for value in memory]},
-        "errors": 0,
-        "lost": 0,
     }
 
 

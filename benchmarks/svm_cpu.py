@@ -337,7 +337,7 @@ def main() -> None:
         child(method, case, float(C), int(rows) or None, out)
         return
     if arguments.summary:
-        summary([record for record in json.loads(arguments.out.read_text())["records"] if "C" in record])
+        summary(json.loads(arguments.out.read_text())["records"])
         return
     records = []
     for case in arguments.only:
