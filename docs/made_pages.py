@@ -177,15 +177,14 @@ def chart(results: Path, path: Path) -> None:
     for record in records:
         record["problem"] = f"{record['case']}, C = {record['C']:g}"
     cases = list(dict.fromkeys(record["problem"] for record in records))[::-1]
-    methods = [
-        name for name in ("scikit-learn", "scikit-learn-intelex", "gramless") if any(r["method"] == name for r in records)
-    ]
+    colours = {"scikit-learn": "0.6", "scikit-learn-intelex": "tab:orange", "gramless": "tab:blue"}
+    methods = [name for name in colours if any(r["method"] == name for r in records)]
     figure = Figure(figsize=(8, 1 + 0.4 * len(cases)), layout="constrained")
     axis = figure.subplots()
-    for k, (method, colour) in enumerate(zip(methods, ("0.6", "tab:orange", "tab:blue"), strict=True)):
+    for k, method in enumerate(methods):
         mine = {record["problem"]: record["fit_seconds"] for record in records if record["method"] == method}
         places = [row + 0.27 * (1 - k) for row, case in enumerate(cases) if case in mine]
-        axis.barh(places, [mine[case] for case in cases if case in mine], height=0.25, color=colour, label=method)
+        axis.barh(places, [mine[case] for case in cases if case in mine], height=0.25, color=colours[method], label=method)
     axis.set_yticks(range(len(cases)), cases)
     axis.set(xscale="log", xlabel="seconds to fit an RBF SVM, two cores; shorter is better")
     axis.legend(frameon=False)
