@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_digits, make_classification, make_regression
 
-from gramless import CUDA, KernelSVC, KernelSVR
+from gramless import CUDA, KernelOneClassSVM, KernelSVC, KernelSVR
 from gramless._runtime.device_rows import SparseRows, rows_on_device
 from gramless.dual.batched_smo import BatchedSMO
 from gramless.dual.box_qp import BoxQP
@@ -74,6 +74,32 @@ def test_regression(device, epsilon):
     cpu, other = KernelSVR(**settings).fit(X, y), KernelSVR(device=device, **settings).fit(X, y)
     np.testing.assert_allclose(other.dual_objective_, cpu.dual_objective_, rtol=1e-5)
     np.testing.assert_allclose(other.predict(X), cpu.predict(X), atol=1e-3)
+
+
+@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize("n", [400, 3000])
+def test_one_class(device, n, held):
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal(size=(n, 6)) * rng.lognormal(size=(n, 1)), rng.integers(0, 3, size=n).astype(float)
+    settings = {"nu": 0.15, "gamma": 0.1, "tol": 1e-6, "random_state": 0}
+    cpu = KernelOneClassSVM(**settings).fit(X, sample_weight=weights)
+    other = KernelOneClassSVM(device=device, memory_budget=None if held else "40MB", **settings)
+    other.fit(X, sample_weight=weights)
+    assert other.fit_status_ == 0
+    np.testing.assert_allclose(other.offset_, cpu.offset_, rtol=1e-6)
+    np.testing.assert_allclose(other.score_samples(X), cpu.score_samples(X), rtol=1e-5)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(other)).predict(X), other.predict(X))
+
+
+def test_one_class_of_sparse_rows_and_of_kernel_values(device):
+    X = sp.random(2600, 30, 0.2, format="csr", random_state=0)
+    settings = {"nu": 0.1, "tol": 1e-8, "random_state": 0}
+    cpu = KernelOneClassSVM(gamma=0.5, **settings).fit(X)
+    other = KernelOneClassSVM(gamma=0.5, device=device, **settings).fit(X)
+    np.testing.assert_allclose(other.score_samples(X), cpu.score_samples(X), rtol=1e-6)
+    K = RBF(gamma=0.5)(X.toarray(), X.toarray())
+    values = KernelOneClassSVM("precomputed", device=device, **settings).fit(K)
+    np.testing.assert_allclose(values.score_samples(K), cpu.score_samples(X), rtol=1e-6)
 
 
 def test_precomputed_values(digits, device):
@@ -154,6 +180,10 @@ def test_what_a_device_cannot_honour_is_refused(digits):
     X, y = digits[0][:100], digits[1][:100]
     with pytest.raises(ValueError, match="kernel function takes arrays on the CPU"):
         KernelSVC(kernel=lambda A, B: A @ B.T, device="torch:cpu").fit(X, y)
+    with pytest.raises(ValueError, match=r"nu=0\.1 is solved on the CPU only"):
+        KernelSVC(nu=0.1, device="torch:cpu").fit(X, y)
+    with pytest.raises(ValueError, match="loss='huber' is solved on the CPU only"):
+        KernelSVR(loss="huber", device="torch:cpu").fit(X, y)
     with pytest.raises(ValueError, match="runs on the CPU only"):
         KernelSVC(solver="simple_smo", device="torch:cpu").fit(X, y)
     with pytest.raises(MemoryError, match="memory_budget leaves"):

@@ -10,7 +10,8 @@ that sum.
 The start decides what a large fit costs. A share nu of all rows end at their bound, whatever the solver does; the start puts
 the likely ones there. They are found by fitting an eighth of the rows and scoring all: what the solver then moves are the
 few on which the two disagree. The product of the kernel with the start is computed once, streamed: O(nu n^2 d), no rows
-kept; of many rows in float32, where a sample of them shows that this is precise enough for the tolerance.
+kept; of many rows in float32, where a sample of them shows that this is precise enough for the tolerance. On a device the
+solver sums that product itself, in double precision.
 
 Reference: Schölkopf, Platt, Shawe-Taylor, Smola and Williamson (2001), Estimating the support of a high-dimensional
 distribution.
@@ -18,16 +19,18 @@ distribution.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gramless._runtime import arrays as xa
+from gramless._runtime.device_rows import rows_on_device
 from gramless._runtime.threads import slices
 from gramless.dual.box_qp import BoxQP, DualSolution
 from gramless.dual.gram_rows import GramRows
 from gramless.dual.nu_qp import filled
-from gramless.dual.problems import DualSolver, Resources
+from gramless.dual.problems import DualSolver, Resources, maximise_together
 from gramless.dual.smo import SOLVED_WHOLE
 from gramless.dual.watch import Watch
 from gramless.kernels.base import Kernel
@@ -55,17 +58,20 @@ def solve_one_class(
     watch = Watch() if watch is None else watch
     rng = np.random.default_rng(resources.seed)
     n = weights.size
-    order, K_start = rng.permutation(n), None
+    order = rng.permutation(n)
     if n > SOLVED_WHOLE:
         order = np.argsort(_first_scores(kernel, X, weights, nu, solver, resources, watch, order), kind="stable")
     start = np.empty(n)
     start[order] = filled(weights[order], nu * weights.sum())
+    problem = BoxQP(np.zeros(n), np.zeros(n), weights, start=start)
+    if resources.device != "cpu":
+        [solution] = maximise_together([problem], [[slice(0, n)]], kernel, X, solver, resources, watch)
+        return solution
     if n > SOLVED_WHOLE and not watch.stopped:
         started = np.flatnonzero(start)
-        K_start = _product(kernel, X, started, start[started], solver.tol / 4)
+        problem = replace(problem, K_start=_product(kernel, X, started, start[started], solver.tol / 4))
     points = byte_rows(kernel, X, n // 2)
     rows = GramRows(kernel, points, [slice(0, n)], budget=resources.budget, workers=resources.workers)
-    problem = BoxQP(np.zeros(n), np.zeros(n), weights, start=start, K_start=K_start)
     [solution] = solver.maximise([problem], rows, rng, watch)
     return solution
 
@@ -85,7 +91,21 @@ def _first_scores(
     part = X[some] if kernel.uses_points else X[np.ix_(some, some)]
     solution = solve_one_class(kernel, part, weights[some], nu, solver, resources, watch)
     support = np.flatnonzero(solution.beta)
-    return _product(kernel, X, some[support], solution.beta[support], np.inf)  # only their order counts
+    idx, beta = some[support], solution.beta[support]
+    if resources.device != "cpu":
+        return _product_on_device(kernel, X, idx, beta, resources)
+    return _product(kernel, X, idx, beta, np.inf)  # only their order counts
+
+
+def _product_on_device(kernel: Kernel, X: Any, idx: np.ndarray, weights: np.ndarray, resources: Resources) -> np.ndarray:
+    """`K[:, idx] @ weights` in the precision of the rows."""
+    rows = rows_on_device(X, resources.device, resources.budget / 2)
+    index = xa.indices(idx, rows[:0])
+    coef = xa.like(weights[:, None], rows[:0])
+    if not kernel.uses_points:
+        return xa.to_numpy(rows[:, index] @ coef)[:, 0]
+    parts = slices(len(rows), max(idx.size, _POINTS_AT_A_TIME))
+    return np.concatenate([xa.to_numpy(expand(kernel, rows[part], rows[index], coef))[:, 0] for part in parts])
 
 
 def _product(kernel: Kernel, X: Any, idx: np.ndarray, weights: np.ndarray, error: float) -> np.ndarray:

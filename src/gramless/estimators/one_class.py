@@ -21,6 +21,7 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import check_random_state
 
 from gramless._runtime import arrays as xa
+from gramless._runtime.device import Device
 from gramless._runtime.reference import described
 from gramless._runtime.validation import all_or_nothing, check_choice, check_weights
 from gramless.dual.one_class import solve_one_class
@@ -30,6 +31,7 @@ from gramless.kernels import Kernel
 from gramless.models.expansion import kernel_from_settings, set_input_tags
 from gramless.models.support_machine import (
     check_limits,
+    check_machine_device,
     check_nu,
     check_solutions,
     functions_to_call,
@@ -37,10 +39,10 @@ from gramless.models.support_machine import (
     keep_machine,
     kept_machine,
     plan_machine,
-    points_to_score,
     primal_coef,
     resources_for,
     rows_to_compute_with,
+    scoring_pair,
     training_points,
 )
 from gramless.operators import expand
@@ -80,6 +82,9 @@ class KernelOneClassSVM(OutlierMixin, BaseEstimator):
         Memory for kernel rows: "4GB", bytes, or a fraction of what is free; 70 % of that by default.
     dtype : {"float32", "float64", None}, default=None
         Precision of kernel values; by default that of the data.
+    device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
+        Where to compute; None means the CPU. On a graphics card `memory_budget` is of its memory; kernel functions and
+        `solver="simple_smo"` run on the CPU only.
     callback : callable(estimator, record) -> bool, or list of them, optional
         Called between rounds of the solver with a record of `n_iter` (pairs of multipliers moved so far), `violation`,
         `solved`, `n_problems` and `seconds`. A true answer ends the fit with the multipliers of that moment.
@@ -106,6 +111,8 @@ class KernelOneClassSVM(OutlierMixin, BaseEstimator):
         What `score_samples` must reach for a row to be inside.
     kernel_ : Kernel
         With every setting a number.
+    device_ : str
+        Where the machine was computed, and predicts.
     dual_objective_ : float
         The value of the dual problem.
     kkt_violation_ : float
@@ -142,7 +149,7 @@ class KernelOneClassSVM(OutlierMixin, BaseEstimator):
 
     n_features_in_: int
     support_vectors_: Any
-    device_ = "cpu"
+    device_: str
 
     def __init__(
         self,
@@ -159,6 +166,7 @@ class KernelOneClassSVM(OutlierMixin, BaseEstimator):
         cache_size: float | None = None,
         memory_budget: str | float | None = None,
         dtype: str | None = None,
+        device: Device = None,
         callback: Any = None,
         verbose: int = 0,
         random_state: Any = None,
@@ -175,6 +183,7 @@ class KernelOneClassSVM(OutlierMixin, BaseEstimator):
         self.cache_size = cache_size
         self.memory_budget = memory_budget
         self.dtype = dtype
+        self.device = device
         self.callback = callback
         self.verbose = verbose
         self.random_state = random_state
@@ -200,7 +209,9 @@ class KernelOneClassSVM(OutlierMixin, BaseEstimator):
         check_limits(self)
         check_choice("solver", self.solver, DUAL_SOLVERS)
         check_nu(self.nu)
-        X, self.kernel_ = training_points(self, X, kernel_from_settings(self), sample_weight)
+        kernel = kernel_from_settings(self)
+        self.device_ = check_machine_device(self, kernel)
+        X, self.kernel_ = training_points(self, X, kernel, sample_weight)
         given = check_weights(sample_weight, X)
         weights = np.ones(X.shape[0]) if given is None else given
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -241,10 +252,9 @@ class KernelOneClassSVM(OutlierMixin, BaseEstimator):
         ndarray of shape (n,)
             Larger is more like them.
         """
-        columns = points_to_score(self, X)
-        coef = kept_machine(self).dual_coef.T.astype(self.support_vectors_.dtype)
-        scores = xa.to_numpy(expand(self.kernel_, columns, self.support_vectors_, coef))
-        return scores[:, 0].astype(np.float64)
+        columns, vectors = scoring_pair(self, X)
+        coef = xa.like(np.ascontiguousarray(kept_machine(self).dual_coef.T), columns)
+        return xa.to_numpy(expand(self.kernel_, columns, vectors, coef))[:, 0].astype(np.float64)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """How far inside each row is.
@@ -294,6 +304,9 @@ class KernelOneClassSVM(OutlierMixin, BaseEstimator):
             Or a `MemoryError` where that is too much.
         """
         return plan_machine(self, n, d, dtype)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in super().__getstate__().items() if key != "_moved"}
 
     def __sklearn_tags__(self) -> Any:
         return set_input_tags(super().__sklearn_tags__(), self.kernel)

@@ -276,7 +276,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         """
         self._check_settings()
         kernel = kernel_from_settings(self)
-        self.device_ = check_machine_device(self, kernel)
+        self.device_ = check_machine_device(self, kernel, "nu")
         X, self.kernel_ = training_points(self, X, kernel, sample_weight)
         self.classes_, codes = check_labels(y, X.shape[0])
         self.class_weight_ = class_factors(self.class_weight, self.classes_, codes)

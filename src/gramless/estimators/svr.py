@@ -259,7 +259,7 @@ class KernelSVR(RegressorMixin, BaseEstimator):
         """
         self._check_settings()
         kernel = kernel_from_settings(self)
-        self.device_ = check_machine_device(self, kernel)
+        self.device_ = check_machine_device(self, kernel, "nu", *(["loss"] if self.loss == "huber" else []))
         X, self.kernel_ = training_points(self, X, kernel, sample_weight)
         n = X.shape[0]
         y = column_or_1d(check_outputs(y, n), warn=True)

@@ -72,12 +72,15 @@ def iteration_cap(estimator: Any) -> int | None:
     return None if estimator.max_iter == _NO_CAP else estimator.max_iter
 
 
-def check_machine_device(estimator: Any, kernel: Kernel) -> str:
-    """Where the machine is computed, resolved; settings that a device cannot honour are refused."""
+def check_machine_device(estimator: Any, kernel: Kernel, *on_cpu_only: str) -> str:
+    """Where the machine is computed, resolved; settings that a device cannot honour are refused.
+
+    `on_cpu_only` names settings whose values, where they are not None, are solved on the CPU alone.
+    """
     device = xa.resolve_device(estimator.device)
-    for setting, on_cpu in (("nu", None), ("loss", ("epsilon_insensitive", "pinball"))):
-        value = getattr(estimator, setting, None)
-        if device != "cpu" and value is not None and (on_cpu is None or value not in on_cpu):
+    for setting in on_cpu_only:
+        value = getattr(estimator, setting)
+        if device != "cpu" and value is not None:
             raise ValueError(f"{setting}={value!r} is solved on the CPU only: use device='cpu'")
     if isinstance(estimator.device, CUDA) and replace(estimator.device, index=0) != CUDA():
         raise ValueError(
