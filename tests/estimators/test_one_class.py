@@ -61,19 +61,28 @@ def test_solves_the_quadratic_programme():
     assert model.dual_coef_.sum() == pytest.approx(nu * 40)
 
 
-@pytest.mark.parametrize("tol", [1e-3, 1e-8])
-def test_single_precision_is_used_only_where_it_is_precise_enough(monkeypatch, tol):
+@pytest.mark.parametrize("share", [2, 50, 10**6])
+@pytest.mark.parametrize("tol", [1e-2, 1e-6, 1e-9])
+def test_scores_in_single_precision_decide_nothing(monkeypatch, tol, share):
+    """Where float32 is too coarse, rows near the level are scored again, and all rows where that is not enough."""
     monkeypatch.setattr(one_class, "SOLVED_WHOLE", 64)
     monkeypatch.setattr(one_class, "_MANY_VALUES", 1)
-    precisions = []
+    monkeypatch.setattr(one_class, "_SHARE_TO_REFINE", share)
+    sizes = []
     whole = one_class._sum
-    monkeypatch.setattr(one_class, "_sum", lambda k, X, *rest: precisions.append((X.dtype, len(X))) or whole(k, X, *rest))
+    monkeypatch.setattr(one_class, "_sum", lambda k, X, *rest: sizes.append((X.dtype.name, len(X))) or whole(k, X, *rest))
     X = rows(900)
     model = KernelOneClassSVM(nu=0.2, gamma=0.1, tol=tol, random_state=0).fit(X)
-    assert ((np.dtype("float64"), 900) in precisions) == (tol < 1e-6)
+    assert ("float32", 900) in sizes
+    if tol == 1e-2 or share == 2:
+        assert ("float64", 900) not in sizes
+    if tol < 1e-3 and share == 10**6:
+        assert ("float64", 900) in sizes
     slopes = rbf_kernel(X, X[model.support_], gamma=0.1) @ model.dual_coef_[0]
     inside = (model.dual_coef_[0] > 0) & (model.dual_coef_[0] < 1)
     np.testing.assert_allclose(slopes[model.support_[inside]], model.offset_, atol=2 * tol)
+    assert slopes[model.support_[~inside]].max() <= model.offset_ + 2 * tol
+    assert np.delete(slopes, model.support_).min() >= model.offset_ - 2 * tol
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
