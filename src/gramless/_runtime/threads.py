@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from threading import Event, Lock
 from typing import Any, TypeVar
@@ -69,15 +69,16 @@ def run(
     *,
     meanwhile: Callable[[], None] | None = None,
     abandon: Callable[[], None] | None = None,
+    blas: bool = True,
 ) -> list[T]:
     """`[work(0), ..., work(workers - 1)]`, each in its own thread with one BLAS thread.
 
-    The calling thread runs `meanwhile` every tenth of a second. Where anything is raised (Ctrl-C above all), `abandon` is to
+    Work that never calls BLAS (`blas=False`) starts a little sooner. The calling thread runs `meanwhile` every tenth of a second. Where anything is raised (Ctrl-C above all), `abandon` is to
     make the workers end soon: they are waited for.
     """
     if workers == 1:
         return [work(0)]
-    with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
+    with one_blas_thread() if blas else nullcontext(), ThreadPoolExecutor(workers) as pool:
         try:
             futures = [pool.submit(work, k) for k in range(workers)]
             while True:
@@ -93,8 +94,11 @@ def run(
             raise
 
 
-def share(tasks: Sequence[Any], do: Callable[[Any], None], workers: int) -> None:
-    """Call `do` on every task, dealt round-robin to `workers` threads; where one raises, the others go no further."""
+def share(tasks: Sequence[Any], do: Callable[[Any], None], workers: int, *, blas: bool = True) -> None:
+    """Call `do` on every task, dealt round-robin to `workers` threads; where one raises, the others go no further.
+
+    `blas=False` says that no task calls BLAS.
+    """
     workers = max(1, min(workers, len(tasks)))
     abandoned = Event()
 
@@ -104,7 +108,7 @@ def share(tasks: Sequence[Any], do: Callable[[Any], None], workers: int) -> None
                 return
             do(task)
 
-    run(work, workers, abandon=abandoned.set)
+    run(work, workers, abandon=abandoned.set, blas=blas)
 
 
 def slices(n: int, size: int) -> list[slice]:

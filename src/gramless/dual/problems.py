@@ -9,7 +9,7 @@ One-vs-rest: all problems live on all points and advance in step, so that a kern
 once.
 
 Scores: a support vector of class i takes part in k - 1 pairs, so the block `K(X, vectors of class i)` is multiplied
-with k - 1 columns, not with one for each of the k (k - 1) / 2 pairs.
+with k - 1 columns, not with one for each of the k (k - 1) / 2 pairs, and each kernel value is computed once for all pairs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gramless.dual.smo import SMO, SOLVED_WHOLE
 from gramless.dual.watch import Watch
 from gramless.kernels.base import Kernel
 from gramless.operators import byte_rows, expand
-from gramless.operators.blocks import FEW_VALUES, workers_for
+from gramless.operators.blocks import FEW_VALUES, expand_groups, workers_for
 
 # To begin and end threads takes as long as some million operations; a fit by pairs does it several times, the kernel values
 # of a small one once. The function of a product (an exponential, a power) is worth a few dozen features.
@@ -182,6 +182,9 @@ def machine_scores(kernel: Kernel, X: Any, vectors: Any, machine: Machine) -> np
     block = kernel(X, vectors) if few else None
     if coef.shape[1] == n_problems:
         return xa.to_numpy(expand(kernel, X, vectors, coef) if block is None else block @ coef) + machine.intercept
+    if block is None and kernel.uses_points and not xa.is_torch(X):
+        bounds = np.concatenate([[0], ends])
+        return expand_groups(kernel, X, vectors, coef, bounds, _pair_of(n_classes), n_problems) + machine.intercept
     parts = xa.empty((n_classes, X.shape[0], n_classes - 1), coef)
     for c, (start, stop) in enumerate(zip(ends - machine.n_support, ends, strict=True)):
         if block is not None:
@@ -321,6 +324,15 @@ def _two_classes(y: np.ndarray, C: np.ndarray, nu: float | None, start: np.ndarr
 def _pairs(n_classes: int) -> tuple[np.ndarray, np.ndarray]:
     """The first and the second class of each pair."""
     return np.triu_indices(n_classes, 1)
+
+
+@cache
+def _pair_of(n_classes: int) -> np.ndarray:
+    """The number of the pair of each class with each of the others, in their order."""
+    first, second = _pairs(n_classes)
+    pair_of = np.empty((n_classes, n_classes - 1), dtype=np.intp)
+    pair_of[first, second - 1] = pair_of[second, first] = np.arange(first.size)
+    return pair_of
 
 
 @cache

@@ -110,7 +110,7 @@ class SMO(BaseEstimator):
         """Solve problems that live on the same points; `watch` is told after each round and may end it."""
         rng = np.random.default_rng(0) if rng is None else rng
         watch = Watch(len(problems)) if watch is None else watch
-        import_module("gramless._compiled.rbf_loops")  # kernels use it for small blocks too once it is loaded
+        import_module("gramless._compiled.gaussian_tiles")  # kernels use it for small blocks too once it is loaded
         matrix: Rows = rows
         if self.working_set is None and rows.size <= SOLVED_WHOLE and not watch.stopped:
             matrix = HeldRows(rows.whole(), workers=rows.workers)

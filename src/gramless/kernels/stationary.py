@@ -37,6 +37,9 @@ _DIFFERENCES = 1 << 18
 _WORTH_LOADING = 1 << 18
 _WORTH_CALLING = 1 << 12
 _FEW_DIFFERENCES = 1 << 14
+# Rows this long, and the others of a register tile, still stay in the first cache while a tile is summed.
+_LONGEST_ROW = 1 << 12
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def without_offset(X: Array, Y: Array) -> tuple[Array, Array]:
@@ -132,6 +135,8 @@ class RBF(Kernel):
             difference = (X[:, None, :] - Y[None, :, :]) * gamma**0.5
             block = np.einsum("ijk,ijk->ij", difference, difference, out=None if out is None else xa.known_numpy(out))
             return xa.exp_(np.negative(block, out=block))
+        if in_registers(X, Y, X.shape[0] * Y.shape[0]) and (out is None or _has_rows(out, X.dtype)):
+            return _in_registers(X, Y, gamma, out)
         X, Y = without_offset(X, Y)
         X, Y = X * (2 * gamma) ** 0.5, Y * (2 * gamma) ** 0.5
         block = xa.dot(X, Y, out=out)
@@ -139,9 +144,7 @@ class RBF(Kernel):
         if _compiles(block):
             from gramless._compiled.rbf_loops import finish
 
-            stride = block.strides[0] // block.itemsize
-            flat = as_strided(block, ((block.shape[0] - 1) * stride + block.shape[1],), (block.itemsize,))
-            finish(flat, stride, xa.known_numpy(half_x), xa.known_numpy(half_y))
+            finish(*_as_flat(block), xa.known_numpy(half_x), xa.known_numpy(half_y))
             return block
         block -= half_x[:, None]
         block -= half_y[None, :]
@@ -199,16 +202,54 @@ class Laplacian(Kernel):
         return ones_diagonal(X)
 
 
-def _compiles(block: Array) -> TypeGuard[np.ndarray]:
-    """Whether a block is finished by compiled code, which knows rows of float32; small blocks do not load it."""
-    enough = _WORTH_CALLING if "gramless._compiled.rbf_loops" in sys.modules else _WORTH_LOADING
+def in_registers(X: Array, Y: Array, n_values: int, worth_loading: int = _WORTH_LOADING) -> bool:
+    """Whether so many Gaussian kernel values are computed in one compiled loop: dense rows, and a processor with vectors."""
+    if not (isinstance(X, np.ndarray) and isinstance(Y, np.ndarray) and X.dtype == Y.dtype and X.dtype in _FLOATS):
+        return False
+    enough = _WORTH_CALLING if "gramless._compiled.gaussian_tiles" in sys.modules else worth_loading
+    if n_values < enough or not 0 < X.shape[1] * X.itemsize <= _LONGEST_ROW:
+        return False
+    from gramless._compiled.simd import lanes
+
+    return lanes() > 0
+
+
+def offset_to_remove(Y: np.ndarray) -> np.ndarray:
+    """What `without_offset` takes away; zeros where it leaves the points alone."""
+    centre, far = _offset(Y)
+    return xa.known_numpy(centre).astype(Y.dtype) if far else np.zeros(Y.shape[1], Y.dtype)
+
+
+def _in_registers(X: np.ndarray, Y: np.ndarray, gamma: float, out: Array | None) -> np.ndarray:
+    from gramless._compiled.gaussian_tiles import block
+
+    values = np.empty((X.shape[0], Y.shape[0]), X.dtype) if out is None else xa.known_numpy(out)
+    scale = X.dtype.type((2 * gamma) ** 0.5)
+    rows, others = np.ascontiguousarray(X), np.ascontiguousarray(Y)
+    block(rows, others, offset_to_remove(Y), scale, *_as_flat(values))
+    return values
+
+
+def _as_flat(block: np.ndarray) -> tuple[np.ndarray, int]:
+    """The memory that the rows of a block are in, as one array, and how far apart they are: compiled loops know no views."""
+    stride = block.strides[0] // block.itemsize
+    return as_strided(block, ((block.shape[0] - 1) * stride + block.shape[1],), (block.itemsize,)), stride
+
+
+def _has_rows(block: Array, dtype: np.dtype) -> TypeGuard[np.ndarray]:
+    """Whether a block has this type, and rows that are contiguous."""
     return (
         isinstance(block, np.ndarray)
-        and block.dtype == np.float32
-        and block.size >= enough
+        and block.dtype == dtype
         and block.strides[1] == block.itemsize
         and block.strides[0] >= block.shape[1] * block.itemsize
     )
+
+
+def _compiles(block: Array) -> TypeGuard[np.ndarray]:
+    """Whether a block is finished by compiled code, which knows rows of float32; small blocks do not load it."""
+    enough = _WORTH_CALLING if "gramless._compiled.rbf_loops" in sys.modules else _WORTH_LOADING
+    return _has_rows(block, np.dtype(np.float32)) and block.size >= enough
 
 
 def ones_diagonal(X: Array) -> Array:

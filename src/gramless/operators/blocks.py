@@ -6,6 +6,7 @@ expand(k, X, points, coef)  K(X, points) @ coef, never holding more than a few t
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,16 @@ from gramless._runtime.grid import on_grid
 from gramless._runtime.threads import CPU_TILE, CUDA_TILE, blas_threads, share, slices
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
-from gramless.kernels.stationary import RBF, without_offset
+from gramless.kernels.stationary import RBF, in_registers, offset_to_remove
 from gramless.operators.fused import FusedProduct, can_fuse
 
-# Up to so many features and columns, products with a Gaussian kernel are faster in one compiled loop than by tiles and BLAS.
-_FEW_FEATURES = 16
-_FEW_COLUMNS = 8
 # Loading the compiled loops takes a second once: products that take less than a tenth of that do not ask for them.
 _MANY_OPERATIONS = 5e9
+_MANY_VALUES = 1 << 24
+# An exponential costs as much as so many multiplications in a matrix product.
+_OPERATIONS_OF_A_VALUE = 30
+# Beginning and ending threads takes as long as some million operations.
+_WORTH_THREADS = 1e7
 
 
 FEW_VALUES = 2**16
@@ -173,22 +176,70 @@ def expand(kernel: Kernel, X: Array, points: Array, coef: Array, precision: str 
         return FusedProduct(kernel, points, precision, accurate=True)(X, coef)
     if isinstance(X, np.ndarray) and X.shape[0] * points.shape[0] <= FEW_VALUES:
         return kernel(X, points) @ coef
-    if _is_small_gaussian(kernel, X, points, coef):
-        return _expand_gaussian(kernel, X, points, coef)
-    edge = tile_edge(X)
-    scores = xa.zeros((X.shape[0], coef.shape[1]), coef)
-    X, points = _both_as_bytes(kernel, X, points)
     if not kernel.uses_points:
-        for rows in slices(X.shape[0], edge):
+        scores = xa.zeros((X.shape[0], coef.shape[1]), coef)
+        for rows in slices(X.shape[0], tile_edge(X)):
             scores[rows] = kernel(X[rows], points) @ coef
         return scores
+    if xa.is_torch(X):
+        return _by_tiles(kernel, X, points, coef)
+    whole = np.array([0, points.shape[0]])
+    scores = expand_groups(kernel, X, points, coef, whole, np.arange(coef.shape[1])[None, :], coef.shape[1])
+    return xa.astype(scores, xa.numpy_dtype(coef))
+
+
+def expand_groups(
+    kernel: Kernel, X: Array, points: Array, coef: Array, bounds: np.ndarray, into: np.ndarray, n_columns: int
+) -> np.ndarray:
+    """Several expansions at once, each on a group of the points: every kernel value is computed once, whoever uses it.
+
+    The product of `K(X, points of g)` and the group's coefficients is added to the columns `into[g]` of the answer. That is
+    what the pairs of classes of a support vector machine ask for: a vector takes part in the pairs of its own class.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Resolved, and computed from points.
+    X : array of shape (n, d)
+        Where the expansions are evaluated: NumPy, CSR or rows of bytes.
+    points : array of shape (m, d)
+        The points of all groups, one group after the other.
+    coef : array of shape (m, k)
+        Their coefficients.
+    bounds : ndarray of shape (n_groups + 1,)
+        Where each group begins, and where the last one ends.
+    into : ndarray of shape (n_groups, k)
+        The column of the answer that each column of a group's coefficients is added to.
+    n_columns : int
+        Columns of the answer.
+
+    Returns
+    -------
+    ndarray of shape (n, n_columns)
+        Float64, or in the precision of `coef` where it is summed by matrix products.
+    """
+    X, points = _both_as_bytes(kernel, X, points)
+    n_values = X.shape[0] * points.shape[0]
+    same = xa.numpy_dtype(X) == xa.numpy_dtype(coef)
+    if type(kernel) is RBF and same and in_registers(X, points, n_values, _MANY_VALUES):
+        scores = np.zeros((X.shape[0], n_columns))
+        _add_gaussian(kernel, X, points, xa.to_numpy(coef), bounds, into, scores)
+        return scores
+    scores = np.zeros((X.shape[0], n_columns), xa.numpy_dtype(coef))
+    edge = tile_edge(X)
+    # No tile holds points of two groups.
+    tiles = [
+        (g, slice(first + columns.start, first + columns.stop))
+        for g, (first, end) in enumerate(pairwise(bounds.tolist()))
+        for columns in slices(end - first, edge)
+    ]
 
     def fill(rows: slice) -> None:
-        part = X[rows]
-        buffer = xa.empty((part.shape[0], min(edge, points.shape[0])), coef)
-        for columns in slices(points.shape[0], edge):
+        part, own = X[rows], scores[rows]
+        buffer = np.empty((part.shape[0], min(edge, points.shape[0])), scores.dtype)
+        for g, columns in tiles:
             block = kernel(part, points[columns], out=buffer[:, : columns.stop - columns.start])
-            scores[rows] += block @ coef[columns]
+            own[:, into[g]] += block @ coef[columns]
 
     # Small inputs still keep every core busy: no fewer row groups than threads.
     workers = workers_for(kernel, X)
@@ -196,38 +247,37 @@ def expand(kernel: Kernel, X: Array, points: Array, coef: Array, precision: str 
     return scores
 
 
-def _is_small_gaussian(kernel: Kernel, X: Array, points: Array, coef: Array) -> bool:
-    n, d = X.shape
-    return (
-        type(kernel) is RBF
-        and all(isinstance(side, np.ndarray) and side.dtype == np.float32 for side in (X, points, coef))
-        and d <= _FEW_FEATURES
-        and coef.shape[1] <= _FEW_COLUMNS
-        # An entry costs as much as thirty operations in a matrix product do.
-        and 30 * n * points.shape[0] >= _MANY_OPERATIONS / 10
-    )
+def _by_tiles(kernel: Kernel, X: Array, points: Array, coef: Array) -> Array:
+    """`K(X, points) @ coef` on a device."""
+    edge = tile_edge(X)
+    scores = xa.zeros((X.shape[0], coef.shape[1]), coef)
+    for rows in slices(X.shape[0], edge):
+        part = X[rows]
+        buffer = xa.empty((part.shape[0], min(edge, points.shape[0])), coef)
+        for columns in slices(points.shape[0], edge):
+            block = kernel(part, points[columns], out=buffer[:, : columns.stop - columns.start])
+            scores[rows] += block @ coef[columns]
+    return scores
 
 
-def _expand_gaussian(kernel: RBF, X: Array, points: Array, coef: Array) -> Array:
-    """`K(X, points) @ coef` without a tile of K in memory; sums over strips of points in float64."""
-    from gramless._compiled import rbf_loops
+def _add_gaussian(
+    kernel: RBF, X: np.ndarray, points: np.ndarray, coef: np.ndarray, bounds: np.ndarray, into: np.ndarray, out: np.ndarray
+) -> None:
+    """`expand_groups` of a Gaussian kernel without a tile of it in memory."""
+    from gramless._compiled import gaussian_tiles as tiles
 
-    n, d = X.shape
-    scale = np.float32((2 * resolve_gamma(kernel.gamma, X)) ** 0.5)
-    X, points = without_offset(X, points)
-    # The loop takes rows and features in fours: zeros fill them up.
-    rows, width = -(-n // 4) * 4, -(-d // 4) * 4
-    left = np.zeros((rows, width), dtype=np.float32)
-    left[:n, :d] = X * scale
-    columns = np.zeros((width, points.shape[0]), dtype=np.float32)
-    columns[:d] = (points * scale).T
-    half_x = xa.to_numpy(xa.square_norms(left)) / 2
-    half_y = xa.to_numpy(xa.square_norms(np.ascontiguousarray(columns.T))) / 2
-    weights = np.ascontiguousarray(coef.T)
-    out = np.zeros((rows, coef.shape[1]))
+    dtype = X.dtype
+    scale, shift = dtype.type((2 * resolve_gamma(kernel.gamma, X)) ** 0.5), offset_to_remove(points)
+    right, half_y, firsts = tiles.panels(np.ascontiguousarray(points), shift, scale, bounds)
+    weights = tiles.columns(np.ascontiguousarray(coef, dtype), bounds, firsts, tiles.lanes(dtype.itemsize))
 
-    def fill(part: slice) -> None:
-        rbf_loops.expand(left[part], columns, half_x[part], half_y, weights, out[part])
+    def add(rows: slice) -> None:
+        left, half_x = tiles.strips(np.ascontiguousarray(X[rows]), shift, scale)
+        tiles.expand(left, half_x, right, half_y, firsts, weights, into, out[rows])
 
-    share(slices(rows, CPU_TILE), fill, workers_for(kernel, X))
-    return out[:n].astype(coef.dtype)
+    n_values = X.shape[0] * points.shape[0]
+    enough = n_values * (X.shape[1] + coef.shape[1] + _OPERATIONS_OF_A_VALUE) >= _WORTH_THREADS
+    workers = workers_for(kernel, X) if enough else 1
+    # As many tasks for each thread, all of one size.
+    tasks = workers * -(-X.shape[0] // (workers * CPU_TILE))
+    share(slices(X.shape[0], -(-X.shape[0] // tasks)), add, workers, blas=False)
