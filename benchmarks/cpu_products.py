@@ -28,7 +28,7 @@ from gramless.datasets import load
 from gramless.experiments.environment import environment
 from gramless.images import UnitNormalizer
 from gramless.kernels import Linear, Polynomial
-from gramless.operators import KernelOperator, compact
+from gramless.operators import KernelOperator, byte_rows
 from gramless.operators.tile_product import BlasSums, Columns, CompiledSums, product, transposed_product
 
 COLUMNS, LANDMARKS = 11, 1728
@@ -139,7 +139,7 @@ def main() -> None:
             args.out.write_text(json.dumps({"city_block": rates, **environment()}, indent=1) + "\n")
         return
     X = UnitNormalizer().fit_transform(load("mnist").sample(args.rows).x_train)
-    as_bytes = compact(Linear(), X, len(X))
+    as_bytes = byte_rows(Linear(), X, len(X))
     if not xa.is_grid(as_bytes):
         raise SystemExit("this processor has neither AVX-512 nor AVX2, or there are too few rows: nothing to compare")
     some = slice(0, 1024), slice(1024, 2048)

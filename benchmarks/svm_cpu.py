@@ -1,14 +1,17 @@
 """Support vector machines on the CPU: KernelSVC and KernelSVR against scikit-learn's and Intel's, over unlike problems.
 
 Each fit runs in a process of its own, so that peak memory is its own and no library warms another's caches. Compiled code
-and thread pools are warmed on a few hundred rows first; what that costs is recorded apart. Dual objectives are recomputed in
-float64 from the fitted coefficients of every library with the same function. Seconds of the processor, all threads together,
-stand beside those of the clock: they do not depend on what else the machine is doing.
+and thread pools are warmed first, by a fit to a few hundred rows that predicts all test rows; what that costs is recorded
+apart. Dual objectives are recomputed in float64 from the fitted coefficients of every library with the same function. The
+processor's seconds, all threads together, stand beside those of the clock: they do not depend on what else it is doing.
+`LSSVC` and `LSSVR` with their default solver and tolerance run beside them on the same kernel and C: not the same model, but
+the same task. Each record is written when it is there; a fit that takes longer than `--time-limit` is left out and named.
 
     python benchmarks/svm_cpu.py                         every case, into benchmarks/results/svm_cpu.json
     python benchmarks/svm_cpu.py --only usps letter      some of them again; the others' records stay
     python benchmarks/svm_cpu.py --quick                 small samples of every case, printed
     python benchmarks/svm_cpu.py --summary               speed-ups of the records: each, geometric mean, worst
+    python benchmarks/svm_cpu.py --curve                 seconds against rows, into benchmarks/results/svm_curve.json
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -27,10 +30,14 @@ from typing import Any
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results" / "svm_cpu.json"
+CURVE = Path(__file__).parent / "results" / "svm_curve.json"
 TOL = 1e-3
 BUDGET = "4GB"
 PRICES = (1.0, 100.0)
-METHODS = ("scikit-learn-intelex", "gramless", "scikit-learn")
+REFERENCE, LEAST_SQUARES = "scikit-learn-intelex", "gramless LSSVC"
+METHODS = (REFERENCE, "gramless", LEAST_SQUARES, "scikit-learn")
+CURVE_CASES = ("noisy", "clean")
+CURVE_ROWS = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 # The single-threaded reference is left out where it takes minutes.
 MOST_ROWS_FOR_REFERENCE = 20_000
 TEST_ROWS = 10_000
@@ -107,12 +114,12 @@ def bank(rows: int) -> Split:
     )
 
 
-def noisy(rows: int) -> Split:
+def noisy(rows: int, noise: float = 0.5) -> Split:
     """Eight columns, a curved boundary and labels so noisy that a third of all rows become support vectors."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(rows + TEST_ROWS, 8)).astype(np.float32)
     score = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] - 0.5 * x[:, 3] ** 2 + x[:, 4]
-    y = score - np.median(score) + 0.5 * rng.normal(size=len(x)) > 0
+    y = score - np.median(score) + noise * rng.normal(size=len(x)) > 0
     return x[:rows], y[:rows], x[rows:], y[rows:]
 
 
@@ -164,10 +171,12 @@ CASES: dict[str, tuple[Callable[[int], Split], int, Any]] = {
     "noisy-float64": (lambda rows: double(noisy, rows), 20_000, 1 / 8),
 }
 REGRESSION = {"california"}
+# Of the curve alone: the same boundary, and no label on the wrong side of it.
+ALL_CASES = {**CASES, "clean": (lambda rows: noisy(rows, 0.0), 50_000, 1 / 8)}
 
 
 def data(case: str, rows: int | None) -> tuple[Any, np.ndarray, Any, np.ndarray, float]:
-    make, all_rows, gamma = CASES[case]
+    make, all_rows, gamma = ALL_CASES[case]
     x, y, x_test, y_test = make(rows or all_rows)
     gamma = float(1 / (x.shape[1] * x.var())) if gamma == "scale" else gamma
     y, y_test = (y, y_test) if case in REGRESSION else (y.astype(int), y_test.astype(int))
@@ -180,6 +189,10 @@ def machine(method: str, case: str, C: float, gamma: float) -> Any:
         from gramless import KernelSVC, KernelSVR
 
         return (KernelSVR if regression else KernelSVC)(C=C, gamma=gamma, tol=TOL, memory_budget=BUDGET, random_state=0)
+    if method == LEAST_SQUARES:
+        from gramless import LSSVC, LSSVR
+
+        return (LSSVR if regression else LSSVC)(C=C, gamma=gamma, memory_budget=BUDGET, random_state=0)
     if method == "scikit-learn":
         from sklearn.svm import SVC, SVR
     else:
@@ -222,7 +235,7 @@ def child(method: str, case: str, C: float, rows: int | None, out: str) -> None:
     few: Any = slice(300)
     if case not in REGRESSION:
         few = np.concatenate([np.flatnonzero(y == c)[:40] for c in np.unique(y)])
-    machine(method, case, C, gamma).fit(x[few], y[few]).predict(x_test[:50])
+    machine(method, case, C, gamma).fit(x[few], y[few]).predict(x_test)
     warm_up = time.perf_counter() - started
 
     model = machine(method, case, C, gamma)
@@ -253,71 +266,107 @@ def child(method: str, case: str, C: float, rows: int | None, out: str) -> None:
         "error": float(np.mean(np.abs(predicted - y_test))) if regression else 100 * float(np.mean(predicted != y_test)),
         "n_support": len(model.support_),
     }
-    np.savez(out, record=json.dumps(record), labels=predicted, objective=dual_objectives(model, case, x, y, gamma))
+    values = {} if method == LEAST_SQUARES else {"objective": dual_objectives(model, case, x, y, gamma)}
+    np.savez(out, record=json.dumps(record), labels=predicted, **values)
 
 
-def run_apart(method: str, case: str, C: float, rows: int | None) -> tuple[dict, dict]:
-    """One fit in a fresh process."""
+def run_apart(method: str, case: str, C: float, rows: int | None, limit: float) -> tuple[dict, dict] | None:
+    """One fit in a fresh process; None where it takes longer than the limit."""
     with tempfile.TemporaryDirectory() as folder:
         out = str(Path(folder) / "out.npz")
         arguments = [method, case, str(C), str(rows or 0), out]
-        subprocess.run([sys.executable, "-W", "ignore", __file__, "--child", *arguments], check=True)
+        command = [sys.executable, "-W", "ignore", __file__, "--child", *arguments]
+        try:
+            subprocess.run(command, check=True, timeout=limit)
+        except subprocess.TimeoutExpired:
+            return None
         with np.load(out) as archive:
             arrays = dict(archive)
     return json.loads(str(arrays.pop("record"))), arrays
 
 
-def compare(case: str, C: float, methods: list[str], repeats: int, rows: int | None) -> list[dict]:
-    """Records of every method on one case: medians, and what differs from Intel's solution."""
-    records: list[dict] = []
+def compare(
+    case: str, C: float, methods: list[str], repeats: int, rows: int | None, limit: float
+) -> Iterator[tuple[str, dict | None]]:
+    """Each method and its record on one case: medians, and what differs from Intel's solution; None beyond the limit."""
     reference: dict | None = None
     for method in methods:
-        if method == "scikit-learn" and (rows or CASES[case][1]) > MOST_ROWS_FOR_REFERENCE:
+        if method == "scikit-learn" and (rows or ALL_CASES[case][1]) > MOST_ROWS_FOR_REFERENCE:
             continue
-        runs = [run_apart(method, case, C, rows) for _ in range(1 if method == "scikit-learn" else repeats)]
-        record, arrays = runs[0]
-        record["repeats"] = len(runs)
-        for key in ("fit_seconds", "predict_seconds", "fit_cpu_seconds", "predict_cpu_seconds", "peak_mb"):
-            record[key] = float(np.median([run[0][key] for run in runs]))
-        if reference is None:
-            reference = arrays
-        best = reference["objective"]
-        record["objective_relative_difference"] = float(np.max(np.abs(arrays["objective"] - best) / np.abs(best)))
-        if case not in REGRESSION:
-            record["labels_equal_percent"] = 100 * float(np.mean(arrays["labels"] == reference["labels"]))
-        records.append(record)
-        print(json.dumps(record), flush=True)
-    return records
+        runs = []
+        for _ in range(1 if method == "scikit-learn" else repeats):
+            run = run_apart(method, case, C, rows, limit)
+            if run is None:
+                break
+            runs.append(run)
+        else:
+            record, arrays = runs[0]
+            record["repeats"] = len(runs)
+            for key in ("fit_seconds", "predict_seconds", "fit_cpu_seconds", "predict_cpu_seconds", "peak_mb"):
+                record[key] = float(np.median([run[0][key] for run in runs]))
+            if method == REFERENCE:
+                reference = arrays
+            if reference is not None and "objective" in arrays:
+                best = reference["objective"]
+                record["objective_relative_difference"] = float(np.max(np.abs(arrays["objective"] - best) / np.abs(best)))
+            if reference is not None and case not in REGRESSION:
+                record["labels_equal_percent"] = 100 * float(np.mean(arrays["labels"] == reference["labels"]))
+            print(json.dumps(record), flush=True)
+            yield method, record
+            continue
+        print(json.dumps({"method": method, "case": case, "C": C, "longer_than_seconds": limit}), flush=True)
+        yield method, None
 
 
-def keep(path: Path, case: str, C: float, records: list[dict]) -> None:
-    """Replace the records of a case in the file of results, each with the environment it was measured in."""
+def keep(path: Path, key: tuple, record: dict | None, fields: tuple[str, ...] = ("case", "C", "method")) -> None:
+    """Put a record in the place of the earlier one that agrees with it in some fields; None takes that one away."""
     from gramless.experiments.environment import environment
 
     earlier = json.loads(path.read_text())["records"] if path.exists() else []
-    records = [{**record, "environment": environment()} for record in records]
     path.parent.mkdir(exist_ok=True)
-    others = [record for record in earlier if (record["case"], record.get("C")) != (case, C)]
-    path.write_text(json.dumps({"tol": TOL, "records": others + records}, indent=1) + "\n")
+    records = [one for one in earlier if tuple(one.get(field) for field in fields) != key]
+    if record is not None:
+        records.append({**record, "environment": environment()})
+    order = {name: place for place, name in enumerate((*ALL_CASES, *METHODS))}
+    records.sort(key=lambda one: (order[one["case"]], one["C"], one["n_train"], order[one["method"]]))
+    path.write_text(json.dumps({"tol": TOL, "records": records}, indent=1) + "\n")
 
 
 def summary(records: list[dict]) -> None:
     """Speed-ups over Intel's library: each case, the geometric mean and the worst."""
     cases = {(r["case"], r["C"]) for r in records}
-    for key in ("fit_seconds", "fit_cpu_seconds", "predict_seconds", "predict_cpu_seconds"):
-        ratios = {}
-        for case in sorted(cases):
-            seconds = {r["method"]: r[key] for r in records if (r["case"], r["C"]) == case}
-            if {"gramless", "scikit-learn-intelex"} <= seconds.keys():
-                ratios[case] = seconds["scikit-learn-intelex"] / seconds["gramless"]
-        if not ratios:
+    found = {(r["case"], r["C"], r["method"]): r for r in records}
+    for method in ("gramless", LEAST_SQUARES):
+        both = [case for case in sorted(cases) if {(*case, method), (*case, REFERENCE)} <= found.keys()]
+        if not both:
             continue
-        print(f"\n{key}: scikit-learn-intelex / gramless")
-        for (case, C), ratio in ratios.items():
-            print(f"  {case:14s} C={C:<5g} {ratio:6.2f}")
-        worst = min(ratios, key=ratios.__getitem__)
-        mean = float(np.exp(np.mean(np.log(list(ratios.values())))))
-        print(f"  geometric mean {mean:.2f}, worst {ratios[worst]:.2f} ({worst[0]}, C={worst[1]:g})")
+        for key in ("fit_seconds", "fit_cpu_seconds", "predict_seconds", "predict_cpu_seconds"):
+            ratios = {case: found[(*case, REFERENCE)][key] / found[(*case, method)][key] for case in both}
+            print(f"\n{key}: {REFERENCE} / {method}")
+            for (case, C), ratio in ratios.items():
+                print(f"  {case:14s} C={C:<5g} {ratio:6.2f}")
+            worst = min(ratios, key=ratios.__getitem__)
+            mean = float(np.exp(np.mean(np.log(list(ratios.values())))))
+            print(f"  geometric mean {mean:.2f}, worst {ratios[worst]:.2f} ({worst[0]}, C={worst[1]:g})")
+        worse = {case: found[(*case, method)]["error"] - found[(*case, REFERENCE)]["error"] for case in both}
+        worst = max(worse, key=worse.__getitem__)
+        print(f"\nerror of {method} less that of {REFERENCE}: at most {worse[worst]:.3f} ({worst[0]}, C={worst[1]:g})")
+    key = "objective_relative_difference"
+    off = {(r["case"], r["C"]): r[key] for r in records if r["method"] == "gramless" and key in r}
+    if off:
+        worst = max(off, key=off.__getitem__)
+        print(f"largest relative difference of the dual objective: {off[worst]:.1e} ({worst[0]}, C={worst[1]:g})")
+
+
+def curve(path: Path, limit: float) -> None:
+    """Seconds against rows, of a hard problem and an easy one; a method that took too long is not asked for more rows."""
+    for case in CURVE_CASES:
+        methods = [REFERENCE, "gramless", LEAST_SQUARES]
+        for rows in CURVE_ROWS:
+            for method, record in compare(case, 1.0, list(methods), 1, rows, limit):
+                keep(path, (case, 1.0, rows, method), record, ("case", "C", "n_train", "method"))
+                if record is None:
+                    methods.remove(method)
 
 
 def main() -> None:
@@ -330,23 +379,29 @@ def main() -> None:
     parser.add_argument("--C", nargs="+", type=float, default=list(PRICES))
     parser.add_argument("--rows", type=int, default=None, help="training rows instead of the case's own number")
     parser.add_argument("--repeats", type=int, default=3, help="fits of each method of which the median is kept")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--time-limit", type=float, default=900.0, help="seconds that a fit and what belongs to it may take")
+    parser.add_argument("--curve", action="store_true", help="seconds against rows instead of the cases")
+    parser.add_argument("--out", type=Path, default=None, help="where records go")
     arguments = parser.parse_args()
     if arguments.child:
         method, case, C, rows, out = arguments.child
         child(method, case, float(C), int(rows) or None, out)
         return
+    if arguments.curve:
+        curve(arguments.out or CURVE, arguments.time_limit)
+        return
+    out = arguments.out or RESULTS
     if arguments.summary:
-        summary(json.loads(arguments.out.read_text())["records"])
+        summary(json.loads(out.read_text())["records"])
         return
     records = []
+    rows, repeats = (QUICK_ROWS, 1) if arguments.quick else (arguments.rows, arguments.repeats)
     for case in arguments.only:
         for C in arguments.C:
-            rows = QUICK_ROWS if arguments.quick else arguments.rows
-            some = compare(case, C, arguments.methods, 1 if arguments.quick else arguments.repeats, rows)
-            records += some
-            if not arguments.quick:
-                keep(arguments.out, case, C, some)
+            for method, record in compare(case, C, arguments.methods, repeats, rows, arguments.time_limit):
+                records += [] if record is None else [record]
+                if not arguments.quick:
+                    keep(out, (case, C, method), record)
     summary(records)
 
 

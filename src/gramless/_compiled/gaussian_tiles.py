@@ -131,7 +131,7 @@ def _kernel_tile(
 
 @intrinsic
 def _dots(context: Any, values: Any, stride: Any, coef: Any, steps: Any, out: Any, number: Any) -> Any:
-    """`out[row][column]` = the sum of values times coefficients, packed as [steps][columns][lanes]; `number` has their type."""
+    """`out[row][column]` = the sum of values times coefficients, packed as [steps][columns][lanes]; `number` is one."""
     signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, number)
     kind = _kind(number)
 
@@ -159,15 +159,13 @@ def _dots(context: Any, values: Any, stride: Any, coef: Any, steps: Any, out: An
 
 # Compiled once for each precision, not wherever it is called.
 @numba.njit(cache=True, nogil=True)
-def _values(
-    strip: int, panel: int, steps: int, half_x: int, half_y: int, out: int, stride: int, most: Any
-) -> None:
+def _values(strip: int, panel: int, steps: int, half_x: int, half_y: int, out: int, stride: int, most: Any) -> None:
     _kernel_tile(strip, panel, steps, half_x, half_y, out, stride, most)  # type: ignore[call-arg]
 
 
 @numba.njit(cache=True, nogil=True)
 def strips(X: np.ndarray, shift: np.ndarray, scale: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Rows scaled and packed feature by feature, a strip together, and half of their squared norms; missing rows are zero."""
+    """Rows scaled and packed feature by feature, a strip together, and half of their squared norms; zeros fill the last."""
     n, d = X.shape
     packed = np.zeros((-(-n // TALL), d, TALL), X.dtype)
     half = np.zeros(packed.shape[0] * TALL, X.dtype)
@@ -199,8 +197,8 @@ def _pack_panel(X: np.ndarray, first: int, shift: np.ndarray, scale: Any, there:
 def panels(X: np.ndarray, shift: np.ndarray, scale: Any, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The other side of `strips`: panels of the points of each group, none of which holds points of two.
 
-    `bounds` are the first points of the groups and the end of the last. Gives the packed points, half of their squared norms,
-    and the first panel of each group.
+    `bounds` are the first points of the groups and the end of the last. Gives the packed points, half of their squared
+    norms, and the first panel of each group.
     """
     firsts = np.zeros(bounds.size, np.int64)
     for g in range(bounds.size - 1):

@@ -1,4 +1,4 @@
-"""The elementwise half of the Gaussian kernel in one pass, for products that come from elsewhere: bytes, long or sparse rows.
+"""The elementwise half of the Gaussian kernel in one pass, for products that come from elsewhere: bytes, long rows.
 
 With the points scaled by `sqrt(2 gamma)` and `half_x = ||x||^2 / 2`, an entry is `exp(min(<x, y> - half_x - half_y, 0))`.
 Array expressions take five passes over the block for it, and NumPy's exponential alone takes several times as long as the

@@ -73,7 +73,9 @@ def run(
 ) -> list[T]:
     """`[work(0), ..., work(workers - 1)]`, each in its own thread with one BLAS thread.
 
-    Work that never calls BLAS (`blas=False`) starts a little sooner. The calling thread runs `meanwhile` every tenth of a second. Where anything is raised (Ctrl-C above all), `abandon` is to
+    Work that never calls BLAS (`blas=False`) starts a little sooner.
+
+    The calling thread runs `meanwhile` every tenth of a second. Where anything is raised (Ctrl-C above all), `abandon` is to
     make the workers end soon: they are waited for.
     """
     if workers == 1:

@@ -136,7 +136,7 @@ class RBF(Kernel):
             block = np.einsum("ijk,ijk->ij", difference, difference, out=None if out is None else xa.known_numpy(out))
             return xa.exp_(np.negative(block, out=block))
         if in_registers(X, Y, X.shape[0] * Y.shape[0]) and (out is None or _has_rows(out, X.dtype)):
-            return _in_registers(X, Y, gamma, out)
+            return _in_registers(xa.known_numpy(X), xa.known_numpy(Y), gamma, out)
         X, Y = without_offset(X, Y)
         X, Y = X * (2 * gamma) ** 0.5, Y * (2 * gamma) ** 0.5
         block = xa.dot(X, Y, out=out)

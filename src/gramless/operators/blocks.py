@@ -223,7 +223,7 @@ def expand_groups(
     same = xa.numpy_dtype(X) == xa.numpy_dtype(coef)
     if type(kernel) is RBF and same and in_registers(X, points, n_values, _MANY_VALUES):
         scores = np.zeros((X.shape[0], n_columns))
-        _add_gaussian(kernel, X, points, xa.to_numpy(coef), bounds, into, scores)
+        _add_gaussian(kernel, xa.known_numpy(X), xa.known_numpy(points), xa.to_numpy(coef), bounds, into, scores)
         return scores
     scores = np.zeros((X.shape[0], n_columns), xa.numpy_dtype(coef))
     edge = tile_edge(X)
