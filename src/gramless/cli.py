@@ -302,14 +302,27 @@ def predict(
 @app.command()
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A model that `gramless train` saved.")],
-    data: Annotated[Path, typer.Argument(help="Rows with their answers.")],
+    data: Annotated[
+        Path, typer.Argument(help="Rows with their answers, or a folder with one subfolder of pictures for each class.")
+    ],
     target: Annotated[str | None, typer.Option(help="The column with the answers; the model's own by default.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score a saved model on a file that has the answers."""
-    from gramless.program.predict import evaluate as work
+    """Score a saved model on a file that has the answers, or on a folder of pictures."""
+    from gramless.program.errors import InputError
+    from gramless.program.formats import is_pictures
 
-    evaluated = work(model, data, target=target, console=Console(stderr=as_json))
+    console = Console(stderr=as_json)
+    if not is_pictures(data):
+        from gramless.program.predict import evaluate as work
+
+        evaluated = work(model, data, target=target, console=console)
+    elif target is not None:
+        raise InputError("--target is for tables: the class of a picture is the name of its subfolder")
+    else:
+        from gramless.program.pictures import evaluate_pictures
+
+        evaluated = evaluate_pictures(model, data, console=console)
     if as_json:
         typer.echo(json.dumps(evaluated.as_json()))
 

@@ -268,8 +268,31 @@ def test_pooling_as_entries_is_pooling_as_a_matrix():
 def test_leading_directions_are_singular_vectors(shape):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(shape[0], 40)) @ np.diag(0.8 ** np.arange(40)) @ rng.normal(size=(40, shape[1]))
-    V, values = leading_directions(X, 8, rng)
+    V, values = leading_directions(X, 8)
     _, expected, directions = np.linalg.svd(X)
     assert_allclose(values, expected[:8], rtol=1e-6)
     assert_allclose(np.abs(np.einsum("ij,ji->i", directions[:8], V)), 1, atol=1e-5)
     assert_allclose(V.T @ V, np.eye(8), atol=1e-10)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_directions_that_no_row_has_are_orthogonal_too(library):
+    """Pairs of equal rows, and rows of zeros: half of the directions asked for carry nothing."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(10, 60)), 2, axis=0).astype(np.float32)
+    X[-2:] = 0
+    V, values = leading_directions(torch.as_tensor(X) if library == "torch" else X, 20)
+    V = np.asarray(V)
+    assert_allclose(values[9:], 0, atol=1e-2)
+    assert_allclose(V.T @ V, np.eye(20), atol=1e-5)
+    assert_allclose(X @ V @ V.T, X, atol=1e-4)
+
+
+def test_a_sample_of_rows_has_the_directions_of_all_of_them(monkeypatch, digits):
+    from gramless.images import projection
+
+    whole = small(n_components=20).fit(digits).transform(digits)
+    monkeypatch.setattr(projection, "FEWEST_ROWS", 200)
+    sampled = small(n_components=20).fit(digits).transform(digits)
+    assert sampled.shape == whole.shape
+    assert 0.97 < (sampled**2).sum() / (whole**2).sum() < 1

@@ -112,6 +112,57 @@ def test_folders_and_files_that_cannot_be_used(run, folder, model, tmp_path):
     assert "holds no pictures" in run("predict", model, tmp_path / "empty").err
 
 
+@pytest.fixture
+def others(tmp_path):
+    """Pictures that the model never saw, of zeros and ones, and one of a class that it does not know."""
+    data = load_digits()
+    for digit, count in ((0, 30), (1, 20), (7, 1)):
+        (tmp_path / "others" / f"is {digit}").mkdir(parents=True)
+        for i, image in enumerate(data.images[data.target == digit][-count:]):
+            Image.fromarray((15 * image).astype(np.uint8)).save(tmp_path / "others" / f"is {digit}" / f"{i}.png")
+    return tmp_path / "others"
+
+
+def test_evaluates_a_folder_as_the_classifier_scores_it(run, model, others, monkeypatch):
+    monkeypatch.setattr("gramless.program.pictures._BATCH", 7)
+    done = run("evaluate", model, others, "--json")
+    assert done.code == 0
+    assert done.json["rows"] == 51
+    assert not done.json["trained_on_this_file"]
+    assert "1 pictures are of classes that the model does not know" in " ".join(done.err.split())
+    scores = {score["metric"]: score for score in done.json["scores"]}
+    pictures = sorted(others.rglob("*.png"))
+    held = gramless.load(model).classifier
+    images, truth = np.stack([np.asarray(Image.open(p)) for p in pictures]), np.array([p.parent.name for p in pictures])
+    assert scores["accuracy"]["value"] == pytest.approx(np.mean(held.predict(images) == truth))
+    assert scores["accuracy"]["baseline"] in (pytest.approx(30 / 51), pytest.approx(20 / 51))
+    chance = held.predict_proba(images)[np.arange(51), np.searchsorted(held.classes_, truth).clip(max=1)]
+    chance[truth == "is 7"] = np.finfo(float).eps
+    assert scores["log loss"]["value"] == pytest.approx(-np.log(chance).mean(), rel=1e-3)
+
+
+def test_knows_the_folder_that_it_was_trained_on(run, folder, model, others, tmp_path):
+    assert "was trained on" in " ".join(run("evaluate", model, folder).out.split())
+    folder.rename(tmp_path / "elsewhere")
+    try:
+        assert run("evaluate", model, tmp_path / "elsewhere", "--json").json["trained_on_this_file"]
+    finally:
+        (tmp_path / "elsewhere").rename(folder)
+    assert "was trained on" not in run("evaluate", model, others).out
+
+
+def test_what_cannot_be_evaluated(run, folder, model, others, tmp_path):
+    picture = folder / "is 0" / "3.png"
+    assert "subfolder of pictures for each class" in " ".join(run("evaluate", model, picture).err.split())
+    assert "for tables" in run("evaluate", model, folder, "--target", "x").err
+    assert "there are 0" in " ".join(run("evaluate", model, folder / "is 0" / "more").err.split())
+    for name in ("is 0", "is 1"):
+        (others / name).rename(tmp_path / name)
+    done = run("evaluate", model, others)
+    assert done.code == 3
+    assert "it knows 'is 0', 'is 1'; the folder has 'is 7'" in " ".join(done.err.split())
+
+
 def test_a_model_of_a_table_takes_no_pictures(run, folder, tmp_path):
     gramless.save(gramless.LSSVC().fit([[0.0], [1.0]], [0, 1]), tmp_path / "other.skops")
     done = run("predict", tmp_path / "other.skops", folder / "is 0" / "3.png")

@@ -90,6 +90,8 @@ def deviation_of(chords: np.ndarray) -> float:
 def reseed(cosines: Array, scale: Array, mass: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Clusters without points, and the worst-served point for each; fewer where no more are badly served."""
     empty = np.flatnonzero(counts == 0)
+    if not len(empty):
+        return empty, empty
     served = np.where(mass > 0, xa.to_numpy(cosines * scale), 1.0)
     worst = np.argsort(served, kind="stable")[: len(empty)]
     worst = worst[served[worst] < SERVED]

@@ -32,7 +32,7 @@ from gramless._runtime.threads import slices
 from gramless._runtime.validation import all_or_nothing, check_choice, check_positive
 from gramless.clustering.directions import common_directions
 from gramless.images.activations import Activations, make_pooling
-from gramless.images.projection import SPARE, leading_directions
+from gramless.images.projection import leading_directions, rows_wanted
 from gramless.images.reading import pixel_range, read_images, sample_images
 
 # A row of zeros, that of an image without any contrast, stays one: its norm is rounding.
@@ -289,7 +289,8 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         learning = {"windows": windows * (3 * d * 4 + _NUMBERS_OF_A_WINDOW * 8), "batch": 3 * batch}
         rows = (2 + (2 if self.mirror else 0)) * some * width * 4
         wanted = 0 if self.n_components is None else min(int(self.n_components), width, some)
-        directions = 4 * (some + width) * (wanted + SPARE) * 4 if wanted else 0
+        drawn = rows_wanted(some, wanted) if wanted else 0
+        directions = 3 * (drawn * drawn * 8 + width * wanted * 4)
         pooling = {"features of the sample": rows, "leading directions": directions, "batch": 2 * batch}
         stages = [MemoryEstimate(parts, device) for parts in (learning, pooling)]
         return max(stages, key=lambda stage: stage.nbytes), wanted or width
@@ -414,9 +415,11 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         if self.n_components is None:
             return
         start = time.perf_counter()
-        halves = self._halves(self._unit(features))
         wanted = min(int(self.n_components), self.n_features_, images.shape[0])
-        found = [leading_directions(half, min(wanted, half.shape[1]), rng) for half in halves]
+        drawn = rows_wanted(images.shape[0], wanted)
+        if drawn < images.shape[0]:
+            features = xa.take_rows(features, np.sort(rng.permutation(images.shape[0])[:drawn]))
+        found = [leading_directions(half, wanted) for half in self._halves(self._unit(features))]
         sizes = np.concatenate([values for _, values in found])
         which = np.repeat(np.arange(len(found)), [len(values) for _, values in found])
         counts = np.bincount(which[np.argsort(-sizes, kind="stable")[:wanted]], minlength=len(found))

@@ -1,4 +1,4 @@
-"""`gramless train FOLDER` and `gramless predict MODEL PICTURE`: pictures in one folder for each class, and a model of them.
+"""`gramless train FOLDER`, `predict MODEL PICTURE`, `evaluate MODEL FOLDER`: pictures in one folder for each class.
 
 All pictures are brought to one size, the most common one, or a smaller one of the same proportions where that has more than
 `LONGEST_SIDE` pixels along a side; they are grey where all of the training pictures are.
@@ -7,6 +7,7 @@ All pictures are brought to one size, the most common one, or a smaller one of t
 from __future__ import annotations
 
 import csv
+import hashlib
 import os
 import time
 from collections import Counter
@@ -27,8 +28,8 @@ from gramless import ImageClassifier
 from gramless._version import __version__
 from gramless.program.errors import InputError, check_writable
 from gramless.program.formats import ENDINGS
-from gramless.program.predict import Predicted, quiet_pipe, takes_a_stream, written
-from gramless.program.scores import Score, score, score_table
+from gramless.program.predict import Evaluated, Predicted, quiet_pipe, say_trained_on, takes_a_stream, written
+from gramless.program.scores import Score, log_loss, roc_auc, score, score_table
 
 LONGEST_SIDE = 64
 _GREY = ("1", "L", "I", "I;16", "F", "LA")
@@ -87,7 +88,7 @@ def train_pictures(
     if C is not None and not 0 < C < np.inf:
         raise InputError(f"C must be a positive number, not {C:g}")
     check_writable(out)
-    paths, labels = _labelled(folder)
+    paths, labels = _labelled(folder, at_least=2)
     size, grey = _common_form(paths)
     images = _read(paths, size, grey, console)
     y = np.array(labels)
@@ -114,6 +115,7 @@ def train_pictures(
     about = {
         "gramless": __version__,
         "data": folder.name,
+        "pictures_sha256": _digest(hashlib.sha256(), labels, images).hexdigest(),
         "task": "classification",
         "rows": {"train": len(y_train), "held_out": len(y_test)},
         "size": list(size),
@@ -161,6 +163,51 @@ def predict_pictures(model_path: Path, data: Path, *, proba: bool, out: Path | N
     return Predicted(len(paths), out, {})
 
 
+def evaluate_pictures(model_path: Path, folder: Path, *, console: Console) -> Evaluated:
+    """Score a saved model on a folder with one subfolder for each class, some pictures at a time."""
+    if not os.path.isdir(folder):
+        raise InputError(f"{folder} is no folder: give one with a subfolder of pictures for each class")
+    model = _load(model_path)
+    paths, labels = _labelled(folder, at_least=1)
+    classes, digest = model.classifier.classes_, hashlib.sha256()
+    y = np.array(labels)
+    if not np.isin(y, classes).any():
+        known, found = (", ".join(map(repr, map(str, names[:5]))) for names in (classes, np.unique(y)))
+        raise InputError(f"no subfolder of {folder} is a class of the model: it knows {known}; the folder has {found}")
+    predicted, chances = [], []
+    parts = [slice(i, i + _BATCH) for i in range(0, len(paths), _BATCH)]
+    for part in track(parts, "scoring", console=console, transient=True, disable=not console.is_terminal):
+        images = np.stack(list(_images(paths[part], (model.size[0], model.size[1]), model.grey)))
+        _digest(digest, labels[part], images)
+        predicted.append(model.classifier.predict(images))
+        chances.append(model.classifier.predict_proba(images))
+    shares = np.bincount(model.classifier.machine_.calibration_codes_, minlength=len(classes)).astype(np.float64)
+    shares /= shares.sum()
+    probabilities = np.concatenate(chances)
+    scores = score(y, np.concatenate(predicted), task="classification", guess=classes[shares.argmax()])
+    scores.append(log_loss(y, classes, probabilities, shares))
+    area = roc_auc(y, classes[1], probabilities[:, 1]) if len(classes) == 2 else None
+    scores += [] if area is None else [area]
+    trained_on = digest.hexdigest() == model.about.get("pictures_sha256")
+    if trained_on:
+        say_trained_on(folder, "folder", "pictures", console)
+    unknown = int(np.sum(~np.isin(y, classes)))
+    if unknown:
+        console.print(
+            f"[yellow]{unknown:,} pictures are of classes that the model does not know[/yellow]: they count as wrong"
+        )
+    console.print(score_table(scores, f"{escape(folder.name)}, {len(y):,} pictures"))
+    return Evaluated(len(y), scores, trained_on)
+
+
+def _digest(digest: Any, labels: list[str], images: np.ndarray) -> Any:
+    """Add pictures and their classes to a checksum, which knows them again whatever their files are called."""
+    for label, image in zip(labels, images, strict=True):
+        digest.update(f"{label}\0".encode())
+        digest.update(np.ascontiguousarray(image))
+    return digest
+
+
 def _load(path: Path) -> PictureModel:
     try:
         model = gramless.load(path)
@@ -175,17 +222,19 @@ def _pictures(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
 
 
-def _labelled(folder: Path) -> tuple[list[Path], list[str]]:
+def _labelled(folder: Path, *, at_least: int) -> tuple[list[Path], list[str]]:
     """Every picture and its class, the name of the subfolder it is in."""
     paths, labels = [], []
     for inside in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
         found = _pictures(inside)
         paths += found
         labels += [inside.name] * len(found)
-    if len(set(labels)) < 2:
+    count = len(set(labels))
+    if count < at_least:
+        wanted = "two classes or more" if at_least == 2 else "the classes"
         raise InputError(
-            f"{folder} must have a subfolder with pictures for each of two classes or more; there "
-            f"{'is' if len(set(labels)) == 1 else 'are'} {len(set(labels))} (known endings: {', '.join(ENDINGS)})"
+            f"{folder} must have a subfolder with pictures for each of {wanted}; "
+            f"there {'is' if count == 1 else 'are'} {count} (known endings: {', '.join(ENDINGS)})"
         )
     return paths, labels
 

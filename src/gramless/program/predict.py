@@ -153,16 +153,21 @@ def evaluate(model_path: Path, data: Path, *, target: str | None, console: Conso
         n, scores = model.scored(answered(_ready_batches(model, source, target, new)))
     _say_unseen(console, new)
     if trained_on:
-        console.print(
-            f"[yellow]{escape(str(data))} is the file that the model was trained on[/yellow]: it has seen most of these "
-            "rows, and scores on new ones will be lower. Its score on rows that it never saw is in `gramless info`.",
-            soft_wrap=True,
-            highlight=False,
-        )
+        say_trained_on(data, "file", "rows", console)
     if answered.left_out:
         console.print(f"[dim]{answered.left_out:,} rows without an answer are left out[/dim]")
     console.print(score_table(scores, f"{escape(data.name)}, {n:,} rows"))
     return Evaluated(n, scores, trained_on)
+
+
+def say_trained_on(data: Path, what: str, things: str, console: Console) -> None:
+    """Warn that a score is of what the model has learnt from."""
+    console.print(
+        f"[yellow]{escape(str(data))} is the {what} that the model was trained on[/yellow]: it has seen most of these "
+        f"{things}, and scores on new ones will be lower. Its score on {things} that it never saw is in `gramless info`.",
+        soft_wrap=True,
+        highlight=False,
+    )
 
 
 class _Answered:
