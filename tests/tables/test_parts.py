@@ -9,10 +9,11 @@ from sklearn.preprocessing import QuantileTransformer
 
 from gramless.calibration.softmax_link import fit_link, link_probabilities, temperature_loss
 from gramless.kernels import RBF, Exponential, Laplacian
+from gramless.tables import search
 from gramless.tables.columns import Encoded
 from gramless.tables.exact import solve_exact
-from gramless.tables.losses import ValueLoss
-from gramless.tables.metric import column_scales
+from gramless.tables.losses import ClassLoss, ValueLoss
+from gramless.tables.metric import learn_scales, loss_and_slopes
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation, normal_ranks
 from gramless.tables.search import Record, Setting, choose
@@ -78,34 +79,65 @@ def test_numbers_are_standardised(way):
     np.testing.assert_allclose(X.std(axis=0), 1)
 
 
+@pytest.mark.parametrize("name", search.KERNELS)
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+@pytest.mark.parametrize("kind", ["values", "two classes", "three classes"])
+def test_slopes_of_the_leave_one_out_loss_are_those_of_finite_differences(name, weighted, kind):
+    rng = np.random.default_rng(3)
+    X, groups, rows = rng.normal(size=(40, 4)), np.array([0, 1, 2, 2]), np.arange(40)
+    weights = rng.uniform(0.5, 2.0, 40) if weighted else None
+    loss = (
+        ValueLoss(np.sin(X[:, 0]) + 0.3 * rng.normal(size=40), "squared_error", weights)
+        if kind == "values"
+        else ClassLoss(rng.integers(0, 2 if kind == "two classes" else 3, 40), 2 if kind == "two classes" else 3, weights)
+    )
+    at, step = np.array([0.3, -0.2, 0.1, 1.0]), 1e-5
+
+    def value(parameters):
+        return loss_and_slopes(parameters, X, groups, name, 0.4, loss, rows, False, weights)
+
+    expected = [(value(at + e)[0] - value(at - e)[0]) / (2 * step) for e in step * np.eye(4)]
+    np.testing.assert_allclose(value(at)[1], expected, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", search.KERNELS)
+def test_the_loss_that_scales_are_learned_by_is_the_one_of_the_search(name):
+    rng = np.random.default_rng(0)
+    X, scales, rows = rng.normal(size=(50, 3)), np.array([1.0, 2.0, 0.5]), np.arange(50)
+    loss = ValueLoss(np.sin(X[:, 0]) + 0.1 * rng.normal(size=50), "squared_error", None)
+    setting = Setting("standard", name, 0.7, 3.0, scales=tuple(scales.tolist()))
+    scores = solve_exact(X, search.make_kernel(setting, 3.0), loss.targets(rows, False), np.full(50, 1 / 3.0)).scores
+    gamma = search.kernel_gamma(setting, 3.0)
+    logs = np.log(scales)
+    value, _ = loss_and_slopes(np.append(logs, np.log(3.0)), X, np.arange(3), name, gamma, loss, rows, False, None)
+    prior = np.sum((logs - logs.mean()) ** 2) / 100
+    np.testing.assert_allclose(value, 0.5 * np.log(loss(loss.predictions(scores, rows, False), rows)) + prior, rtol=1e-6)
+
+
 def test_scales_grow_where_the_function_changes():
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 4))
-    solution = solve_exact(X, Exponential(0.5), np.sin(2 * X[:, :1]), np.full(300, 0.05))
-    scales = column_scales(X, np.ones(4), solution.coef, 0.5, np.arange(4))
-    assert scales[0] > 1.5 * scales[1:].max()
-    np.testing.assert_allclose(np.mean(scales**2), 1)
+    X, rows = rng.normal(size=(300, 4)), np.arange(300)
+    loss = ValueLoss(np.sin(2 * X[:, 0]), "squared_error", None)
+    logs, C = learn_scales(X, np.arange(4), "exponential", 0.5, 20.0, loss, rows, False, None, steps=10)
+    assert logs[0] > logs[1:].max() + 1
+    assert C > 20.0
 
 
-def test_gradients_are_those_of_finite_differences():
-    rng = np.random.default_rng(3)
-    X, coef, gamma, scales = rng.normal(size=(30, 3)), rng.normal(size=(30, 2)), 0.6, np.array([1.0, 2.0, 0.5])
-    kernel = Exponential(gamma)
-
-    def values(points, leave_out):
-        K = kernel(points * scales, X * scales)
-        K[np.arange(30), np.arange(30)] = 0 if leave_out else 1
-        return K @ coef
-
-    step = 1e-6
-    squares = []
-    for j in range(3):
-        move = np.zeros(3)
-        move[j] = step
-        squares.append((((values(X + move, True) - values(X - move, True)) / (2 * step)) ** 2).mean(axis=0).sum())
-    found = column_scales(X, scales, coef, gamma, np.arange(3))
-    expected = np.array(squares) ** 0.5
-    np.testing.assert_allclose(found, expected / np.sqrt(np.mean(expected**2)), rtol=1e-5)
+def test_learned_scales_are_compared_on_rows_they_were_not_learned_from():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(120, 30)), rng.normal(size=120)
+    encoded, loss = Encoded(X, np.empty((120, 0), int)), ValueLoss(y, "squared_error", None)
+    prepared = {"standard": Preparation("standard", []).fit(encoded)}
+    order = rng.permutation(120)
+    one = search.Search(encoded.take(order), order, prepared, loss, None, np.arange(30), seconds=1.0, tell=lambda _: None)
+    learned = one.learn(Setting("standard", "rbf", 0.3, 1.0), 120)
+    flattered = one.evaluate(learned, 120)
+    honest = one.honest(flattered)
+    assert honest.loss > 1.02 * flattered.loss  # there is nothing to learn
+    even, odd = one.halves[learned.scales].even, one.halves[learned.scales].odd
+    without = one.evaluate(search.replace(learned, scales=odd), 120).predictions
+    np.testing.assert_array_equal(honest.predictions[::2], without[::2])
+    np.testing.assert_allclose(np.sqrt(np.array(even) * odd), learned.scales, rtol=1e-4)
 
 
 def test_a_partition_sends_each_row_to_its_part():

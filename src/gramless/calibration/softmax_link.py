@@ -23,6 +23,8 @@ _FLOOR = 1e-3
 _OFFSET_PRIOR = 1.0
 _SLOPE_PRIOR = 1e-3
 _NEWTON_STEPS = 8
+# A slope so close to the best one costs a loss of the square of that.
+_CLOSE = 1e-4
 _LARGEST_SLOPE = 60.0
 
 
@@ -103,21 +105,42 @@ def link_probabilities(scores: np.ndarray, link: np.ndarray) -> np.ndarray:
     return softmax(link_scores(scores, link), axis=1)
 
 
-def temperature_loss(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """Mean log loss of `softmax(a p)` with the best single slope `a`."""
+def temperature(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """The slope `a` of `softmax(a p)` that has the least log loss."""
     p = estimates(scores)
     own = p[np.arange(len(codes)), codes]
     a = 2.0
     for _ in range(_NEWTON_STEPS):
-        P = softmax(a * p, axis=1)
-        mean = (P * p).sum(axis=1)
+        P = np.exp(a * (p - p.max(axis=1, keepdims=True)))
+        P /= P.sum(axis=1, keepdims=True)
+        mean = np.einsum("ij,ij->i", P, p)
+        P *= p
         slope = _average(mean - own, weights)
-        curvature = _average((P * p * p).sum(axis=1) - mean**2, weights)
+        curvature = _average(np.einsum("ij,ij->i", P, p) - mean**2, weights)
+        before = a
         a = float(np.clip(a - slope / max(curvature, 1e-12), a / 3, min(3 * a, _LARGEST_SLOPE)))
         a = max(a, 1e-3)
-    z = a * p
+        if abs(a - before) < _CLOSE * a:
+            break
+    return a
+
+
+def temperature_loss(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Mean log loss of `softmax(a p)` with the best single slope `a`."""
+    z = temperature(scores, codes, weights) * estimates(scores)
     peak = z.max(axis=1)
-    return _average(np.log(np.exp(z - peak[:, None]).sum(axis=1)) + peak - a * own, weights)
+    own = z[np.arange(len(codes)), codes]
+    return _average(np.log(np.exp(z - peak[:, None]).sum(axis=1)) + peak - own, weights)
+
+
+def temperature_slopes(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Derivative of `temperature_loss` by the scores, of their shape; `a` is at its best, and adds nothing to it."""
+    a = temperature(scores, codes, weights)
+    p = estimates(scores)
+    slopes = a * softmax(a * p, axis=1)
+    slopes[np.arange(len(codes)), codes] -= a
+    slopes *= 1.0 / len(codes) if weights is None else (weights / weights.sum())[:, None]
+    return slopes if scores.ndim == 2 and scores.shape[1] > 1 else ((slopes[:, 1] - slopes[:, 0]) / 2).reshape(scores.shape)
 
 
 def _average(values: np.ndarray, weights: np.ndarray | None) -> float:

@@ -51,7 +51,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     kernel : {"auto", "rbf", "matern52", "exponential", "laplacian"}, default="auto"
         `"auto"` tries them all.
     metric : {"plain", "learned"}, default="learned"
-        `"learned"` also tries a scale for each column, from the gradients of the fitted function.
+        `"learned"` also tries a scale for each column, by the slopes of the leave-one-out loss.
     text : {"leave out", "hash"}, default="leave out"
         What happens to a column of words that differ in almost every row.
     class_weight : dict, "balanced" or None, default=None
@@ -283,7 +283,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
     kernel : {"auto", "rbf", "matern52", "exponential", "laplacian"}, default="auto"
         `"auto"` tries them all.
     metric : {"plain", "learned"}, default="learned"
-        `"learned"` also tries a scale for each column, from the gradients of the fitted function.
+        `"learned"` also tries a scale for each column, by the slopes of the leave-one-out loss.
     loss : {"squared_error", "absolute_error"}, default="squared_error"
         What settings are compared by, in the target's own units. A skewed positive target may be fitted as its logarithm.
     text : {"leave out", "hash"}, default="leave out"

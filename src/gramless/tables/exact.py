@@ -8,17 +8,23 @@ operations and one `n x n` matrix in all. Float32 is used for large matrices who
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import lapack
 
+from gramless._runtime import arrays as xa
+from gramless._runtime.threads import one_blas_thread
 from gramless.kernels import Kernel
 from gramless.operators import KernelOperator
 from gramless.targets.columns import split_bias
 
-SINGLE_FROM = 2000
+SINGLE_FROM = 600
 """Rows from which float32 is considered."""
+
+SHARED_FROM = 1500
+"""Rows from which BLAS shares a factorisation among its threads: below, they wait for each other longer than they work."""
 
 # The ridge must be this many roundings of the largest eigenvalue.
 _ROUNDINGS = 64.0
@@ -54,24 +60,44 @@ def solve_exact(
     n = len(X)
     for dtype in [np.float32, np.float64] if n >= single_from and _single_will_do(X, kernel, ridge) else [np.float64]:
         points = X.astype(dtype, copy=False)
-        A = KernelOperator(points, kernel, ridge.astype(dtype)).dense()
-        potrf, trtri = (lapack.spotrf, lapack.strtri) if dtype == np.float32 else (lapack.dpotrf, lapack.dtrtri)
-        # LAPACK reads by columns: the transpose is the same symmetric matrix, and no copy.
-        factor, failed = potrf(A.T, lower=1, clean=1, overwrite_a=1)
-        if not failed:
-            inverse, failed = trtri(factor, lower=1, overwrite_c=1)
-        if failed:
-            continue
-        right = np.column_stack([Z, np.ones(n)]).astype(dtype)
-        solution = (inverse.T @ (inverse @ right)).astype(np.float64)
-        diagonal = np.einsum("ij,ij->j", inverse, inverse, dtype=np.float64)
-        coef, bias = split_bias(solution)
-        u = solution[:, -1]
-        leverage = diagonal - u**2 / u.sum()
-        if not np.isfinite(coef).all() or not (leverage > 0).all():
-            continue
-        return Solution(points, coef, bias, Z - coef / leverage[:, None])
+        with one_blas_thread() if n < SHARED_FROM else nullcontext():
+            found = solve_dense(xa.known_numpy(KernelOperator(points, kernel, ridge.astype(dtype)).dense()), Z)
+        if found is not None:
+            return Solution(points, *found)
     return None
+
+
+def solve_dense(A: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Coefficients, bias and leave-one-out scores from the matrix `K + diag(ridge)`; None where it cannot be factored.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, n), float32 or float64
+        Overwritten.
+    Z : ndarray of shape (n, k)
+    """
+    inverse = inverse_factor(A)
+    if inverse is None:
+        return None
+    right = np.column_stack([Z, np.ones(len(Z))]).astype(A.dtype)
+    solution = (inverse.T @ (inverse @ right)).astype(np.float64)
+    diagonal = np.einsum("ij,ij->j", inverse, inverse, dtype=np.float64)
+    coef, bias = split_bias(solution)
+    u = solution[:, -1]
+    leverage = diagonal - u**2 / u.sum()
+    if not np.isfinite(coef).all() or not (leverage > 0).all():
+        return None
+    return coef, bias, Z - coef / leverage[:, None]
+
+
+def inverse_factor(A: np.ndarray) -> np.ndarray | None:
+    """`L^-1` of `A = L L^T`, lower, in the memory of `A`; None where `A` is not positive definite."""
+    potrf, trtri = (lapack.spotrf, lapack.strtri) if A.dtype == np.float32 else (lapack.dpotrf, lapack.dtrtri)
+    # LAPACK reads by columns: the transpose is the same symmetric matrix, and no copy.
+    factor, failed = potrf(A.T, lower=1, clean=1, overwrite_a=1)
+    if not failed:
+        factor, failed = trtri(factor, lower=1, overwrite_c=1)
+    return None if failed else factor
 
 
 def _single_will_do(X: np.ndarray, kernel: Kernel, ridge: np.ndarray) -> bool:

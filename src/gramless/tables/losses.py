@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramless.calibration.softmax_link import temperature_loss
+from gramless.calibration.softmax_link import temperature_loss, temperature_slopes
 from gramless.tables.preparation import skewness
 from gramless.targets.columns import class_targets
 
@@ -38,6 +38,11 @@ class ClassLoss:
 
     def __call__(self, predictions: np.ndarray, rows: np.ndarray) -> float:
         return temperature_loss(predictions, self.codes[rows], None if self.weights is None else self.weights[rows])
+
+    def slopes(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, np.ndarray]:
+        """The loss of scores, which is a mean negative log likelihood, and its derivative by each of them."""
+        w = None if self.weights is None else self.weights[rows]
+        return temperature_loss(scores, self.codes[rows], w), temperature_slopes(scores, self.codes[rows], w)
 
 
 class ValueLoss:
@@ -96,3 +101,13 @@ class ValueLoss:
         error = (predictions - self.y[rows]) / self.spread
         size = error**2 if self.loss == "squared_error" else np.abs(error)
         return float(np.average(size, weights=None if self.weights is None else self.weights[rows]))
+
+    def slopes(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, np.ndarray]:
+        """Half the logarithm of the mean squared error of scores, and its derivative by each of them.
+
+        But for a constant, the mean negative log likelihood of normal errors, in the units of what is fitted.
+        """
+        w = np.ones(len(rows)) if self.weights is None else self.weights[rows]
+        error = scores - self.targets(rows, log)
+        mean = max(float(np.average(error[:, 0] ** 2, weights=w)), np.finfo(float).tiny)
+        return 0.5 * float(np.log(mean)), error * (w / w.sum() / mean)[:, None]

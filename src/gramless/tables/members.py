@@ -21,7 +21,7 @@ from gramless.tables.columns import Encoded
 from gramless.tables.exact import solve_exact
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation, has_skewed_numbers
-from gramless.tables.search import FIRST, SHARES, Record, Search, factor_rate, make_kernel
+from gramless.tables.search import FIRST, MEMBERS, SHARES, Record, Search, choose, factor_rate, make_kernel
 
 # A matrix that cannot be factored is tried again with a larger ridge, so many times, each ten times as large.
 _RETRIES = 6
@@ -31,8 +31,9 @@ _SMALLEST_PART = 500
 _MATRICES = 4
 # Numbers of the table: encoded, with gaps filled, shaped, prepared in up to three ways for the search, and put in order.
 _COPIES_OF_THE_TABLE = 8
-# Settings that a search tries, and of all rows the targets, scores and predictions that the members have at a time.
-_SETTINGS = 150
+# What a search keeps of its settings, in columns of targets, and of all rows the targets, scores and predictions that the
+# members have at a time.
+_SETTINGS = 250
 _COLUMNS_OF_SCORES = 8
 
 
@@ -158,28 +159,33 @@ def fit_members(
         seconds=seconds,
         tell=tell,
     )
-    chosen = search.run()
+    finalists = search.run()
+    searched = finalists[0].n if finalists else 0
+    chosen = choose(finalists, loss, order[:searched])
     gave_up: list[str] = []
     k = loss.targets(order[:1], False).shape[1]
-    size = part_size(n, len(chosen), SHARES["fit"] * seconds, memory)
-    if size < n and len(chosen) > 1:
-        gave_up.append(f"the average of {len(chosen)} settings: the best of them alone takes larger neighbourhoods")
-        chosen = [(max(chosen, key=lambda one: one[1])[0], 1.0)]
-        size = part_size(n, 1, SHARES["fit"] * seconds, memory)
+    affordable = MEMBERS if searched == n else members_within(n, SHARES["fit"] * seconds)
+    if len(chosen) > affordable:
+        gave_up.append(f"the average of {len(chosen)} settings: there is time for {affordable} on all rows")
+        chosen = choose(finalists, loss, order[:searched], affordable)
+    size = part_size(n, len(chosen), SHARES["fit"] * seconds, memory, searched)
     if size < n:
         why = "memory" if size < part_size(n, 1, SHARES["fit"] * seconds, 1 << 62) else "time"
         gave_up.append(
             f"one exact solution of all {n:,} rows ({human(8 * n * n)}): for {why}, every row carries the model of its own "
             f"neighbourhood of at most {size:,} rows"
         )
-    if len(order) < n or search_rows(chosen) < n:
-        gave_up.append(f"settings from all rows: they were chosen on {search_rows(chosen):,}")
+    if searched < n:
+        gave_up.append(f"settings from all rows: they were chosen on {searched:,}")
     members, total = [], np.zeros(n if k == 1 and codes is None else (n, k))
     for record, weight in chosen:
         member, scores = _fit_member(record, search, preparations, encoded, loss, weights, size, tell)
         member.factor = getattr(loss, "factor", lambda *_: 1.0)(scores, np.arange(n), record.setting.log)
         members.append(member)
-        total += weight * loss.predictions(scores, np.arange(n), record.setting.log)
+        if searched == n:
+            total[order] += weight * record.predictions
+        else:
+            total += weight * loss.predictions(scores, np.arange(n), record.setting.log)
     return Fitted(members, np.array([weight for _, weight in chosen]), total, chosen[0][0].loss, gave_up)
 
 
@@ -211,13 +217,18 @@ def plan_table(n: int, d: int, k: int, budget: int) -> TablePlan:
     return TablePlan(table, rows, left)
 
 
-def search_rows(chosen: list[tuple[Record, float]]) -> int:
-    """Rows of the last stage of the search."""
-    return chosen[0][0].n
+def members_within(n: int, seconds: float) -> int:
+    """How many settings can be fitted to all rows in so many seconds; one at least."""
+    return max(1, min(MEMBERS, int(1.5 * seconds * factor_rate(single=True) / n**3)))
 
 
-def part_size(n: int, n_members: int, seconds: float, memory: int) -> int:
-    """Rows of a neighbourhood: all of them, or as many as `2/3 size^2 n` operations and one float64 matrix allow."""
+def part_size(n: int, n_members: int, seconds: float, memory: int, searched: int = 0) -> int:
+    """Rows of a neighbourhood: all of them, or as many as `2/3 size^2 n` operations and one float64 matrix allow.
+
+    Where the search has fitted its settings to all rows already, `searched`, there is nothing left to save.
+    """
+    if searched == n:
+        return n
     by_time = int(np.sqrt(1.5 * seconds * factor_rate(single=True) / (n * n_members)))
     by_memory = int(np.sqrt(memory / 2 / 8))
     size = max(min(by_time, by_memory), min(n, _SMALLEST_PART))
@@ -257,7 +268,10 @@ def _fit_member(
         tell(f"fitting the {setting.kernel} kernel to {n:,} rows" + (f", part {part + 1} of {count}" if count > 1 else ""))
         rows = order[bounds[part] : bounds[part + 1]]
         C = setting.C
-        for _ in range(_RETRIES):
+        solution = None
+        if count == 1 and setting in search.solutions and len(search.rows) == n:
+            rows, solution = search.rows, search.solutions[setting]
+        for _ in range(0 if solution is not None else _RETRIES):
             ridge = np.full(len(rows), 1.0 / C) if weights is None else 1.0 / (C * weights[rows])
             solution = solve_exact(X[rows], kernel, Z[rows], ridge)
             if solution is not None:

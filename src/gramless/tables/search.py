@@ -1,13 +1,15 @@
 """Which preparation, kernel, width and C: closed-form leave-one-out on a sample that grows.
 
-1. `FIRST` rows: every preparation, kernel and width; one eigendecomposition gives every C of the path.
+1. `FIRST` rows: every preparation, kernel and width, and the best C of each.
 2. More rows: the best of each family (preparation and kernel), walked uphill in width and C; beside them scales for the
-   columns, learned from gradients and then one column at a time, and logarithms of a skewed target.
+   columns, learned by the slopes of the leave-one-out loss, and logarithms of a skewed target.
 3. As many rows as time allows: the best few again, a few steps each, since more rows can tell finer detail.
 4. The average of some of these, weighted by how often a greedy choice takes each, where that lowers the loss.
 
-Widths are relative to the spread of the prepared columns, so that one list serves any table. Every evaluation after the
-first stage is one Cholesky factorisation with leave-one-out scores (`gramless.tables.exact`).
+Widths are relative to the spread of the prepared columns, so that one list serves any table. Every evaluation is one
+Cholesky factorisation with leave-one-out scores (`gramless.tables.exact`). A leave-one-out loss flatters scales that were
+learned from the same rows: they are learned twice, from one half of a sample each, and every row of a half is predicted with
+the scales of the other half; the model itself takes the geometric mean of both.
 
 Reference: Caruana, Niculescu-Mizil, Crew and Ksikes, "Ensemble selection from libraries of models", 2004.
 """
@@ -23,40 +25,45 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lapack
 
-from gramless.calibration.leave_one_out import path_scores
+from gramless._runtime import arrays as xa
+from gramless._runtime.threads import blas_threads, one_blas_thread
 from gramless.kernels import RBF, Exponential, Kernel, Laplacian, Matern52, ScaledColumns
 from gramless.tables.columns import Encoded
-from gramless.tables.exact import Solution, solve_exact
-from gramless.tables.metric import column_scales
+from gramless.tables.exact import Solution, solve_dense, solve_exact
+from gramless.tables.metric import learn_scales
 from gramless.tables.preparation import Preparation
 
-FIRST = 500
+FIRST = 400
 """Rows of the first stage."""
 
 SECOND = 1500
 """The most rows of the second stage."""
 
-CS = tuple(float(c) for c in np.logspace(-1, 4, 11))
 KERNELS = ("rbf", "matern52", "exponential", "laplacian")
+# From the middle outwards: the best C of one is where the next begins.
 WIDTHS = {
-    "rbf": (0.15, 0.3, 0.6, 1.2),
-    "matern52": (0.1, 0.3, 1.0),
-    "exponential": (0.05, 0.2, 0.8),
-    "laplacian": (0.1, 0.4, 1.6),
+    "rbf": (0.3, 0.6, 1.2, 0.15),
+    "matern52": (0.3, 1.0, 0.1),
+    "exponential": (0.2, 0.8, 0.05),
+    "laplacian": (0.4, 1.6, 0.1),
 }
 WIDTH_STEP = 2.0
 C_STEP = 10**0.5
+_START_C, _FIRST_C_STEP = 10.0, 10.0
 _SMALLEST_C, _LARGEST_C = 1e-3, 1e6
 # Families, then settings, that go on to the next stage; evaluations for each.
-_FAMILIES, _WALK = 5, 6
-_FINALISTS, _STEPS = 4, 4
-_METRIC_ROUNDS = 2
-# One column's scale at a time, by this factor up or down; the most evaluations for that.
-_SCALE_STEP = 4.0
-_COORDINATES = 40
-_GREEDY_ROUNDS = 8
-# Shares of the time for the second and third stage, and for the fit.
-SHARES = {"second": 0.2, "third": 0.3, "fit": 0.4}
+_FAMILIES, _WALK = 5, 5
+_FINALISTS, _STEPS = 6, 3
+# Kernels for which scales are learned, steps of L-BFGS for each half of the rows, and factorisations that a step is worth.
+_LEARNED, _LEARNING_STEPS, _SLOPE_COST = 3, 8, 5
+# Scales learned from a smaller share of the rows than this are compared as if they had been learned from others.
+_NEGLIGIBLE = 0.25
+MEMBERS = 6
+"""The most settings of an average."""
+_GREEDY_ROUNDS = 12
+_ALMOST = 0.75
+# Shares of the time for the second stage, for learning scales, for the third stage, and for the fit.
+SHARES = {"second": 0.2, "learn": 0.15, "third": 0.25, "fit": 0.4}
 
 
 @dataclass(frozen=True)
@@ -83,16 +90,17 @@ class Setting:
         )
 
 
+def kernel_gamma(setting: Setting, spread: float) -> float:
+    """The kernel's own gamma for columns whose variances add up to `spread`."""
+    if setting.kernel == "rbf":
+        return setting.width**2 / spread
+    return setting.width / (spread if setting.kernel == "laplacian" else spread**0.5)
+
+
 def make_kernel(setting: Setting, spread: float) -> Kernel:
     """The kernel of a setting for columns whose variances add up to `spread`."""
-    kernel: Kernel
-    if setting.kernel == "rbf":
-        kernel = RBF(setting.width**2 / spread)
-    elif setting.kernel == "laplacian":
-        kernel = Laplacian(setting.width / spread)
-    else:
-        cls = {"matern52": Matern52, "exponential": Exponential}[setting.kernel]
-        kernel = cls(setting.width / spread**0.5)
+    classes = {"rbf": RBF, "laplacian": Laplacian, "matern52": Matern52, "exponential": Exponential}
+    kernel = classes[setting.kernel](kernel_gamma(setting, spread))
     return kernel if setting.scales is None else ScaledColumns(kernel, np.array(setting.scales))
 
 
@@ -106,19 +114,33 @@ class Record:
     predictions: np.ndarray
 
 
+@dataclass
+class Halves:
+    """Scales that were learned from the even and from the odd ones of the first `rows` rows."""
+
+    even: tuple[float, ...]
+    odd: tuple[float, ...]
+    rows: int
+
+
 @cache
 def factor_rate(single: bool = False) -> float:
-    """Operations per second of a factorisation with leave-one-out, as a power of two: about the same from run to run."""
+    """Operations per second of a factorisation with leave-one-out, as a power of two: about the same from run to run.
+
+    From the processor time of one thread, so that a busy machine does not make a smaller model.
+    """
     n = 768
     A = np.asfortranarray(np.eye(n) * n + 1.0, dtype=np.float32 if single else np.float64)
     potrf, trtri = (lapack.spotrf, lapack.strtri) if single else (lapack.dpotrf, lapack.dtrtri)
     seconds = []
-    for _ in range(3):
-        began = time.perf_counter()
-        factor, _ = potrf(A, lower=1)
-        trtri(factor, lower=1)
-        seconds.append(time.perf_counter() - began)
-    return float(2.0 ** np.round(np.log2(2 / 3 * n**3 / min(seconds))))
+    threads = blas_threads()
+    with one_blas_thread():
+        for _ in range(3):
+            began = time.thread_time()
+            factor, _ = potrf(A, lower=1)
+            trtri(factor, lower=1)
+            seconds.append(time.thread_time() - began)
+    return float(2.0 ** np.round(np.log2(threads * 2 / 3 * n**3 / max(min(seconds), 1e-6))))
 
 
 def rows_within(seconds: float, evaluations: int) -> int:
@@ -173,17 +195,18 @@ class Search:
         self.X = {way: prepare(encoded) for way, prepare in preparations.items()}
         self.spread = {way: max(float(X.var(axis=0).sum()), 1e-12) for way, X in self.X.items()}
         self.tried: dict[tuple[Setting, int], Record] = {}
-        firsts = sum(len(WIDTHS[kernel]) for kernel in kernels) * len([way for way in self.X if way != "log"]) + 2
-        self._most = firsts * len(CS) + (_FAMILIES + 3) * _WALK + _COORDINATES + _FINALISTS * max(_STEPS, _WALK)
+        self.halves: dict[tuple[float, ...], Halves] = {}
+        # Of settings that were fitted to the whole sample: where that is all rows, they need not be fitted again.
+        self.solutions: dict[Setting, Solution] = {}
 
     def tell(self, doing: str) -> None:
         """Say what is being done, how many settings were tried, and the best of those on as many rows."""
         self._doing = doing
         best = f", best so far {self._best.setting.describe()}" if np.isfinite(self._best.loss) else ""
-        self._tell(f"{doing}: {self._count:,} of at most {self._most:,} settings{best}")
+        self._tell(f"{doing}: {self._count:,} settings tried{best}")
 
-    def _tried(self, record: Record, count: int = 1) -> Record:
-        self._count += count
+    def _tried(self, record: Record) -> Record:
+        self._count += 1
         if record.n > self._best.n or (record.n == self._best.n and record.loss < self._best.loss):
             self._best = record
         return record
@@ -191,40 +214,58 @@ class Search:
     def _weights(self, n: int) -> np.ndarray | None:
         return None if self.weights is None else self.weights[self.rows[:n]]
 
+    def _ridge(self, C: float, n: int) -> np.ndarray:
+        w = self._weights(n)
+        return np.full(n, 1.0 / C) if w is None else 1.0 / (C * w)
+
+    def _record(self, setting: Setting, n: int, scores: np.ndarray | None) -> Record:
+        if scores is None:
+            return self._tried(Record(setting, np.inf, n, np.empty(0)))
+        rows = self.rows[:n]
+        predictions = self.loss.predictions(scores, rows, setting.log)
+        return self._tried(Record(setting, self.loss(predictions, rows), n, predictions))
+
     def solve(self, setting: Setting, n: int) -> Solution | None:
         """Fit one setting to the first `n` rows."""
-        w = self._weights(n)
-        ridge = np.full(n, 1.0 / setting.C) if w is None else 1.0 / (setting.C * w)
         kernel = make_kernel(setting, self.spread[setting.way])
-        return solve_exact(self.X[setting.way][:n], kernel, self.loss.targets(self.rows[:n], setting.log), ridge)
+        targets = self.loss.targets(self.rows[:n], setting.log)
+        return solve_exact(self.X[setting.way][:n], kernel, targets, self._ridge(setting.C, n))
 
     def evaluate(self, setting: Setting, n: int) -> Record:
         """Leave-one-out on the first `n` rows."""
         key = (setting, n)
         if key not in self.tried:
             solution = self.solve(setting, n)
-            rows = self.rows[:n]
-            if solution is None:
-                self.tried[key] = Record(setting, np.inf, n, np.empty(0))
-            else:
-                predictions = self.loss.predictions(solution.scores, rows, setting.log)
-                self.tried[key] = Record(setting, self.loss(predictions, rows), n, predictions)
-            self._tried(self.tried[key])
+            self.tried[key] = self._record(setting, n, None if solution is None else solution.scores)
+            if solution is not None and n == len(self.rows):
+                self.solutions[setting] = solution
             self.tell(self._doing)
         return self.tried[key]
 
-    def path(self, way: str, kernel: str, width: float, n: int) -> Record:
-        """The best C of the path for the first `n` rows."""
-        base = Setting(way, kernel, width, 1.0)
-        K = make_kernel(base, self.spread[way])(self.X[way][:n], self.X[way][:n])
-        rows = self.rows[:n]
-        found = []
-        for C, scores in zip(
-            CS, path_scores(K, self.loss.targets(rows, False), np.array(CS), self._weights(n))[0], strict=True
-        ):
-            predictions = self.loss.predictions(scores, rows, False)
-            found.append(Record(replace(base, C=C), self.loss(predictions, rows), n, predictions))
-        return self._tried(min(found, key=lambda one: one.loss), len(CS))
+    def path(self, way: str, kernel: str, width: float, n: int, C: float) -> Record:
+        """The best C for the first `n` rows, uphill from `C` in steps of ten; one kernel matrix serves them all."""
+        start = Setting(way, kernel, width, C)
+        X = self.X[way][:n]
+        K = xa.known_numpy(make_kernel(start, self.spread[way])(X, X))
+        Z = self.loss.targets(self.rows[:n], False)
+
+        def at(C: float) -> Record:
+            A = K.copy()
+            A.flat[:: n + 1] += self._ridge(C, n)
+            found = solve_dense(A, Z)
+            return self._record(replace(start, C=C), n, None if found is None else found[2])
+
+        here = at(C)
+        for step in (_FIRST_C_STEP, 1 / _FIRST_C_STEP):
+            moved = False
+            while _SMALLEST_C <= here.setting.C * step <= _LARGEST_C:
+                there = at(here.setting.C * step)
+                if not there.loss < here.loss:
+                    break
+                here, moved = there, True
+            if moved:
+                break
+        return here
 
     def walk(self, start: Setting, n: int, evaluations: int) -> Record:
         """Uphill in C and width by the first move that helps, the last one that did first."""
@@ -255,63 +296,65 @@ class Search:
         """Everything on few rows: the best of each family, best first."""
         found: list[Record] = []
         ways = [way for way in self.X if way != "log"]
-        for way in ways:
-            for kernel in self.kernels:
-                self.tell(f"trying the {kernel} kernel on {way} columns, {n:,} rows")
-                found += [self.path(way, kernel, width, n) for width in WIDTHS[kernel]]
-        if "log" in self.X:
-            for best in _families(found)[:2]:
-                self.tell(f"trying the {best.setting.kernel} kernel on logarithms, {n:,} rows")
-                found.append(self.path("log", best.setting.kernel, best.setting.width, n))
+        with one_blas_thread():
+            for way in ways:
+                for kernel in self.kernels:
+                    self.tell(f"trying the {kernel} kernel on {way} columns, {n:,} rows")
+                    C = _START_C
+                    for width in WIDTHS[kernel]:
+                        found.append(self.path(way, kernel, width, n, C))
+                        C = found[-1].setting.C if np.isfinite(found[-1].loss) else _START_C
+            if "log" in self.X:
+                for best in _families(found)[:2]:
+                    self.tell(f"trying the {best.setting.kernel} kernel on logarithms, {n:,} rows")
+                    found.append(self.path("log", best.setting.kernel, best.setting.width, n, best.setting.C))
         return _families(found)
 
-    def learn_scales(self, start: Setting, n: int) -> tuple[float, ...]:
-        """Scales from the gradients of an exponential kernel's function, fitted again with each new scales."""
-        way = start.way
-        X = self.X[way][:n]
-        scales = np.ones(X.shape[1])
-        for _ in range(_METRIC_ROUNDS):
-            setting = replace(start, scales=tuple(scales.tolist()))
-            solution = self.solve(setting, n)
-            if solution is None:
-                break
-            gamma = setting.width / self.spread[way] ** 0.5
-            scales = column_scales(X, scales, solution.coef, gamma, self.groups)
-        return tuple(np.round(scales, 6).tolist())
+    def learn(self, start: Setting, rows: int) -> Setting:
+        """The setting with scales for its columns, learned from each half of the first rows."""
+        X = self.X[start.way]
+        gamma = kernel_gamma(start, self.spread[start.way])
+        logs, Cs = [], []
+        with one_blas_thread():
+            for half in (slice(0, rows, 2), slice(1, rows, 2)):
+                some = self.rows[half]
+                w = None if self.weights is None else self.weights[some]
+                found = learn_scales(
+                    *(X[half], self.groups, start.kernel, gamma, start.C, self.loss, some, start.log, w),
+                    steps=_LEARNING_STEPS,
+                )
+                logs.append(found[0])
+                Cs.append(np.log(found[1]))
+        mean = np.mean(logs, axis=0)
+        # Each half's scales are of the size of their mean: the walk that follows finds one width for all three.
+        even, odd, both = (self._scales(one - one.mean() + mean.mean()) for one in (*logs, mean))
+        self.halves[both] = Halves(even, odd, rows)
+        return replace(start, scales=both, C=float(np.clip(np.exp(np.mean(Cs)), _SMALLEST_C, _LARGEST_C)))
 
-    def refine_scales(self, start: Record, evaluations: int) -> Record:
-        """One column at a time: its scale four times as large, or a quarter, is kept where the loss falls.
+    def _scales(self, logs: np.ndarray) -> tuple[float, ...]:
+        return tuple(float(f"{scale:.6g}") for scale in np.exp(logs)[self.groups])
 
-        Gradients tell which columns matter, not how fast the function varies along them: a coordinate of a map matters at a
-        far smaller scale than the others.
-        """
-        here, n = start, start.n
-        width = self.X[start.setting.way].shape[1]
-        scales = np.ones(width) if start.setting.scales is None else np.array(start.setting.scales)
-        spent = 0
-        for _ in range(2):
-            before = here.loss
-            for group in np.unique(self.groups)[np.argsort(-_group_means(scales, self.groups), kind="stable")]:
-                for factor in (_SCALE_STEP, 1 / _SCALE_STEP):
-                    if spent == evaluations:
-                        return here
-                    new = np.where(self.groups == group, factor * scales, scales)
-                    found = self.evaluate(replace(here.setting, scales=tuple(new.tolist())), n)
-                    spent += 1
-                    if found.loss < here.loss:
-                        here, scales = found, new
-                        break
-            if here.loss >= before:
-                break
-        return here
+    def honest(self, record: Record) -> Record:
+        """The record with predictions whose scales were learned without the row's own half."""
+        halves = self.halves.get(record.setting.scales or ())
+        if halves is None or halves.rows < _NEGLIGIBLE * record.n or not np.isfinite(record.loss):
+            return record
+        predictions = record.predictions.copy()
+        for scales, start in ((halves.odd, 0), (halves.even, 1)):
+            there = self.evaluate(replace(record.setting, scales=scales), record.n)
+            if not np.isfinite(there.loss):
+                return there
+            its = slice(start, halves.rows, 2)
+            predictions[its] = there.predictions[its]
+        return Record(record.setting, self.loss(predictions, self.rows[: record.n]), record.n, predictions)
 
-    def run(self) -> list[tuple[Record, float]]:
-        """Records of the settings to fit, with their weights."""
+    def run(self) -> list[Record]:
+        """Records of the best settings of different families, on as many rows as time allows, best first."""
         most = len(self.rows)
         families = self.first(min(most, FIRST))
-        walks = _FAMILIES + 3
-        evaluations = walks * _WALK + _COORDINATES
-        n = min(most, SECOND, max(FIRST, rows_within(SHARES["second"] * self.seconds, evaluations)))
+        n = min(SECOND, max(FIRST, rows_within(SHARES["second"] * self.seconds, _FAMILIES * _WALK)))
+        # A stage for a few rows more would cost more than it could tell.
+        n = most if n > _ALMOST * most else n
         found: list[Record] = []
         for one in families[:_FAMILIES]:
             self.tell(f"walking uphill with the {one.setting.kernel} kernel on {one.setting.way} columns, {n:,} rows")
@@ -320,55 +363,45 @@ class Search:
             best = min(found, key=lambda one: one.loss).setting
             self.tell(f"trying the target's logarithm, {n:,} rows")
             found.append(self.walk(replace(best, log=True), n, _WALK))
-        if self.metric == "learned" and self.X[families[0].setting.way].shape[1] > 1:
-            found += self._with_learned_scales(found, n)
-        n_first = n
-        n = min(most, max(n, rows_within(SHARES["third"] * self.seconds, _FINALISTS * _STEPS)))
+        if self.metric == "learned" and len(np.unique(self.groups)) > 1:
+            steps = 2 * _LEARNED * _LEARNING_STEPS * _SLOPE_COST
+            half = min(most // 2, max(FIRST // 2, rows_within(SHARES["learn"] * self.seconds, steps)))
+            # One family for each kernel: which of them is best changes with the scales.
+            for one in _best_of_each(found, lambda setting: setting.kernel)[:_LEARNED]:
+                name = f"the {one.setting.kernel} kernel on {one.setting.way} columns"
+                self.tell(f"learning a scale for each column, {name}, {2 * half:,} rows")
+                found.append(self.honest(self.walk(self.learn(one.setting, 2 * half), n, _WALK)))
+        n_before = n
+        n = max(n, rows_within(SHARES["third"] * self.seconds, _FINALISTS * _STEPS))
+        n = most if n > _ALMOST * most else n
         finalists = []
         for one in _families(found)[:_FINALISTS]:
             self.tell(f"choosing among the best, {n:,} rows")
-            finalists.append(self.walk(one.setting, n, _STEPS if n > n_first else _WALK))
-        return choose(finalists, self.loss, self.rows[:n])
-
-    def _with_learned_scales(self, found: list[Record], n: int) -> list[Record]:
-        order = sorted(found, key=lambda one: one.loss)
-        best = order[0].setting
-        rough = next(
-            (one.setting for one in order if one.setting.kernel == "exponential" and one.setting.log == best.log), None
-        )
-        start = rough if rough is not None else replace(best, kernel="exponential", width=0.2)
-        self.tell(f"learning a scale for each column, {n:,} rows")
-        scales = self.learn_scales(start, n)
-        kernels = dict.fromkeys([start.kernel, best.kernel])
-        starts = [start if kernel == start.kernel else replace(best, way=start.way) for kernel in kernels]
-        learned = [self.walk(replace(one, scales=scales), n, _WALK) for one in starts]
-        self.tell(f"learning the scale of one column at a time, {n:,} rows")
-        best_so_far = min([*order, *learned], key=lambda one: one.loss)
-        refined = self.refine_scales(best_so_far, min(_COORDINATES, 4 * len(np.unique(self.groups))))
-        return [*learned, self.walk(refined.setting, n, _STEPS)]
-
-
-def _group_means(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    return np.bincount(groups, weights=values) / np.bincount(groups)
+            finalists.append(self.honest(self.walk(one.setting, n, _STEPS)) if n > n_before else one)
+        return sorted((one for one in finalists if np.isfinite(one.loss)), key=lambda one: one.loss)
 
 
 def _families(found: list[Record]) -> list[Record]:
     """The best of each family, best first."""
-    best: dict[tuple[Any, ...], Record] = {}
+    return _best_of_each(found, lambda setting: setting.family)
+
+
+def _best_of_each(found: list[Record], kind: Callable[[Setting], Any]) -> list[Record]:
+    best: dict[Any, Record] = {}
     for one in found:
-        family = one.setting.family
-        if np.isfinite(one.loss) and (family not in best or one.loss < best[family].loss):
-            best[family] = one
+        which = kind(one.setting)
+        if np.isfinite(one.loss) and (which not in best or one.loss < best[which].loss):
+            best[which] = one
     return sorted(best.values(), key=lambda one: one.loss)
 
 
-def choose(finalists: list[Record], loss: Any, rows: np.ndarray, most: int = 3) -> list[tuple[Record, float]]:
+def choose(finalists: list[Record], loss: Any, rows: np.ndarray, most: int = MEMBERS) -> list[tuple[Record, float]]:
     """The weights of an average: greedily, the one that lowers the loss most, again and again, some more than once."""
     finalists = sorted((one for one in finalists if np.isfinite(one.loss)), key=lambda one: one.loss)
     if not finalists:
         raise ValueError("no setting could be fitted: the kernel matrix is singular whatever C")
-    counts = {0: 2}
-    total, value = 2 * finalists[0].predictions, finalists[0].loss
+    counts = {0: 1}
+    total, value = finalists[0].predictions.copy(), finalists[0].loss
     for _ in range(_GREEDY_ROUNDS):
         taken = sum(counts.values())
         open_to = range(len(finalists)) if len(counts) < most else list(counts)
