@@ -9,7 +9,17 @@ from gramless._compiled import simd as _simd
 from gramless.kernels import RBF
 from gramless.operators import KernelOperator, tile_product
 from gramless.operators import kernel as kernel_module
-from gramless.operators.tile_product import BlasSums, Columns, CompiledSums, can_compile, product, transposed_product
+from gramless.operators.tile_product import (
+    BlasSums,
+    Columns,
+    CompiledSums,
+    NarrowSums,
+    can_compile,
+    compiled_sums,
+    product,
+    product_from_upper,
+    transposed_product,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +31,7 @@ needs_vectors = pytest.mark.skipif(not _simd.lanes(), reason="this processor has
 
 
 @needs_vectors
-@pytest.mark.parametrize("k", [3, 11, 12, 13, 40])
+@pytest.mark.parametrize("k", [1, 2, 3, 8, 11, 12, 13, 40])
 @pytest.mark.parametrize("n", [1, 33, 700, 1025, 2048, 2500])
 def test_symmetric_products_equal_dense_ones(n: int, k: int) -> None:
     rng = np.random.default_rng(n + k)
@@ -37,15 +47,30 @@ def test_symmetric_products_equal_dense_ones(n: int, k: int) -> None:
 def test_compiled_and_blas_sums_agree() -> None:
     rng = np.random.default_rng(0)
     V = rng.normal(size=(130, 7)).astype(np.float32)
-    compiled, blas = CompiledSums(Columns(V)), BlasSums(V)
+    compiled, narrow, blas = CompiledSums(Columns(V)), compiled_sums(V)(), BlasSums(V)
+    assert isinstance(narrow, NarrowSums)
     for rows, columns in ((slice(0, 96), slice(0, 96)), (slice(96, 130), slice(0, 96)), (slice(96, 130), slice(96, 130))):
         tile = rng.normal(size=(rows.stop - rows.start, columns.stop - columns.start)).astype(np.float32)
         compiled.add(tile, rows, columns)
+        narrow.add(tile, rows, columns)
         blas.add(tile, rows, columns)
     np.testing.assert_allclose(compiled.total(), blas.total(), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(narrow.total(), blas.total(), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("k", [1, 3, 12, 25])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 5, 256, 700])
+def test_products_from_one_triangle(n: int, dtype: type) -> None:
+    rng = np.random.default_rng(n)
+    A, W = rng.normal(size=(n, n)).astype(dtype), rng.normal(size=(n, 3))
+    A = A + A.T
+    half = np.triu(A, 1) + np.tril(np.full_like(A, np.nan), -1)
+    np.fill_diagonal(half, 7.0)
+    truth = A.astype(np.float64) @ W
+    np.testing.assert_allclose(product_from_upper(half, np.diagonal(A), W), truth, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 8, 12, 25])
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (40, 7), (333, 64), (1001, 129)])
 def test_tall_products_have_the_digits_of_float64(n: int, m: int, k: int) -> None:
     rng = np.random.default_rng(n)

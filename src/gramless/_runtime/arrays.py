@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeGuard, cast
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
+from numpy.lib.stride_tricks import as_strided
 
 from gramless._runtime import grid as _grid
 from gramless._runtime.device import Device
@@ -272,6 +273,15 @@ def dot(X: Array, Y: Array, out: Array | None = None) -> Array:
 
         return _sparse.dot(X, Y, None if out is None else known_numpy(out))
     return matmul(X, Y.T, out=out)
+
+
+def as_flat(block: np.ndarray) -> tuple[np.ndarray, int]:
+    """The memory that the contiguous rows of a block are in, as one array, and how far apart they begin.
+
+    Compiled loops run on the vector units over parts of one contiguous array, whatever larger block this is a part of.
+    """
+    stride = block.strides[0] // block.itemsize
+    return as_strided(block, (max(0, block.shape[0] - 1) * stride + block.shape[1],), (block.itemsize,)), stride
 
 
 def matmul(A: Array, B: Array, out: Array | None = None) -> Array:

@@ -15,7 +15,6 @@ import sys
 from typing import TypeGuard, cast
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from scipy.spatial.distance import cdist
 
 from gramless._runtime import arrays as xa
@@ -144,7 +143,7 @@ class RBF(Kernel):
         if _compiles(block):
             from gramless._compiled.rbf_loops import finish
 
-            finish(*_as_flat(block), xa.known_numpy(half_x), xa.known_numpy(half_y))
+            finish(*xa.as_flat(block), xa.known_numpy(half_x), xa.known_numpy(half_y))
             return block
         block -= half_x[:, None]
         block -= half_y[None, :]
@@ -226,14 +225,8 @@ def _in_registers(X: np.ndarray, Y: np.ndarray, gamma: float, out: Array | None)
     values = np.empty((X.shape[0], Y.shape[0]), X.dtype) if out is None else xa.known_numpy(out)
     scale = X.dtype.type((2 * gamma) ** 0.5)
     rows, others = np.ascontiguousarray(X), np.ascontiguousarray(Y)
-    block(rows, others, offset_to_remove(Y), scale, *_as_flat(values))
+    block(rows, others, offset_to_remove(Y), scale, *xa.as_flat(values))
     return values
-
-
-def _as_flat(block: np.ndarray) -> tuple[np.ndarray, int]:
-    """The memory that the rows of a block are in, as one array, and how far apart they are: compiled loops know no views."""
-    stride = block.strides[0] // block.itemsize
-    return as_strided(block, ((block.shape[0] - 1) * stride + block.shape[1],), (block.itemsize,)), stride
 
 
 def _has_rows(block: Array, dtype: np.dtype) -> TypeGuard[np.ndarray]:

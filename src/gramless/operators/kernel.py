@@ -10,6 +10,7 @@ instead of `n^2`. With `cache=True` each tile is computed on the first visit and
 
 from __future__ import annotations
 
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -23,7 +24,7 @@ from gramless.kernels.base import Kernel
 from gramless.operators.base import CAPABILITIES, Operator
 from gramless.operators.blocks import byte_rows, evaluate, expand, tile_edge, workers_for
 from gramless.operators.fused import prepare as prepare_fused
-from gramless.operators.tile_product import PANEL, BlasSums, Columns, CompiledSums, can_compile
+from gramless.operators.tile_product import PANEL, BlasSums, can_compile, compiled_sums
 
 _SMALLEST_TILE = 256
 _TILES_IN_ARENA = 16
@@ -151,10 +152,10 @@ class KernelOperator(Operator):
 
     def _tiled_product(self, V: Array) -> Array:
         workers = max(1, min(workers_for(self.kernel, self.X), len(self._tiles)))
-        compiled = Columns(xa.to_numpy(V)) if self._compiles(V) else None
+        make_sums = compiled_sums(xa.to_numpy(V)) if self._compiles(V) else partial(BlasSums, V)
 
         def work(k: int) -> Array:
-            sums = BlasSums(V) if compiled is None else CompiledSums(compiled)
+            sums = make_sums()
             buffer = None if self.cache else xa.empty((self.edge, self.edge), self.reference)
             for rows, columns in self._tiles[k::workers]:
                 tile = self._tile(rows, columns, buffer)

@@ -1,19 +1,21 @@
 """Float32 tiles times a few columns: a symmetric matrix by its lower tiles, and tall matrices with sums in float64.
 
-    CompiledSums, BlasSums      A V, where each thread adds up its tiles' products for both halves of A
-    product, transposed_product C W and C^T V in float64 for a float32 matrix C, which is never copied to float64
+    NarrowSums, CompiledSums, BlasSums  A V, where each thread adds up its tiles' products for both halves of A
+    product, transposed_product         C W and C^T V in float64 for a float32 matrix C, which is never copied to float64
 
-The compiled loops are those of `_compiled.tile_loops`, for processors with AVX-512 or AVX2; `Columns` holds the right-hand
-side in the two layouts that they read. With eleven columns and AVX-512 they take half the time of BLAS for the first and a
-quarter for the second (`benchmarks/cpu_products.py`).
+The compiled loops are for processors with AVX-512 or AVX2: those of `_compiled.narrow_products` for up to eight columns, those
+of `_compiled.tile_loops` for more, where `Columns` holds the right-hand side in the two layouts that they read. A tile is read
+once for both halves; BLAS reads it twice and packs it first (`benchmarks/cpu_products.py`).
 """
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from typing import TypeGuard
 
 import numpy as np
+import scipy.linalg
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
@@ -22,17 +24,19 @@ from gramless._runtime.threads import blas_threads, run, slices
 PANEL = 16
 """Tiles for the compiled loops start at a multiple of as many rows."""
 
-# Fewer columns leave most of a register tile empty: BLAS is as fast.
-_FEWEST_COLUMNS = 3
+# More columns than these are summed twelve at a time in registers.
+_MOST_NARROW = 8
 # Loading the compiled loops takes a second once: a matrix with fewer entries is not worth it.
 _MANY_ENTRIES = 1 << 22
+# Rows of a triangle that are multiplied together: their own corner of it is copied.
+_ROWS_OF_TRIANGLE = 256
 
 
 def can_compile(V: Array, n_entries: int) -> bool:
-    """Whether the compiled loops take these columns, for a matrix of some size: NumPy, vector units, more than a few."""
+    """Whether the compiled loops take these columns, for a matrix of some size: NumPy, and vector units."""
     if not isinstance(V, np.ndarray) or V.dtype not in (np.float32, np.float64):
         return False
-    if V.shape[1] < _FEWEST_COLUMNS or n_entries < _MANY_ENTRIES:
+    if n_entries < _MANY_ENTRIES:
         return False
     from gramless._compiled.simd import lanes
 
@@ -71,6 +75,46 @@ def _from_rows(rows: np.ndarray, n: int, k: int) -> np.ndarray:
 
 def _from_panels(panels: np.ndarray, n: int, k: int) -> np.ndarray:
     return panels.transpose(1, 3, 0, 2).reshape(panels.shape[1] * panels.shape[3], -1)[:n, :k]
+
+
+def compiled_sums(V: np.ndarray) -> Callable[[], NarrowSums | CompiledSums]:
+    """What makes each thread's sums of products with these columns."""
+    return (
+        partial(NarrowSums, np.ascontiguousarray(V.T)) if V.shape[1] <= _MOST_NARROW else partial(CompiledSums, Columns(V))
+    )
+
+
+class NarrowSums:
+    """One thread's part of `A V` for very few columns, which come transposed."""
+
+    def __init__(self, V: np.ndarray):
+        self.V = V
+        self.sums = np.zeros_like(V)
+
+    def add(self, tile: Array, rows: slice, columns: slice) -> None:
+        """Add both halves' products of a tile."""
+        _add_narrow(xa.known_numpy(tile), rows, columns, self.V, self.V, self.sums, self.sums, True, rows != columns)
+
+    def total(self) -> np.ndarray:
+        """The sums in the shape of the right-hand side."""
+        return np.ascontiguousarray(self.sums.T)
+
+
+def _add_narrow(
+    tile: np.ndarray,
+    rows: slice,
+    columns: slice,
+    V_rows: np.ndarray,
+    V_columns: np.ndarray,
+    out_rows: np.ndarray,
+    out_columns: np.ndarray,
+    right: bool,
+    left: bool,
+) -> None:
+    from gramless._compiled.narrow_products import add_narrow
+
+    first = rows.start, columns.start
+    add_narrow(*xa.as_flat(tile), tile.shape, first, V_rows, V_columns, out_rows, out_columns, right, left)
 
 
 class CompiledSums:
@@ -122,6 +166,8 @@ def product(C: Array, W: Array) -> Array:
     """`C W` with `W` and the sums in float64."""
     if not compiles(C, W):
         return xa.astype(C, np.float64) @ W
+    if W.shape[1] <= _MOST_NARROW:
+        return _narrow_product(C, xa.to_numpy(W))
     from gramless._compiled.tile_loops import COLUMNS, add_products
 
     columns = Columns(xa.to_numpy(W))
@@ -141,6 +187,8 @@ def transposed_product(C: Array, V: Array) -> Array:
     """`C^T V` with `V` and the sums in float64."""
     if not compiles(C, V):
         return xa.astype(C, np.float64).T @ V
+    if V.shape[1] <= _MOST_NARROW:
+        return _narrow_transposed_product(C, xa.to_numpy(V))
     from gramless._compiled.tile_loops import COLUMNS, add_products
 
     columns = Columns(xa.to_numpy(V))
@@ -158,6 +206,52 @@ def transposed_product(C: Array, V: Array) -> Array:
     for other in others:
         total += other
     return _from_panels(total, C.shape[1], V.shape[1])
+
+
+def product_from_upper(A: np.ndarray, diagonal: np.ndarray, W: np.ndarray) -> np.ndarray:
+    """`A W` in float64 from the strict upper triangle of a symmetric `A` and its diagonal; the lower triangle is not read."""
+    if A.dtype == np.float64:
+        (symm,) = scipy.linalg.get_blas_funcs(("symm",), (A, W))
+        # A.T is column-major without a copy; its lower triangle is A's upper one.
+        whole: np.ndarray = symm(1.0, A.T, W, lower=1)
+        whole += (diagonal - np.diagonal(A))[:, None] * W
+        return whole
+    out = diagonal.astype(np.float64)[:, None] * W
+    for rows in slices(len(A), _ROWS_OF_TRIANGLE):
+        beyond = slice(rows.stop, len(A))
+        corner = np.triu(A[rows, rows], 1).astype(np.float64)
+        out[rows] += corner @ W[rows] + corner.T @ W[rows]
+        out[rows] += product(A[rows, beyond], W[beyond])
+        out[beyond] += transposed_product(A[rows, beyond], W[rows])
+    return out
+
+
+def _narrow_product(C: np.ndarray, W: np.ndarray) -> np.ndarray:
+    factors = np.ascontiguousarray(W.T)
+    out = np.zeros((W.shape[1], len(C)))
+    columns, parts = slice(0, C.shape[1]), _parts(len(C))
+    # Nothing is read from the rows' side, nor written to the columns'.
+    run(
+        lambda k: _add_narrow(C[parts[k]], parts[k], columns, out, factors, out, factors, True, False),
+        len(parts),
+        blas=False,
+    )
+    return np.ascontiguousarray(out.T)
+
+
+def _narrow_transposed_product(C: np.ndarray, V: np.ndarray) -> np.ndarray:
+    factors = np.ascontiguousarray(V.T)
+    columns, parts = slice(0, C.shape[1]), _parts(len(C))
+
+    def work(k: int) -> np.ndarray:
+        out = np.zeros((V.shape[1], C.shape[1]))
+        _add_narrow(C[parts[k]], parts[k], columns, factors, out, factors, out, False, True)
+        return out
+
+    total, *others = run(work, len(parts), blas=False)
+    for other in others:
+        total += other
+    return np.ascontiguousarray(total.T)
 
 
 def _parts(n: int) -> list[slice]:
