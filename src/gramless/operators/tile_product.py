@@ -3,9 +3,10 @@
     NarrowSums, CompiledSums, BlasSums  A V, where each thread adds up its tiles' products for both halves of A
     product, transposed_product         C W and C^T V in float64 for a float32 matrix C, which is never copied to float64
 
-The compiled loops are for processors with AVX-512 or AVX2: those of `_compiled.narrow_products` for up to eight columns, those
-of `_compiled.tile_loops` for more, where `Columns` holds the right-hand side in the two layouts that they read. A tile is read
-once for both halves; BLAS reads it twice and packs it first (`benchmarks/cpu_products.py`).
+The compiled loops are for processors with AVX-512 or AVX2: those of `_compiled.narrow_products` for up to six columns, with
+sums in float64 throughout, those of `_compiled.tile_loops` for more, where `Columns` holds the right-hand side in the two
+layouts that they read. A tile is read once for both halves; BLAS reads it twice and packs it first
+(`benchmarks/cpu_products.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PANEL = 16
 """Tiles for the compiled loops start at a multiple of as many rows."""
 
 # More columns than these are summed twelve at a time in registers.
-_MOST_NARROW = 8
+_MOST_NARROW = 6
 # Loading the compiled loops takes a second once: a matrix with fewer entries is not worth it.
 _MANY_ENTRIES = 1 << 22
 # Rows of a triangle that are multiplied together: their own corner of it is copied.
@@ -79,16 +80,20 @@ def _from_panels(panels: np.ndarray, n: int, k: int) -> np.ndarray:
 
 def compiled_sums(V: np.ndarray) -> Callable[[], NarrowSums | CompiledSums]:
     """What makes each thread's sums of products with these columns."""
-    return (
-        partial(NarrowSums, np.ascontiguousarray(V.T)) if V.shape[1] <= _MOST_NARROW else partial(CompiledSums, Columns(V))
-    )
+    if V.shape[1] <= _MOST_NARROW:
+        return partial(NarrowSums, np.ascontiguousarray(V.T, np.float64), V.dtype)
+    return partial(CompiledSums, Columns(V))
 
 
 class NarrowSums:
-    """One thread's part of `A V` for very few columns, which come transposed."""
+    """One thread's part of `A V` for very few columns, which come transposed and in float64.
 
-    def __init__(self, V: np.ndarray):
+    A cached matrix comes from memory, which takes as long as it takes to add up in float64.
+    """
+
+    def __init__(self, V: np.ndarray, dtype: np.dtype):
         self.V = V
+        self.dtype = dtype
         self.sums = np.zeros_like(V)
 
     def add(self, tile: Array, rows: slice, columns: slice) -> None:
@@ -97,7 +102,7 @@ class NarrowSums:
 
     def total(self) -> np.ndarray:
         """The sums in the shape of the right-hand side."""
-        return np.ascontiguousarray(self.sums.T)
+        return np.ascontiguousarray(self.sums.T, self.dtype)
 
 
 def _add_narrow(
@@ -209,14 +214,14 @@ def transposed_product(C: Array, V: Array) -> Array:
 
 
 def product_from_upper(A: np.ndarray, diagonal: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """`A W` in float64 from the strict upper triangle of a symmetric `A` and its diagonal; the lower triangle is not read."""
+    """`A W` in float64 from the strict upper triangle of a symmetric `A` and its diagonal; no more of `A` is read."""
     if A.dtype == np.float64:
         (symm,) = scipy.linalg.get_blas_funcs(("symm",), (A, W))
         # A.T is column-major without a copy; its lower triangle is A's upper one.
         whole: np.ndarray = symm(1.0, A.T, W, lower=1)
         whole += (diagonal - np.diagonal(A))[:, None] * W
         return whole
-    out = diagonal.astype(np.float64)[:, None] * W
+    out: np.ndarray = diagonal.astype(np.float64)[:, None] * W
     for rows in slices(len(A), _ROWS_OF_TRIANGLE):
         beyond = slice(rows.stop, len(A))
         corner = np.triu(A[rows, rows], 1).astype(np.float64)
@@ -230,12 +235,12 @@ def _narrow_product(C: np.ndarray, W: np.ndarray) -> np.ndarray:
     factors = np.ascontiguousarray(W.T)
     out = np.zeros((W.shape[1], len(C)))
     columns, parts = slice(0, C.shape[1]), _parts(len(C))
-    # Nothing is read from the rows' side, nor written to the columns'.
-    run(
-        lambda k: _add_narrow(C[parts[k]], parts[k], columns, out, factors, out, factors, True, False),
-        len(parts),
-        blas=False,
-    )
+
+    def work(k: int) -> None:
+        # Nothing is read from the rows' side, nor written to the columns'.
+        _add_narrow(C[parts[k]], parts[k], columns, out, factors, out, factors, True, False)
+
+    run(work, len(parts), blas=False)
     return np.ascontiguousarray(out.T)
 
 

@@ -5,8 +5,8 @@
 The factor overwrites one triangle of `A`; the other keeps `A` for the residual, so the whole costs `n^2` numbers and
 `n^3 / 3` operations. A float32 matrix is factored in float32, and its solution refined with residuals summed in float64: two
 or three products with `A` give the digits that a factorisation in float64 has, for half of its time. In float32 the
-factorisation breaks down, or returns garbage, once the smallest eigenvalue is below `eps * lambda_max`; the measured residual
-shows both, and the solve is then done again in float64.
+factorisation breaks down, or returns garbage, once the smallest eigenvalue is below `eps * lambda_max`; the residual shows
+both, and the solve is then done again in float64.
 """
 
 from __future__ import annotations
@@ -98,7 +98,10 @@ class Cholesky(Solver):
         z_norm = xa.norm(B) or 1.0
         residual = np.inf
         for _ in range(_REFINEMENTS + 1):
-            R = B - (product_from_upper(xa.to_numpy(A), xa.to_numpy(diagonal), W) if keep is None else keep @ W)
+            if keep is None:
+                R = B - product_from_upper(xa.to_numpy(A), xa.to_numpy(diagonal), xa.known_numpy(W))
+            else:
+                R = B - keep @ W
             previous, residual = residual, xa.norm(R) / z_norm
             if not np.isfinite(residual):
                 raise xa.NotPositiveDefiniteError("the factor is not finite")
