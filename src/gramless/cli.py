@@ -350,6 +350,9 @@ def serve(
     most_body: Annotated[int, typer.Option("--max-body", help="Bytes of a request.", min=1)] = 16 * 2**20,
     most_waiting: Annotated[int, typer.Option("--max-waiting", help="Rows that may wait, of all requests.", min=1)] = 50_000,
     timeout: Annotated[float, typer.Option(help="Seconds from a request to its answer.", min=0.01)] = 30.0,
+    threads: Annotated[
+        int, typer.Option(help="That compute a prediction; more than one pays for large batches only.", min=1)
+    ] = 1,
 ) -> None:
     """Serve models over HTTP: POST /predict takes rows as JSON, CSV or Arrow; / has a form to try.
 
@@ -360,7 +363,7 @@ def serve(
     from gramless.serving.limits import Limits
 
     limits = Limits(body_bytes=most_body, rows=most_rows, waiting_rows=most_waiting, seconds=timeout)
-    serve_models(models, host=host, port=port, watch=watch, limits=limits, console=Console(stderr=True))
+    serve_models(models, host=host, port=port, watch=watch, threads=threads, limits=limits, console=Console(stderr=True))
 
 
 @app.command()

@@ -66,7 +66,11 @@ def leave_one_out_scores(
     plan : Plan or None
         None computes the diagonal of the inverse; a plan for the probes estimates it.
     """
-    diagonal, u = exact_diagonal(op) if plan is None else estimated_diagonal(op, plan, random_state)
+    if plan is None:
+        diagonal, u = exact_diagonal(op)
+    else:
+        rng = check_random_state(random_state)
+        diagonal, u = estimated_diagonal(op, planned_preconditioner(op, plan, rng), rng)
     return _without_each(Z, coef, diagonal, u)
 
 
@@ -115,13 +119,13 @@ def exact_diagonal(op: KernelOperator) -> tuple[np.ndarray, np.ndarray]:
     return xa.to_numpy(diagonal), xa.to_numpy(inverse_factor.T @ (inverse_factor @ ones))[:, 0]
 
 
-def estimated_diagonal(op: KernelOperator, plan: Plan, random_state: Any) -> tuple[np.ndarray, np.ndarray]:
+def estimated_diagonal(
+    op: KernelOperator, preconditioner: NystromPreconditioner | None, rng: np.random.RandomState
+) -> tuple[np.ndarray, np.ndarray]:
     """Hutchinson's estimate `mean(s * A^-1 s)` over random signs `s`, all solved at once, and `A^-1 1`."""
-    rng = check_random_state(random_state)
     n = op.shape[0]
     signs = rng.choice(np.array([-1.0, 1.0]), size=(n, _PROBES))
     rhs = xa.like(np.column_stack([signs, np.ones(n)]), op.reference)
-    preconditioner = planned_preconditioner(op, plan, rng)
     solution = xa.to_numpy(solve(op, rhs, CG(tol=1e-2, preconditioner=preconditioner), random_state=rng).W)
     diagonal = np.mean(signs * solution[:, :-1], axis=1)
     # No diagonal entry of the inverse lies below the inverse of A's own entry; noise must not cross that bound.

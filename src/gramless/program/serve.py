@@ -14,6 +14,7 @@ import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
 
 import gramless
 from gramless.program.errors import InputError, check_readable
@@ -148,8 +149,10 @@ def named_files(given: list[str]) -> dict[str, Path]:
     return files
 
 
-def serve_models(models: list[str], *, host: str, port: int, watch: float | None, limits: Limits, console: Console) -> None:
-    """Load the models and serve them until Ctrl-C or SIGTERM."""
+def serve_models(
+    models: list[str], *, host: str, port: int, watch: float | None, threads: int, limits: Limits, console: Console
+) -> None:
+    """Load the models and serve them until Ctrl-C or SIGTERM; `threads` compute a prediction."""
     for needed in ("starlette", "uvicorn", "prometheus_client"):
         if importlib.util.find_spec(needed) is None:
             raise InputError(f"serving needs {needed}: pip install 'gramless[serve]'")
@@ -163,18 +166,21 @@ def serve_models(models: list[str], *, host: str, port: int, watch: float | None
             f"[yellow]{escape(host)} can be reached from other machines, and no token is asked for[/yellow]: set {TOKEN}",
             soft_wrap=True,
         )
-    app = scoring_app(files, load_scorer, limits=limits, token=token, hosts=None if own else ["*"], watch_seconds=watch)
 
     def announce(address: str) -> None:
         told = ", ".join(files)
         console.print(f"Serving {escape(told)} at [bold]{address}[/bold]; Ctrl-C ends it.", highlight=False, soft_wrap=True)
 
-    try:
-        serve(app, port, announce, host=host, limits=limits)
-    except OSError as reason:
-        raise InputError(
-            f"{host}:{port} cannot be used ({reason.strerror}): give another --host or --port, or port 0 for any"
-        ) from reason
+    # BLAS's threads stay awake after each small product, in the way of those that read and write requests.
+    with threadpool_limits(limits=threads, user_api="blas"):
+        hosts = None if own else ["*"]
+        app = scoring_app(files, load_scorer, limits=limits, token=token, hosts=hosts, watch_seconds=watch)
+        try:
+            serve(app, port, announce, host=host, limits=limits)
+        except OSError as reason:
+            raise InputError(
+                f"{host}:{port} cannot be used ({reason.strerror}): give another --host or --port, or port 0 for any"
+            ) from reason
 
 
 def is_loopback(host: str) -> bool:
