@@ -27,11 +27,9 @@ def test_fewer_points_say_nearly_the_same_and_what_changed(tmp_path):
     np.testing.assert_array_equal(gramless.load(tmp_path / "m.skops").predict(others), small.predict(others))
 
 
-def test_moving_points_beats_choosing_them(monkeypatch):
+def test_moving_points_beats_choosing_them():
     model = LSSVC(C=10.0).fit(X[:900], Y[:900])
-    moved = compress(model, n_points=60, random_state=0)
-    monkeypatch.setattr(module, "_ROUNDS", 0)
-    chosen = compress(model, n_points=60, random_state=0)
+    moved, chosen = (compress(model, n_points=60, rounds=rounds, random_state=0) for rounds in (40, 0))
     full = model.decision_function(X[900:])
     wrong = [np.mean((small.decision_function(X[900:]) - full) ** 2) for small in (moved, chosen)]
     assert wrong[0] < 0.8 * wrong[1]
@@ -43,10 +41,10 @@ def test_coefficients_are_least_squares():
     rows = rng.normal(size=(120, 3))
     model = LSSVR(kernel="laplacian", gamma=0.5).fit(rows, rows[:, 0] * rows[:, 1])
     points = rows[:15]
-    coef, bias = module._solve(model.kernel_, rows, model.predict(rows)[:, None], points)
+    found = module._solved(model.kernel_, rows, model.predict(rows)[:, None], points)
     block = np.column_stack([model.kernel_(rows, points), np.ones(120)])
     expected = np.linalg.lstsq(block, model.predict(rows)[:, None], rcond=None)[0]
-    np.testing.assert_allclose(block @ np.vstack([coef, bias[None]]), block @ expected, atol=1e-6)
+    np.testing.assert_allclose(block @ np.vstack([found.coef, found.bias[None]]), block @ expected, atol=1e-6)
 
 
 def test_as_few_points_as_a_loss_allows():

@@ -1,12 +1,15 @@
 """A fitted kernel expansion on fewer points: a reduced set, chosen, moved and refitted to the model's own scores.
 
-    g(x) = sum_j b_j K(x, p_j) + c,      min over p, b, c of  sum_i |g(x_i) - f(x_i)|^2   over the model's own points x_i
+    g(x) = sum_j b_j K(x, p_j) + c,      min over p, b, c of  sum_i |g(x_i) - f(x_i)|^2
 
 The points `p` begin as landmarks of the model's points. For the RBF kernel they are then moved by stochastic gradient steps
-(Adam) of that sum, in rounds after each of which `b` is solved for anew; a round that does not help ends it. One fifth of
-the points is held out from all of this, and says what the reduced model loses.
+(Adam, with steps that shrink to nothing) of that sum, in rounds between which `b` is solved for anew. The rows `x_i` are the
+model's own points and, for each, four rows on the way to a neighbour: at its own points a model says nearly what it was
+taught, and what it makes of the space between them shows only there. One fifth of the points is held out from all of this,
+and says what the reduced model loses.
 
-Cost: O(n m d) for a round over n points and m new ones, and O(n m^2) for each solution; O(m^2) memory beside some rows.
+Cost: O(n^2 d) for the scores of n points and those between them; for a round O(n m d) with m new points, and O(m^3) for its
+solution; O(n m^2) for the last one. O(n d + m^2) memory beside some rows.
 
 References: Burges, "Simplified support vector decision rules", 1996; Kingma and Ba, "Adam: a method for stochastic
 optimization", 2015.
@@ -15,28 +18,37 @@ optimization", 2015.
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 import scipy.sparse as sp
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from gramless._runtime import arrays as xa
+from gramless._runtime.threads import slices
+from gramless._runtime.validation import check_positive
 from gramless.kernels import RBF, Kernel
 from gramless.landmarks import as_points, select
 from gramless.models.expansion import scores_to_labels
+from gramless.operators import evaluate
+from gramless.operators.jitter import jittered_cholesky
 
 _HELD_OUT = 0.2
 _FEWEST_HELD_OUT = 20
 _BATCH = 500
-_ROUNDS = 40
-# A step moves a point by about this share of the kernel's width.
+# A step moves a point by about this share of the kernel's width, the first ones.
 _STEP = 0.05
 _DECAYS = (0.9, 0.999)
 _JITTER = 1e-9
 _ROWS = 4096
+# Rows between points for each point, and rows that are tried as its neighbour.
+_BETWEEN = 4
+_TRIED = 256
+# Rows for each new point in the solutions between rounds.
+_ROWS_PER_POINT = 4
 
 
 def compress(
@@ -45,6 +57,7 @@ def compress(
     n_points: int | None = None,
     loss: float | None = None,
     landmarks: Any = "uniform",
+    rounds: int = 40,
     half: bool = True,
     random_state: Any = None,
 ) -> Any:
@@ -62,6 +75,8 @@ def compress(
         their variance unexplained). Numbers of points are doubled from one in a hundred on.
     landmarks : str, LandmarkRule or array, default="uniform"
         Where the new points begin: a rule of `gramless.landmarks`.
+    rounds : int, default=40
+        How often all rows are gone through to move the points of an RBF kernel; more take longer and come closer.
     half : bool, default=True
         Round the new points to half precision where that changes no held-out prediction: their file is smaller.
     random_state : int, RandomState or None, default=None
@@ -111,123 +126,161 @@ def compress(
         raise ValueError(f"n_points must lie between 1 and {n - 1}, got {n_points}")
     if loss is not None and not 0 < loss < 1:
         raise ValueError(f"loss must lie between 0 and 1, got {loss}")
+    if rounds != 0:
+        check_positive("rounds", rounds, integer=True)
     rng = check_random_state(random_state)
     carried: Any = model.points_
-    X = np.asarray(carried.toarray() if sp.issparse(carried) else carried)
-    scores = _expand(model.kernel_, X, X, model.dual_coef_, model.intercept_)
+    host = np.asarray(carried.toarray() if sp.issparse(carried) else carried)
+    X = xa.to_device(host, getattr(model, "device_", "cpu"))
+    whole = _Expansion(model.kernel_, X, *(xa.like(part, X) for part in (model.dual_coef_, np.asarray(model.intercept_))))
     order = rng.permutation(n)
-    held, kept = order[:held_out], order[held_out:]
+    held, kept = (X[xa.indices(part, X)] for part in (order[:held_out], order[held_out:]))
+    rows = _with_rows_between(model.kernel_, kept, rng) if _moves(model.kernel_) and rounds else kept
+    truth, scores = whole(held), whole(rows)
     m = n_points if n_points is not None else max(1, n // 100)
     while True:
-        points, coef, bias = _reduced(model.kernel_, X[kept], scores[kept], m, landmarks, rng)
-        found = _expand(model.kernel_, X[held], points, coef, bias)
-        changed = _changed(model, scores[held], found)
+        small = _reduced(model.kernel_, kept, rows, scores, m, landmarks, rounds, rng)
+        changed = _changed(model, truth, small(held))
         if n_points is not None or changed <= (loss or 0.0) or 2 * m >= len(kept):
             break
         m *= 2
     halved = False
     if half:
         with np.errstate(over="ignore"):
-            rounded = points.astype(np.float16).astype(points.dtype)
+            rounded = xa.to_numpy(small.points).astype(np.float16).astype(host.dtype)
         if np.isfinite(rounded).all():
-            coef_half, bias_half = _solve(model.kernel_, X[kept], scores[kept], rounded)
-            other = _changed(model, scores[held], _expand(model.kernel_, X[held], rounded, coef_half, bias_half))
+            coarse = _solved(model.kernel_, rows, scores, xa.like(rounded, X))
+            other = _changed(model, truth, coarse(held))
             if other <= changed:
-                points, coef, bias, changed, halved = rounded, coef_half, bias_half, other, True
-    small = copy.copy(model)
-    small.points_ = np.ascontiguousarray(points)
-    small.dual_coef_ = coef.astype(model.dual_coef_.dtype)
-    small.intercept_ = bias.astype(np.asarray(model.intercept_).dtype)
-    small.support_ = np.arange(len(points))
-    small._moved = None
-    small.compression_ = {"n_points": len(points), "before": n, "changed": changed, "held_out": held_out, "half": halved}
-    return small
+                small, changed, halved = coarse, other, True
+    told = {"n_points": m, "before": n, "changed": changed, "held_out": held_out, "half": halved}
+    return _with(model, small, told)
 
 
-def _expand(kernel: Kernel, X: np.ndarray, points: np.ndarray, coef: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """Scores of rows, some of them at a time."""
-    parts = [
-        np.asarray(kernel(X[start : start + _ROWS], points), dtype=np.float64) @ coef for start in range(0, len(X), _ROWS)
-    ]
-    return np.concatenate(parts) + bias
+@dataclass(frozen=True)
+class _Expansion:
+    """`x -> K(x, points) coef + bias`, summed in float64."""
+
+    kernel: Kernel
+    points: Any
+    coef: Any
+    bias: Any
+
+    def __call__(self, X: Any) -> Any:
+        """Scores of rows, float64, where the rows are."""
+        out = xa.empty((len(X), self.coef.shape[1]), X, np.float64)
+        coef, bias = (xa.astype(part, np.float64) for part in (self.coef, self.bias))
+        for rows in slices(len(X), _ROWS):
+            out[rows] = xa.astype(evaluate(self.kernel, X[rows], self.points), np.float64) @ coef + bias
+        return out
 
 
-def _changed(model: Any, before: np.ndarray, after: np.ndarray) -> float:
+def _with(model: Any, small: _Expansion, told: dict[str, Any]) -> Any:
+    """A copy of a model that has the points and coefficients of an expansion."""
+    done = copy.copy(model)
+    done.points_ = np.ascontiguousarray(xa.to_numpy(small.points))
+    done.dual_coef_ = xa.to_numpy(small.coef).astype(model.dual_coef_.dtype)
+    done.intercept_ = xa.to_numpy(small.bias).astype(np.asarray(model.intercept_).dtype)
+    done.support_ = np.arange(len(done.points_))
+    done._moved = None
+    done.compression_ = told
+    return done
+
+
+def _changed(model: Any, before: Any, after: Any) -> float:
     """The share of other labels, or of variance that is not explained."""
+    before, after = xa.to_numpy(before), xa.to_numpy(after)
     if is_classifier(model):
         return float(np.mean(scores_to_labels(model.classes_, before) != scores_to_labels(model.classes_, after)))
     return float(np.sum((after - before) ** 2) / max(np.sum((before - before.mean(axis=0)) ** 2), 1e-300))
 
 
-def _solve(kernel: Kernel, X: np.ndarray, Z: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _moves(kernel: Kernel) -> bool:
+    """Whether points of a kernel can be moved."""
+    return type(kernel) is RBF
+
+
+def _with_rows_between(kernel: Kernel, X: Any, rng: np.random.RandomState) -> Any:
+    """The rows, and below them some on the way from each to a near one: the nearest of some that are drawn."""
+    n = len(X)
+    out = xa.empty(((1 + _BETWEEN) * n, X.shape[1]), X)
+    out[:n] = X
+    tried = min(_TRIED, n)
+    for rows in slices(_BETWEEN * n, _BATCH):
+        idx = np.arange(rows.start, rows.stop) % n
+        others = rng.choice(n, size=tried, replace=False)
+        own, candidates = X[xa.indices(idx, X)], X[xa.indices(others, X)]
+        likeness = xa.to_numpy(evaluate(kernel, own, candidates))
+        likeness[idx[:, None] == others] = -np.inf  # a row is not its own neighbour
+        nearest = X[xa.indices(others[likeness.argmax(axis=1)], X)]
+        share = xa.like(rng.uniform(0.0, 0.5, size=(len(idx), 1)), X)
+        out[n + rows.start : n + rows.stop] = own + share * (nearest - own)
+    return out
+
+
+def _solved(kernel: Kernel, X: Any, Z: Any, points: Any) -> _Expansion:
     """Coefficients and bias by least squares on all rows, from normal equations in float64."""
     m = len(points)
-    gram, right = np.zeros((m + 1, m + 1)), np.zeros((m + 1, Z.shape[1]))
-    for start in range(0, len(X), _ROWS):
-        rows = slice(start, start + _ROWS)
-        block = np.column_stack([np.asarray(kernel(X[rows], points), dtype=np.float64), np.ones(len(X[rows]))])
+    gram, right = xa.zeros((m + 1, m + 1), X, np.float64), xa.zeros((m + 1, Z.shape[1]), X, np.float64)
+    for rows in slices(len(X), _ROWS):
+        block = xa.empty((len(X[rows]), m + 1), X, np.float64)
+        block[:, :m] = evaluate(kernel, X[rows], points)
+        block[:, m] = 1.0
         gram += block.T @ block
         right += block.T @ Z[rows]
-    jitter = _JITTER * np.trace(gram) / (m + 1)
-    while True:
-        try:
-            factor = scipy.linalg.cho_factor(gram + jitter * np.eye(m + 1), lower=True)
-            break
-        except np.linalg.LinAlgError:
-            jitter *= 10
-    solution = scipy.linalg.cho_solve(factor, right)
-    return solution[:-1], solution[-1]
+    diagonal = xa.to_numpy(xa.namespace(gram).linalg.diagonal(gram))
+    L, _ = jittered_cholesky(gram, _JITTER * float(diagonal.mean()))
+    solution = xa.cholesky_solve(L, right)
+    return _Expansion(kernel, points, solution[:-1], solution[-1])
 
 
 def _reduced(
-    kernel: Kernel, X: np.ndarray, Z: np.ndarray, m: int, landmarks: Any, rng: np.random.RandomState
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points, coefficients and bias that come close to the scores `Z`."""
-    points = np.array(as_points(select(landmarks, X, kernel, m, rng), X), copy=True)
-    coef, bias = _solve(kernel, X, Z, points)
-    if type(kernel) is not RBF or len(X) < 2:
-        return points, coef, bias
-    best = (points, coef, bias, _error(kernel, X, Z, points, coef, bias))
-    mover = _Mover(float(kernel.gamma), points)
-    for _ in range(_ROUNDS):
-        order = rng.permutation(len(X))
-        for start in range(0, len(X), _BATCH):
-            rows = order[start : start + _BATCH]
-            mover.step(X[rows], Z[rows], coef, bias)
-        coef, bias = _solve(kernel, X, Z, mover.points)
-        error = _error(kernel, X, Z, mover.points, coef, bias)
-        if error < 0.99 * best[3]:
-            best = (mover.points.copy(), coef, bias, error)
-        else:
-            break
-    return best[0], best[1], best[2]
+    kernel: Kernel, X: Any, rows: Any, Z: Any, m: int, landmarks: Any, rounds: int, rng: np.random.RandomState
+) -> _Expansion:
+    """An expansion on `m` points that begin among `X` and comes close to the scores `Z` of `rows`."""
+    begin = as_points(select(landmarks, X, kernel, m, rng), X)
+    first = _solved(kernel, rows, Z, begin + 0)
+    if not _moves(kernel) or len(X) < 2:
+        return first
+    n = len(rows)
+    mover = _Mover(float(kernel.gamma), first.points, rounds * -(-n // _BATCH))
+    now = first
+    for _ in range(rounds):
+        order = xa.indices(rng.permutation(n), rows)
+        for part in slices(n, _BATCH):
+            some = order[part]
+            mover.step(rows[some], Z[some], now)
+        few = order[: max(_ROWS, _ROWS_PER_POINT * m)]
+        now = _solved(kernel, rows[few], Z[few], mover.points)
+    last = _solved(kernel, rows, Z, mover.points) if rounds else first
+    return min((first, last), key=lambda one: _error(one, rows, Z))
 
 
-def _error(kernel: Kernel, X: np.ndarray, Z: np.ndarray, points: np.ndarray, coef: np.ndarray, bias: np.ndarray) -> float:
-    some = slice(0, 2 * _ROWS)
-    return float(np.mean((_expand(kernel, X[some], points, coef, bias) - Z[some]) ** 2))
+def _error(expansion: _Expansion, X: Any, Z: Any) -> float:
+    return float(xa.norm(expansion(X) - Z))
 
 
 class _Mover:
-    """Adam on the points of an RBF expansion, whose coefficients stay."""
+    """Adam on the points of an RBF expansion, whose coefficients stay; the steps shrink to nothing over `steps` of them."""
 
-    def __init__(self, gamma: float, points: np.ndarray):
-        self.points = points.copy()
-        self._gamma = gamma
+    def __init__(self, gamma: float, points: Any, steps: int):
+        self.points = points + 0
+        self._gamma, self._steps, self._count = gamma, steps, 0
         self._rate = _STEP / np.sqrt(2 * gamma * points.shape[1])
-        self._mean, self._square = np.zeros_like(points), np.zeros_like(points)
-        self._count = 0
+        self._mean, self._square = xa.zeros(points.shape, points), xa.zeros(points.shape, points)
 
-    def step(self, X: np.ndarray, Z: np.ndarray, coef: np.ndarray, bias: np.ndarray) -> None:
+    def step(self, X: Any, Z: Any, now: _Expansion) -> None:
         """One step for a batch: the gradient of |g - Z|^2 in p_j is 4 gamma sum_i w_ij (x_i - p_j)."""
-        K = np.asarray(RBF(self._gamma)(X, self.points))
-        residual = (K @ coef + bias - Z) / len(X)
-        weights = (K * (residual @ coef.T)).astype(self.points.dtype)
-        gradient = 4 * self._gamma * (weights.T @ X - weights.sum(axis=0)[:, None] * self.points)
+        K = evaluate(RBF(self._gamma), X, self.points)
+        coef = xa.like(now.coef, K)
+        residual = (K @ coef + xa.like(now.bias, K) - xa.like(Z, K)) / len(X)
+        weights = K * (residual @ coef.T)
+        gradient = 4 * self._gamma * (weights.T @ X - (weights.T @ (0 * X[:, :1] + 1)) * self.points)
+        rate = self._rate * 0.5 * (1 + np.cos(np.pi * self._count / self._steps))
         self._count += 1
         first, second = _DECAYS
         self._mean = first * self._mean + (1 - first) * gradient
         self._square = second * self._square + (1 - second) * gradient**2
-        mean = self._mean / (1 - first**self._count)
-        size = np.sqrt(self._square / (1 - second**self._count))
-        self.points -= (self._rate * mean / (size + np.finfo(self.points.dtype).tiny ** 0.5)).astype(self.points.dtype)
+        size = (self._square / (1 - second**self._count)) ** 0.5
+        tiny = float(np.finfo(xa.numpy_dtype(size)).tiny) ** 0.5
+        self.points -= rate / (1 - first**self._count) * self._mean / (size + tiny)
