@@ -9,7 +9,7 @@ from sklearn.preprocessing import QuantileTransformer
 
 from gramless.calibration.softmax_link import fit_link, link_probabilities, temperature_loss
 from gramless.kernels import RBF, Exponential, Laplacian
-from gramless.tables import search
+from gramless.tables import metric, search
 from gramless.tables.columns import Encoded
 from gramless.tables.exact import solve_exact
 from gramless.tables.losses import ClassLoss, ValueLoss
@@ -110,7 +110,7 @@ def test_the_loss_that_scales_are_learned_by_is_the_one_of_the_search(name):
     gamma = search.kernel_gamma(setting, 3.0)
     logs = np.log(scales)
     value, _ = loss_and_slopes(np.append(logs, np.log(3.0)), X, np.arange(3), name, gamma, loss, rows, False, None)
-    prior = np.sum((logs - logs.mean()) ** 2) / 100
+    prior = metric._PRIOR * np.sum((logs - logs.mean()) ** 2) / 100
     np.testing.assert_allclose(value, 0.5 * np.log(loss(loss.predictions(scores, rows, False), rows)) + prior, rtol=1e-6)
 
 

@@ -23,7 +23,7 @@ from gramless.targets.columns import split_bias
 SINGLE_FROM = 600
 """Rows from which float32 is considered."""
 
-SHARED_FROM = 1500
+SHARED_FROM = 3000
 """Rows from which BLAS shares a factorisation among its threads: below, they wait for each other longer than they work."""
 
 # The ridge must be this many roundings of the largest eigenvalue.

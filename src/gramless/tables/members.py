@@ -21,14 +21,25 @@ from gramless.tables.columns import Encoded
 from gramless.tables.exact import solve_exact
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation, has_skewed_numbers
-from gramless.tables.search import FIRST, MEMBERS, SHARES, Record, Search, choose, factor_rate, make_kernel
+from gramless.tables.search import (
+    FIRST,
+    MEMBERS,
+    SHARES,
+    WORKERS,
+    Record,
+    Search,
+    Setting,
+    choose,
+    factor_rate,
+    make_kernel,
+)
 
 # A matrix that cannot be factored is tried again with a larger ridge, so many times, each ten times as large.
 _RETRIES = 6
 _AT_A_TIME = 100_000
 _SMALLEST_PART = 500
-# Matrices of the size of the kernel's that the search holds at once.
-_MATRICES = 4
+# Matrices of the size of the kernel's that the search holds at once: a kernel's and a factor for each thread.
+_MATRICES = 2 * WORKERS
 # Numbers of the table: encoded, with gaps filled, shaped, prepared in up to three ways for the search, and put in order.
 _COPIES_OF_THE_TABLE = 8
 # What a search keeps of its settings, in columns of targets, and of all rows the targets, scores and predictions that the
@@ -163,7 +174,6 @@ def fit_members(
     searched = finalists[0].n if finalists else 0
     chosen = choose(finalists, loss, order[:searched])
     gave_up: list[str] = []
-    k = loss.targets(order[:1], False).shape[1]
     affordable = MEMBERS if searched == n else members_within(n, SHARES["fit"] * seconds)
     if len(chosen) > affordable:
         gave_up.append(f"the average of {len(chosen)} settings: there is time for {affordable} on all rows")
@@ -177,16 +187,25 @@ def fit_members(
         )
     if searched < n:
         gave_up.append(f"settings from all rows: they were chosen on {searched:,}")
-    members, total = [], np.zeros(n if k == 1 and codes is None else (n, k))
-    for record, weight in chosen:
+    rows = np.arange(n)
+    fitted: dict[Setting, Member] = {}
+    records = []
+    for record, _ in chosen:
+        setting = record.setting
         member, scores = _fit_member(record, search, preparations, encoded, loss, weights, size, tell)
-        member.factor = getattr(loss, "factor", lambda *_: 1.0)(scores, np.arange(n), record.setting.log)
-        members.append(member)
+        member.factor = getattr(loss, "factor", lambda *_: 1.0)(scores, rows, setting.log)
+        fitted[setting] = member
         if searched == n:
-            total[order] += weight * record.predictions
+            predictions = np.empty_like(record.predictions)
+            predictions[order] = record.predictions
         else:
-            total += weight * loss.predictions(scores, np.arange(n), record.setting.log)
-    return Fitted(members, np.array([weight for _, weight in chosen]), total, chosen[0][0].loss, gave_up)
+            predictions = loss.predictions(scores, rows, setting.log)
+        records.append(Record(setting, loss(predictions, rows), n, predictions))
+    # All rows are there now: their weights are better than those of the sample.
+    averaged = choose(records, loss, rows)
+    members = [fitted[record.setting] for record, _ in averaged]
+    total = np.sum([weight * record.predictions for record, weight in averaged], axis=0)
+    return Fitted(members, np.array([weight for _, weight in averaged]), total, averaged[0][0].loss, gave_up)
 
 
 @dataclass

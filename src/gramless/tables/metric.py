@@ -28,8 +28,8 @@ from gramless.kernels.stationary import Laplacian, euclidean_distances
 from gramless.tables.exact import inverse_factor
 from gramless.targets.columns import split_bias
 
-# The logarithms of the scales spread by one around their mean, before the data speak.
-_PRIOR = 1.0
+# One over the variance of the logarithms of the scales around their mean, before the data speak: a factor of two is usual.
+_PRIOR = 2.0
 # A scale moves by no more than this factor, and C no further than the search would go.
 _FARTHEST = np.log(100.0)
 _SMALLEST_C, _LARGEST_C = 1e-3, 1e6

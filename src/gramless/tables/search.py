@@ -17,16 +17,17 @@ Reference: Caruana, Niculescu-Mizil, Crew and Ksikes, "Ensemble selection from l
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack
 
 from gramless._runtime import arrays as xa
-from gramless._runtime.threads import blas_threads, one_blas_thread
+from gramless._runtime.threads import blas_threads, one_blas_thread, run, share
 from gramless.kernels import RBF, Exponential, Kernel, Laplacian, Matern52, ScaledColumns
 from gramless.tables.columns import Encoded
 from gramless.tables.exact import Solution, solve_dense, solve_exact
@@ -62,8 +63,10 @@ MEMBERS = 6
 """The most settings of an average."""
 _GREEDY_ROUNDS = 12
 _ALMOST = 0.75
+# The most settings that are fitted at the same time, each by one thread: matrices of a sample are too small to share.
+WORKERS = 4
 # Shares of the time for the second stage, for learning scales, for the third stage, and for the fit.
-SHARES = {"second": 0.2, "learn": 0.15, "third": 0.25, "fit": 0.4}
+SHARES = {"second": 0.15, "learn": 0.2, "third": 0.2, "fit": 0.45}
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,7 @@ class Search:
         self.halves: dict[tuple[float, ...], Halves] = {}
         # Of settings that were fitted to the whole sample: where that is all rows, they need not be fitted again.
         self.solutions: dict[Setting, Solution] = {}
+        self._counting = Lock()
 
     def tell(self, doing: str) -> None:
         """Say what is being done, how many settings were tried, and the best of those on as many rows."""
@@ -206,10 +210,24 @@ class Search:
         self._tell(f"{doing}: {self._count:,} settings tried{best}")
 
     def _tried(self, record: Record) -> Record:
-        self._count += 1
-        if record.n > self._best.n or (record.n == self._best.n and record.loss < self._best.loss):
-            self._best = record
+        with self._counting:
+            self._count += 1
+            if record.n > self._best.n or (record.n == self._best.n and record.loss < self._best.loss):
+                self._best = record
+            self.tell(self._doing)
         return record
+
+    def _each(self, do: Callable[[Any], Record], tasks: Sequence[Any]) -> list[Record]:
+        """`do` of every task, some at the same time, one thread each."""
+        found: dict[int, Record] = {}
+
+        def work(place: int) -> None:
+            found[place] = do(tasks[place])
+
+        workers = min(WORKERS, blas_threads())
+        with one_blas_thread():
+            share(range(len(tasks)), work, workers)
+        return [found[place] for place in range(len(tasks))]
 
     def _weights(self, n: int) -> np.ndarray | None:
         return None if self.weights is None else self.weights[self.rows[:n]]
@@ -239,7 +257,6 @@ class Search:
             self.tried[key] = self._record(setting, n, None if solution is None else solution.scores)
             if solution is not None and n == len(self.rows):
                 self.solutions[setting] = solution
-            self.tell(self._doing)
         return self.tried[key]
 
     def path(self, way: str, kernel: str, width: float, n: int, C: float) -> Record:
@@ -294,37 +311,38 @@ class Search:
 
     def first(self, n: int) -> list[Record]:
         """Everything on few rows: the best of each family, best first."""
-        found: list[Record] = []
-        ways = [way for way in self.X if way != "log"]
-        with one_blas_thread():
-            for way in ways:
-                for kernel in self.kernels:
-                    self.tell(f"trying the {kernel} kernel on {way} columns, {n:,} rows")
-                    C = _START_C
-                    for width in WIDTHS[kernel]:
-                        found.append(self.path(way, kernel, width, n, C))
-                        C = found[-1].setting.C if np.isfinite(found[-1].loss) else _START_C
-            if "log" in self.X:
-                for best in _families(found)[:2]:
-                    self.tell(f"trying the {best.setting.kernel} kernel on logarithms, {n:,} rows")
-                    found.append(self.path("log", best.setting.kernel, best.setting.width, n, best.setting.C))
+
+        def widths(family: tuple[str, str]) -> Record:
+            found: list[Record] = []
+            C = _START_C
+            for width in WIDTHS[family[1]]:
+                found.append(self.path(*family, width, n, C))
+                C = found[-1].setting.C if np.isfinite(found[-1].loss) else _START_C
+            return min(found, key=lambda one: one.loss)
+
+        self.tell(f"trying every preparation, kernel and width, {n:,} rows")
+        families = [(way, kernel) for way in self.X if way != "log" for kernel in self.kernels]
+        found = self._each(widths, families)
+        if "log" in self.X:
+            self.tell(f"trying logarithms of skewed columns, {n:,} rows")
+            best = [one.setting for one in _families(found)[:2]]
+            found += self._each(lambda one: self.path("log", one.kernel, one.width, n, one.C), best)
         return _families(found)
 
     def learn(self, start: Setting, rows: int) -> Setting:
         """The setting with scales for its columns, learned from each half of the first rows."""
         X = self.X[start.way]
         gamma = kernel_gamma(start, self.spread[start.way])
-        logs, Cs = [], []
-        with one_blas_thread():
-            for half in (slice(0, rows, 2), slice(1, rows, 2)):
-                some = self.rows[half]
-                w = None if self.weights is None else self.weights[some]
-                found = learn_scales(
-                    *(X[half], self.groups, start.kernel, gamma, start.C, self.loss, some, start.log, w),
-                    steps=_LEARNING_STEPS,
-                )
-                logs.append(found[0])
-                Cs.append(np.log(found[1]))
+
+        def learned(start_at: int) -> tuple[np.ndarray, float]:
+            half = slice(start_at, rows, 2)
+            some = self.rows[half]
+            w = None if self.weights is None else self.weights[some]
+            arguments = (X[half], self.groups, start.kernel, gamma, start.C, self.loss, some, start.log, w)
+            return learn_scales(*arguments, steps=_LEARNING_STEPS)
+
+        halves = run(learned, 2) if blas_threads() > 1 else [learned(0), learned(1)]
+        logs, Cs = [half[0] for half in halves], [np.log(half[1]) for half in halves]
         mean = np.mean(logs, axis=0)
         # Each half's scales are of the size of their mean: the walk that follows finds one width for all three.
         even, odd, both = (self._scales(one - one.mean() + mean.mean()) for one in (*logs, mean))
@@ -352,32 +370,35 @@ class Search:
         """Records of the best settings of different families, on as many rows as time allows, best first."""
         most = len(self.rows)
         families = self.first(min(most, FIRST))
+        if not families:
+            return []
         n = min(SECOND, max(FIRST, rows_within(SHARES["second"] * self.seconds, _FAMILIES * _WALK)))
         # A stage for a few rows more would cost more than it could tell.
         n = most if n > _ALMOST * most else n
-        found: list[Record] = []
-        for one in families[:_FAMILIES]:
-            self.tell(f"walking uphill with the {one.setting.kernel} kernel on {one.setting.way} columns, {n:,} rows")
-            found.append(self.walk(one.setting, n, _WALK))
+        self.tell(f"walking uphill from the best settings, {n:,} rows")
+        found = self._each(lambda one: self.walk(one.setting, n, _WALK), families[:_FAMILIES])
         if self.loss.can_log:
             best = min(found, key=lambda one: one.loss).setting
             self.tell(f"trying the target's logarithm, {n:,} rows")
-            found.append(self.walk(replace(best, log=True), n, _WALK))
+            found += self._each(lambda one: self.walk(one, n, _WALK), [replace(best, log=True)])
         if self.metric == "learned" and len(np.unique(self.groups)) > 1:
             steps = 2 * _LEARNED * _LEARNING_STEPS * _SLOPE_COST
             half = min(most // 2, max(FIRST // 2, rows_within(SHARES["learn"] * self.seconds, steps)))
             # One family for each kernel: which of them is best changes with the scales.
+            learned = []
             for one in _best_of_each(found, lambda setting: setting.kernel)[:_LEARNED]:
                 name = f"the {one.setting.kernel} kernel on {one.setting.way} columns"
                 self.tell(f"learning a scale for each column, {name}, {2 * half:,} rows")
-                found.append(self.honest(self.walk(self.learn(one.setting, 2 * half), n, _WALK)))
-        n_before = n
-        n = max(n, rows_within(SHARES["third"] * self.seconds, _FINALISTS * _STEPS))
-        n = most if n > _ALMOST * most else n
-        finalists = []
-        for one in _families(found)[:_FINALISTS]:
-            self.tell(f"choosing among the best, {n:,} rows")
-            finalists.append(self.honest(self.walk(one.setting, n, _STEPS)) if n > n_before else one)
+                learned.append(replace(one, setting=self.learn(one.setting, 2 * half)))
+            self.tell(f"walking uphill with the learned scales, {n:,} rows")
+            found += self._each(lambda one: self.honest(self.walk(one.setting, n, _WALK)), learned)
+        before = n
+        more = max(n, rows_within(SHARES["third"] * self.seconds, _FINALISTS * _STEPS))
+        more = most if more > _ALMOST * most else more
+        finalists = _families(found)[:_FINALISTS]
+        if more > before:
+            self.tell(f"choosing among the best, {more:,} rows")
+            finalists = self._each(lambda one: self.honest(self.walk(one.setting, more, _STEPS)), finalists)
         return sorted((one for one in finalists if np.isfinite(one.loss)), key=lambda one: one.loss)
 
 
