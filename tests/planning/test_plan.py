@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gramless.kernels import Polynomial
+from gramless.kernels import RBF, Polynomial
 from gramless.planning import plan
 from gramless.planning.plan import Blocks, make_plan, sizes
 
@@ -54,3 +54,14 @@ def test_a_block_that_does_not_fit_is_refused_with_one_that_does():
         make_plan(on_gpu(1_000_000), "sketch_project", 18 * GB, blocks=Blocks(100_000))
     fitting = int(str(refused.value).split("use block_size=")[1].split()[0])
     assert make_plan(on_gpu(1_000_000), "sketch_project", 18 * GB, blocks=Blocks(fitting)).block_size == fitting
+
+
+def test_more_landmarks_where_products_cost_more_and_a_tight_tolerance_asks_for_more_of_them():
+    def landmarks(k, tol):
+        size = sizes(20_000, 10, k, np.float32, "cpu", RBF(0.1))
+        return make_plan(size, "cg", 10**10, tol=tol).n_landmarks
+
+    few = landmarks(1, 1e-3)
+    assert few == landmarks(4, 1e-3)  # reading the matrix costs as much as multiplying it with five columns
+    assert few < landmarks(10, 1e-3) < landmarks(26, 1e-3) < 2 * few
+    assert landmarks(1, 1e-1) < few < landmarks(1, 1e-6)

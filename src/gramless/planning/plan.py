@@ -18,8 +18,13 @@ from gramless.solvers.sketch_project import default_block_size
 
 # Below these sizes one factorisation is faster than building a preconditioner and iterating.
 _CHOLESKY_UP_TO = {"cpu": 4096, "cuda": 16384}
-# Landmarks cost float64 products: as fast as float32 on a GPU; on a CPU fewer landmarks are the better bargain.
+# Landmarks cost float64 products: as fast as float32 on a GPU; on a CPU fewer landmarks are the better bargain. With m of
+# them the preconditioner costs O(n m^2) to build and leaves O(log(1 / tol) / m) iterations, each of which costs O(n^2) for
+# every column of the right-hand side: the sum is smallest where m grows with the cube root of the columns and of that
+# logarithm. On a CPU a product of a cached matrix with up to so many columns takes as long as reading it.
 _LANDMARKS_PER_ROOT_N = {"cpu": 7, "cuda": 12}
+_COLUMNS_FOR_FREE = 6
+_USUAL_TOL = 1e-3
 # Where the matrix is streamed through the fused product, steps on blocks reach a loose residual before conjugate gradients:
 # 0.1 from 400,000 rows on, 0.05 from about twice as many, and a tight one later, if at all (`benchmarks/gpu.py`, crossover).
 _SKETCH_FROM = 400_000
@@ -118,9 +123,9 @@ def make_plan(
         if solver == "cholesky" or memory.nbytes <= budget:
             memory.check(budget, "use solver='cg', which streams the kernel matrix, or raise memory_budget")
             return Plan("cholesky", False, 0, False, memory, f"n={s.n} is small enough for one factorisation")
-    plan = _iterative_plan(s, "cg" if solver == "auto" else solver, budget, n_landmarks, blocks)
+    plan = _iterative_plan(s, "cg" if solver == "auto" else solver, budget, n_landmarks, blocks, tol)
     if solver == "auto" and not plan.cached and _sketch_is_faster(s, tol):
-        plan = _iterative_plan(s, "sketch_project", budget, n_landmarks, blocks)
+        plan = _iterative_plan(s, "sketch_project", budget, n_landmarks, blocks, tol)
         plan.reason += f", and steps on blocks reach tol={tol:g} first"
     return plan
 
@@ -130,7 +135,7 @@ def _sketch_is_faster(s: Sizes, tol: float) -> bool:
     return s.fused > 0 and s.n >= _SKETCH_FROM and loose
 
 
-def _iterative_plan(s: Sizes, name: str, budget: int, n_landmarks: Any, blocks: Blocks | None) -> Plan:
+def _iterative_plan(s: Sizes, name: str, budget: int, n_landmarks: Any, blocks: Blocks | None, tol: float) -> Plan:
     base = _iterative_memory(s)
     base.check(budget, "raise memory_budget or fit on fewer rows")
     gram = nbytes_cached(s.n, s.cached_itemsize, s.edge)
@@ -141,7 +146,7 @@ def _iterative_plan(s: Sizes, name: str, budget: int, n_landmarks: Any, blocks: 
     elif blocks is not None:
         size = _add_block(base, s, blocks, budget)
     if name == "cg":
-        m, store = _landmarks(s, n_landmarks, budget - base.nbytes)
+        m, store = _landmarks(s, n_landmarks, budget - base.nbytes, tol)
     base.parts["preconditioner"] = _preconditioner_bytes(s, m, store)
     cached = base.nbytes + gram <= budget
     if cached:
@@ -152,6 +157,8 @@ def _iterative_plan(s: Sizes, name: str, budget: int, n_landmarks: Any, blocks: 
         if s.fused:  # fused products with the landmarks cost less than to read what would be held
             store, base.parts["preconditioner"] = False, _preconditioner_bytes(s, m, False)
     base.solver = name
+    if m and n_landmarks == "auto":
+        reason += f"; {m} landmarks precondition it, as many as save more in products with {s.k + 1} columns than they cost"
     return Plan(name, cached, m, store, base, reason, size)
 
 
@@ -211,12 +218,17 @@ def _preconditioner_bytes(s: Sizes, m: int, store: bool) -> int:
     return 2 * m * m * 8 + 4096 * m * (s.itemsize + 16) + (s.n * m * s.itemsize if store else 0)
 
 
-def _landmarks(s: Sizes, asked: Any, left: int) -> tuple[int, bool]:
+def _landmarks(s: Sizes, asked: Any, left: int, tol: float) -> tuple[int, bool]:
     """How many landmarks, and whether `K(X, landmarks)` is held: at most half of the memory that is left."""
     if asked != "auto":
         m = min(int(asked), s.n)
         return m, _preconditioner_bytes(s, m, True) <= left
-    m = int(_LANDMARKS_PER_ROOT_N["cuda" if s.on_gpu else "cpu"] * np.sqrt(s.n))
+    m = _LANDMARKS_PER_ROOT_N["cuda" if s.on_gpu else "cpu"] * np.sqrt(s.n)
+    if not s.on_gpu:
+        columns = max(1.0, (s.k + 1) / _COLUMNS_FOR_FREE)
+        iterations = np.log(2 / min(tol, 1.0)) / np.log(2 / _USUAL_TOL)
+        m *= (columns * iterations) ** (1 / 3)
+    m = int(m)
     m = min(-(-m // _VECTOR) * _VECTOR, s.n // 2)
     if _preconditioner_bytes(s, m, True) <= left // 2:
         return m, True
