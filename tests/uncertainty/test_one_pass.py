@@ -98,6 +98,8 @@ def test_a_search_knows_what_its_best_machine_knows(tmp_path):
     X, y = friedman(100, 0)
     search = LSSVRCV(Cs=[1.0, 10.0], param_grid={"gamma": [0.5]}).fit(X, y, sample_weight=np.arange(100) % 3)
     same = LSSVR(C=search.C_, gamma=0.5).fit(X, y, sample_weight=np.arange(100) % 3)
+    assert search.optimism_ < 1.05  # two settings, of which one is far better
+    search.optimism_ = 1.0
     np.testing.assert_allclose(search.predict_interval(X, 0.8), same.predict_interval(X, 0.8), rtol=1e-6)
     save(search, tmp_path / "m.skops")
     deviations = load(tmp_path / "m.skops").predict(X, return_std=True)[1]

@@ -49,6 +49,7 @@ from gramless.operators import KernelOperator
 from gramless.planning.plan import Plan
 from gramless.targets.columns import class_targets
 from gramless.uncertainty.jackknife import LeftOut
+from gramless.uncertainty.optimism import optimism
 from gramless.uncertainty.prediction_sets import adaptive_scores, prediction_sets
 from gramless.uncertainty.regression import prediction_intervals, standard_deviations
 
@@ -441,6 +442,9 @@ class LSSVRCV(ExpansionRegressor):
         best_score (so far), and what the callback added.
     loo_decision_ : ndarray
         Leave-one-out scores of the training rows (those of positive weight) under the model that was kept.
+    optimism_ : float
+        How much larger errors on new rows are expected to be than the leave-one-out errors, because the setting with the
+        smallest was chosen; at least 1, by bootstrap.
     C_ : float
         The regularisation that was kept.
     kernel_ : Kernel
@@ -517,11 +521,16 @@ class LSSVRCV(ExpansionRegressor):
         weights = check_weights(sample_weight, X)
         metric = metric_of(self.scoring, _REGRESSION_SCORES, "neg_mean_squared_error")
 
+        columns = targets.reshape(X.shape[0], -1)
+        squares: list[np.ndarray] = []
+
         def score(loo: np.ndarray, rows: np.ndarray, used: np.ndarray | None) -> float:
+            squares.append(np.sum((columns[rows] - loo) ** 2, axis=1))
             return metric(targets[rows], loo.reshape(targets[rows].shape), sample_weight=used)
 
         self._weights = None if weights is None else weights[weights > 0]
-        fit_path(self, X, targets.reshape(X.shape[0], -1), weights, score)
+        fit_path(self, X, columns, weights, score)
+        self.optimism_ = optimism(np.column_stack(squares), self._weights)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -555,8 +564,8 @@ class LSSVRCV(ExpansionRegressor):
         X : array, sparse matrix or tensor of shape (n_samples, n_features)
             The rows; kernel values with the training rows where the kernel is precomputed.
         coverage : float, default=0.9
-            Between 0 and 1, as in `LSSVR.predict_interval`. The settings were chosen on the same residuals, which makes
-            intervals narrower by a little where many were tried on few rows.
+            Between 0 and 1, as in `LSSVR.predict_interval`. The settings were chosen on the same residuals, which are
+            therefore too small where many were tried on few rows: they count `optimism_` times.
         local : bool, default=False
             Whether intervals are wider where the machine is less sure.
 

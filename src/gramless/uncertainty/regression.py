@@ -124,6 +124,7 @@ def prediction_intervals(model: Any, X: Any, coverage: float, *, local: bool) ->
     # The variance of one value, seen from the others; a row of weight w is the mean of w values.
     weights = np.ones(len(left.weights)) if counted is None else counted
     own = 1.0 / process.inverse_diagonal + machine.ridge * (1.0 - 1.0 / weights)
+    flattered = getattr(model, "optimism_", 1.0)  # a search chose its settings by these residuals
     for batch in process.batches(rows):
         ratio = 1.0
         if local:
@@ -131,6 +132,6 @@ def prediction_intervals(model: Any, X: Any, coverage: float, *, local: bool) ->
             ratio = np.sqrt(there / own)
         for j in range(n_outputs):
             centre = batch.means[:, [j]] - left.changes[:, j] * batch.weights
-            lengths = np.abs(left.residuals[:, j]) * ratio
+            lengths = np.abs(left.residuals[:, j]) * ratio * flattered
             out[batch.rows, j, 0], out[batch.rows, j, 1] = jackknife_plus(centre, lengths, coverage, counted)
     return out
