@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 
 import gramless
 from gramless import LSSVC, ImageClassifier
-from gramless.estimators.image import leave_one_out_errors
+from gramless.estimators.image import leave_one_out
 from gramless.images import PatchDictionary
 from gramless.kernels import Polynomial, Reflected
 
@@ -60,12 +60,15 @@ def test_leave_one_out_errors_are_those_of_refits():
     images, y = arrows(40)
     F = PatchDictionary(8, n_patches=2000, random_state=0).fit_transform(images).astype(np.float64)
     kernel = Polynomial(degree=2, gamma=0.5, coef0=0.5)
-    for C, error in zip((0.1, 10.0), leave_one_out_errors(kernel, F, y, (0.1, 10.0)), strict=True):
-        wrong = 0
+    for C, found in zip((0.1, 10.0), leave_one_out(kernel, F, y, (0.1, 10.0)), strict=True):
+        wrong, squares = 0, 0.0
         for i in range(40):
             rest = np.arange(40) != i
-            wrong += LSSVC(kernel=kernel, C=C).fit(F[rest], y[rest]).predict(F[[i]])[0] != y[i]
-        assert error == pytest.approx(wrong / 40)
+            model = LSSVC(kernel=kernel, C=C).fit(F[rest], y[rest])
+            wrong += model.predict(F[[i]])[0] != y[i]
+            squares += np.mean((model.decision_function(F[[i]])[0] - (np.arange(4) == y[i])) ** 2)
+        assert found.wrong == pytest.approx(wrong / 40)
+        assert found.squares == pytest.approx(squares / 40, rel=1e-3)
 
 
 def test_mirror_images_are_known_from_handed_ones(digits):
