@@ -260,20 +260,54 @@ def _by_tiles(kernel: Kernel, X: Array, points: Array, coef: Array) -> Array:
     return scores
 
 
+class PackedGaussian:
+    """Expansions of a Gaussian kernel whose points and coefficients lie as the compiled loop wants them.
+
+    Parameters
+    ----------
+    gamma : float
+        Of the kernel.
+    points : ndarray of shape (m, d)
+        Of all groups, one group after the other, float32 or float64.
+    coef : ndarray of shape (m, k)
+        Their coefficients.
+    bounds, into : ndarray
+        As in `expand_groups`; one group by default.
+    """
+
+    def __init__(
+        self,
+        gamma: float,
+        points: np.ndarray,
+        coef: np.ndarray,
+        bounds: np.ndarray | None = None,
+        into: np.ndarray | None = None,
+    ):
+        from gramless._compiled import gaussian_tiles
+
+        self._tiles = gaussian_tiles
+        dtype = points.dtype
+        bounds = np.array([0, points.shape[0]]) if bounds is None else bounds
+        self._into = np.arange(coef.shape[1])[None, :] if into is None else into
+        self._scale, self._shift = dtype.type((2 * gamma) ** 0.5), offset_to_remove(points)
+        self._points = self._tiles.panels(np.ascontiguousarray(points), self._shift, self._scale, bounds)
+        lanes = self._tiles.lanes(dtype.itemsize)
+        self._coef = self._tiles.columns(np.ascontiguousarray(coef, dtype), bounds, self._points[-1], lanes)
+
+    def add(self, X: np.ndarray, out: np.ndarray) -> None:
+        """Add the expansions at rows of the points' dtype to `out`, in the calling thread."""
+        left, half_x = self._tiles.strips(np.ascontiguousarray(X), self._shift, self._scale)
+        self._tiles.expand(left, half_x, *self._points, self._coef, self._into, out)
+
+
 def _add_gaussian(
     kernel: RBF, X: np.ndarray, points: np.ndarray, coef: np.ndarray, bounds: np.ndarray, into: np.ndarray, out: np.ndarray
 ) -> None:
     """`expand_groups` of a Gaussian kernel without a tile of it in memory."""
-    from gramless._compiled import gaussian_tiles as tiles
-
-    dtype = X.dtype
-    scale, shift = dtype.type((2 * resolve_gamma(kernel.gamma, X)) ** 0.5), offset_to_remove(points)
-    right, half_y, firsts = tiles.panels(np.ascontiguousarray(points), shift, scale, bounds)
-    weights = tiles.columns(np.ascontiguousarray(coef, dtype), bounds, firsts, tiles.lanes(dtype.itemsize))
+    packed = PackedGaussian(resolve_gamma(kernel.gamma, X), points, coef, bounds, into)
 
     def add(rows: slice) -> None:
-        left, half_x = tiles.strips(np.ascontiguousarray(X[rows]), shift, scale)
-        tiles.expand(left, half_x, right, half_y, firsts, weights, into, out[rows])
+        packed.add(X[rows], out[rows])
 
     n_values = X.shape[0] * points.shape[0]
     enough = n_values * (X.shape[1] + coef.shape[1] + _OPERATIONS_OF_A_VALUE) >= _WORTH_THREADS
