@@ -110,6 +110,21 @@ def test_the_scale_of_one_column_is_found():
     assert 1 - learned.score(X[350:], y[350:]) < 0.5 * (1 - plain.score(X[350:], y[350:]))
 
 
+def test_settings_come_from_rows_as_dense_as_the_table(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (1800, 2))
+    y = np.sin(10 * X[:, 0]) * np.sin(10 * X[:, 1]) + 0.05 * rng.normal(size=1800)
+    monkeypatch.setattr(search, "rows_within", lambda *_: 400)
+    model = TableRegressor(random_state=0, kernel="matern52").fit(X[:1600], y[:1600])
+    assert any("chosen on 400" in reason for reason in model.gave_up_)
+    assert model.score(X[1600:], y[1600:]) > 0.95
+    # A sample of 400 rows is less dense, and asks for smoother functions.
+    monkeypatch.setattr(search, "nearby_rows", lambda X, *_: np.arange(400))
+    monkeypatch.setattr(members, "nearby_rows", search.nearby_rows)
+    sparse = TableRegressor(random_state=0, kernel="matern52").fit(X[:1600], y[:1600])
+    assert sparse.score(X[1600:], y[1600:]) < model.score(X[1600:], y[1600:])
+
+
 def test_weights_of_zero_are_rows_that_are_not_there(plants):
     X, y = plants
     weights = np.ones(200)

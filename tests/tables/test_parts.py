@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
+from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import QuantileTransformer
 
 from gramless.calibration.softmax_link import fit_link, link_probabilities, temperature_loss
@@ -147,6 +148,15 @@ def test_a_partition_sends_each_row_to_its_part():
     assert counts.max() <= 130
     assert counts.sum() == 1000
     assert Partition(10).fit(np.ones((50, 2))).n_parts_ == 1  # equal rows cannot be told apart
+
+
+def test_neighbourhoods_are_whole_and_dense():
+    X = np.random.default_rng(0).uniform(size=(4000, 2))
+    rows = search.nearby_rows(X, 10.0, 500, np.random.RandomState(0))
+    assert 400 <= len(rows) <= 500
+    # The nearest neighbour of almost every row is there too: in a sample of an eighth of the rows it would be in an eighth.
+    nearest = NearestNeighbors(n_neighbors=2).fit(X).kneighbors(X[rows], return_distance=False)[:, 1]
+    assert np.isin(nearest, rows).mean() > 0.8
 
 
 def test_the_link_is_calibrated_and_close_to_a_logistic_regression_of_its_inputs():

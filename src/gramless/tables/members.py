@@ -32,6 +32,7 @@ from gramless.tables.search import (
     choose,
     factor_rate,
     make_kernel,
+    nearby_rows,
 )
 
 # A matrix that cannot be factored is tried again with a larger ridge, so many times, each ten times as large.
@@ -163,21 +164,28 @@ def fit_members(
     if "quantile" in ways and preparations["quantile"].two_valued_.all():
         preparations = {"standard": preparations["standard"]}
     groups = column_groups(preparations["standard"], encoded)
-    search = Search(
-        *(encoded.take(order), order, preparations, loss, weights, groups),
-        kernels=kernels,
-        metric=metric,
-        seconds=seconds,
-        tell=tell,
-    )
+
+    def searching(rows: np.ndarray) -> Search:
+        some = encoded.take(rows)
+        how = (some, rows, preparations, loss, weights, groups)
+        return Search(*how, kernels=kernels, metric=metric, seconds=seconds, tell=tell)
+
+    search = searching(order)
     finalists = search.run()
+    if finalists and finalists[0].n < n:
+        best = finalists[0].setting
+        X = preparations[best.way](encoded)
+        near = nearby_rows(X if best.scales is None else X * np.array(best.scales), seconds, most_rows, rng)
+        spread, search = search.spread, searching(near)
+        finalists = search.run_nearby(finalists, spread)
     searched = finalists[0].n if finalists else 0
-    chosen = choose(finalists, loss, order[:searched])
+    sample = search.rows[:searched]
+    chosen = choose(finalists, loss, sample)
     gave_up: list[str] = []
     affordable = MEMBERS if searched == n else members_within(n, SHARES["fit"] * seconds)
     if len(chosen) > affordable:
         gave_up.append(f"the average of {len(chosen)} settings: there is time for {affordable} on all rows")
-        chosen = choose(finalists, loss, order[:searched], affordable)
+        chosen = choose(finalists, loss, sample, affordable)
     size = part_size(n, len(chosen), SHARES["fit"] * seconds, memory, searched)
     if size < n:
         why = "memory" if size < part_size(n, 1, SHARES["fit"] * seconds, 1 << 62) else "time"

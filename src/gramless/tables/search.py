@@ -3,7 +3,8 @@
 1. `FIRST` rows: every preparation, kernel and width, and the best C of each.
 2. More rows: the best of each family (preparation and kernel), walked uphill in width and C; beside them scales for the
    columns, learned by the slopes of the leave-one-out loss, and logarithms of a skewed target.
-3. As many rows as time allows: the best few again, a few steps each, since more rows can tell finer detail.
+3. All rows where time allows, or else some neighbourhoods of the whole table: the best few again, a few steps each. A
+   neighbourhood is as dense as the table, where a sample is not, and dense rows can tell finer detail.
 4. The average of some of these, weighted by how often a greedy choice takes each, where that lowers the loss.
 
 Widths are relative to the spread of the prepared columns, so that one list serves any table. Every evaluation is one
@@ -32,6 +33,7 @@ from gramless.kernels import RBF, Exponential, Kernel, Laplacian, Matern52, Scal
 from gramless.tables.columns import Encoded
 from gramless.tables.exact import Solution, solve_dense, solve_exact
 from gramless.tables.metric import learn_scales
+from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation
 
 FIRST = 400
@@ -41,20 +43,23 @@ SECOND = 1500
 """The most rows of the second stage."""
 
 KERNELS = ("rbf", "matern52", "exponential", "laplacian")
-# From the middle outwards: the best C of one is where the next begins.
+# The best C of one is where the next begins.
 WIDTHS = {
-    "rbf": (0.3, 0.6, 1.2, 0.15),
-    "matern52": (0.3, 1.0, 0.1),
-    "exponential": (0.2, 0.8, 0.05),
-    "laplacian": (0.4, 1.6, 0.1),
+    "rbf": (0.3, 0.15, 0.6, 1.2, 4.0),
+    "matern52": (0.3, 0.1, 1.0, 4.0),
+    "exponential": (0.2, 0.05, 0.8, 3.2),
+    "laplacian": (0.4, 0.1, 1.6, 6.4),
 }
 WIDTH_STEP = 2.0
 C_STEP = 10**0.5
 _START_C, _FIRST_C_STEP = 10.0, 10.0
 _SMALLEST_C, _LARGEST_C = 1e-3, 1e6
-# Families, then settings, that go on to the next stage; evaluations for each.
+# Families, then settings, that go on to the next stage; evaluations for each. It is a long way from a sample to
+# neighbourhoods.
 _FAMILIES, _WALK = 5, 5
 _FINALISTS, _STEPS = 6, 3
+_NEARBY, _LONG_WALK = 4, 8
+_NEIGHBOURHOODS = 2
 # Kernels for which scales are learned, steps of L-BFGS for each half of the rows, and factorisations that a step is worth.
 _LEARNED, _LEARNING_STEPS, _SLOPE_COST = 3, 8, 5
 # Scales learned from a smaller share of the rows than this are compared as if they had been learned from others.
@@ -392,14 +397,31 @@ class Search:
                 learned.append(replace(one, setting=self.learn(one.setting, 2 * half)))
             self.tell(f"walking uphill with the learned scales, {n:,} rows")
             found += self._each(lambda one: self.honest(self.walk(one.setting, n, _WALK)), learned)
-        before = n
-        more = max(n, rows_within(SHARES["third"] * self.seconds, _FINALISTS * _STEPS))
-        more = most if more > _ALMOST * most else more
         finalists = _families(found)[:_FINALISTS]
-        if more > before:
-            self.tell(f"choosing among the best, {more:,} rows")
-            finalists = self._each(lambda one: self.honest(self.walk(one.setting, more, _STEPS)), finalists)
+        if n < most <= rows_within(SHARES["third"] * self.seconds, _FINALISTS * _STEPS) / _ALMOST:
+            self.tell(f"choosing among the best, {most:,} rows")
+            finalists = self._each(lambda one: self.honest(self.walk(one.setting, most, _STEPS)), finalists)
         return sorted((one for one in finalists if np.isfinite(one.loss)), key=lambda one: one.loss)
+
+    def run_nearby(self, found: list[Record], spread: dict[str, float]) -> list[Record]:
+        """The best settings of a search elsewhere, walked uphill on these rows, which are neighbourhoods of the table."""
+        self.spread = spread
+        n = len(self.rows)
+        self.tell(f"choosing among the best, {n:,} rows of {_NEIGHBOURHOODS} neighbourhoods")
+        starts = [one.setting for one in found[:_NEARBY]]
+        # More rows tell rougher functions.
+        if "exponential" in self.kernels and all(one.kernel != "exponential" for one in starts):
+            starts.append(replace(starts[0], kernel="exponential"))
+        finalists = self._each(lambda start: self.walk(start, n, _LONG_WALK), starts)
+        return sorted((one for one in finalists if np.isfinite(one.loss)), key=lambda one: one.loss)
+
+
+def nearby_rows(X: np.ndarray, seconds: float, most: int, rng: np.random.RandomState) -> np.ndarray:
+    """Rows of some neighbourhoods, as many as the third stage has time for."""
+    count = min(most, rows_within(SHARES["third"] * seconds, (_NEARBY + 1) * _LONG_WALK))
+    tree = Partition(max(1, count // _NEIGHBOURHOODS)).fit(X)
+    parts = tree.parts(X)
+    return np.flatnonzero(np.isin(parts, rng.permutation(tree.n_parts_)[:_NEIGHBOURHOODS]))
 
 
 def _families(found: list[Record]) -> list[Record]:
