@@ -13,9 +13,11 @@ transformed copies of the training images, on held-out training images: mirrors 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import platform
 import resource
+import signal
 import sys
 import time
 from pathlib import Path
@@ -177,6 +179,9 @@ def main() -> None:
     parser.add_argument("--verbose", type=int, default=0)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    # A run of minutes that another process ends, or that crashes in compiled code, says so.
+    faulthandler.enable()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     on_gpu = options.device is not None and options.device.startswith("cuda")
     names = (
         options.only.split(",") if options.only else [name for name, row in ROWS.items() if on_gpu or not row.get("cuda")]

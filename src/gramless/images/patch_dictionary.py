@@ -287,9 +287,9 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         batch = self._batch_bytes(device)
         # As they are sampled, put together, centred and whitened; then what clustering knows of each.
         learning = {"windows": windows * (3 * d * 4 + _NUMBERS_OF_A_WINDOW * 8), "batch": 3 * batch}
-        rows = (2 + (2 if self.mirror else 0)) * some * width * 4
         wanted = 0 if self.n_components is None else min(int(self.n_components), width, some)
         drawn = rows_wanted(some, wanted) if wanted else 0
+        rows = (2 + (2 if self.mirror else 0)) * drawn * width * 4
         directions = 3 * (drawn * drawn * 8 + width * wanted * 4)
         pooling = {"features of the sample": rows, "leading directions": directions, "batch": 2 * batch}
         stages = [MemoryEstimate(parts, device) for parts in (learning, pooling)]
@@ -399,11 +399,20 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         if self.mirror:
             places = np.arange(self.n_features_).reshape(*self._grid, signs, 2, k // 2)
             self.pairs_ = np.stack([places[:, :, :, 0].ravel(), places[:, ::-1, :, 1].ravel()])
-        parts = [self._pooled(images[rows]) for rows in slices(images.shape[0], self._images_per_batch(None))]
-        features = xa.namespace(parts[0]).concat(parts)
-        del parts
-        self.highest_ = float(features.max()) or 1.0
-        self.mean_ = xa.to_numpy(features.sum(0)) / features.shape[0]
+        n = images.shape[0]
+        components = None if self.dtype == "uint8" else self.n_components
+        wanted = 0 if components is None else min(int(components), self.n_features_, n)
+        drawn = np.sort(rng.permutation(n)[: rows_wanted(n, wanted)]) if wanted else np.empty(0, np.intp)
+        total, highest, kept = np.zeros(self.n_features_), 0.0, []
+        for rows in slices(n, self._images_per_batch(None)):
+            part = self._pooled(images[rows])
+            highest = max(highest, float(part.max()))
+            total += xa.to_numpy(part.sum(0))
+            inside = drawn[(drawn >= rows.start) & (drawn < rows.stop)]
+            if len(inside):
+                kept.append(xa.take_rows(part, inside - rows.start))
+        self.highest_ = highest or 1.0
+        self.mean_ = (total / n).astype(np.float32)
         self.components_, self.n_odd_ = None, 0
         if self.dtype == "uint8":
             return
@@ -412,13 +421,11 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             first, second = self.pairs_
             self.mean_[first] = self.mean_[second] = (self.mean_[first] + self.mean_[second]) / 2
             self.n_odd_ = self.n_features_ // 2
-        if self.n_components is None:
+        if not wanted:
             return
         start = time.perf_counter()
-        wanted = min(int(self.n_components), self.n_features_, images.shape[0])
-        drawn = rows_wanted(images.shape[0], wanted)
-        if drawn < images.shape[0]:
-            features = xa.take_rows(features, np.sort(rng.permutation(images.shape[0])[:drawn]))
+        features = xa.namespace(kept[0]).concat(kept)
+        del kept
         found = [leading_directions(half, wanted) for half in self._halves(self._unit(features))]
         sizes = np.concatenate([values for _, values in found])
         which = np.repeat(np.arange(len(found)), [len(values) for _, values in found])
