@@ -407,7 +407,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         for rows in slices(n, self._images_per_batch(None)):
             part = self._pooled(images[rows])
             highest = max(highest, float(part.max()))
-            total += xa.to_numpy(part.sum(0))
+            total += xa.to_numpy(xa.namespace(part).sum(part, axis=0))
             inside = drawn[(drawn >= rows.start) & (drawn < rows.stop)]
             if len(inside):
                 kept.append(xa.take_rows(part, inside - rows.start))
