@@ -3,12 +3,15 @@
     python benchmarks/tables.py                      # every table, five seeds, defaults; resumes what --out already has
     python benchmarks/tables.py --seeds 0 --only banana titanic
     python benchmarks/tables.py --tuned              # beside it, each tree with a random search of the same wall time
+    python benchmarks/tables.py --print --markdown   # what --out has, as the tables of README and docs/tables.md
+    python benchmarks/tables.py --learners gramless --set metric=plain --out plain.json
 
 80 / 20 splits, drawn with the seed (with the same share of each class). Trees get categories as categories, as each library
 wants them. Needs the extra `bench` (LightGBM, XGBoost, CatBoost), and the data folder in GRAMLESS_DATA with its subfolder
 `tables`; tables whose file is missing are named and passed over.
 
-Rank: by error (1 - accuracy, or root mean squared error), per table from the mean over the seeds; ties share a rank.
+Rank: by error (1 - accuracy, or root mean squared error), per table from the mean over the seeds that every learner has;
+ties share a rank.
 """
 
 from __future__ import annotations
@@ -282,33 +285,71 @@ def run(name: str, seed: int, learner: str, tuned_seconds: float | None, setting
     return found
 
 
+def means_and_ranks(
+    results: dict[str, dict[str, Any]], names: list[str], learners: list[str], key: str
+) -> dict[str, tuple[int, int, np.ndarray, np.ndarray, np.ndarray]]:
+    """By table: rows, seeds that all learners have, means, ranks, and whether within one standard error of the best."""
+    found = {}
+    for name in names:
+        seeds = sorted({k.split("/")[1] for k in results if k.startswith(f"{name}/")})
+        keys = [[f"{name}/{seed}/{learner}" for learner in learners] for seed in seeds]
+        records = [[results[k] for k in row] for row in keys if all(key in results.get(k, {}) for k in row)]
+        if not records:
+            continue
+        means = np.mean([[one[key] for one in row] for row in records], axis=0)
+        # A test set's standard error, over as many of them as there are seeds.
+        se = float(np.mean([row[int(means.argmin())]["se"] for row in records])) / np.sqrt(len(records))
+        ranks = rankdata(np.round(means, 12))
+        found[name] = (records[0][0]["rows"], len(records), means, ranks, means <= means.min() + se)
+    return found
+
+
 def summary(results: dict[str, dict[str, Any]], names: list[str], learners: list[str], key: str = "error") -> str:
     """Mean over the seeds by table, ranks, and mean ranks."""
-    lines, ranks, near = [], [], []
-    header = f"{'table':18s} {'rows':>7s}  " + "  ".join(f"{name[:16]:>16s}" for name in learners)
-    for name in names:
-        by_learner = []
-        for learner in learners:
-            found = [v for k, v in results.items() if k.startswith(f"{name}/") and k.endswith(f"/{learner}") and key in v]
-            by_learner.append(found)
-        if not all(by_learner):
-            continue
-        seeds = min(len(found) for found in by_learner)
-        means = np.array([np.mean([one[key] for one in found]) for found in by_learner])
-        # A test set's standard error, over as many of them as there are seeds.
-        se = float(np.mean([one["se"] for one in by_learner[int(means.argmin())]])) / np.sqrt(seeds)
-        order = rankdata(np.round(means, 12))
-        ranks.append(order)
-        near.append(means <= means.min() + se)
-        cells = "  ".join(f"{value:12.5g} ({rank:g})" for value, rank in zip(means, order, strict=True))
-        lines.append(f"{name:18s} {by_learner[0][0]['rows']:7d}  {cells}")
-    if not ranks:
+    found = means_and_ranks(results, names, learners, key)
+    if not found:
         return "no table has every learner yet"
-    mean = np.mean(ranks, axis=0)
-    lines.append(f"{'mean rank':18s} {len(ranks):7d}  " + "  ".join(f"{value:16.2f}" for value in mean))
-    share = np.mean(near, axis=0)
-    lines.append(f"{'within one s.e.':18s} {'':7s}  " + "  ".join(f"{value:16.0%}" for value in share))
-    return "\n".join([f"{key}, mean over the seeds (rank)", header, *lines])
+    lines = [f"{key}, mean over the seeds (rank)"]
+    lines.append(f"{'table':18s} {'rows':>7s} {'seeds':>5s}  " + "  ".join(f"{name[:16]:>16s}" for name in learners))
+    for name, (rows, seeds, means, ranks, _) in found.items():
+        cells = "  ".join(f"{value:12.5g} ({rank:g})" for value, rank in zip(means, ranks, strict=True))
+        lines.append(f"{name:18s} {rows:7d} {seeds:5d}  {cells}")
+    mean = np.mean([one[3] for one in found.values()], axis=0)
+    share = np.mean([one[4] for one in found.values()], axis=0)
+    lines.append(f"{'mean rank':18s} {len(found):7d} {'':5s}  " + "  ".join(f"{value:16.2f}" for value in mean))
+    lines.append(f"{'within one s.e.':18s} {'':7s} {'':5s}  " + "  ".join(f"{value:16.0%}" for value in share))
+    return "\n".join(lines)
+
+
+def markdown(results: dict[str, dict[str, Any]], names: list[str], learners: list[str]) -> str:
+    """The mean ranks, and every table with the best value in bold."""
+    titles = [f"`{name}`" if name == "gramless" else name for name in learners]
+    head = ["| | " + " | ".join(titles) + " |", "|---" * (len(learners) + 1) + "|"]
+    parts = []
+    lines = list(head)
+    for key, what in (("error", "error"), ("log_loss", "log loss")):
+        found = means_and_ranks(results, names, learners, key)
+        mean = np.mean([one[3] for one in found.values()], axis=0)
+        lines.append(f"| mean rank by {what}, {len(found)} tables | " + " | ".join(f"{value:.2f}" for value in mean) + " |")
+        share = np.mean([one[4] for one in found.values()], axis=0)
+        if key == "error":
+            lines.append("| within one standard error of the best | " + " | ".join(f"{one:.0%}" for one in share) + " |")
+        table = [head[0].replace("| |", "| table | rows | seeds |", 1), "|---" * (len(learners) + 3) + "|"]
+        for name, (rows, seeds, means, _, _) in found.items():
+            best = means <= means.min() + 1e-12
+            cells = [f"**{value:.4g}**" if top else f"{value:.4g}" for value, top in zip(means, best, strict=True)]
+            table.append(f"| {name} | {rows:,} | {seeds} | " + " | ".join(cells) + " |")
+        parts.append("\n".join(table))
+    return "\n\n".join(["\n".join(lines), *parts])
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """`name=number` or `name=word`."""
+    name, value = text.split("=", 1)
+    try:
+        return name, float(value)
+    except ValueError:
+        return name, value
 
 
 def main() -> None:
@@ -317,18 +358,19 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", help="tables; all but the half million rows of covertype by default")
     parser.add_argument("--learners", nargs="+", default=["gramless", *LIBRARIES])
     parser.add_argument("--tuned", action="store_true", help="a random search of each tree, as long as gramless took")
-    parser.add_argument("--set", nargs="*", default=[], help="settings for gramless, as name=number")
+    parser.add_argument("--set", nargs="*", default=[], help="settings for gramless, as name=value")
     parser.add_argument("--again", nargs="*", default=[], help="learners to run again whatever --out has")
     parser.add_argument("--threads", type=int, help="of the trees; all cores by default")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/tables.json"))
     parser.add_argument("--print", action="store_true", help="only print what --out has")
+    parser.add_argument("--markdown", action="store_true", help="print as Markdown")
     args = parser.parse_args()
     globals()["THREADS"] = args.threads or THREADS
     results = json.loads(args.out.read_text())["results"] if args.out.exists() else {}
     names = args.only or SMALL_FIRST
     if args.again:
         results = {k: v for k, v in results.items() if k.split("/")[2] not in args.again or k.split("/")[0] not in names}
-    settings = {key: float(value) for key, value in (one.split("=") for one in args.set)}
+    settings = dict(setting(one) for one in args.set)
     jobs: list[tuple[str, int, str, bool]] = []
     for name in names:
         for seed in args.seeds:
@@ -347,6 +389,9 @@ def main() -> None:
             continue
         print(key, json.dumps(results[key]), flush=True)
         args.out.write_text(json.dumps({"results": results, **environment()}, indent=1) + "\n")
+    if args.markdown:
+        print(markdown(results, names, args.learners))
+        return
     shown: Callable[[str], list[str]] = lambda ending: [x if x == "gramless" else x + ending for x in args.learners]  # noqa: E731
     for key in ("error", "log_loss"):
         print("\n" + summary(results, names, shown(""), key))
