@@ -134,6 +134,17 @@ def test_few_rows_many_classes_and_images_without_contrast():
     assert set(blank.predict(np.zeros((3, 8, 8)))) <= {0, 1}
 
 
+@pytest.mark.parametrize("shape", [(2, 8, 8), (60, 2, 2), (6, 1, 9), (4, 3, 3, 3), (3, 70, 66)])
+def test_the_defaults_take_few_and_tiny_images(shape):
+    images = np.random.default_rng(0).random(shape)
+    y = np.arange(shape[0]) % 2
+    model = ImageClassifier(random_state=0).fit(images, y)
+    windows = shape[0] * model.dictionary_.per_image(model.image_shape_)
+    most = 400 if len(shape) == 4 else 256
+    assert len(model.dictionary_.atoms_) in (min(most, windows), 2 * -(-min(most, windows) // 2))
+    assert np.isfinite(model.decision_function(images)).all()
+
+
 def test_survives_a_file(fitted, digits, tmp_path):
     gramless.save(fitted, tmp_path / "model.skops")
     assert_array_equal(gramless.load(tmp_path / "model.skops").predict(digits[2]), fitted.predict(digits[2]))

@@ -71,7 +71,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         Whether an image and its mirror image are the same thing, as for photographs and unlike letters; "auto" asks the
         leave-one-out errors of a small dictionary.
     n_atoms : int or None, default=None
-        Atoms of the dictionary; None is 256, or 400 for colour images.
+        Atoms of the dictionary; None is 256, or 400 for colour images, and no more than there are windows.
     patch_size : int, (int, int) or None, default=None
         See `gramless.images.PatchDictionary`.
     pooling : int, (int, int) or None, default=None
@@ -196,7 +196,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         mirror = self.mirror
         if mirror == "auto":
             mirror = self._mirror_helps(xa.take_rows(images, sample), codes[sample], int(seeds[0]))
-        self.dictionary_ = self._dictionary(bool(mirror), device, int(seeds[1])).fit(images)
+        self.dictionary_ = self._dictionary(len(codes), bool(mirror), device, int(seeds[1])).fit(images)
         features = self.dictionary_.transform(images)
         C, wrong = self._choose(xa.take_rows(features, sample), codes[sample])
         self.chosen_ = {"C": C, "mirror": bool(mirror), "leave_one_out_error": wrong}
@@ -284,7 +284,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
     def _plan(self, n: int, n_outputs: int, device: str) -> ImagePlan:
         """The largest of what the dictionary, the choice of C and the machine hold; sizes of images are known."""
         budget = parse_budget(self.memory_budget, device)
-        learning, width = self._dictionary(bool(self.mirror), device, 0).fit_memory(n, self.image_shape_, device)
+        learning, width = self._dictionary(n, bool(self.mirror), device, 0).fit_memory(n, self.image_shape_, device)
         learning.check(budget, "lower n_atoms or n_components, or raise memory_budget")
         held = n * width * 4
         sample = min(_SAMPLE, n)
@@ -310,13 +310,12 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         images = read_images(self, X, self.shape, reset=False)
         return self.dictionary_.transform(xa.to_device(images, xa.resolve_device(self.device, images)))
 
-    def _dictionary(self, mirror: bool, device: str, seed: int) -> PatchDictionary:
-        colour = self.image_shape_[2] > 1
+    def _dictionary(self, n: int, mirror: bool, device: str, seed: int) -> PatchDictionary:
+        """The dictionary of n images, not fitted yet."""
         components: Any = self.n_components
         if components == "auto":
             components = None if device.startswith("cuda") else 1000
-        return PatchDictionary(
-            (400 if colour else 256) if self.n_atoms is None else self.n_atoms,
+        dictionary = PatchDictionary(
             patch_size=self.patch_size,
             pooling=self.pooling,
             mirror=mirror,
@@ -326,6 +325,10 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             verbose=self.verbose,
             random_state=seed,
         )
+        atoms = self.n_atoms
+        if atoms is None:
+            atoms = min(400 if self.image_shape_[2] > 1 else 256, n * dictionary.per_image(self.image_shape_))
+        return dictionary.set_params(n_atoms=atoms)
 
     def _kernel(self, dictionary: PatchDictionary) -> Kernel:
         cosine = Polynomial(degree=self.degree, gamma=0.5, coef0=0.5)
@@ -336,7 +339,6 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         if images.shape[2] < 2:
             return False
         pilot = PatchDictionary(
-            _PILOT_ATOMS,
             patch_size=self.patch_size,
             pooling=self.pooling,
             mirror=True,
@@ -345,6 +347,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             memory_budget=self.memory_budget,
             random_state=seed,
         )
+        pilot.set_params(n_atoms=min(_PILOT_ATOMS, images.shape[0] * pilot.per_image(self.image_shape_)))
         features = pilot.fit_transform(images)
         plain = Polynomial(degree=self.degree, gamma=0.5, coef0=0.5)
         plain_best, mirror_best = (

@@ -254,6 +254,24 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         height, width = self._patch
         return self.filters_[:-1].T.reshape(-1, height, width, self.image_shape_[2])
 
+    def per_image(self, image_shape: tuple[int, int, int]) -> int:
+        """Count the windows of an image.
+
+        Parameters
+        ----------
+        image_shape : (int, int, int)
+            Its height, width and channels.
+
+        Returns
+        -------
+        int
+            The number of windows.
+        """
+        trial = clone(self)
+        trial.image_shape_ = image_shape
+        trial._geometry()
+        return trial._positions[0] * trial._positions[1]
+
     def fit_memory(self, n: int, image_shape: tuple[int, int, int], device: str) -> tuple[MemoryEstimate, int]:
         """Peak of what a fit to `n` images holds beside them, and how many features an image is going to have.
 
