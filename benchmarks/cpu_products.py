@@ -1,4 +1,4 @@
-"""The compiled products against BLAS: kernel values from bytes, symmetric tiles times eleven columns, tall float64 sums.
+"""The compiled products against BLAS: kernel values, symmetric tiles times two and eleven columns, tall float64 sums.
 
     python benchmarks/cpu_products.py [--rows 60000] [--out benchmarks/results/cpu_products.json]
 
@@ -6,6 +6,9 @@
 
 City-block distances: additions per second of one core (two for each column of a pair: a difference and a sum), as a share of
 what the core reaches on sums that never leave its registers; seconds of the processor, since one thread works.
+
+Gaussian kernel: values of 1,024 rows with as many others on one core, by a matrix product and NumPy's exponential, and in
+registers from the product to the exponential.
 
 The rest: MNIST, centred unit-norm images. Kernel values: every tile of one triangle of the matrix, written into a buffer in
 cache, so that no memory is touched for the first time. Symmetric products: a cached matrix of a third of the rows. Each
@@ -23,13 +26,13 @@ from pathlib import Path
 import numpy as np
 
 from gramless._runtime import arrays as xa
-from gramless._runtime.threads import blas_threads, run
+from gramless._runtime.threads import blas_threads, one_blas_thread, run
 from gramless.datasets import load
 from gramless.experiments.environment import environment
 from gramless.images import UnitNormalizer
 from gramless.kernels import Linear, Polynomial
 from gramless.operators import KernelOperator, byte_rows
-from gramless.operators.tile_product import BlasSums, Columns, CompiledSums, product, transposed_product
+from gramless.operators.tile_product import BlasSums, CompiledSums, NarrowSums, compiled_sums, product, transposed_product
 
 COLUMNS, LANDMARKS = 11, 1728
 
@@ -63,7 +66,7 @@ def values(op: KernelOperator, points: object) -> None:
     shared(op, work)
 
 
-def symmetric(op: KernelOperator, make_sums: Callable[[], BlasSums | CompiledSums]) -> None:
+def symmetric(op: KernelOperator, make_sums: Callable[[], BlasSums | CompiledSums | NarrowSums]) -> None:
     def work(tiles: list) -> None:
         sums = make_sums()
         for rows, columns in tiles:
@@ -123,6 +126,42 @@ def city_block_rates() -> dict[str, dict[str, float]]:
     return found
 
 
+def gaussian_rates() -> dict[str, dict[str, float]]:
+    """Nanoseconds of one core for a kernel value."""
+    from gramless.kernels import RBF
+
+    rng, found = np.random.default_rng(0), {}
+    for kind in ("float32", "float64"):
+        for d in (8, 54, 256):
+            X, out = rng.normal(size=(1024, d)).astype(kind), np.empty((1024, 1024), kind)
+            scaled = X * (1 / d) ** 0.5
+            half = np.einsum("ij,ij->i", scaled, scaled) / 2
+
+            def by_blas(scaled: np.ndarray = scaled, half: np.ndarray = half, out: np.ndarray = out) -> None:
+                np.matmul(scaled, scaled.T, out=out)
+                np.subtract(out, half[:, None], out=out)
+                np.subtract(out, half[None, :], out=out)
+                np.exp(np.minimum(out, 0, out=out), out=out)
+
+            kernel = RBF(gamma=0.5 / d)
+            kernel(X, X, out=out)
+            ways = {"BLAS": by_blas, "compiled": lambda kernel=kernel, X=X, out=out: kernel(X, X, out=out)}
+            with one_blas_thread():
+                seconds = fastest(ways, 10, time.thread_time)
+            found[f"{kind}, {d} features"] = {name: 1e9 * one / out.size for name, one in seconds.items()}
+    return found
+
+
+def instructions() -> str:
+    """What the compiled loops are compiled for."""
+    from gramless._compiled.simd import available, lanes
+
+    if not lanes():
+        return "no vectors"
+    bytes_too = available("avx512vnni") if lanes() == 16 else available("avxvnni")
+    return ("AVX-512" if lanes() == 16 else "AVX2") + (", products of bytes" if bytes_too else ", products of 16 bits")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=60_000)
@@ -155,10 +194,11 @@ def main() -> None:
     third = KernelOperator(X[: len(X) // 3], Polynomial(degree=4, gamma=1.0), cache=True)
     V = rng.normal(size=(third.shape[0], COLUMNS)).astype(np.float32)
     third @ V
-    ways = {"BLAS": lambda: symmetric(third, lambda: BlasSums(V))}
-    columns = Columns(V)
-    ways["compiled"] = lambda: symmetric(third, lambda: CompiledSums(columns))
-    found["symmetric product"] = fastest(ways)
+    for few, name in ((V, "symmetric product"), (np.ascontiguousarray(V[:, :2]), "symmetric product, 2 columns")):
+        make_sums = compiled_sums(few)
+        ways = {"BLAS": lambda few=few: symmetric(third, lambda: BlasSums(few))}
+        ways["compiled"] = lambda make_sums=make_sums: symmetric(third, make_sums)
+        found[name] = fastest(ways)
 
     C = rng.normal(size=(len(X), LANDMARKS)).astype(np.float32)
     W, Z = rng.normal(size=(LANDMARKS, COLUMNS)), rng.normal(size=(len(X), COLUMNS))
@@ -167,13 +207,20 @@ def main() -> None:
     ways = {"BLAS": lambda: C.astype(np.float64).T @ Z, "compiled": lambda: transposed_product(C, Z)}
     found["float64 transposed product"] = fastest(ways)
 
+    gaussian = gaussian_rates()
+    print(f"compiled for {instructions()}")
+    for name, rates in gaussian.items():
+        ratio = rates["BLAS"] / rates["compiled"]
+        both = f"BLAS {rates['BLAS']:5.2f} ns   compiled {rates['compiled']:5.2f} ns"
+        print(f"Gaussian kernel, {name:22s} {both}   {ratio:.1f} x")
     for name, seconds in found.items():
         ratio = seconds["BLAS"] / seconds["compiled"]
         print(f"{name:28s} BLAS {seconds['BLAS']:7.3f} s   compiled {seconds['compiled']:7.3f} s   {ratio:.1f} x")
     print(f"largest error of an inner product: BLAS {errors['BLAS']:.1e}, compiled {errors['compiled']:.1e}")
     if args.out:
-        about = {"rows": len(X), "columns": COLUMNS, "landmarks": LANDMARKS}
-        args.out.write_text(json.dumps({**about, "seconds": found, "errors": errors, **environment()}, indent=1) + "\n")
+        about = {"rows": len(X), "columns": COLUMNS, "landmarks": LANDMARKS, "compiled_for": instructions()}
+        measured = {"seconds": found, "nanoseconds_of_a_gaussian_value": gaussian, "errors": errors}
+        args.out.write_text(json.dumps({**about, **measured, **environment()}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

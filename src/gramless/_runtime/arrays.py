@@ -18,11 +18,17 @@ from numpy.lib.stride_tricks import as_strided
 
 from gramless._runtime import grid as _grid
 from gramless._runtime.device import Device
+from gramless._runtime.threads import blas_threads, one_blas_thread
+from gramless._runtime.tiled_factor import add_lower_gram_, factor_lower_
 
 try:
     from array_api_compat import array_namespace
 except ImportError:  # a machine with scikit-learn alone: its vendored copy is the same code
     from sklearn.externals.array_api_compat import array_namespace
+
+
+# Up to so many rows a factorisation takes some milliseconds on one core: tiles and threads would take longer.
+_FACTORED_WHOLE = 1024
 
 
 class Array(Protocol):
@@ -365,9 +371,15 @@ def cholesky_(A: Array) -> Array:
         if int(info) != 0:
             raise NotPositiveDefiniteError(f"pivot {int(info)} of {A.shape[0]} is not positive")
         return L
-    (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (A,))
-    # LAPACK is column-major: the transposed view's upper factor is A's lower one, with no copy.
-    factor, info = potrf(A.T, lower=0, overwrite_a=1, clean=0)
+    workers, flags = blas_threads(), known_numpy(A).flags
+    if workers > 1 and A.shape[0] > _FACTORED_WHOLE and flags.c_contiguous and flags.writeable:
+        with one_blas_thread():
+            info = factor_lower_(known_numpy(A), workers)
+        factor = A.T
+    else:
+        (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (A,))
+        # LAPACK is column-major: the transposed view's upper factor is A's lower one, with no copy.
+        factor, info = potrf(A.T, lower=0, overwrite_a=1, clean=0)
     if info != 0:
         raise NotPositiveDefiniteError(f"pivot {info} of {A.shape[0]} is not positive")
     finite = np.isfinite(np.einsum("ii->i", factor))
@@ -415,6 +427,11 @@ def add_gram_(S: Array, B: Array) -> Array:
         width = max(2048, m // 8)
         for i in range(0, m, width):
             S[i:, i : i + width].addmm_(B[:, i:].T, B[:, i : i + width])
+        return S
+    workers = blas_threads()
+    if workers > 1 and B.shape[0] * B.shape[1] ** 2 >= _FACTORED_WHOLE**3 and known_numpy(S).flags.writeable:
+        with one_blas_thread():
+            add_lower_gram_(known_numpy(S), known_numpy(B), workers)
         return S
     # Row-major B and S are column-major B^T and S^T: the upper triangle there is the lower one here, and nothing is copied.
     return scipy.linalg.blas.dsyrk(1.0, B.T, beta=1.0, c=S.T, overwrite_c=1).T

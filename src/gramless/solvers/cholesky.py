@@ -27,6 +27,7 @@ from gramless.solvers.base import Solver, Status, Step
 # A factorisation of so few rows takes some milliseconds on one core; BLAS's threads, which meet after every panel, take
 # longer where other processes want the cores too.
 _FOR_ONE_THREAD = 1000
+_FEW_COLUMNS = 16
 _REFINEMENTS = 5
 _SAMPLE = 512
 # A factorisation whose correction does not shrink the residual at least this much has no correct digits.
@@ -99,7 +100,9 @@ class Cholesky(Solver):
         residual = np.inf
         for _ in range(_REFINEMENTS + 1):
             if keep is None:
-                R = B - product_from_upper(xa.to_numpy(A), xa.to_numpy(diagonal), xa.known_numpy(W))
+                # Few columns are read from memory and multiplied by one core as fast as by several.
+                with one_blas_thread() if W.shape[1] <= _FEW_COLUMNS else nullcontext():
+                    R = B - product_from_upper(xa.to_numpy(A), xa.to_numpy(diagonal), xa.known_numpy(W))
             else:
                 R = B - keep @ W
             previous, residual = residual, xa.norm(R) / z_norm
@@ -113,7 +116,8 @@ class Cholesky(Solver):
 
 def _corrected(L: Array, R: Array) -> Array:
     """`(L L^T)^-1 R`, computed in the precision of the factor."""
-    return xa.astype(xa.cholesky_solve(L, xa.astype(R, xa.numpy_dtype(L))), xa.numpy_dtype(R))
+    with one_blas_thread() if R.shape[1] <= _FEW_COLUMNS else nullcontext():
+        return xa.astype(xa.cholesky_solve(L, xa.astype(R, xa.numpy_dtype(L))), xa.numpy_dtype(R))
 
 
 def _hopeless(op: Operator, rng: np.random.RandomState) -> bool:
