@@ -186,7 +186,11 @@ def fit_members(
     if len(chosen) > affordable:
         gave_up.append(f"the average of {len(chosen)} settings: there is time for {affordable} on all rows")
         chosen = choose(finalists, loss, sample, affordable)
-    size = part_size(n, len(chosen), SHARES["fit"] * seconds, memory, searched)
+    candidates = [record for record, _ in chosen]
+    # Time that is left goes to the next best: all rows tell better than some neighbourhoods which of them is right.
+    candidates += [one for one in finalists if all(one is not taken for taken in candidates)]
+    candidates = candidates[: len(chosen) if searched == n else affordable]
+    size = part_size(n, len(candidates), SHARES["fit"] * seconds, memory, searched)
     if size < n:
         why = "memory" if size < part_size(n, 1, SHARES["fit"] * seconds, 1 << 62) else "time"
         gave_up.append(
@@ -198,7 +202,7 @@ def fit_members(
     rows = np.arange(n)
     fitted: dict[Setting, Member] = {}
     records = []
-    for record, _ in chosen:
+    for record in candidates:
         setting = record.setting
         member, scores = _fit_member(record, search, preparations, encoded, loss, weights, size, tell)
         member.factor = getattr(loss, "factor", lambda *_: 1.0)(scores, rows, setting.log)

@@ -58,8 +58,8 @@ _SMALLEST_C, _LARGEST_C = 1e-3, 1e6
 # neighbourhoods.
 _FAMILIES, _WALK = 5, 5
 _FINALISTS, _STEPS = 6, 3
-_NEARBY, _LONG_WALK = 4, 8
-_NEIGHBOURHOODS = 2
+_NEARBY, _LONG_WALK = 5, 8
+_NEIGHBOURHOODS = 4
 # Kernels for which scales are learned, steps of L-BFGS for each half of the rows, and factorisations that a step is worth.
 _LEARNED, _LEARNING_STEPS, _SLOPE_COST = 3, 8, 5
 # Scales learned from a smaller share of the rows than this are compared as if they had been learned from others.
@@ -381,7 +381,7 @@ class Search:
         # A stage for a few rows more would cost more than it could tell.
         n = most if n > _ALMOST * most else n
         self.tell(f"walking uphill from the best settings, {n:,} rows")
-        found = self._each(lambda one: self.walk(one.setting, n, _WALK), families[:_FAMILIES])
+        found = self._each(lambda one: self.walk(one.setting, n, _WALK), _diverse(families, _FAMILIES))
         if self.loss.can_log:
             best = min(found, key=lambda one: one.loss).setting
             self.tell(f"trying the target's logarithm, {n:,} rows")
@@ -397,7 +397,7 @@ class Search:
                 learned.append(replace(one, setting=self.learn(one.setting, 2 * half)))
             self.tell(f"walking uphill with the learned scales, {n:,} rows")
             found += self._each(lambda one: self.honest(self.walk(one.setting, n, _WALK)), learned)
-        finalists = _families(found)[:_FINALISTS]
+        finalists = _diverse(_families(found), _FINALISTS)
         if n < most <= rows_within(SHARES["third"] * self.seconds, _FINALISTS * _STEPS) / _ALMOST:
             self.tell(f"choosing among the best, {most:,} rows")
             finalists = self._each(lambda one: self.honest(self.walk(one.setting, most, _STEPS)), finalists)
@@ -408,17 +408,14 @@ class Search:
         self.spread = spread
         n = len(self.rows)
         self.tell(f"choosing among the best, {n:,} rows of {_NEIGHBOURHOODS} neighbourhoods")
-        starts = [one.setting for one in found[:_NEARBY]]
-        # More rows tell rougher functions.
-        if "exponential" in self.kernels and all(one.kernel != "exponential" for one in starts):
-            starts.append(replace(starts[0], kernel="exponential"))
+        starts = [one.setting for one in _diverse(found, _NEARBY)]
         finalists = self._each(lambda start: self.walk(start, n, _LONG_WALK), starts)
         return sorted((one for one in finalists if np.isfinite(one.loss)), key=lambda one: one.loss)
 
 
 def nearby_rows(X: np.ndarray, seconds: float, most: int, rng: np.random.RandomState) -> np.ndarray:
     """Rows of some neighbourhoods, as many as the third stage has time for."""
-    count = min(most, rows_within(SHARES["third"] * seconds, (_NEARBY + 1) * _LONG_WALK))
+    count = min(most, rows_within(SHARES["third"] * seconds, _NEARBY * _LONG_WALK))
     tree = Partition(max(1, count // _NEIGHBOURHOODS)).fit(X)
     parts = tree.parts(X)
     return np.flatnonzero(np.isin(parts, rng.permutation(tree.n_parts_)[:_NEIGHBOURHOODS]))
@@ -427,6 +424,13 @@ def nearby_rows(X: np.ndarray, seconds: float, most: int, rng: np.random.RandomS
 def _families(found: list[Record]) -> list[Record]:
     """The best of each family, best first."""
     return _best_of_each(found, lambda setting: setting.family)
+
+
+def _diverse(found: list[Record], most: int) -> list[Record]:
+    """The best of each kernel, which of them is best changes with more rows, then the best of the others; best first."""
+    first = _best_of_each(found, lambda setting: setting.kernel)
+    others = [one for one in sorted(found, key=lambda one: one.loss) if all(one is not taken for taken in first)]
+    return sorted([*first, *others][:most], key=lambda one: one.loss)
 
 
 def _best_of_each(found: list[Record], kind: Callable[[Setting], Any]) -> list[Record]:
