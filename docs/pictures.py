@@ -1,10 +1,11 @@
-"""The pictures in the documentation, from committed records and from an example: `make pictures`.
+"""The pictures in the documentation, from committed records and from an example: `make pictures`, or some of them by name.
 
 Needs the dev extra and a Chromium (Debian: apt-get install chromium).
 """
 
 from __future__ import annotations
 
+import json
 import runpy
 import shutil
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import made_pages
 import matplotlib.pyplot
+from matplotlib.figure import Figure
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
@@ -39,17 +41,48 @@ def draw(example: Path, picture: Path) -> None:
     matplotlib.pyplot.gcf().savefig(picture, dpi=110)
 
 
+def curve(records: Path, picture: Path) -> None:
+    """Seconds to fit against rows, of a hard problem and an easy one (`benchmarks/svm_cpu.py --curve`)."""
+    found = json.loads(records.read_text(encoding="utf-8"))["records"]
+    titles = {"noisy": "hard: a third of all rows are support vectors", "clean": "easy: no label is wrong"}
+    looks = {
+        "scikit-learn-intelex": ("tab:orange", "o", "SVC of scikit-learn-intelex"),
+        "gramless": ("tab:blue", "s", "KernelSVC"),
+        "gramless LSSVC": ("tab:green", "^", "LSSVC"),
+    }
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    for axis, (case, title) in zip(figure.subplots(1, 2, sharey=True), titles.items(), strict=True):
+        for method, (colour, marker, label) in looks.items():
+            line = sorted((r["n_train"], r["fit_cpu_seconds"]) for r in found if (r["case"], r["method"]) == (case, method))
+            axis.plot(*zip(*line, strict=True), color=colour, marker=marker, markersize=4, label=label)
+        axis.set(xscale="log", yscale="log", title=title, xlabel="training rows")
+        axis.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("processor seconds to fit")
+    figure.axes[0].legend(frameon=False)
+    figure.savefig(picture, dpi=110)
+
+
 def shrink(picture: Path) -> None:
     """The same picture with 192 colours: a third of the bytes."""
     with Image.open(picture) as image:
         image.convert("RGB").quantize(192, dither=Image.Dither.NONE).save(picture, optimize=True)
 
 
+def main(wanted: list[str]) -> None:
+    """Draw the pictures that are asked for by name, or all."""
+    results, images = HERE.parent / "benchmarks" / "results", HERE / "images"
+    wanted = wanted or ["report", "borders", "svm_curve"]
+    if "report" in wanted:
+        with tempfile.TemporaryDirectory() as folder:
+            made_pages.report(*made_pages.read_records(results), results, Path(folder) / "report.html")
+            photograph(Path(folder) / "report.html", images / "report.png")
+    if "borders" in wanted:
+        draw(HERE.parent / "examples" / "plot_1_decision_borders.py", images / "borders.png")
+    if "svm_curve" in wanted:
+        curve(results / "svm_curve.json", images / "svm_curve.png")
+    for name in wanted:
+        shrink(images / f"{name}.png")
+
+
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        results = HERE.parent / "benchmarks" / "results"
-        made_pages.report(*made_pages.read_records(results), results, Path(folder) / "report.html")
-        photograph(Path(folder) / "report.html", HERE / "images" / "report.png")
-    draw(HERE.parent / "examples" / "plot_1_decision_borders.py", HERE / "images" / "borders.png")
-    for made in (HERE / "images").glob("*.png"):
-        shrink(made)
+    main(sys.argv[1:])
