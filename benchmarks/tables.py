@@ -340,7 +340,12 @@ def markdown(results: dict[str, dict[str, Any]], names: list[str], learners: lis
             cells = [f"**{value:.4g}**" if top else f"{value:.4g}" for value, top in zip(means, best, strict=True)]
             table.append(f"| {name} | {rows:,} | {seeds} | " + " | ".join(cells) + " |")
         parts.append("\n".join(table))
-    return "\n\n".join(["\n".join(lines), *parts])
+        if key == "error":
+            lost = [name for name, one in found.items() if one[2][0] > one[2].min() + 1e-12]
+            said = (
+                f"Best or level with the best on {len(found) - len(lost)} of {len(found)} tables; lost: {', '.join(lost)}."
+            )
+    return "\n\n".join(["\n".join(lines), said, *parts])
 
 
 def setting(text: str) -> tuple[str, Any]:
