@@ -107,20 +107,20 @@ def tables(records: Mapping[str, Any]) -> Shown:
             }
     ranks: dict[str, list[float]] = {method: [] for method in methods}
     rows = []
-    for table, found in sorted(complete.items(), key=lambda item: next(iter(item[1].values()))["rows"]):
-        errors = {method: found[method]["error"] for method in methods}
+    for table, means in sorted(complete.items(), key=lambda item: next(iter(item[1].values()))["rows"]):
+        errors = {method: means[method]["error"] for method in methods}
         for method in methods:
             below = sum(other < errors[method] for other in errors.values())
             equal = sum(other == errors[method] for other in errors.values())
             ranks[method].append(below + (equal + 1) / 2)
-        kind = found[methods[0]]["kind"]
+        kind = means[methods[0]]["kind"]
         shown = [f"{100 * errors[m]:.1f} %" if kind == "classes" else f"{errors[m]:.4g}" for m in methods]
-        rows.append([f"{table}, {found[methods[0]]['rows']:,} rows", *shown])
+        rows.append([f"{table}, {means[methods[0]]['rows']:,} rows", *shown])
     rows.insert(0, ["mean rank", *(f"{fmean(ranks[method]):.2f}" for method in methods)])
     return {
         "title": "Tables, against boosted trees",
-        "about": "Test error, a share of the rows or a root mean squared error; a mean over the one to five random splits that "
-        "all methods have. Everything with its defaults.",
+        "about": "Test error, a share of the rows or a root mean squared error; a mean over the one to five random splits "
+        "that all methods have. Everything with its defaults.",
         "names": 1,
         "heads": ["table", *methods],
         "rows": rows,
