@@ -12,9 +12,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import lapack
 
 from gramless._runtime import arrays as xa
+from gramless._runtime.lapack import factor_lower_in_place, invert_lower_in_place
 from gramless._runtime.threads import one_blas_thread
 from gramless.kernels import Kernel
 from gramless.operators import KernelOperator
@@ -92,12 +92,14 @@ def solve_dense(A: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
 
 def inverse_factor(A: np.ndarray) -> np.ndarray | None:
     """`L^-1` of `A = L L^T`, lower, in the memory of `A`; None where `A` is not positive definite."""
-    potrf, trtri = (lapack.spotrf, lapack.strtri) if A.dtype == np.float32 else (lapack.dpotrf, lapack.dtrtri)
     # LAPACK reads by columns: the transpose is the same symmetric matrix, and no copy.
-    factor, failed = potrf(A.T, lower=1, clean=1, overwrite_a=1)
-    if not failed:
-        factor, failed = trtri(factor, lower=1, overwrite_c=1)
-    return None if failed else factor
+    factor = A.T if A.flags.c_contiguous else np.asfortranarray(A.T)
+    if factor_lower_in_place(factor) or invert_lower_in_place(factor):
+        return None
+    columns = factor.T
+    for i in range(len(columns)):
+        columns[i, :i] = 0.0
+    return factor
 
 
 def _single_will_do(X: np.ndarray, kernel: Kernel, ridge: np.ndarray) -> bool:

@@ -200,6 +200,7 @@ class Search:
         self.kernels, self.metric, self.seconds = kernels, metric, seconds
         self._tell, self._doing = tell, ""
         self._count, self._best = 0, Record(Setting("standard", "rbf", 1.0, 1.0), np.inf, 0, np.empty(0))
+        self._most = 0
         self.X = {way: prepare(encoded) for way, prepare in preparations.items()}
         self.spread = {way: max(float(X.var(axis=0).sum()), 1e-12) for way, X in self.X.items()}
         self.tried: dict[tuple[Setting, int], Record] = {}
@@ -212,7 +213,11 @@ class Search:
         """Say what is being done, how many settings were tried, and the best of those on as many rows."""
         self._doing = doing
         best = f", best so far {self._best.setting.describe()}" if np.isfinite(self._best.loss) else ""
-        self._tell(f"{doing}: {self._count:,} settings tried{best}")
+        self._tell(f"{doing}: {self._count:,} of at most {self._most:,} settings{best}")
+
+    def _expect(self, *stages: int) -> None:
+        """Stages that are still to come, by how many settings each may try."""
+        self._most = self._count + sum(stages)
 
     def _tried(self, record: Record) -> Record:
         with self._counting:
@@ -374,10 +379,17 @@ class Search:
     def run(self) -> list[Record]:
         """Records of the best settings of different families, on as many rows as time allows, best first."""
         most = len(self.rows)
+        learns = self.metric == "learned" and len(np.unique(self.groups)) > 1
+        # With learned scales, two halves of the rows are evaluated beside every walk.
+        second = _FAMILIES * _WALK + (_WALK if self.loss.can_log else 0) + (_LEARNED * (_WALK + 2) if learns else 0)
+        third = _FINALISTS * (_STEPS + 2)
+        ways, decades = len([way for way in self.X if way != "log"]), round(np.log10(_LARGEST_C / _SMALLEST_C))
+        self._expect((ways * sum(len(WIDTHS[kernel]) for kernel in self.kernels) + 2) * (1 + decades), second, third)
         families = self.first(min(most, FIRST))
         if not families:
             return []
         n = min(SECOND, max(FIRST, rows_within(SHARES["second"] * self.seconds, _FAMILIES * _WALK)))
+        self._expect(second, third)
         # A stage for a few rows more would cost more than it could tell.
         n = most if n > _ALMOST * most else n
         self.tell(f"walking uphill from the best settings, {n:,} rows")
@@ -386,7 +398,7 @@ class Search:
             best = min(found, key=lambda one: one.loss).setting
             self.tell(f"trying the target's logarithm, {n:,} rows")
             found += self._each(lambda one: self.walk(one, n, _WALK), [replace(best, log=True)])
-        if self.metric == "learned" and len(np.unique(self.groups)) > 1:
+        if learns:
             steps = 2 * _LEARNED * _LEARNING_STEPS * _SLOPE_COST
             half = min(most // 2, max(FIRST // 2, rows_within(SHARES["learn"] * self.seconds, steps)))
             # One family for each kernel: which of them is best changes with the scales.
@@ -398,6 +410,7 @@ class Search:
             self.tell(f"walking uphill with the learned scales, {n:,} rows")
             found += self._each(lambda one: self.honest(self.walk(one.setting, n, _WALK)), learned)
         finalists = _diverse(_families(found), _FINALISTS)
+        self._expect(third)
         if n < most <= rows_within(SHARES["third"] * self.seconds, _FINALISTS * _STEPS) / _ALMOST:
             self.tell(f"choosing among the best, {most:,} rows")
             finalists = self._each(lambda one: self.honest(self.walk(one.setting, most, _STEPS)), finalists)
@@ -407,6 +420,7 @@ class Search:
         """The best settings of a search elsewhere, walked uphill on these rows, which are neighbourhoods of the table."""
         self.spread = spread
         n = len(self.rows)
+        self._expect(_NEARBY * _LONG_WALK)
         self.tell(f"choosing among the best, {n:,} rows of {_NEIGHBOURHOODS} neighbourhoods")
         starts = [one.setting for one in _diverse(found, _NEARBY)]
         finalists = self._each(lambda start: self.walk(start, n, _LONG_WALK), starts)

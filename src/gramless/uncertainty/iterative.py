@@ -3,9 +3,9 @@
     k(x)^T A^-1 k(x)  ->  k(x)^T v_j,     v_j the j-th iterate of conjugate gradients for A v = k(x)
 
 grows with every iteration towards the exact value, so the variance falls towards its own. What is still to come is estimated
-from the last two changes, as the rest of a geometric series, and the iterations end when it is at most `tol` of every
-variance. All new rows of a batch are solved at once. A product with so many columns is dear, so the preconditioner has more
-landmarks than that of a fit: as many as cost about as much as one product.
+from the last changes, as the rest of a geometric series, and the iterations end when it is at most `tol` of every variance.
+All new rows of a batch are solved at once. A product with so many columns is dear, so the preconditioner has more landmarks
+than that of a fit: as many as cost about as much as one product.
 
 The leave-one-out residuals come from an estimate of the diagonal of the inverse by random signs; with so many rows, leaving
 one out moves no other prediction, and the interval is that of the plain jackknife. The log determinant comes from Lanczos'
@@ -54,15 +54,15 @@ class IterativePosterior:
     machine : Machine
     budget : int
         Bytes that may be held.
-    tol : float, default=5e-3
-        The largest part of a variance by which it may still fall, as estimated.
+    tol : float, default=1e-2
+        The largest part of a variance by which it may still fall, as estimated: half of it is the error of a deviation.
     random_state : int, RandomState or None, default=None
         Draws landmarks and signs.
     """
 
     exact = False
 
-    def __init__(self, machine: Machine, budget: int, *, tol: float = 5e-3, random_state: Any = None):
+    def __init__(self, machine: Machine, budget: int, *, tol: float = 1e-2, random_state: Any = None):
         self.machine = machine
         self.tol = tol
         self.rng = check_random_state(random_state)
@@ -105,14 +105,17 @@ class IterativePosterior:
 
     def _explained(self, K: Array, values: np.ndarray, prior: np.ndarray) -> np.ndarray:
         """`k(x)^T A^-1 k(x)` for each new row."""
-        last, last_change = np.zeros(len(prior)), np.full(len(prior), np.nan)
+        last, changes = np.zeros(len(prior)), []
 
         def settled(W: Array, record: dict[str, Any]) -> bool:
-            nonlocal last, last_change
+            nonlocal last
             now = np.sum(values * xa.to_numpy(W), axis=0)
-            change = np.abs(now - last)
-            ratio = np.divide(change, last_change, out=np.zeros_like(change), where=last_change != 0)
-            last, last_change = now, change
+            changes.append(np.abs(now - last))
+            last = now
+            if len(changes) < 3:  # the first change is from nothing: it says little of how fast the others fall
+                return False
+            before, change = changes[-2:]
+            ratio = np.divide(change, before, out=np.zeros_like(change), where=before > 0)
             to_come = change * ratio / np.maximum(1.0 - ratio, 1e-12)
             return bool(np.all((ratio < 1) & (to_come <= self.tol * np.maximum(prior - now, 1e-6 * prior))))
 
