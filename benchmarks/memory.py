@@ -270,7 +270,6 @@ def train(way: str, budget: int | None, folder: Path) -> str:
 
 def measure_train(way: str, budget: int, folder: Path) -> dict[str, Any]:
     """The command line; what reading the table takes is in the peak."""
-    peak_of(lambda: train(way, budget, folder))  # what a budget makes it choose may be compiled for the first time
     peak, answer = peak_of(lambda: train(way, budget, folder))
     if not answer.startswith(("fitted", "refused")):
         raise RuntimeError(f"gramless train {way}: {answer}")
@@ -333,8 +332,8 @@ def main() -> None:
     if not arguments.only:
         with tempfile.TemporaryDirectory() as folder:
             for way in list(TRAIN)[-1:] if arguments.quick else TRAIN:
-                train(way, None, Path(folder))  # loads what it loads
                 for budget in BUDGETS:
+                    train(way, budget, Path(folder))  # loads, or compiles, what this budget makes it choose
                     found.append(measure_train(way, budget, Path(folder)))
                     print(json.dumps(found[-1]) if arguments.lines else line(found[-1]), flush=True)
     if not arguments.lines:
