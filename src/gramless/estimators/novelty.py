@@ -39,7 +39,7 @@ from gramless.operators import evaluate
 from gramless.planning.plan import FitPlan
 from gramless.uncertainty.feature_process import FeatureProcess
 
-_ROWS_AT_A_TIME = 4096
+_ROWS_AT_A_TIME = 512
 # Of m x m numbers in float64: the sums, their centre, and what is factored of them.
 _MATRICES = 6
 # Of a batch of features in float64: kernel values, features, their solution, squares.
@@ -285,7 +285,9 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
         variances = self._process.variances_without if summed else self._process.variances
         for rows in slices(X.shape[0], _ROWS_AT_A_TIME):
             part = X[rows]
-            values = xa.to_numpy(evaluate(self.features_.kernel_, part, self.features_.points_)).astype(np.float64)
+            values = xa.to_numpy(evaluate(self.features_.kernel_, part, self.features_.points_)).astype(
+                np.float64, copy=False
+            )
             # Not `transform`, whose bits are the same in any batch and cost dozens of rows where there is one.
             Phi = solve_triangular(self.features_.factor_, values.T, lower=True, check_finite=False).T
             own = np.asarray(self.features_.kernel_.diag(part), dtype=np.float64)
