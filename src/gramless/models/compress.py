@@ -275,7 +275,8 @@ class _Mover:
         coef = xa.like(now.coef, K)
         residual = (K @ coef + xa.like(now.bias, K) - xa.like(Z, K)) / len(X)
         weights = K * (residual @ coef.T)
-        gradient = 4 * self._gamma * (weights.T @ X - (weights.T @ (0 * X[:, :1] + 1)) * self.points)
+        totals = xa.namespace(weights).sum(weights, axis=0)
+        gradient = 4 * self._gamma * (weights.T @ X - totals[:, None] * self.points)
         rate = self._rate * 0.5 * (1 + np.cos(np.pi * self._count / self._steps))
         self._count += 1
         first, second = _DECAYS
