@@ -17,6 +17,7 @@ import numba
 import numpy as np
 from numba import types
 from numba.extending import intrinsic
+from numpy.lib.stride_tricks import as_strided
 
 from gramless._compiled import simd as _simd
 
@@ -77,42 +78,48 @@ def _packed(X: np.ndarray, width: int) -> np.ndarray:
     return out
 
 
-def _blocked(tile: Any) -> Any:
-    @numba.njit(cache=True, nogil=True)
-    def fill(X: np.ndarray, Y: np.ndarray, out: np.ndarray) -> None:
-        n, m, d = X.shape[0], Y.shape[0], X.shape[1]
-        lanes = _VECTOR_BYTES // out.itemsize
-        number = out.dtype.type(0)
-        strips, panels = _packed(X, _TALL), _packed(Y, lanes)
-        values = np.empty((_TALL, lanes), out.dtype)
-        for p in range(panels.shape[0]):
-            start, stop = p * lanes, min(m, (p + 1) * lanes)
-            for s in range(strips.shape[0]):
-                tile(strips[s:].ctypes.data, panels[p:].ctypes.data, d, values.ctypes.data, number)
-                for r in range(min(_TALL, n - s * _TALL)):
-                    target = out[s * _TALL + r, start:stop]
-                    for j in range(stop - start):
-                        target[j] = values[r, j]
-
-    return fill
-
-
-_fill_absolute = _blocked(_absolute_tile)
-_fill_differing = _blocked(_differing_tile)
+# One function for both sums, without variables of an outer one: numba would compile those anew in every process.
+@numba.njit(cache=True, nogil=True)
+def _fill(X: np.ndarray, Y: np.ndarray, flat: np.ndarray, stride: int, absolute: bool) -> None:
+    n, m, d = X.shape[0], Y.shape[0], X.shape[1]
+    lanes = _VECTOR_BYTES // X.itemsize
+    number = X.dtype.type(0)
+    strips, panels = _packed(X, _TALL), _packed(Y, lanes)
+    values = np.empty((_TALL, lanes), X.dtype)
+    for p in range(panels.shape[0]):
+        start, stop = p * lanes, min(m, (p + 1) * lanes)
+        for s in range(strips.shape[0]):
+            if absolute:
+                _absolute_tile(strips[s:].ctypes.data, panels[p:].ctypes.data, d, values.ctypes.data, number)
+            else:
+                _differing_tile(strips[s:].ctypes.data, panels[p:].ctypes.data, d, values.ctypes.data, number)
+            for r in range(min(_TALL, n - s * _TALL)):
+                first = (s * _TALL + r) * stride + start
+                target = flat[first : first + stop - start]
+                for j in range(stop - start):
+                    target[j] = values[r, j]
 
 
-def _checked(fill: Any, X: np.ndarray, Y: np.ndarray, out: np.ndarray) -> None:
-    if X.shape[1] == 0:
+def _checked(X: np.ndarray, Y: np.ndarray, out: np.ndarray, absolute: bool) -> None:
+    if 0 in out.shape or X.shape[1] == 0:
         out[...] = 0
         return
-    fill(X.astype(out.dtype, copy=False), Y.astype(out.dtype, copy=False), out)
+    # One layout and one dtype: a compiled version for each precision, no more.
+    rows, others = np.ascontiguousarray(X, out.dtype), np.ascontiguousarray(Y, out.dtype)
+    has_rows = out.strides[1] == out.itemsize and out.strides[0] >= out.shape[1] * out.itemsize
+    into = out if has_rows else np.empty(out.shape, out.dtype)
+    stride = into.strides[0] // into.itemsize
+    flat = as_strided(into, ((len(into) - 1) * stride + into.shape[1],), (into.itemsize,))
+    _fill(rows, others, flat, stride, absolute)
+    if into is not out:
+        out[...] = into
 
 
 def city_block(X: np.ndarray, Y: np.ndarray, out: np.ndarray) -> None:
     """`out[i, j] = sum_k |X[i, k] - Y[j, k]|`, in the dtype of `out` (float32 or float64)."""
-    _checked(_fill_absolute, X, Y, out)
+    _checked(X, Y, out, True)
 
 
 def differing(X: np.ndarray, Y: np.ndarray, out: np.ndarray) -> None:
     """`out[i, j] =` the number of columns in which `X[i]` and `Y[j]` differ, in the dtype of `out`."""
-    _checked(_fill_differing, X, Y, out)
+    _checked(X, Y, out, False)

@@ -15,11 +15,16 @@ import numpy as np
 def absolute_difference_sums(V: np.ndarray, X: np.ndarray) -> np.ndarray:
     """The sums for a symmetric `V` of shape (n, n) and `X` of shape (n, d), both float64 and C order."""
     n, d = X.shape
+    # Columns side by side: the innermost loop runs along a row of `V` and a column of `X`, on the vector units.
+    columns = X.T.copy()
     sums = np.zeros(d)
     for i in range(n):
-        here = X[i]
-        for j in range(i):
-            weight, there = 2.0 * V[i, j], X[j]
-            for k in range(d):
-                sums[k] += weight * abs(here[k] - there[k])
+        weights = V[i]
+        for k in range(d):
+            column = columns[k]
+            here = column[i]
+            total = 0.0
+            for j in range(i):
+                total += weights[j] * abs(here - column[j])
+            sums[k] += 2.0 * total
     return sums

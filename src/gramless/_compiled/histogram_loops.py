@@ -10,8 +10,6 @@ vector units; the smallest normal number in the denominator makes a bin that is 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
 
@@ -19,36 +17,43 @@ _GROUP = 64
 _VECTORISE = {"nnan", "nsz", "reassoc", "contract"}
 
 
-@numba.njit(inline="always", fastmath=_VECTORISE)
-def _harmonic(x: Any, y: Any, tiny: Any) -> Any:
-    return x * y / max(x + y, tiny)
+_HARMONIC, _CHI_SQUARE, _INTERSECTION = range(3)
 
 
-@numba.njit(inline="always", fastmath=_VECTORISE)
-def _chi_square(x: Any, y: Any, tiny: Any) -> Any:
-    return (x - y) * (x - y) / max(x + y, tiny)
+# One function for the three sums, without variables of an outer one: numba would compile those anew in every process.
+@numba.njit(cache=True, nogil=True, fastmath=_VECTORISE)
+def _fill(X: np.ndarray, Y: np.ndarray, out: np.ndarray, which: int) -> None:
+    tiny = np.finfo(X.dtype).tiny
+    bins = range(X.shape[1])
+    for start in range(0, Y.shape[0], _GROUP):
+        for i in range(X.shape[0]):
+            x = X[i]
+            for j in range(start, min(start + _GROUP, Y.shape[0])):
+                y = Y[j]
+                total = X.dtype.type(0)
+                if which == _HARMONIC:
+                    for k in bins:
+                        total += x[k] * y[k] / max(x[k] + y[k], tiny)
+                    total *= 2
+                elif which == _CHI_SQUARE:
+                    for k in bins:
+                        total += (x[k] - y[k]) * (x[k] - y[k]) / max(x[k] + y[k], tiny)
+                else:
+                    for k in bins:
+                        total += min(x[k], y[k])
+                out[i, j] = total
 
 
-@numba.njit(inline="always", fastmath=_VECTORISE)
-def _intersection(x: Any, y: Any, tiny: Any) -> Any:
-    return min(x, y)
+def harmonic(X: np.ndarray, Y: np.ndarray, out: np.ndarray) -> None:
+    """`out[i, j] = sum_k 2 x_k y_k / (x_k + y_k)`."""
+    _fill(X, Y, out, _HARMONIC)
 
 
-def _sum_over_bins(term: Any, factor: int = 1) -> Any:
-    @numba.njit(cache=True, nogil=True, fastmath=_VECTORISE)
-    def fill(X: np.ndarray, Y: np.ndarray, out: np.ndarray) -> None:
-        tiny = np.finfo(X.dtype).tiny
-        for start in range(0, Y.shape[0], _GROUP):
-            for i in range(X.shape[0]):
-                for j in range(start, min(start + _GROUP, Y.shape[0])):
-                    total = X.dtype.type(0)
-                    for k in range(X.shape[1]):
-                        total += term(X[i, k], Y[j, k], tiny)
-                    out[i, j] = factor * total
-
-    return fill
+def chi_square(X: np.ndarray, Y: np.ndarray, out: np.ndarray) -> None:
+    """`out[i, j] = sum_k (x_k - y_k)^2 / (x_k + y_k)`."""
+    _fill(X, Y, out, _CHI_SQUARE)
 
 
-harmonic = _sum_over_bins(_harmonic, 2)
-chi_square = _sum_over_bins(_chi_square)
-intersection = _sum_over_bins(_intersection)
+def intersection(X: np.ndarray, Y: np.ndarray, out: np.ndarray) -> None:
+    """`out[i, j] = sum_k min(x_k, y_k)`."""
+    _fill(X, Y, out, _INTERSECTION)
