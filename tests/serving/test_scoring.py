@@ -25,6 +25,7 @@ from gramless.serving import Limits, scoring_app
 from gramless.serving.batches import Batches
 from gramless.serving.bodies import ARROW_FILE, ARROW_STREAM
 from gramless.serving.scorer import RequestError, Scores
+from gramless.tables.preparation import Preparation
 
 ROW = {"height (m)": 4.1, "leaves": 23, "soil": "loam", "planted": "2021-03-01"}
 
@@ -316,6 +317,42 @@ def test_a_failing_neighbour_does_not_fail_a_request_and_the_queue_is_bounded():
     found = in_a_loop(work())
     assert [one.predictions.tolist() for one in (found[0], found[1], found[3])] == [[0.0], [1.0], [2.0]]
     assert isinstance(found[2], ValueError)
+
+
+def test_a_quick_model_is_scored_where_requests_are_read_and_a_slow_one_in_its_thread():
+    threads, pause = [], [0.05]
+
+    def score(table):
+        threads.append(threading.current_thread().name)
+        time.sleep(pause[0])
+        return Scores(table["x"])
+
+    async def work(count):
+        batches = Batches(score, waiting_rows=100, batch_rows=8, hear=lambda rows, seconds: None)
+        for k in range(count):
+            pause[0] = 0.05 if k in (0, 3) else 0.0  # slow by chance, as on a machine that does something else
+            await batches.submit({"x": np.array([float(k)])})
+        pause[0] = 0.05
+        for _ in range(10):
+            await batches.submit({"x": np.array([0.0])})
+        await batches.close()
+
+    in_a_loop(work(6))
+    in_thread = [name.startswith("scores") for name in threads]
+    assert in_thread[:6] == [True, True, False, False, False, False]
+    assert in_thread[-1]
+
+
+def test_rows_are_encoded_and_prepared_once_for_all_answers(files, asked, truth, monkeypatch):
+    scorer = load_scorer(files / "kinds.skops")
+    table = {name: asked[name].to_numpy() for name in asked}
+    calls = []
+    plain = Preparation.__call__
+    monkeypatch.setattr(Preparation, "__call__", lambda self, encoded: calls.append(self) or plain(self, encoded))
+    scores = scorer.score(table)
+    np.testing.assert_array_equal(scores.probabilities, truth[1])
+    assert scores.novel is not None
+    assert len(calls) == len(set(map(id, calls)))
 
 
 def scorer_after(wait):

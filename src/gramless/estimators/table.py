@@ -28,7 +28,7 @@ from gramless._runtime.validation import (
     check_weights,
 )
 from gramless.calibration.softmax_link import fit_link, link_probabilities, link_scores
-from gramless.tables.columns import TableColumns, frame_rows, is_frame
+from gramless.tables.columns import Encoded, TableColumns, frame_rows, is_frame
 from gramless.tables.losses import ClassLoss, ValueLoss
 from gramless.tables.members import Fitted, Member, TablePlan, fit_members, plan_table
 from gramless.tables.search import KERNELS
@@ -461,7 +461,12 @@ class TableRegressor(RegressorMixin, BaseEstimator):
 
 
 def check_table(estimator: Any, X: Any, *, reset: bool) -> tuple[Any, int]:
-    """A frame as it is or an array of any dtype, with its columns counted and named; and its number of rows."""
+    """A frame as it is or an array of any dtype, with its columns counted and named; and its number of rows.
+
+    Rows that the model's columns have encoded before are what they are.
+    """
+    if isinstance(X, Encoded) and not reset:
+        return X, len(X)
     if is_frame(X):
         n = frame_rows(X)
         if n == 0 or len(getattr(X, "column_names", getattr(X, "columns", []))) == 0:

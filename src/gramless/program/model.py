@@ -185,7 +185,7 @@ class TableModel(BaseEstimator):
         """Ready rows as columns of comparable size: what the machine computes with."""
         machine = self.pipeline.named_steps["machine"]
         if hasattr(machine, "columns_"):
-            return machine.members_[0].preparation(machine.columns_.encode(X))
+            return machine.columns_.encode(X).prepared(machine.members_[0].preparation)
         return np.asarray(self.pipeline[:-1].transform(X))
 
     def learn_novelty(self, X: Any, seed: int) -> None:

@@ -39,7 +39,12 @@ class TableScorer:
 
     def __init__(self, model: TableModel):
         self._model = model
-        self._reads_arrays = hasattr(model.pipeline.named_steps["machine"], "columns_")
+        machine = model.pipeline.named_steps["machine"]
+        # A machine for tables is the whole pipeline, and takes rows that were encoded once for all that is asked about them.
+        self._encodes = machine.columns_ if hasattr(machine, "columns_") else None
+        self._predicts = model.pipeline if self._encodes is None else machine
+        self._names = model.columns.used if self._encodes is None else self._encodes.names_
+        self._has_probabilities = model.has_probabilities
         self.task = model.task
         self.columns = table_columns(model)
         self.classes = model.classes.tolist() if model.task == "classification" else None
@@ -48,13 +53,13 @@ class TableScorer:
     def score(self, table: Table) -> Scores:
         """Predictions of the pipeline, and its probabilities or intervals."""
         model = self._model
-        columns = {name: table[name] for name in model.columns.used}
-        frame = ArrayFrame(columns) if self._reads_arrays else pd.DataFrame(columns, copy=False)
-        if model.has_probabilities:
-            chances = model.pipeline.predict_proba(frame)
-            return Scores(model.classes[chances.argmax(axis=1)], chances, novel=model.novel(frame))
-        predicted = np.asarray(model.pipeline.predict(frame))
-        return Scores(predicted, intervals=model.intervals(predicted), novel=model.novel(frame))
+        columns = {name: table[name] for name in self._names}
+        rows: Any = pd.DataFrame(columns, copy=False) if self._encodes is None else self._encodes.encode(ArrayFrame(columns))
+        if self._has_probabilities:
+            chances = self._predicts.predict_proba(rows)
+            return Scores(model.classes[chances.argmax(axis=1)], chances, novel=model.novel(rows))
+        predicted = np.asarray(self._predicts.predict(rows))
+        return Scores(predicted, intervals=model.intervals(predicted), novel=model.novel(rows))
 
 
 class ArrayScorer:

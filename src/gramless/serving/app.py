@@ -45,6 +45,7 @@ from gramless.serving.server import HOSTS, PAGE_HEADERS
 _SMALL = 16 * 1024
 _GONE = 499  # what is counted for a client that left; nobody reads the answer
 
+_JSON = json.JSONEncoder(allow_nan=False)  # made once: `json.dumps` would make one for each answer
 _log = logging.getLogger("gramless.serving")
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -157,12 +158,12 @@ def scoring_app(
         await models.close()
 
     routes = [
+        route("/predict", predict, method="POST"),  # first, since routes are tried in this order
         route("/", show, is_open=True),
         route("/healthz", health, is_open=True),
         route("/metrics", figures),
         route("/models", listing),
         route("/openapi.json", document),
-        route("/predict", predict, method="POST"),
         route("/schema", schema),
         route("/models/{name}/predict", predict, method="POST"),
         route("/models/{name}/schema", schema),
@@ -239,7 +240,7 @@ async def _predict(request: Request, served: Served, limits: Limits) -> Response
         answer["novel"] = scores.novel.tolist()
     if moved is not None:
         answer["moved"] = moved
-    return Response(json.dumps(answer, allow_nan=False), media_type=JSON)
+    return Response(_JSON.encode(answer), media_type=JSON)
 
 
 async def _body(request: Request, limits: Limits) -> bytes:

@@ -9,6 +9,7 @@ the way to the thread and back, which would cost more than the scores.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ Hear = Callable[[int, float], None]
 # Other requests may wait so long while a batch is scored in their thread.
 _BRIEF_SECONDS = 0.004
 _FEW_ROWS = 32
-_MEMORY = 0.8
+_REMEMBERED = 8
 
 
 @dataclass
@@ -56,7 +57,7 @@ class Batches:
         self._jobs: deque[_Job] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="scores")
         self._running: asyncio.Task[None] | None = None
-        self._usual = float("inf")  # seconds of a small batch, until one was timed
+        self._small: deque[float] = deque(maxlen=_REMEMBERED)  # seconds of the last small batches
         self.waiting = 0
 
     async def submit(self, table: Table) -> Scores:
@@ -80,14 +81,21 @@ class Batches:
                 jobs = self._next()
                 if jobs:
                     rows, began = sum(job.rows for job in jobs), loop.time()
-                    await self._answer(loop, jobs, here=rows <= _FEW_ROWS and self._usual < _BRIEF_SECONDS)
-                    seconds = loop.time() - began
-                    if rows <= _FEW_ROWS:
-                        known = np.isfinite(self._usual)
-                        self._usual = _MEMORY * self._usual + (1 - _MEMORY) * seconds if known else seconds
-                    self._hear(rows, seconds)
+                    await self._answer(loop, jobs, here=rows <= _FEW_ROWS and self._is_quick())
+                    self._hear(rows, loop.time() - began)
         finally:
             self._running = None
+
+    def _is_quick(self) -> bool:
+        # The least of some: what else the machine does makes a quick model slow at times, and never a slow one quick.
+        return min(self._small, default=np.inf) < _BRIEF_SECONDS
+
+    def _timed(self, table: Table) -> Scores:
+        began = time.perf_counter()
+        scores = self._score(table)
+        if row_count(table) <= _FEW_ROWS:
+            self._small.append(time.perf_counter() - began)
+        return scores
 
     def _next(self) -> list[_Job]:
         jobs: list[_Job] = []
@@ -103,7 +111,7 @@ class Batches:
     async def _answer(self, loop: asyncio.AbstractEventLoop, jobs: list[_Job], *, here: bool) -> None:
         try:
             table = _joined([job.table for job in jobs])
-            scores = self._score(table) if here else await loop.run_in_executor(self._thread, self._score, table)
+            scores = self._timed(table) if here else await loop.run_in_executor(self._thread, self._timed, table)
         except Exception as reason:
             if len(jobs) == 1:
                 _settle(jobs[0], reason)

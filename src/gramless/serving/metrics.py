@@ -19,6 +19,7 @@ class Metrics:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
         self.registry = CollectorRegistry()
+        self._children: dict[tuple[Any, tuple[str, ...]], Any] = {}
         ProcessCollector(registry=self.registry)
         own: dict[str, Any] = {"registry": self.registry}
         self._requests = Counter("gramless_requests", "Requests by route and status.", ["route", "status"], **own)
@@ -31,20 +32,28 @@ class Metrics:
         self._reloads = Counter("gramless_reloads", "Model files loaded again.", ["model", "outcome"], **own)
         self._waiting = Gauge("gramless_waiting_rows", "Rows that wait to be scored.", **own)
 
+    def _child(self, figure: Any, *labels: str) -> Any:
+        """One series of a figure, found once: prometheus_client checks labels whenever it is asked."""
+        key = (figure, labels)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = figure.labels(*labels)
+        return child
+
     def watch_waiting(self, count: Callable[[], int]) -> None:
         """Ask `count` for the rows that wait whenever figures are read."""
         self._waiting.set_function(count)
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
-        self._requests.labels(route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        self._child(self._requests, route, str(status)).inc()
+        self._child(self._seconds, route).observe(seconds)
 
     def batch(self, model: str, rows: int, seconds: float) -> None:
         """Count a batch."""
-        self._rows.labels(model).inc(rows)
-        self._batch.labels(model).observe(rows)
-        self._scoring.labels(model).observe(seconds)
+        self._child(self._rows, model).inc(rows)
+        self._child(self._batch, model).observe(rows)
+        self._child(self._scoring, model).observe(seconds)
 
     def reloaded(self, model: str, outcome: str) -> None:
         """Count a file that was loaded again, or refused."""

@@ -11,7 +11,8 @@ tables without names.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ class Encoded:
 
     numbers: np.ndarray
     codes: np.ndarray
+    _prepared: dict[int, tuple[Any, np.ndarray]] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -36,6 +38,14 @@ class Encoded:
     def take(self, rows: Any) -> Encoded:
         """Some rows."""
         return Encoded(self.numbers[rows], self.codes[rows])
+
+    def prepared(self, preparation: Callable[[Encoded], np.ndarray]) -> np.ndarray:
+        """What `preparation` makes of the rows, computed once for all who ask: not to be written to."""
+        # Kept with what made it: an identity is only unique among objects that are alive.
+        known = self._prepared.get(id(preparation))
+        if known is None:
+            known = self._prepared[id(preparation)] = preparation, preparation(self)
+        return known[1]
 
 
 class ArrayFrame:
@@ -70,10 +80,10 @@ def frame_rows(X: Any) -> int:
 
 def column_values(X: Any, place: int) -> np.ndarray:
     """One column of a frame or an array as a NumPy array: float64, datetime64 or object."""
-    if not is_frame(X):
-        return _plain(np.asarray(X[:, place]))
     if isinstance(X, ArrayFrame):
         return _plain(X.values[place])
+    if not is_frame(X):
+        return _plain(np.asarray(X[:, place]))
     if hasattr(X, "column_names"):
         return _plain(
             X.column(place).to_numpy(zero_copy_only=False) if not _pyarrow_batch(X) else np.asarray(X.column(place))
@@ -193,7 +203,9 @@ class TableColumns(BaseEstimator):
         return "category", ""
 
     def encode(self, X: Any) -> Encoded:
-        """The rows of a table with the columns that `fit` saw."""
+        """The rows of a table with the columns that `fit` saw; rows that are encoded already as they are."""
+        if isinstance(X, Encoded):
+            return X
         n = frame_rows(X) if is_frame(X) else int(X.shape[0])
         numbers: list[np.ndarray] = []
         codes: list[np.ndarray] = []
@@ -214,10 +226,7 @@ class TableColumns(BaseEstimator):
                 numbers.extend(_hashed_words(values))
             else:
                 codes.append(_codes(values, self.levels_[len(codes)]))
-        return Encoded(
-            np.column_stack(numbers) if numbers else np.empty((n, 0)),
-            np.column_stack(codes) if codes else np.empty((n, 0), np.int32),
-        )
+        return Encoded(_side_by_side(numbers, n, np.float64), _side_by_side(codes, n, np.int32))
 
     @property
     def category_names_(self) -> list[str]:
@@ -235,14 +244,19 @@ class TableColumns(BaseEstimator):
         return sum(kind == "category" for kind in self.kinds_)
 
 
+def _side_by_side(columns: list[np.ndarray], n: int, dtype: Any) -> np.ndarray:
+    """As `np.column_stack`, which takes a multiple of the time for a single row."""
+    out = np.empty((n, len(columns)), dtype)
+    for place, values in enumerate(columns):
+        out[:, place] = values
+    return out
+
+
 def _codes(values: np.ndarray, levels: np.ndarray) -> np.ndarray:
     if values.dtype.kind == "f":  # whole numbers in a file that has only some of the levels
         values = np.array([None if np.isnan(v) else int(v) if v == int(v) else v for v in values], dtype=object)
-    words = np.array([_word(value) for value in values], dtype=str)
-    places = np.searchsorted(levels, words)
-    places[places == len(levels)] = 0
-    found = levels[places] == words if len(levels) else np.zeros(len(words), bool)
-    return np.where(found, places, -1).astype(np.int32)
+    places = {word: place for place, word in enumerate(levels.tolist())}
+    return np.array([places.get(_word(value), -1) for value in values], dtype=np.int32)
 
 
 def _date_features(values: np.ndarray) -> list[np.ndarray]:

@@ -93,7 +93,8 @@ class Member(BaseEstimator):
         out = np.empty((len(encoded), self.coefs[0].shape[1]))
         for start in range(0, len(encoded), _AT_A_TIME):
             rows = slice(start, start + _AT_A_TIME)
-            X = self.preparation(encoded.take(rows))
+            some = encoded if len(encoded) <= _AT_A_TIME else encoded.take(rows)
+            X = some.prepared(self.preparation)
             parts = np.zeros(len(X), dtype=np.intp) if self.partition is None else self.partition.parts(X)
             here = out[rows]
             for part in np.unique(parts):
