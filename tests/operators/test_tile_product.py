@@ -7,7 +7,7 @@ import pytest
 
 from gramless._compiled import simd as _simd
 from gramless.kernels import RBF
-from gramless.operators import KernelOperator, tile_product
+from gramless.operators import KernelOperator, tall, tile_product
 from gramless.operators import kernel as kernel_module
 from gramless.operators.tile_product import (
     BlasSums,
@@ -70,7 +70,7 @@ def test_products_from_one_triangle(n: int, dtype: type) -> None:
     np.testing.assert_allclose(product_from_upper(half, np.diagonal(A), W), truth, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 8, 12, 25])
+@pytest.mark.parametrize("k", [1, 2, 3, 8, 12, 25, 60])
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (40, 7), (333, 64), (1001, 129)])
 def test_tall_products_have_the_digits_of_float64(n: int, m: int, k: int) -> None:
     rng = np.random.default_rng(n)
@@ -107,3 +107,20 @@ def test_cached_tiles_share_arenas(monkeypatch: pytest.MonkeyPatch) -> None:
     op.drop_cache()
     assert not op._arenas
     np.testing.assert_allclose(op @ V, truth, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("store", [True, False])
+@pytest.mark.parametrize("k", [3, 12, 60])
+def test_parts_of_a_tall_matrix(k: int, store: bool, dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tall, "_ROWS_AT_A_TIME", 100)
+    rng = np.random.default_rng(k)
+    C, w = rng.normal(size=(250, 20)).astype(dtype), rng.uniform(size=250)
+    before, wide = C.copy(), C.astype(np.float64)
+    A = tall.TallMatrix(C.shape, lambda rows: C[rows], store=store)
+    V, W = rng.normal(size=(250, k)), rng.normal(size=(20, k))
+    np.testing.assert_allclose(A.times(W), wide @ W, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(A.transposed_times(V), wide.T @ V, rtol=1e-12, atol=1e-12)
+    gram = A.add_gram_(np.eye(20), w)
+    np.testing.assert_allclose(np.tril(gram), np.tril(np.eye(20) + wide.T @ (w[:, None] * wide)), rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(C, before)

@@ -5,7 +5,7 @@
     add_gram_(S, w)      S + C^T diag(w) C      O(n m^2)
 
 The entries keep the data's precision. A sum over n rows in that precision would lose the small eigenvalues of a Gram matrix,
-so parts of a few thousand rows are converted, multiplied and added in float64: `8192 m` numbers beside `C`.
+so parts of a few thousand rows are converted, multiplied and added in float64: `4096 m` numbers beside `C`.
 """
 
 from __future__ import annotations
@@ -59,29 +59,47 @@ class TallMatrix:
         """Some rows, in the data's precision."""
         return self._compute(rows) if self._held is None else self._held[rows]
 
-    def _parts_for(self, V: Array) -> list[slice]:
-        # The compiled products take all rows at once; others copy a part at a time to float64.
-        whole = self._held is not None and compiles(self._held, V)
-        return [slice(0, self.shape[0])] if whole else self._parts
-
     def transposed_times(self, V: Array) -> Array:
         """`C^T V` for `V` in float64."""
-        total = xa.zeros((self.shape[1], V.shape[1]), V)
-        for rows in self._parts_for(V):
-            total += transposed_product(self.rows(rows), V[rows])
+        if self._held is not None and compiles(self._held, V):
+            return transposed_product(self._held, V)
+        total, in_double = xa.zeros((self.shape[1], V.shape[1]), V), _InDouble()
+        for rows in self._parts:
+            part = self.rows(rows)
+            total += transposed_product(part, V[rows]) if compiles(part, V) else in_double(part).T @ V[rows]
         return total
 
     def times(self, W: Array) -> Array:
         """`C W` for `W` in float64."""
-        out = xa.empty((self.shape[0], W.shape[1]), W)
-        for rows in self._parts_for(W):
-            out[rows] = product(self.rows(rows), W)
+        if self._held is not None and compiles(self._held, W):
+            return product(self._held, W)
+        out, in_double = xa.empty((self.shape[0], W.shape[1]), W), _InDouble()
+        for rows in self._parts:
+            part = self.rows(rows)
+            out[rows] = product(part, W) if compiles(part, W) else in_double(part) @ W
         return out
 
     def add_gram_(self, S: Array, weights: Array) -> Array:
         """The lower triangle of `S + C^T diag(weights) C`, in place where the array library can, for `S` in float64."""
-        root = xa.astype(xa.namespace(weights).sqrt(weights), np.float64)
+        root, in_double = xa.astype(xa.namespace(weights).sqrt(weights), np.float64), _InDouble()
         for rows in self._parts:
             # The product has the square of C's condition: rounded to float32 it would drown S from a million rows on.
-            S = xa.add_gram_(S, xa.astype(self.rows(rows), np.float64) * root[rows][:, None])
+            S = xa.add_gram_(S, in_double(self.rows(rows), root[rows]))
         return S
+
+
+class _InDouble:
+    """Copies of parts in float64, each in the memory of the last: to touch fresh memory takes longer than to convert."""
+
+    def __init__(self) -> None:
+        self._buffer: np.ndarray | None = None
+
+    def __call__(self, part: Array, weights: Array | None = None) -> Array:
+        scale = 1.0 if weights is None else weights[:, None]
+        if not isinstance(part, np.ndarray):
+            return xa.astype(part, np.float64) * scale
+        if part.dtype == np.float64 and weights is None:
+            return part
+        if self._buffer is None:
+            self._buffer = np.empty(part.shape)
+        return np.multiply(part, scale, out=self._buffer[: len(part)])

@@ -27,6 +27,8 @@ PANEL = 16
 
 # More columns than these are summed twelve at a time in registers.
 _MOST_NARROW = 6
+# Beyond so many columns BLAS, at twice the rate of the loops in float64, has earned the copy in float64 that it needs.
+_MOST_IN_DOUBLE = 48
 # Loading the compiled loops takes a second once: a matrix with fewer entries is not worth it.
 _MANY_ENTRIES = 1 << 22
 # Rows of a triangle that are multiplied together: their own corner of it is copied.
@@ -163,8 +165,10 @@ class BlasSums:
 
 
 def compiles(C: Array, V: Array) -> TypeGuard[np.ndarray]:
-    """Whether products of `C` and `V` run in the compiled loops, which make no copy of `C`."""
-    return isinstance(C, np.ndarray) and C.dtype == np.float32 and C.strides[1] == C.itemsize and can_compile(V, C.size)
+    """Whether products of `C` and `V`, in float64, run in the compiled loops, which make no copy of `C`."""
+    if not isinstance(C, np.ndarray) or C.dtype != np.float32 or C.strides[1] != C.itemsize:
+        return False
+    return V.shape[1] <= _MOST_IN_DOUBLE and can_compile(V, C.size)
 
 
 def product(C: Array, W: Array) -> Array:

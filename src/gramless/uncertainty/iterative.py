@@ -2,14 +2,20 @@
 
     k(x)^T A^-1 k(x)  ->  k(x)^T v_j,     v_j the j-th iterate of conjugate gradients for A v = k(x)
 
-grows with every iteration towards the exact value, so the variance falls towards its own. What is still to come is estimated
-from the last changes, as the rest of a geometric series, and the iterations end when it is at most `tol` of every variance.
-All new rows of a batch are solved at once. A product with so many columns is dear, so the preconditioner has more landmarks
-than that of a fit: as many as cost about as much as one product.
+grows with every iteration towards the exact value, so the variance falls towards its own. What is still to come is
+`r^T A^-1 r` for the residual `r`, and the preconditioner `P`, which the iterations apply to it anyway, knows it nearly:
 
-The leave-one-out residuals come from an estimate of the diagonal of the inverse by random signs; with so many rows, leaving
-one out moves no other prediction, and the interval is that of the plain jackknife. The log determinant comes from Lanczos'
-method on random signs:
+    r^T A^-1 r <= r^T P^-1 r (ridge + damping) / ridge          since A >= P - damping
+
+A second iteration says how fast these forms fall, and the rest of a geometric series is the better estimate where the
+damping is large. The iterations end when the smaller of the two is at most `tol` of every variance, and it is taken off. All
+new rows of a batch are solved at once. A product with so many columns is dear, so the preconditioner has more landmarks than
+that of a fit: as many as cost about as much as one product.
+
+The leave-one-out residuals come from an estimate of the diagonal of the inverse by random signs, which the first batch of
+new rows takes along: a product computes the kernel's values once for all columns. With so many rows, leaving one out moves
+no other prediction, and the interval is that of the plain jackknife. The log determinant comes from Lanczos' method on
+random signs:
 
     log det A = E n sum_j tau_j^2 log theta_j,     theta, tau eigenvalues and first components of tridiagonal matrices
 
@@ -23,19 +29,23 @@ Ubaru, Chen, Saad, "Fast estimation of tr(f(A)) via stochastic Lanczos quadratur
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 from gramless._runtime.threads import slices
-from gramless.calibration.leave_one_out import estimated_diagonal, planned_preconditioner
-from gramless.operators import evaluate
+from gramless.calibration.leave_one_out import N_PROBES, diagonal_from, diagonal_probes, planned_preconditioner
+from gramless.operators import KernelOperator, evaluate
 from gramless.planning.plan import Plan, make_plan, sizes
+from gramless.preconditioners.nystrom import NystromPreconditioner
 from gramless.solvers import CG, solve
 from gramless.uncertainty.jackknife import LeftOut
 from gramless.uncertainty.posterior import Batch, Machine, log_likelihood, process_scale
@@ -71,20 +81,17 @@ class IterativePosterior:
         self.plan, self.at_once = _plan(n, d, dtype, machine, budget)
         self.op = machine.operator(dtype, cache=self.plan.cached)
         self.preconditioner = planned_preconditioner(self.op, self.plan, self.rng)
-        diagonal, self.u = estimated_diagonal(self.op, self.preconditioner, self.rng)
-        self.total = float(self.u.sum())
-        self.inverse_diagonal = diagonal - self.u**2 / self.total if machine.fit_intercept else diagonal
-        whole = LeftOut.from_solution(machine.coef, self.inverse_diagonal, machine.ridge, machine.weights)
-        self.left_out = LeftOut(whole.residuals, np.zeros_like(whole.changes), whole.weights)
-        self.scale = process_scale(machine.coef, self.inverse_diagonal, machine.weights)
+        self._known: _Known | None = None
 
-    def batches(self, X: Array) -> Iterator[Batch]:
+    def batches(self, X: Array, *, variances: bool = True) -> Iterator[Batch]:
         """Means and variances of new rows, some at a time; no smoothing weights.
 
         Parameters
         ----------
         X : array of shape (m, d)
             Where the machine is, in its dtype.
+        variances : bool, default=True
+            Whether they are asked for: without them a new row costs no iterations, and they are not numbers.
 
         Yields
         ------
@@ -97,31 +104,72 @@ class IterativePosterior:
             K = evaluate(machine.kernel, some, self.op.X).T
             prior = xa.to_numpy(machine.kernel.diag(some)).astype(np.float64)
             values = xa.to_numpy(K).astype(np.float64)
-            variances = prior - self._explained(K, values, prior)
-            if machine.fit_intercept:
-                variances += (1.0 - self.u @ values) ** 2 / self.total
+            left = prior - self._explained(K, prior) if variances else np.full_like(prior, np.nan)
+            if variances and machine.fit_intercept:
+                left += (1.0 - self.u @ values) ** 2 / self.total
             means = values.T @ machine.coef.astype(np.float64) + machine.intercept
-            yield Batch(rows, means, np.maximum(variances, 0.0), np.zeros((means.shape[0], n)))
+            yield Batch(rows, means, np.maximum(left, 0.0), np.zeros((means.shape[0], n)))
 
-    def _explained(self, K: Array, values: np.ndarray, prior: np.ndarray) -> np.ndarray:
-        """`k(x)^T A^-1 k(x)` for each new row."""
-        last, changes = np.zeros(len(prior)), []
+    def _explained(self, K: Array, prior: np.ndarray) -> np.ndarray:
+        """`k(x)^T A^-1 k(x)` for each new row; the first time, what the random signs say is found with it."""
+        m = len(prior)
+        probes = np.empty((self.op.shape[0], 0)) if self._known else diagonal_probes(self.op.shape[0], self.rng)
+        columns = xa.namespace(K).concat([K, xa.like(probes, K)], axis=1)
+        forms = _Forms(columns, self.op, self.preconditioner)
+
+        def open_part(values: np.ndarray) -> np.ndarray:
+            """What may still come, as a part of the variance of a new row and of a probe's whole form."""
+            whole = np.append(np.maximum(prior - values[:m], 1e-6 * prior), np.maximum(values[m:], 1e-300))
+            return forms.to_come / whole
 
         def settled(W: Array, record: dict[str, Any]) -> bool:
-            nonlocal last
-            now = np.sum(values * xa.to_numpy(W), axis=0)
-            changes.append(np.abs(now - last))
-            last = now
-            if len(changes) < 3:  # the first change is from nothing: it says little of how fast the others fall
-                return False
-            before, change = changes[-2:]
-            ratio = np.divide(change, before, out=np.zeros_like(change), where=before > 0)
-            to_come = change * ratio / np.maximum(1.0 - ratio, 1e-12)
-            return bool(np.all((ratio < 1) & (to_come <= self.tol * np.maximum(prior - now, 1e-6 * prior))))
+            forms.update(W)
+            return bool(np.all(open_part(forms.values) <= self.tol))
 
-        solver = CG(tol=1e-6, preconditioner=self.preconditioner)
-        W = solve(self.op, K, solver, callback=settled, random_state=self.rng).W
-        return np.sum(values * xa.to_numpy(W), axis=0)
+        W = solve(self.op, columns, CG(tol=1e-6, preconditioner=forms), callback=settled, random_state=self.rng).W
+        if self._known is None:
+            self._known = _Known.of(self.machine, *diagonal_from(self.op, probes, W[:, m:]))
+        left = float(np.max(open_part(forms.values), initial=0.0))
+        if left > self.tol:
+            warnings.warn(
+                f"the iterations for standard deviations ended early: a variance may still fall by {left:.0%}. Use a "
+                "smaller C or dtype='float64'",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+            return forms.values[:m]
+        return (forms.values + forms.to_come)[:m]
+
+    def _probed(self) -> _Known:
+        if self._known is None:
+            self._explained(xa.zeros((self.op.shape[0], 0), self.op.reference), np.empty(0))
+        assert self._known is not None
+        return self._known
+
+    @property
+    def u(self) -> np.ndarray:
+        """`A^-1 1`."""
+        return self._probed().u
+
+    @property
+    def total(self) -> float:
+        """The sum of `u`."""
+        return float(self.u.sum())
+
+    @property
+    def inverse_diagonal(self) -> np.ndarray:
+        """Of the inverse of the (bordered) matrix, estimated."""
+        return self._probed().inverse_diagonal
+
+    @property
+    def left_out(self) -> LeftOut:
+        """What leaving out each row does to it; to others it does nothing."""
+        return self._probed().left_out
+
+    @property
+    def scale(self) -> np.ndarray:
+        """`s` for each output."""
+        return self._probed().scale
 
     def log_likelihood(self) -> tuple[np.ndarray, float]:
         """The log marginal likelihood of each output, and the standard error of its random part.
@@ -155,11 +203,73 @@ class IterativePosterior:
         return n * float(np.mean(traces)), n * float(np.std(traces, ddof=1)) / _LANCZOS_PROBES**0.5
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What random signs say of the process."""
+
+    u: np.ndarray
+    inverse_diagonal: np.ndarray
+    left_out: LeftOut
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, machine: Machine, diagonal: np.ndarray, u: np.ndarray) -> _Known:
+        if machine.fit_intercept:
+            diagonal = diagonal - u**2 / u.sum()
+        whole = LeftOut.from_solution(machine.coef, diagonal, machine.ridge, machine.weights)
+        left_out = LeftOut(whole.residuals, np.zeros_like(whole.changes), whole.weights)
+        return cls(u, diagonal, left_out, process_scale(machine.coef, diagonal, machine.weights))
+
+
+class _Forms:
+    """The forms `b^T A^-1 b` of all columns `b` while conjugate gradients run, and what they still lack.
+
+    It stands in the preconditioner's place and sees every residual.
+    """
+
+    def __init__(self, columns: Array, op: KernelOperator, preconditioner: NystromPreconditioner | None):
+        self.columns = xa.astype(columns, np.float64)
+        self.preconditioner = preconditioner
+        ridge = float(xa.to_numpy(op.ridge).min())
+        # Without a preconditioner r^T r is measured, and A is at least the ridge.
+        self.most = 1.0 / ridge if preconditioner is None else 1.0 + preconditioner.damping / ridge
+        self.seen: list[np.ndarray] = []
+        self.values = np.zeros(columns.shape[1])
+        self.to_come = np.full(columns.shape[1], np.inf)
+        self._updates = 0
+
+    def __matmul__(self, R: Array) -> Array:
+        step = R + 0 if self.preconditioner is None else self.preconditioner @ R
+        self.seen.append(np.maximum(_column_sums(xa.astype(R, np.float64), step), 0.0))
+        return step
+
+    def update(self, W: Array) -> None:
+        """Take notice of an iterate, whose residual the preconditioner has just seen."""
+        before, self.values = self.values, _column_sums(self.columns, W)
+        self._updates += 1
+        if len(self.seen) <= self._updates:  # the last residual was too small to go on from
+            self.to_come = np.zeros_like(self.values)
+            return
+        earlier, now = self.seen[-2:]
+        self.to_come = now * self.most
+        if self._updates > 1:  # the first change is from nothing: it says little of how fast the others fall
+            ratio = np.divide(now, earlier, out=np.ones_like(now), where=earlier > 0)
+            rest = np.abs(self.values - before) * np.divide(
+                ratio, 1.0 - ratio, out=np.full_like(ratio, np.inf), where=ratio < 1
+            )
+            self.to_come = np.fmin(self.to_come, rest)
+
+
+def _column_sums(A: Array, B: Array) -> np.ndarray:
+    """The diagonal of `A^T B`, for `A` in float64."""
+    return xa.to_numpy(xa.namespace(A).sum(A * B, axis=0))
+
+
 def _plan(n: int, d: int, dtype: Any, machine: Machine, budget: int) -> tuple[Plan, int]:
     """How new rows are solved for within the budget, and how many at once."""
 
     def planned(columns: int, n_landmarks: int | str = "auto") -> Plan:
-        s = sizes(n, d, columns, dtype, machine.device, machine.kernel)
+        s = sizes(n, d, columns + N_PROBES, dtype, machine.device, machine.kernel)
         return make_plan(s, "cg", budget, n_landmarks=n_landmarks)
 
     at_once = _NEW_ROWS
@@ -171,8 +281,8 @@ def _plan(n: int, d: int, dtype: Any, machine: Machine, budget: int) -> tuple[Pl
             at_once //= 2
             if at_once < _FEWEST_NEW_ROWS:
                 raise
-    # m^2 n operations in double precision take as long as a product, n^2 at_once in single precision, where m is this.
-    wide = planned(at_once, min(n // 2, int((n * at_once / 2) ** 0.5)))
+    # A product is 2 n^2 at_once operations in single precision; n m^2 in double, half as many at half the rate, build it.
+    wide = planned(at_once, min(n // 2, int((n * at_once) ** 0.5)))
     worthwhile = wide.n_landmarks > plain.n_landmarks and wide.cached == plain.cached and wide.memory.nbytes <= budget
     return (wide if worthwhile else plain), at_once
 

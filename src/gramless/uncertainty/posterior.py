@@ -168,13 +168,15 @@ class ExactPosterior:
         batch = 8 * max(_ENTRIES_AT_A_TIME, n) * 8
         return MemoryEstimate({"factor and inverse": 2 * n * n * 8, "new rows": batch, "points": 2 * n * d * 8}, device)
 
-    def batches(self, X: Array) -> Iterator[Batch]:
+    def batches(self, X: Array, *, variances: bool = True) -> Iterator[Batch]:
         """Means, variances and smoothing weights of new rows, some at a time.
 
         Parameters
         ----------
         X : array of shape (m, d)
             Where the machine is, in float64.
+        variances : bool, default=True
+            Whether they are asked for; here the smoothing weights give them for nothing.
 
         Yields
         ------
@@ -185,15 +187,15 @@ class ExactPosterior:
             some = X[rows]
             K = evaluate(machine.kernel, some, self.points)
             half = xa.solve_triangular(self.factor, K.T)
-            variances = xa.to_numpy(machine.kernel.diag(some)) - xa.to_numpy(xa.square_norms(half.T))
+            left = xa.to_numpy(machine.kernel.diag(some)) - xa.to_numpy(xa.square_norms(half.T))
             weights = xa.to_numpy(xa.solve_triangular(self.factor, half, transposed=True).T)
             values = xa.to_numpy(K)
             if machine.fit_intercept:
                 missing = 1.0 - values @ self.u
-                variances = variances + missing**2 / self.total
+                left = left + missing**2 / self.total
                 weights = weights + np.outer(missing, self.u / self.total)
             means = values @ machine.coef.astype(np.float64) + machine.intercept
-            yield Batch(rows, means, np.maximum(variances, 0.0), weights)
+            yield Batch(rows, means, np.maximum(left, 0.0), weights)
 
 
 def process_scale(coef: np.ndarray, inverse_diagonal: np.ndarray, weights: np.ndarray | None) -> np.ndarray:

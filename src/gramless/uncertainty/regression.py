@@ -116,18 +116,19 @@ def prediction_intervals(model: Any, X: Any, coverage: float, *, local: bool) ->
     """
     check_coverage(coverage)
     process = posterior_of(model)
-    machine, left = process.machine, process.left_out
+    machine = process.machine
     rows = new_rows(model, process, X)
     n_outputs = machine.coef.shape[1]
     out = np.empty((int(rows.shape[0]), n_outputs, 2))
-    counted = None if machine.weights is None else left.weights
-    # The variance of one value, seen from the others; a row of weight w is the mean of w values.
-    weights = np.ones(len(left.weights)) if counted is None else counted
-    own = 1.0 / process.inverse_diagonal + machine.ridge * (1.0 - 1.0 / weights)
     flattered = getattr(model, "optimism_", 1.0)  # a search chose its settings by these residuals
-    for batch in process.batches(rows):
+    for batch in process.batches(rows, variances=local):
+        left = process.left_out  # known by now: the first batch finds it
+        counted = None if machine.weights is None else left.weights
         ratio = 1.0
         if local:
+            # The variance of one value, seen from the others; a row of weight w is the mean of w values.
+            weights = np.ones(len(left.weights)) if counted is None else counted
+            own = 1.0 / process.inverse_diagonal + machine.ridge * (1.0 - 1.0 / weights)
             there = batch.variances[:, None] + machine.ridge + batch.weights**2 / process.inverse_diagonal
             ratio = np.sqrt(there / own)
         for j in range(n_outputs):
