@@ -153,6 +153,25 @@ def test_the_search_and_the_parts_keep_to_time():
     assert members.part_size(500, 1, 20.0, 1 << 40) == 500
 
 
+def test_neighbourhoods_are_solved_side_by_side(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    y = np.sin(X[:, 0]) + X[:, 1]
+    monkeypatch.setattr(members, "part_size", lambda n, *_: 60)
+    short = TableRegressor(random_state=0, kernel="rbf", metric="plain")
+    alone = clone(short).fit(X, y)
+    monkeypatch.setattr(members, "blas_threads", lambda: 3)
+    told: list[str] = []
+    together = clone(short).set_params(callback=told.append).fit(X, y)
+    assert len(together.members_[0].points) == 5
+    np.testing.assert_array_equal(together.predict(X), alone.predict(X))
+    np.testing.assert_array_equal(together.loo_predictions_, alone.loo_predictions_)
+    assert "fitting the rbf kernel to 300 rows: 5 of 5 neighbourhoods" in told
+    assert members.parts_at_once(5, 1000, 1 << 40) == 3
+    assert members.parts_at_once(5, 1000, 2 * 2 * 8 * 1000**2) == 2
+    assert members.parts_at_once(5, 1000, 0) == 1
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

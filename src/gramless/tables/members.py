@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from gramless._runtime.memory import MemoryEstimate, human
+from gramless._runtime.threads import blas_threads, share
 from gramless.kernels import Kernel
 from gramless.operators import expand
 from gramless.tables.columns import Encoded
-from gramless.tables.exact import solve_exact
+from gramless.tables.exact import Solution, solve_exact
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation, has_skewed_numbers
 from gramless.tables.search import (
@@ -205,7 +207,7 @@ def fit_members(
     records = []
     for record in candidates:
         setting = record.setting
-        member, scores = _fit_member(record, search, preparations, encoded, loss, weights, size, tell)
+        member, scores = _fit_member(record, search, preparations, encoded, loss, weights, size, memory, tell)
         member.factor = getattr(loss, "factor", lambda *_: 1.0)(scores, rows, setting.log)
         fitted[setting] = member
         if searched == n:
@@ -275,6 +277,7 @@ def _fit_member(
     loss: Any,
     weights: np.ndarray | None,
     size: int,
+    memory: int,
     tell: Callable[[str], None],
 ) -> tuple[Member, np.ndarray]:
     setting = record.setting
@@ -293,26 +296,48 @@ def _fit_member(
     Z = loss.targets(np.arange(n), setting.log)
     scores = np.empty_like(Z)
     count = int(parts.max()) + 1
-    points, coefs, biases = [], [], []
     order = np.argsort(parts, kind="stable")
     bounds = np.searchsorted(parts[order], np.arange(count + 1))
-    for part in range(count):
-        tell(f"fitting the {setting.kernel} kernel to {n:,} rows" + (f", part {part + 1} of {count}" if count > 1 else ""))
+    solutions: dict[int, Solution] = {}
+
+    def solve(part: int) -> None:
         rows = order[bounds[part] : bounds[part + 1]]
-        C = setting.C
-        solution = None
-        if count == 1 and setting in search.solutions and len(search.rows) == n:
-            rows, solution = search.rows, search.solutions[setting]
-        for _ in range(0 if solution is not None else _RETRIES):
-            ridge = np.full(len(rows), 1.0 / C) if weights is None else 1.0 / (C * weights[rows])
-            solution = solve_exact(X[rows], kernel, Z[rows], ridge)
-            if solution is not None:
-                break
-            C /= 10
-        if solution is None:
-            raise np.linalg.LinAlgError(f"the kernel matrix of {len(rows):,} rows could not be factored with C = {C:g}")
+        known = search.solutions.get(setting) if count == 1 and len(search.rows) == n else None
+        if known is not None:
+            rows = search.rows
+        solution = known or _solve_part(X[rows], kernel, Z[rows], setting.C, None if weights is None else weights[rows])
         scores[rows] = solution.scores
-        points.append(solution.points)
-        coefs.append(solution.coef)
-        biases.append(solution.bias)
-    return Member(preparation, kernel, partition, points, coefs, biases, setting.log, about=setting.describe()), scores
+        with telling:
+            solutions[part] = solution
+            say()
+
+    def say() -> None:
+        done = f": {len(solutions)} of {count} neighbourhoods" if count > 1 else ""
+        tell(f"fitting the {setting.kernel} kernel to {n:,} rows{done}")
+
+    telling = Lock()
+    say()
+    # As many parts at a time as there are threads, one each, which need not wait for each other; the rest by all threads.
+    workers = parts_at_once(count, size, memory)
+    together = count - count % workers if workers > 1 else 0
+    share(range(together), solve, workers)
+    for part in range(together, count):
+        solve(part)
+    found = [solutions[part] for part in range(count)]
+    pieces = [one.points for one in found], [one.coef for one in found], [one.bias for one in found]
+    return Member(preparation, kernel, partition, *pieces, setting.log, about=setting.describe()), scores
+
+
+def parts_at_once(count: int, size: int, memory: int) -> int:
+    """How many of so many neighbourhoods are solved at the same time: a thread each, and the memory of two matrices."""
+    return max(1, min(blas_threads(), count, memory // (2 * 8 * size**2)))
+
+
+def _solve_part(X: np.ndarray, kernel: Kernel, Z: np.ndarray, C: float, weights: np.ndarray | None) -> Solution:
+    for _ in range(_RETRIES):
+        ridge = np.full(len(X), 1.0 / C) if weights is None else 1.0 / (C * weights)
+        solution = solve_exact(X, kernel, Z, ridge)
+        if solution is not None:
+            return solution
+        C /= 10
+    raise np.linalg.LinAlgError(f"the kernel matrix of {len(X):,} rows could not be factored with C = {C:g}")

@@ -12,7 +12,10 @@ from __future__ import annotations
 import numpy as np
 from sklearn.base import BaseEstimator
 
-_SAMPLE = 20_000
+from gramless._runtime.threads import one_blas_thread
+
+# Rows from which a direction is taken, for each column.
+_SAMPLE_PER_COLUMN = 100
 
 
 class Partition(BaseEstimator):
@@ -47,13 +50,15 @@ class Partition(BaseEstimator):
         # Children of inner node k; a leaf is written as -1 - its number.
         self.children_: list[list[int]] = []
         self.n_parts_ = 0
-        self.root_ = self._split(X, np.arange(len(X)), -(-len(X) // self.size))
+        with one_blas_thread():
+            self.root_ = self._split(X, np.arange(len(X)), -(-len(X) // self.size))
         return self
 
     def _split(self, X: np.ndarray, rows: np.ndarray, leaves: int) -> int:
         if leaves > 1 and len(rows) > 1:
-            some = X[rows[:: max(1, len(rows) // _SAMPLE)]]
-            values, vectors = np.linalg.eigh(np.cov(some, rowvar=False).reshape(X.shape[1], X.shape[1]))
+            some = X[rows[:: max(1, len(rows) // (_SAMPLE_PER_COLUMN * X.shape[1]))]]
+            some = some - some.mean(axis=0)
+            values, vectors = np.linalg.eigh(some.T @ some)
             direction = vectors[:, -1]
             heights = X[rows] @ direction
             # The last row on the left, so that each side has its share of the leaves.

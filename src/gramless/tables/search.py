@@ -66,6 +66,8 @@ _NEGLIGIBLE = 0.25
 MEMBERS = 6
 """The most settings of an average."""
 _GREEDY_ROUNDS = 12
+# Rows of the matrix whose factorisation is timed.
+_RATED_ROWS = 1024
 _ALMOST = 0.75
 # The most settings that are fitted at the same time, each by one thread: matrices of a sample are too small to share.
 WORKERS = 4
@@ -132,11 +134,12 @@ class Halves:
 
 @cache
 def factor_rate(single: bool = False) -> float:
-    """Operations per second of a factorisation with leave-one-out, as a power of two: about the same from run to run.
+    """Operations per second of a factorisation with leave-one-out, rounded down to a power of two.
 
-    From the processor time of one thread, so that a busy machine does not make a smaller model.
+    From the processor time of one thread, so that neither a busy machine nor chance makes another model. Rounded down,
+    because seconds that were promised are to suffice.
     """
-    n = 768
+    n = _RATED_ROWS
     A = (np.eye(n) * n + 1.0).astype(np.float32 if single else np.float64)
     seconds = []
     threads = blas_threads()
@@ -146,7 +149,7 @@ def factor_rate(single: bool = False) -> float:
             began = time.thread_time()
             inverse_factor(copy)
             seconds.append(time.thread_time() - began)
-    return float(2.0 ** np.round(np.log2(threads * 2 / 3 * n**3 / max(min(seconds), 1e-6))))
+    return float(2.0 ** np.floor(np.log2(threads * 2 / 3 * n**3 / max(min(seconds), 1e-6))))
 
 
 def rows_within(seconds: float, evaluations: int) -> int:
