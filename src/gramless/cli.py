@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperCommand
 
 from gramless._version import __version__
 
@@ -27,6 +28,18 @@ app = typer.Typer(
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines; words go to stderr.")]
+
+
+class _Computing(TyperCommand):
+    """A command that loads or fits models: the program imports for it what takes long, once `--help` was answered.
+
+    What does so is the context's object, which only `main` gives: a process that calls `app` itself is not this program's.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        if ctx.obj is not None:
+            ctx.obj()
+        return super().invoke(ctx)
 
 
 def papers(incomplete: str) -> list[str]:
@@ -110,7 +123,7 @@ def _choices(names: Sequence[str]) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
-@app.command()
+@app.command(cls=_Computing)
 def train(
     context: typer.Context,
     data: Annotated[Path, typer.Argument(help="CSV, Parquet, svmlight or npz, .gz and .bz2 too; or a folder of pictures.")],
@@ -249,7 +262,7 @@ def _refuse_others(context: typer.Context, known: Sequence[str], what: str) -> N
             raise InputError(f"--{option} means nothing for {what}: leave it out, or give the name of a table")
 
 
-@app.command()
+@app.command(cls=_Computing)
 def predict(
     model: Annotated[Path, typer.Argument(help="A model that `gramless train` saved.")],
     data: Annotated[
@@ -299,7 +312,7 @@ def predict(
         typer.echo(json.dumps(done.as_json()))
 
 
-@app.command()
+@app.command(cls=_Computing)
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A model that `gramless train` saved.")],
     data: Annotated[
@@ -327,7 +340,7 @@ def evaluate(
         typer.echo(json.dumps(evaluated.as_json()))
 
 
-@app.command()
+@app.command(cls=_Computing)
 def demo(
     port: Annotated[int, typer.Option(help="On this machine only; 0 takes any free port.", min=0, max=65535)] = 8000,
     data: Annotated[Path | None, typer.Option(help="Folder with mnist.npz; GRAMLESS_DATA is looked into too.")] = None,
@@ -338,7 +351,7 @@ def demo(
     work(port, data, Console(stderr=True))
 
 
-@app.command()
+@app.command(cls=_Computing)
 def serve(
     models: Annotated[list[str], typer.Argument(help="Model files; the first is what /predict means. NAME=FILE names one.")],
     host: Annotated[str, typer.Option(help="The address to listen on; only this machine reaches 127.0.0.1.")] = "127.0.0.1",
@@ -366,7 +379,7 @@ def serve(
     serve_models(models, host=host, port=port, watch=watch, threads=threads, limits=limits, console=Console(stderr=True))
 
 
-@app.command()
+@app.command(cls=_Computing)
 def export(
     model: Annotated[Path, typer.Argument(help="A saved model.")],
     out: Annotated[Path, typer.Argument(help="The ONNX file to write.")],
@@ -380,7 +393,7 @@ def export(
         typer.echo(json.dumps(done))
 
 
-@app.command()
+@app.command(cls=_Computing)
 def info(
     model: Annotated[Path | None, typer.Argument(help="A model file: what it is, how good, from which data.")] = None,
     rows: Annotated[int | None, typer.Option(help="Also what would be chosen for so many rows ...", min=2)] = None,
@@ -412,12 +425,11 @@ def main() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
             with contextlib.suppress(OSError):
                 os.dup2(getattr(sys, name).fileno(), number)
-    from gramless.persistence import quick_start
+    from gramless._runtime.quick_start import quick_start
 
-    quick_start()
     warnings.showwarning = lambda message, *_, **__: _say("yellow", message)
     try:
-        app()
+        app(obj=quick_start)
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever reads (`| head`) has seen enough; nothing more is to be written, not even at exit.

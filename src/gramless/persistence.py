@@ -14,7 +14,6 @@ import importlib
 import inspect
 import json
 import os
-import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
@@ -238,24 +237,6 @@ def _is_public_estimator(name: str) -> bool:
     found = importlib.import_module(package)
     one = getattr(found, short, None) if short in getattr(found, "__all__", ()) else None
     return inspect.isclass(one) and issubclass(one, BaseEstimator) and one.__module__ == module
-
-
-def quick_start() -> None:
-    """Import skops without its search for every estimator of scikit-learn, which imports all of it and torch besides.
-
-    For a process of this library's own, such as its command, where seconds of starting count. Elsewhere other users of
-    skops want the list: here it stays empty, and `load` looks up the estimators that a file names.
-    """
-    if "skops.io" in sys.modules:
-        return
-    import sklearn.utils
-
-    search = sklearn.utils.all_estimators
-    sklearn.utils.all_estimators = lambda type_filter=None: []
-    try:
-        import skops.io  # noqa: F401
-    finally:
-        sklearn.utils.all_estimators = search
 
 
 def _refused(schema: Any) -> list[str]:

@@ -130,6 +130,29 @@ def test_standard_input_and_no_torch(plants, model):
     assert (heading, len(lines), lines[-1]) == ("prediction", 3, "False False"), done.stderr
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["predict", "--help"], ["--version"]])
+def test_help_imports_nothing_that_computes(arguments):
+    code = (
+        f"import sys; sys.argv = ['gramless', *{arguments}]\n"
+        "import atexit; atexit.register(lambda: print({'numpy', 'sklearn', 'skops'} & set(sys.modules)))\n"
+        "from gramless.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_a_quick_start_leaves_python_as_it_was():
+    code = (
+        "import gc, sys\n"
+        "from gramless._runtime.quick_start import quick_start; quick_start()\n"
+        "import sklearn.utils\n"
+        "print(gc.isenabled(), 'skops.io' in sys.modules, 'torch' in sys.modules, len(sklearn.utils.all_estimators()) > 100)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "True", "False", "True"], done.stderr
+
+
 def test_evaluating_on_the_training_file_says_so(run, yes_no, small, tmp_path):
     done = run("evaluate", small[0], yes_no / "data.csv", "--json")
     assert "the file that the model was trained on" in done.err.replace("\n", " ")
