@@ -107,16 +107,26 @@ def link_probabilities(scores: np.ndarray, link: np.ndarray) -> np.ndarray:
 
 def temperature(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> float:
     """The slope `a` of `softmax(a p)` that has the least log loss."""
-    p = estimates(scores)
-    own = p[np.arange(len(codes)), codes]
+    return _best_slope(*_below_the_peak(scores, codes), weights)
+
+
+def _below_the_peak(scores: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each class estimate minus the row's largest, one row for each class, and that of the row's own class."""
+    p = np.ascontiguousarray(estimates(scores).T)
+    p -= p.max(axis=0)
+    return p, p[codes, np.arange(len(codes))]
+
+
+def _best_slope(p: np.ndarray, own: np.ndarray, weights: np.ndarray | None) -> float:
     a = 2.0
     for _ in range(_NEWTON_STEPS):
-        P = np.exp(a * (p - p.max(axis=1, keepdims=True)))
-        P /= P.sum(axis=1, keepdims=True)
-        mean = np.einsum("ij,ij->i", P, p)
+        P = np.exp(a * p)
+        P /= P.sum(axis=0)
+        P *= p
+        mean = P.sum(axis=0)
         P *= p
         slope = _average(mean - own, weights)
-        curvature = _average(np.einsum("ij,ij->i", P, p) - mean**2, weights)
+        curvature = _average(P.sum(axis=0) - mean**2, weights)
         before = a
         a = float(np.clip(a - slope / max(curvature, 1e-12), a / 3, min(3 * a, _LARGEST_SLOPE)))
         a = max(a, 1e-3)
@@ -127,10 +137,9 @@ def temperature(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | Non
 
 def temperature_loss(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> float:
     """Mean log loss of `softmax(a p)` with the best single slope `a`."""
-    z = temperature(scores, codes, weights) * estimates(scores)
-    peak = z.max(axis=1)
-    own = z[np.arange(len(codes)), codes]
-    return _average(np.log(np.exp(z - peak[:, None]).sum(axis=1)) + peak - own, weights)
+    p, own = _below_the_peak(scores, codes)
+    a = _best_slope(p, own, weights)
+    return _average(np.log(np.exp(a * p).sum(axis=0)) - a * own, weights)
 
 
 def temperature_slopes(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
