@@ -133,16 +133,17 @@ class GramRows:
         gather(self.rows, slots[slots >= 0], idx, fresh[slots >= 0], out)
         missing = fresh[slots < 0]
         tasks = []
-        for r, here in enumerate(self._by_part(idx, missing)):
+        for r, all_here in enumerate(self._by_part(idx, missing)):
             for c, there in enumerate(self._by_part(idx, np.arange(idx.size))):
+                # A tile at a time: large sets would need copies that nobody has counted.
+                step = min(CPU_TILE, max(CPU_TILE // 4, -(-there.size // self.workers)))
                 block = self.blocks[r]
-                if not (here.size and there.size):
-                    continue
-                if r == c and block is not None:
-                    scatter(block[idx[here] - self.starts[r]][:, idx[there] - self.starts[r]], here, there, out)
-                else:
-                    step = max(CPU_TILE // 4, -(-there.size // self.workers))
-                    tasks += [(here, there[part]) for part in slices(there.size, step)]
+                for here in (all_here[part] for part in slices(all_here.size, CPU_TILE)):
+                    if r == c and block is not None:
+                        start = self.starts[r]
+                        scatter(block[np.ix_(idx[here] - start, idx[there] - start)], here, there, out)
+                    else:
+                        tasks += [(here, there[part]) for part in slices(there.size, step)]
 
         def compute(task: tuple[np.ndarray, np.ndarray]) -> None:
             here, there = task
@@ -198,37 +199,35 @@ class GramRows:
         self._used_at[slots] = self._clock
 
     def _compute(self, idx: np.ndarray, slots: np.ndarray) -> None:
+        """Write the rows `idx` into their places of the store, a tile at a time."""
+        from gramless._compiled.smo_loops import scatter
+
         contiguous = bool(np.all(np.diff(slots) == 1))
-        target = self.rows[slots[0] : slots[-1] + 1] if contiguous else np.empty((idx.size, self.size), self.rows.dtype)
         bounds = np.searchsorted(idx, self.starts)
         tasks: list[tuple[int, slice, slice]] = []
-        for r in range(len(self.parts)):
-            here = slice(bounds[r], bounds[r + 1])
-            if here.start == here.stop:
-                continue
+        for r, (first, last) in enumerate(pairwise(bounds)):
             for c, block in enumerate(self.blocks):
                 start, width = self.starts[c], self.starts[c + 1] - self.starts[c]
-                if r == c and block is not None:
-                    target[here, start : start + width] = block[idx[here] - start]
-                    continue
-                tile = max(CPU_TILE, CPU_TILE**2 // (here.stop - here.start))
-                tasks += [(c, here, columns) for columns in slices(width, tile)]
-                self.n_computed += (here.stop - here.start) * width
+                for here in (slice(first + part.start, first + part.stop) for part in slices(last - first, CPU_TILE)):
+                    if r == c and block is not None:
+                        self.rows[slots[here], start : start + width] = block[idx[here] - start]
+                        continue
+                    tile = max(CPU_TILE, CPU_TILE**2 // (here.stop - here.start))
+                    tasks += [(c, here, columns) for columns in slices(width, tile)]
+                    self.n_computed += (here.stop - here.start) * width
 
         def fill(task: tuple[int, slice, slice]) -> None:
             c, here, columns = task
-            start = self.starts[c]
-            self.kernel.block(
-                self.X,
-                self._index[idx[here]],
-                within(self.parts[c], columns),
-                out=target[here, start + columns.start : start + columns.stop],
-            )
+            into = slice(self.starts[c] + columns.start, self.starts[c] + columns.stop)
+            points = self._index[idx[here]], within(self.parts[c], columns)
+            if contiguous:
+                self.kernel.block(self.X, *points, out=self.rows[slots[here.start] : slots[here.stop - 1] + 1, into])
+            else:
+                values = self.kernel.block(self.X, *points)
+                scatter(xa.to_numpy(values), slots[here], np.arange(into.start, into.stop), self.rows)
 
         if tasks:
             share(tasks, fill, self.workers)
-        if not contiguous:
-            self.rows[slots] = target
 
 
 class HeldRows:
