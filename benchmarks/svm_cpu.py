@@ -7,7 +7,8 @@ hand out memory that it has not used before, and the first to ask would be charg
 maximised, are recomputed in float64 from the fitted coefficients of every library with the same function. The processor's
 seconds, all threads together, stand beside those of the clock: they do not depend on what else it is doing. `LSSVC` and
 `LSSVR` with their default solver, tolerance and memory run beside them on the same kernel and C: not the same model, but
-the same task. Each record is written when it is there; a fit that fails or takes longer than `--time-limit` is named and left out.
+the same task. Each record is written when it is there; a fit that fails or takes longer than `--time-limit` is named and
+left out.
 
     python benchmarks/svm_cpu.py                         every case, into benchmarks/results/svm_cpu.json
     python benchmarks/svm_cpu.py --only usps letter      some of them again; the others' records stay
