@@ -1,0 +1,77 @@
+"""What starting the `gramless` command costs: processor seconds (user and system) of whole processes.
+
+    python benchmarks/start.py [--repeats 5] [--out benchmarks/results/start.json]
+
+`predict` of two rows by a model of 2,000 rows and 20 columns, `info` of that model, and `--help`. Beside them what importing
+scikit-learn takes, which loading a model cannot do without, and what skops takes where nothing is done about its order. The
+median of some runs, in turn, after one that fills the caches of compiled code. Other programs on the machine add to all of
+them, so that ratios say more than seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+
+from gramless.program.train import train
+from serve import make_table
+
+
+def processor_seconds(command: list[str], environment: dict[str, str]) -> float:
+    """Of a process and all that it started."""
+    before = os.times()
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def main() -> None:
+    """Train, start, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "start.json")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        data, model, rows = (Path(folder, name) for name in ("table.csv", "model.skops", "rows.csv"))
+        make_table(2000).to_csv(data, index=False)
+        train(data, "answer", model, seconds=1.0, console=Console(quiet=True))
+        make_table(2, seed=1).drop(columns="answer").to_csv(rows, index=False)
+        gramless = [sys.executable, "-m", "gramless"]
+        commands = {
+            "gramless --help": [*gramless, "--help"],
+            "gramless info MODEL": [*gramless, "info", str(model)],
+            "gramless predict MODEL two_rows.csv": [*gramless, "predict", str(model), str(rows)],
+            "import sklearn.base": [sys.executable, "-c", "import sklearn.base"],
+            "import sklearn, pandas, skops.io": [sys.executable, "-c", "import sklearn, pandas, skops.io"],
+        }
+        # As installed: Python's own compiled files are kept.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment["PYTHONPYCACHEPREFIX"] = str(Path(folder, "compiled"))
+        for command in commands.values():
+            processor_seconds(command, environment)
+        runs = [
+            {name: processor_seconds(command, environment) for name, command in commands.items()}
+            for _ in range(asked.repeats)
+        ]
+    results = {
+        "processor_seconds": {name: round(statistics.median(run[name] for run in runs), 2) for name in commands},
+        "fewest": {name: round(min(run[name] for run in runs), 2) for name in commands},
+        "repeats": asked.repeats,
+        "cores": len(psutil.Process().cpu_affinity()),
+        "load_average": os.getloadavg()[0],
+    }
+    asked.out.write_text(json.dumps(results, indent=1) + "\n")
+    print(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
