@@ -101,3 +101,10 @@ def test_an_early_end_is_told(monkeypatch):
     process.preconditioner = None
     with pytest.warns(ConvergenceWarning, match="may still fall"):
         list(process.batches(new))
+
+
+def test_the_scale_is_that_of_the_leave_one_out_residuals():
+    kept, _ = machine(n=3000, gamma=1.0, C=10.0, dtype=np.float64)
+    exact = ExactPosterior(kept).scale
+    found = [IterativePosterior(kept, BUDGET, random_state=seed).scale for seed in range(3)]
+    np.testing.assert_allclose(np.mean(found, axis=0), exact, rtol=5e-3)

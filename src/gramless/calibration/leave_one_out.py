@@ -138,11 +138,13 @@ def diagonal_probes(n: int, rng: np.random.RandomState) -> np.ndarray:
 def diagonal_from(op: KernelOperator, probes: np.ndarray, W: Array) -> tuple[np.ndarray, np.ndarray]:
     """`mean(s * A^-1 s)` over the random signs `s`, and `A^-1 1`, from the solutions for `diagonal_probes`."""
     solution = xa.to_numpy(W)
-    diagonal = np.mean(probes[:, :-1] * solution[:, :-1], axis=1)
+    samples = probes[:, :-1] * solution[:, :-1]
     # No diagonal entry of the inverse lies below the inverse of A's own entry; noise must not cross that bound.
     floor = 1.0 / xa.to_numpy(op.diag()).astype(np.float64)
     u = solution[:, -1].astype(np.float64)
-    return np.maximum(diagonal, floor + u**2 / u.sum()), u
+    diagonal = np.maximum(np.mean(samples, axis=1), floor + u**2 / u.sum())
+    # Everybody divides by these entries, and the mean of 1 / p is larger than one over the mean by var(p) / p^2.
+    return diagonal + np.var(samples, axis=1, ddof=1) / _PROBES / diagonal, u
 
 
 def planned_preconditioner(op: KernelOperator, plan: Plan, rng: np.random.RandomState) -> NystromPreconditioner | None:

@@ -9,8 +9,8 @@ grows with every iteration towards the exact value, so the variance falls toward
 
 A second iteration says how fast these forms fall, and the rest of a geometric series is the better estimate where the
 damping is large. The iterations end when the smaller of the two is at most `tol` of every variance, and it is taken off. All
-new rows of a batch are solved at once. A product with so many columns is dear, so the preconditioner has more landmarks than
-that of a fit: as many as cost about as much as one product.
+new rows of a batch are solved at once. A product with so many columns is dear, and the preconditioner has as many landmarks
+as cost about as much as one.
 
 The leave-one-out residuals come from an estimate of the diagonal of the inverse by random signs, which the first batch of
 new rows takes along: a product computes the kernel's values once for all columns. With so many rows, leaving one out moves
@@ -282,9 +282,9 @@ def _plan(n: int, d: int, dtype: Any, machine: Machine, budget: int) -> tuple[Pl
             if at_once < _FEWEST_NEW_ROWS:
                 raise
     # A product is 2 n^2 at_once operations in single precision; n m^2 in double, half as many at half the rate, build it.
-    wide = planned(at_once, min(n // 2, int((n * at_once) ** 0.5)))
-    worthwhile = wide.n_landmarks > plain.n_landmarks and wide.cached == plain.cached and wide.memory.nbytes <= budget
-    return (wide if worthwhile else plain), at_once
+    balanced = planned(at_once, min(n // 2, int((n * at_once) ** 0.5)))
+    fits = balanced.cached == plain.cached and balanced.memory.nbytes <= budget
+    return (balanced if fits else plain), at_once
 
 
 def _quadrature(diagonal: np.ndarray, off_diagonal: np.ndarray) -> float:
