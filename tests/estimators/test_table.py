@@ -144,12 +144,16 @@ def test_a_class_with_one_row_is_no_obstacle():
     assert model.predict_proba(X).shape == (61, 3)
 
 
-def test_the_search_and_the_parts_keep_to_time():
-    rate = search.factor_rate()
+@pytest.mark.parametrize("threads", [1, 2, 16])
+def test_the_search_and_the_parts_keep_to_time(monkeypatch, threads):
+    monkeypatch.setattr(search, "blas_threads", lambda: threads)
+    monkeypatch.setattr(members, "blas_threads", lambda: threads)
+    # A search evaluates a few settings at the same time, one thread each, however many threads there are.
+    rate = min(search.WORKERS, threads) * search.factor_rate()
     assert search.rows_within(1.0, 10) == int((1.5 * rate / 10) ** (1 / 3))
     n = 100_000
     size = members.part_size(n, 1, 20.0, 1 << 40)
-    assert 2 / 3 * n * size**2 <= 20.0 * search.factor_rate(single=True) or size <= 500
+    assert 2 / 3 * n * size**2 <= 20.0 * threads * search.factor_rate(single=True) or size <= 500
     assert members.part_size(500, 1, 20.0, 1 << 40) == 500
 
 

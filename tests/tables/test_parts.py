@@ -131,7 +131,7 @@ def test_learned_scales_are_compared_on_rows_they_were_not_learned_from():
     prepared = {"standard": Preparation("standard", []).fit(encoded)}
     order = rng.permutation(120)
     one = search.Search(encoded.take(order), order, prepared, loss, None, np.arange(30), seconds=1.0, tell=lambda _: None)
-    learned = one.learn(Setting("standard", "rbf", 0.3, 1.0), 120)
+    (learned,) = one.learn([Setting("standard", "rbf", 0.3, 1.0)], 120)
     flattered = one.evaluate(learned, 120)
     honest = one.honest(flattered)
     assert honest.loss > 1.02 * flattered.loss  # there is nothing to learn

@@ -253,7 +253,7 @@ def plan_table(n: int, d: int, k: int, budget: int) -> TablePlan:
 
 def members_within(n: int, seconds: float) -> int:
     """How many settings can be fitted to all rows in so many seconds; one at least."""
-    return max(1, min(MEMBERS, int(1.5 * seconds * factor_rate(single=True) / n**3)))
+    return max(1, min(MEMBERS, int(1.5 * seconds * blas_threads() * factor_rate(single=True) / n**3)))
 
 
 def part_size(n: int, n_members: int, seconds: float, memory: int, searched: int = 0) -> int:
@@ -263,7 +263,7 @@ def part_size(n: int, n_members: int, seconds: float, memory: int, searched: int
     """
     if searched == n:
         return n
-    by_time = int(np.sqrt(1.5 * seconds * factor_rate(single=True) / (n * n_members)))
+    by_time = int(np.sqrt(1.5 * seconds * blas_threads() * factor_rate(single=True) / (n * n_members)))
     by_memory = int(np.sqrt(memory / 2 / 8))
     size = max(min(by_time, by_memory), min(n, _SMALLEST_PART))
     return n if size >= n else -(-n // -(-n // size))

@@ -22,18 +22,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gramless._runtime import arrays as xa
-from gramless._runtime.threads import blas_threads, one_blas_thread, run, share
+from gramless._runtime.threads import blas_threads, one_blas_thread, share
 from gramless.kernels import RBF, Exponential, Kernel, Laplacian, Matern52, ScaledColumns
 from gramless.tables.columns import Encoded
 from gramless.tables.exact import Solution, inverse_factor, solve_dense, solve_exact
 from gramless.tables.metric import learn_scales
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation
+
+T = TypeVar("T")
 
 FIRST = 400
 """Rows of the first stage."""
@@ -134,27 +136,31 @@ class Halves:
 
 @cache
 def factor_rate(single: bool = False) -> float:
-    """Operations per second of a factorisation with leave-one-out, rounded down to a power of two.
+    """Operations per second of a factorisation with leave-one-out by one thread, rounded down to a power of two.
 
-    From the processor time of one thread, so that neither a busy machine nor chance makes another model. Rounded down,
-    because seconds that were promised are to suffice.
+    From the thread's processor time, so that neither a busy machine nor chance makes another model. Rounded down, because
+    seconds that were promised are to suffice.
     """
     n = _RATED_ROWS
     A = (np.eye(n) * n + 1.0).astype(np.float32 if single else np.float64)
     seconds = []
-    threads = blas_threads()
     with one_blas_thread():
         for _ in range(3):
             copy = A.copy()
             began = time.thread_time()
             inverse_factor(copy)
             seconds.append(time.thread_time() - began)
-    return float(2.0 ** np.floor(np.log2(threads * 2 / 3 * n**3 / max(min(seconds), 1e-6))))
+    return float(2.0 ** np.floor(np.log2(2 / 3 * n**3 / max(min(seconds), 1e-6))))
+
+
+def workers() -> int:
+    """How many settings are evaluated at the same time."""
+    return min(WORKERS, blas_threads())
 
 
 def rows_within(seconds: float, evaluations: int) -> int:
-    """Rows of a matrix that can be factored so many times in so many seconds."""
-    return int((1.5 * seconds * factor_rate() / evaluations) ** (1 / 3))
+    """Rows of a matrix that can be factored so many times in so many seconds, `workers` of them at the same time."""
+    return int((1.5 * seconds * workers() * factor_rate() / evaluations) ** (1 / 3))
 
 
 class Search:
@@ -228,16 +234,16 @@ class Search:
             self.tell(self._doing)
         return record
 
-    def _each(self, do: Callable[[Any], Record], tasks: Sequence[Any]) -> list[Record]:
+    def _each(self, do: Callable[[Any], T], tasks: Sequence[Any]) -> list[T]:
         """`do` of every task, some at the same time, one thread each."""
-        found: dict[int, Record] = {}
+        found: dict[int, T] = {}
 
         def work(place: int) -> None:
             found[place] = do(tasks[place])
 
-        workers = min(WORKERS, blas_threads())
+        at_once = workers()
         with one_blas_thread():
-            share(range(len(tasks)), work, workers)
+            share(range(len(tasks)), work, at_once)
         return [found[place] for place in range(len(tasks))]
 
     def _weights(self, n: int) -> np.ndarray | None:
@@ -340,19 +346,22 @@ class Search:
             found += self._each(lambda one: self.path("log", one.kernel, one.width, n, one.C), best)
         return _families(found)
 
-    def learn(self, start: Setting, rows: int) -> Setting:
-        """The setting with scales for its columns, learned from each half of the first rows."""
-        X = self.X[start.way]
-        gamma = kernel_gamma(start, self.spread[start.way])
+    def learn(self, starts: Sequence[Setting], rows: int) -> list[Setting]:
+        """Each setting with scales for its columns, learned from each half of the first rows."""
 
-        def learned(start_at: int) -> tuple[np.ndarray, float]:
-            half = slice(start_at, rows, 2)
+        def learned(task: tuple[Setting, int]) -> tuple[np.ndarray, float]:
+            start, first = task
+            half = slice(first, rows, 2)
             some = self.rows[half]
             w = None if self.weights is None else self.weights[some]
-            arguments = (X[half], self.groups, start.kernel, gamma, start.C, self.loss, some, start.log, w)
+            X, gamma = self.X[start.way][half], kernel_gamma(start, self.spread[start.way])
+            arguments = (X, self.groups, start.kernel, gamma, start.C, self.loss, some, start.log, w)
             return learn_scales(*arguments, steps=_LEARNING_STEPS)
 
-        halves = run(learned, 2) if blas_threads() > 1 else [learned(0), learned(1)]
+        halves = self._each(learned, [(start, first) for start in starts for first in (0, 1)])
+        return [self._joined(start, halves[2 * k : 2 * k + 2], rows) for k, start in enumerate(starts)]
+
+    def _joined(self, start: Setting, halves: list[tuple[np.ndarray, float]], rows: int) -> Setting:
         logs, Cs = [half[0] for half in halves], [np.log(half[1]) for half in halves]
         mean = np.mean(logs, axis=0)
         # Each half's scales are of the size of their mean: the walk that follows finds one width for all three.
@@ -403,13 +412,11 @@ class Search:
             steps = 2 * _LEARNED * _LEARNING_STEPS * _SLOPE_COST
             half = min(most // 2, max(FIRST // 2, rows_within(SHARES["learn"] * self.seconds, steps)))
             # One family for each kernel: which of them is best changes with the scales.
-            learned = []
-            for one in _best_of_each(found, lambda setting: setting.kernel)[:_LEARNED]:
-                name = f"the {one.setting.kernel} kernel on {one.setting.way} columns"
-                self.tell(f"learning a scale for each column, {name}, {2 * half:,} rows")
-                learned.append(replace(one, setting=self.learn(one.setting, 2 * half)))
+            starts = [one.setting for one in _best_of_each(found, lambda setting: setting.kernel)[:_LEARNED]]
+            self.tell(f"learning a scale for each column, {len(starts)} kernels, {2 * half:,} rows")
+            learned = self.learn(starts, 2 * half)
             self.tell(f"walking uphill with the learned scales, {n:,} rows")
-            found += self._each(lambda one: self.honest(self.walk(one.setting, n, _WALK)), learned)
+            found += self._each(lambda one: self.honest(self.walk(one, n, _WALK)), learned)
         finalists = _diverse(_families(found), _FINALISTS)
         self._expect(third)
         if n < most <= rows_within(SHARES["third"] * self.seconds, _FINALISTS * _STEPS) / _ALMOST:
