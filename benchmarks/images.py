@@ -36,10 +36,14 @@ ROWS: dict[str, dict[str, Any]] = {
     "usps": {"data": "usps", "settings": {"mirror": False, "n_atoms": 512}},
     "cifar10": {"data": "cifar10", "settings": {"mirror": False}},
     "cifar10-mirror": {"data": "cifar10", "settings": {"mirror": True}},
-    "cifar10-4096": {"data": "cifar10", "settings": {"mirror": False, "n_atoms": 4096, "degree": 2}, "cuda": True},
+    "cifar10-4096": {
+        "data": "cifar10",
+        "settings": {"mirror": False, "n_atoms": 4096, "pooling": 3, "degree": 2},
+        "cuda": True,
+    },
     "cifar10-4096-mirror": {
         "data": "cifar10",
-        "settings": {"mirror": True, "n_atoms": 4096, "degree": 3, "C": 100.0},
+        "settings": {"mirror": True, "n_atoms": 4096, "pooling": 3, "degree": 3, "C": 100.0},
         "cuda": True,
     },
 }

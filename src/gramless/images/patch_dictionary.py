@@ -40,6 +40,7 @@ _NO_NORM = 1e-12
 # Of a batch of images and their features beside the result.
 _BATCH_BYTES = 256 * 2**20
 _ROWS_IN_DOUBLE = 16_384
+_CELLS = 4
 # Norm, mass, label, cosine and what is computed of these at a time.
 _NUMBERS_OF_A_WINDOW = 8
 
@@ -56,7 +57,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         Height and width of the windows; None goes by the images' size: 7 pixels of grey digits of 28, 6 of colour images
         of 32, no fewer than 3.
     pooling : int, (int, int) or None, default=None
-        Rows and columns of the grid of cells; None is 4, or 3 for colour images and where there are fewer positions.
+        Rows and columns of the grid of cells; None is 4, and fewer where there are not two positions for each.
     stride : int or None, default=None
         Pixels from one window to the next; None is 1 up to images of 63 pixels.
     contrast : float or None, default=None
@@ -337,8 +338,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         )
         self._positions = rows, columns
         if self.pooling is None:
-            cells = 3 if colour else 4
-            self._grid = min(cells, max(1, rows // 2)), min(cells, max(1, columns // 2))
+            self._grid = min(_CELLS, max(1, rows // 2)), min(_CELLS, max(1, columns // 2))
         else:
             self._grid = _pair("pooling", self.pooling)
         if self._grid[0] > self._positions[0] or self._grid[1] > self._positions[1]:
