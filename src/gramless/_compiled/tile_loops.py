@@ -4,9 +4,9 @@
 
 The tile of a symmetric matrix serves both halves. BLAS packs its operands before it multiplies, which costs as much as the
 product when there are a dozen columns, and reads the tile once for each half. Here a strip of rows that fits the cache is
-multiplied from the right and from the left while it is there: rows (or vectors of columns) by twelve columns of sums in
-registers, two at a time with the 32 registers of AVX-512, one with the 16 of AVX2. The tile is float32;
-with columns in float64 its entries are widened on the way, and so are the sums.
+multiplied from the right and from the left while it is there: rows (or vectors of columns) by eight or twelve columns of
+sums in registers, two at a time with the 32 registers of AVX-512, one with the 16 of AVX2. The tile is float32; with columns
+in float64 its entries are widened on the way, and so are the sums.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from numba.extending import intrinsic
 
 from gramless._compiled import simd as _simd
 
-COLUMNS = 12
+WIDTHS = (8, 12)
+"""Columns that are multiplied together."""
 _TOGETHER = 2 if _simd.LANES == 16 else 1
 _STRIP = 64
 
@@ -39,22 +40,24 @@ def _load_entries(builder: Any, base: Any, stored: Any, summed: Any) -> Any:
 
 
 def _add_outer(builder: Any, entries: Any, factor: Callable[[int], Any], sums: Any) -> list[Any]:
-    """`sums[r][c] + entries[r] * factor(c)` for some vectors of the tile and twelve factors."""
-    new: list[Any] = [None] * (_TOGETHER * COLUMNS)
-    for c in range(COLUMNS):
+    """`sums[r][c] + entries[r] * factor(c)` for some vectors of the tile and a factor for each column."""
+    new: list[Any] = [None] * len(sums)
+    width = len(sums) // _TOGETHER
+    for c in range(width):
         column = factor(c)
         for r in range(_TOGETHER):
-            place = r * COLUMNS + c
+            place = r * width + c
             name = f"llvm.fma.{_simd.suffix(column.type)}"
             new[place] = _simd.call(builder, name, column.type, entries[r], column, sums[place])
     return new
 
 
-@intrinsic
-def _times_rows(context: Any, rows: Any, stride: Any, packed: Any, steps: Any, out: Any, number: Any) -> Any:
-    """`out[r][12] += rows[r] @ V` for the rows together, V packed as [steps][12][lanes]; `number` is of V's type."""
-    signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, number)
+@intrinsic(prefer_literal=True)
+def _times_rows(context: Any, rows: Any, stride: Any, packed: Any, steps: Any, out: Any, number: Any, width: Any) -> Any:
+    """`out[r][width] += rows[r] @ V` for the rows together, V packed as [steps][width][lanes]; `number` is of V's type."""
+    signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, number, width)
     stored, summed = _vectors(number)
+    columns = width.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         first = _simd.pointer(builder, arguments[0], _simd.F32)
@@ -68,12 +71,12 @@ def _times_rows(context: Any, rows: Any, stride: Any, packed: Any, steps: Any, o
             entries = [_load_entries(builder, _simd.at(builder, row, along), stored, summed) for row in rows]
             for row in following:
                 _simd.prefetch(builder, _simd.at(builder, row, along))
-            here = _simd.at(builder, packed, _simd.times(builder, k, summed.count * COLUMNS))
+            here = _simd.at(builder, packed, _simd.times(builder, k, summed.count * columns))
             return _add_outer(
                 builder, entries, lambda c: _simd.load(builder, _simd.at(builder, here, summed.count * c), summed), sums
             )
 
-        for place, value in enumerate(_simd.accumulate(builder, arguments[3], _TOGETHER * COLUMNS, summed, step)):
+        for place, value in enumerate(_simd.accumulate(builder, arguments[3], _TOGETHER * columns, summed, step)):
             target = _simd.at(builder, out, place)
             builder.store(_simd.add_lanes(builder, value, builder.load(target)), target)
         return context.get_dummy_value()
@@ -81,11 +84,14 @@ def _times_rows(context: Any, rows: Any, stride: Any, packed: Any, steps: Any, o
     return signature, generate
 
 
-@intrinsic
-def _times_vectors(context: Any, corner: Any, stride: Any, factors: Any, steps: Any, out: Any, number: Any) -> Any:
-    """`out[r][12][lanes] += T[:, r lanes : (r + 1) lanes]^T @ V`, V as rows of twelve; `number` is of V's type."""
-    signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, number)
+@intrinsic(prefer_literal=True)
+def _times_vectors(
+    context: Any, corner: Any, stride: Any, factors: Any, steps: Any, out: Any, number: Any, width: Any
+) -> Any:
+    """`out[r][width][lanes] += T[:, r lanes : (r + 1) lanes]^T @ V`, V as rows of `width`; `number` is of V's type."""
+    signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, number, width)
     stored, summed = _vectors(number)
+    columns = width.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         corner = _simd.pointer(builder, arguments[0], _simd.F32)
@@ -95,12 +101,12 @@ def _times_vectors(context: Any, corner: Any, stride: Any, factors: Any, steps: 
             row = _simd.at(builder, corner, builder.mul(k, arguments[1]))
             places = [_simd.at(builder, row, summed.count * r) for r in range(_TOGETHER)]
             entries = [_load_entries(builder, place, stored, summed) for place in places]
-            here = _simd.at(builder, factors, _simd.times(builder, k, COLUMNS))
+            here = _simd.at(builder, factors, _simd.times(builder, k, columns))
             return _add_outer(
                 builder, entries, lambda c: _simd.broadcast(builder, builder.load(_simd.at(builder, here, c))), sums
             )
 
-        for place, value in enumerate(_simd.accumulate(builder, arguments[3], _TOGETHER * COLUMNS, summed, step)):
+        for place, value in enumerate(_simd.accumulate(builder, arguments[3], _TOGETHER * columns, summed, step)):
             target = _simd.at(builder, out, summed.count * place)
             _simd.store(builder, builder.fadd(_simd.load(builder, target, summed), value), target)
         return context.get_dummy_value()
@@ -127,28 +133,36 @@ def add_products(
 ) -> None:
     """With `right`, add `T V` to `out_rows`; with `left`, add `T^T V` to `out_packed`.
 
-    `rows` and `out_rows` belong to the tile's rows and have shape (height, 12); `packed` and `out_packed` belong to its
-    columns and have shape (width / lanes, 12, lanes), where lanes is `simd.LANES` for float32 and half of it for float64.
+    `rows` and `out_rows` belong to the tile's rows and have shape (height, columns), where columns is one of `WIDTHS`;
+    `packed` and `out_packed` belong to its columns and have shape (width / lanes, columns, lanes), where lanes is
+    `simd.LANES` for float32 and half of it for float64.
     """
     height, width = T.shape
-    lanes, number = packed.shape[2], packed.dtype.type(0)
+    columns, lanes, number = packed.shape[1], packed.shape[2], packed.dtype.type(0)
     stride = T.strides[0] // T.itemsize
     even, whole = height - height % _TOGETHER, width - width % (_TOGETHER * lanes)
     for start in range(0, even, _STRIP):
         stop = min(even, start + _STRIP)
         if right and whole:
             for i in range(start, stop, _TOGETHER):
-                target = out_rows[i:].ctypes.data
-                _times_rows(T[i:].ctypes.data, stride, packed.ctypes.data, whole // lanes, target, number)  # type: ignore[call-arg]
+                row, target = T[i:].ctypes.data, out_rows[i:].ctypes.data
+                if columns == 8:
+                    _times_rows(row, stride, packed.ctypes.data, whole // lanes, target, number, 8)  # type: ignore[call-arg]
+                else:
+                    _times_rows(row, stride, packed.ctypes.data, whole // lanes, target, number, 12)  # type: ignore[call-arg]
         if left:
             for j in range(0, whole, _TOGETHER * lanes):
                 corner, target = T[start:, j:].ctypes.data, out_packed[j // lanes :].ctypes.data
-                _times_vectors(corner, stride, rows[start:].ctypes.data, stop - start, target, number)  # type: ignore[call-arg]
+                here = rows[start:].ctypes.data
+                if columns == 8:
+                    _times_vectors(corner, stride, here, stop - start, target, number, 8)  # type: ignore[call-arg]
+                else:
+                    _times_vectors(corner, stride, here, stop - start, target, number, 12)  # type: ignore[call-arg]
     # What is left: columns beyond the last whole vectors, and rows beyond the last whole group.
     for i in range(height):
         for j in range(whole if i < even else 0, width):
             value, vector, lane = T[i, j], j // lanes, j % lanes
-            for c in range(COLUMNS):
+            for c in range(columns):
                 if right:
                     out_rows[i, c] += value * packed[vector, c, lane]
                 if left:

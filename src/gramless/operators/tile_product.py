@@ -25,7 +25,7 @@ from gramless._runtime.threads import blas_threads, run, slices
 PANEL = 16
 """Tiles for the compiled loops start at a multiple of as many rows."""
 
-# More columns than these are summed twelve at a time in registers.
+# More columns than these are summed eight or twelve at a time in registers.
 _MOST_NARROW = 6
 # Beyond so many columns BLAS, at twice the rate of the loops in float64, has earned the copy in float64 that it needs.
 _MOST_IN_DOUBLE = 48
@@ -49,17 +49,19 @@ def can_compile(V: Array, n_entries: int) -> bool:
 
 
 class Columns:
-    """The right-hand side, twelve columns at a time: as rows, and as panels of a few rows with the columns first."""
+    """The right-hand side, 8 or 12 columns at a time: as rows, and as panels of a few rows with the columns first."""
 
     def __init__(self, V: np.ndarray):
         from gramless._compiled.simd import LANES
-        from gramless._compiled.tile_loops import COLUMNS
+        from gramless._compiled.tile_loops import WIDTHS
 
         n, k = V.shape
         self.shape = (n, k)
         self.lanes = LANES * 4 // V.itemsize
-        self.groups = -(-k // COLUMNS)
-        self._padded = np.zeros((-(-n // self.lanes) * self.lanes, self.groups * COLUMNS), V.dtype)
+        # The width that leaves the fewest columns empty, and of two such the larger one.
+        self.width = min(WIDTHS, key=lambda width: (-(-k // width) * width, -width))
+        self.groups = -(-k // self.width)
+        self._padded = np.zeros((-(-n // self.lanes) * self.lanes, self.groups * self.width), V.dtype)
         self._padded[:n, :k] = V
 
     @cached_property
@@ -177,10 +179,10 @@ def product(C: Array, W: Array) -> Array:
         return xa.astype(C, np.float64) @ W
     if W.shape[1] <= _MOST_NARROW:
         return _narrow_product(C, xa.to_numpy(W))
-    from gramless._compiled.tile_loops import COLUMNS, add_products
+    from gramless._compiled.tile_loops import add_products
 
     columns = Columns(xa.to_numpy(W))
-    out = np.zeros((columns.groups, len(C), COLUMNS))
+    out = np.zeros((columns.groups, len(C), columns.width))
 
     def work(part: slice) -> None:
         for g in range(columns.groups):
@@ -198,13 +200,13 @@ def transposed_product(C: Array, V: Array) -> Array:
         return xa.astype(C, np.float64).T @ V
     if V.shape[1] <= _MOST_NARROW:
         return _narrow_transposed_product(C, xa.to_numpy(V))
-    from gramless._compiled.tile_loops import COLUMNS, add_products
+    from gramless._compiled.tile_loops import add_products
 
     columns = Columns(xa.to_numpy(V))
     panels = -(-C.shape[1] // columns.lanes)
 
     def work(part: slice) -> np.ndarray:
-        out = np.zeros((columns.groups, panels, COLUMNS, columns.lanes))
+        out = np.zeros((columns.groups, panels, columns.width, columns.lanes))
         for g in range(columns.groups):
             rows = columns.rows[g, part]
             add_products(C[part], rows, out[g], rows, out[g], False, True)
