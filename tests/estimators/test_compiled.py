@@ -6,8 +6,9 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_regression
 
-from gramless import LSSVC, LSSVR, KernelSVC, NystromLSSVC, PrototypeLSSVC, compiled
+from gramless import LSSVC, LSSVR, KernelSVC, NystromLSSVC, NystromNovelty, PrototypeLSSVC, compiled
 from gramless.kernels import RBF, Laplacian, Linear
+from gramless.models.compiled_novelty import compiled_novelty
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:200] / 16, Y[:200]
@@ -67,3 +68,20 @@ def test_what_is_no_expansion_is_refused():
         compiled(LSSVC(kernel="precomputed").fit(X @ X.T, Y))
     with pytest.raises(ValueError, match="not fitted"):
         compiled(LSSVC())
+
+
+@pytest.mark.parametrize("kernel", ["rbf", Laplacian(0.1)], ids=str)
+@pytest.mark.parametrize("C", [1e-3, 1.0, 1e4])
+def test_novelty(kernel, C):
+    rng = np.random.default_rng(0)
+    seen = rng.normal(size=(900, 4)) + 5
+    # Some landmarks twice: their Gram matrix is singular.
+    detector = NystromNovelty(kernel=kernel, C=C, landmarks=np.r_[seen[:40], seen[:3]], false_alarms=0.2, random_state=0)
+    detector.fit(seen)
+    rows = rng.normal(scale=2, size=(600, 4)) + 5  # more than are looked at in one piece
+    distances = detector.decision_function(rows)
+    clear = np.abs(distances) > 1e-8
+    flags = compiled_novelty(detector)(rows)
+    assert 0 < flags.sum() < len(flags)
+    assert clear.mean() > 0.9
+    np.testing.assert_array_equal(flags[clear], distances[clear] < 0)

@@ -55,7 +55,7 @@ class CompiledModel:
         self._bias = np.asarray(model.intercept_, dtype=np.float64)
         points = model.points_.toarray() if sp.issparse(model.points_) else model.points_
         self._points = np.ascontiguousarray(points, dtype=self.dtype)
-        self._kernel_values = _kernel_values(model.kernel_, points, self._points)
+        self._kernel_values = kernel_values(model.kernel_, points, self._points)
         self._packed: PackedGaussian | None = None
         self._classifies = is_classifier(model)
         if self._classifies:
@@ -184,7 +184,7 @@ def compiled(model: Any, *, dtype: str | None = None) -> CompiledModel:
     return CompiledModel(model, dtype)
 
 
-def _kernel_values(kernel: Any, given: Any, points: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+def kernel_values(kernel: Any, given: Any, points: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """A function of rows that gives their kernel values with `points`, which are the `given` ones in another dtype."""
     dtype = points.dtype
     if type(kernel) is not RBF:

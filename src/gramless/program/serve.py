@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 import gramless
+from gramless.models.compiled_novelty import compiled_novelty
 from gramless.program.errors import InputError, check_readable
 from gramless.program.model import TableModel
 from gramless.serving.limits import Limits
@@ -45,6 +46,8 @@ class TableScorer:
         self._predicts = model.pipeline if self._encodes is None else machine
         self._names = model.columns.used if self._encodes is None else self._encodes.names_
         self._has_probabilities = model.has_probabilities
+        detector = getattr(model, "novelty", None)
+        self._novelty = None if detector is None else compiled_novelty(detector)
         self.task = model.task
         self.columns = table_columns(model)
         self.classes = model.classes.tolist() if model.task == "classification" else None
@@ -57,9 +60,12 @@ class TableScorer:
         rows: Any = pd.DataFrame(columns, copy=False) if self._encodes is None else self._encodes.encode(ArrayFrame(columns))
         if self._has_probabilities:
             chances = self._predicts.predict_proba(rows)
-            return Scores(model.classes[chances.argmax(axis=1)], chances, novel=model.novel(rows))
+            return Scores(model.classes[chances.argmax(axis=1)], chances, novel=self._novel(rows))
         predicted = np.asarray(self._predicts.predict(rows))
-        return Scores(predicted, intervals=model.intervals(predicted), novel=model.novel(rows))
+        return Scores(predicted, intervals=model.intervals(predicted), novel=self._novel(rows))
+
+    def _novel(self, rows: Any) -> np.ndarray | None:
+        return None if self._novelty is None else self._novelty(self._model.prepared(rows))
 
 
 class ArrayScorer:
