@@ -179,7 +179,7 @@ class Ours:
 
 
 THREADS = os.cpu_count()
-LIBRARIES = ("HistGradientBoosting", "LightGBM", "XGBoost", "CatBoost")
+LIBRARIES = ("CatBoost", "LightGBM", "HistGradientBoosting", "XGBoost")
 
 
 def draw(library: str, rng: np.random.Generator) -> dict[str, Any]:
@@ -352,9 +352,9 @@ def markdown(results: dict[str, dict[str, Any]], names: list[str], learners: lis
     if searched:
         mean = np.mean([one[3] for one in searched.values()], axis=0)
         seeds = sorted({one[1] for one in searched.values()})
-        many = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}"
+        many = f"{seeds[0]} to {seeds[-1]} seeds" if len(seeds) > 1 else "one seed" if seeds == [1] else f"{seeds[0]} seeds"
         row = f"| mean rank by error, {len(searched)} tables | " + " | ".join(f"{value:.2f}" for value in mean) + " |"
-        parts.insert(0, f"Each tree with a random search of the processor time that `gramless` took, {many} seeds:")
+        parts.insert(0, f"Each tree with a random search of the processor time that `gramless` took, {many}:")
         parts.insert(1, "\n".join([*head, row, "", f"Tables: {', '.join(searched)}."]))
     return "\n\n".join(["\n".join(lines), said, *parts])
 
