@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_svmlight_file
 
 Arrays = dict[str, np.ndarray]
 
@@ -76,6 +75,8 @@ def difference_code(records: np.ndarray) -> np.ndarray:
 
 def usps(files: Sequence[Path]) -> Arrays:
     """Two svmlight files, labels 1 to 10 for the digits 0 to 9, values with three decimals in [-1, 1]."""
+    from sklearn.datasets import load_svmlight_file  # takes a tenth of a second, which every `gramless train` would pay
+
     arrays: Arrays = {}
     for half, path in zip(("train", "test"), files, strict=True):
         x, y = load_svmlight_file(io.BytesIO(bz2.decompress(path.read_bytes())), n_features=256, zero_based=False)
