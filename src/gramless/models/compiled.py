@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from gramless.kernels import RBF
+from gramless.kernels import RBF, ScaledColumns
 from gramless.kernels.stationary import in_registers
 from gramless.models.expansion import scores_to_labels, scores_to_probabilities
 from gramless.operators.blocks import PackedGaussian
@@ -54,8 +54,12 @@ class CompiledModel:
         self._coef = np.ascontiguousarray(model.dual_coef_, dtype=self.dtype)
         self._bias = np.asarray(model.intercept_, dtype=np.float64)
         points = model.points_.toarray() if sp.issparse(model.points_) else model.points_
+        self._kernel, self._scales = model.kernel_, None
+        if type(self._kernel) is ScaledColumns:
+            scales = np.asarray(self._kernel.scales, dtype=np.float64)
+            points, self._kernel, self._scales = points * scales, self._kernel.kernel, scales.astype(self.dtype)
         self._points = np.ascontiguousarray(points, dtype=self.dtype)
-        self._kernel_values = kernel_values(model.kernel_, points, self._points)
+        self._kernel_values = kernel_values(self._kernel, points, self._points)
         self._packed: PackedGaussian | None = None
         self._classifies = is_classifier(model)
         if self._classifies:
@@ -64,7 +68,9 @@ class CompiledModel:
 
     def _scores(self, X: Any) -> np.ndarray:
         rows = np.asarray(X, dtype=self.dtype)
-        kernel, points = self._model.kernel_, self._points
+        if self._scales is not None:
+            rows = rows * self._scales
+        kernel, points = self._kernel, self._points
         if (
             len(rows) < _SEVERAL_ROWS
             or type(kernel) is not RBF

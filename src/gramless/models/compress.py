@@ -1,24 +1,32 @@
 """A fitted kernel expansion on fewer points: a reduced set, chosen, moved and refitted to the model's own scores.
 
-    g(x) = sum_j b_j K(x, p_j) + c,      min over p, b, c of  sum_i |g(x_i) - f(x_i)|^2
+    g(x) = sum_j b_j K(x, p_j) + c,      K(x, p) = exp(-gamma |s * (x - p)|^2)
 
-The points `p` begin as landmarks of the model's points. For the RBF kernel they are then moved by stochastic gradient steps
-(Adam, with steps that shrink to nothing) of that sum, in rounds between which `b` is solved for anew. The rows `x_i` are the
-model's own points and, for each, four rows on the way to a neighbour: at its own points a model says nearly what it was
-taught, and what it makes of the space between them shows only there. One fifth of the points is held out from all of this,
-and says what the reduced model loses.
+The points `p` begin as landmarks of the model's points, `b` and `c` as the least-squares fit to the model's scores `f`. For
+the RBF kernel `p`, `b`, `c` and a scale `s` for each column are then moved together by stochastic gradient steps (Adam, with
+steps that shrink to nothing). What counts for values is `|g - f|^2`; for classes it is which score is the largest:
 
-Cost: O(n^2 d) for the scores of n points and those between them; for a round O(n m d) with m new points, and O(m^3) for its
-solution; O(n m^2) for the last one. O(n d + m^2) memory beside some rows.
+    T^2 KL(softmax(f / T), softmax(g / T)) + a |g - f|^2 / 2,      T^2 = mean of |g - f|^2, measured in each round
 
-References: Burges, "Simplified support vector decision rules", 1996; Kingma and Ba, "Adam: a method for stochastic
-optimization", 2015.
+A row whose two best scores are further apart than the errors of `g` has no say in the first term: the fit goes to the
+borders. The second term, with a small `a`, keeps the scores themselves, which probabilities are made of.
+
+The rows are the model's own points and rows between them: a row that takes some of its columns from a neighbour. At its own
+points a model says nearly what it was taught, and what it makes of the space between them shows only there. A part of these
+rows is new in every round: the model can be asked as often as one likes. Some of the points are held out from all of this,
+and say what the reduced model loses.
+
+Cost: O(n m^2) for the beginning; for a round O(n^2 d) to ask the model, O(n m d) for the steps. O(n d + m^2) memory beside
+some rows.
+
+References: Burges, "Simplified support vector decision rules", 1996; Hinton, Vinyals and Dean, "Distilling the knowledge in
+a neural network", 2015; Kingma and Ba, "Adam: a method for stochastic optimization", 2015.
 """
 
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +38,7 @@ from sklearn.utils.validation import check_is_fitted
 from gramless._runtime import arrays as xa
 from gramless._runtime.threads import slices
 from gramless._runtime.validation import check_positive
-from gramless.kernels import RBF, Kernel
+from gramless.kernels import RBF, Kernel, ScaledColumns
 from gramless.landmarks import as_points, select
 from gramless.models.expansion import scores_to_labels
 from gramless.operators import evaluate
@@ -38,17 +46,27 @@ from gramless.operators.jitter import jittered_cholesky
 
 _HELD_OUT = 0.2
 _FEWEST_HELD_OUT = 20
-_BATCH = 500
-# A step moves a point by about this share of the kernel's width, the first ones.
-_STEP = 0.05
-_DECAYS = (0.9, 0.999)
+# So many say a share to a fraction of a percentage point; the others are worth more as rows to fit.
+_MOST_HELD_OUT = 5000
 _JITTER = 1e-9
 _ROWS = 4096
 # Rows between points for each point, and rows that are tried as its neighbour.
 _BETWEEN = 4
 _TRIED = 256
-# Rows for each new point in the solutions between rounds.
-_ROWS_PER_POINT = 4
+# Rows of a step: this many, more where a round would take more steps than this.
+_BATCH = 250
+_STEPS_OF_A_ROUND = 256
+# What the first steps change: a point by this share of the kernel's width, a coefficient by this share of the spread of
+# coefficients, a bias by this share of the spread of scores, a scale by this factor (less one).
+_STEP = 0.2
+_COEF_STEP = 0.025
+_BIAS_STEP = 0.003
+_SCALE_STEP = 0.01
+_DECAYS = (0.9, 0.999)
+# The ridge of the coefficients that steps begin with: large coefficients of opposite sign leave no room to move.
+_FIRST_RIDGE = 1e-5
+# What squared errors of scores count for beside the borders between classes.
+_SCORES = 0.1
 
 
 def compress(
@@ -119,7 +137,7 @@ def compress(
     if (n_points is None) == (loss is None):
         raise ValueError("give one of n_points and loss")
     n = model.points_.shape[0]
-    held_out = int(_HELD_OUT * n)
+    held_out = min(int(_HELD_OUT * n), _MOST_HELD_OUT)
     if held_out < _FEWEST_HELD_OUT:
         raise ValueError(f"{n} points are too few to hold some out and see what is lost")
     if n_points is not None and not 1 <= n_points < n:
@@ -135,11 +153,14 @@ def compress(
     whole = _Expansion(model.kernel_, X, *(xa.like(part, X) for part in (model.dual_coef_, np.asarray(model.intercept_))))
     order = rng.permutation(n)
     held, kept = (X[xa.indices(part, X)] for part in (order[:held_out], order[held_out:]))
-    rows = _with_rows_between(model.kernel_, kept, rng) if _moves(model.kernel_) and rounds else kept
-    truth, scores = whole(held), whole(rows)
+    moved = rounds > 0 and _scales(model.kernel_, X.shape[1]) is not None
+    rows, truth = _Rows(whole, kept, _BETWEEN if moved else 0, rng), whole(held)
     m = n_points if n_points is not None else max(1, n // 100)
     while True:
-        small = _reduced(model.kernel_, kept, rows, scores, m, landmarks, rounds, rng)
+        begin = as_points(select(landmarks, kept, model.kernel_, m, rng), X) + 0
+        small = _solved(model.kernel_, rows.X, rows.Z, begin, _FIRST_RIDGE if moved else _JITTER)
+        if moved:
+            small = _moved(model, small, rows, rounds, rng)
         changed = _changed(model, truth, small(held))
         if n_points is not None or changed <= (loss or 0.0) or 2 * m >= len(kept):
             break
@@ -149,7 +170,9 @@ def compress(
         with np.errstate(over="ignore"):
             rounded = xa.to_numpy(small.points).astype(np.float16).astype(host.dtype)
         if np.isfinite(rounded).all():
-            coarse = _solved(model.kernel_, rows, scores, xa.like(rounded, X))
+            coarse = replace(small, points=xa.like(rounded, X))
+            if not moved:
+                coarse = _solved(model.kernel_, rows.X, rows.Z, coarse.points)
             other = _changed(model, truth, coarse(held))
             if other <= changed:
                 small, changed, halved = coarse, other, True
@@ -178,6 +201,7 @@ class _Expansion:
 def _with(model: Any, small: _Expansion, told: dict[str, Any]) -> Any:
     """A copy of a model that has the points and coefficients of an expansion."""
     done = copy.copy(model)
+    done.kernel_ = small.kernel
     done.points_ = np.ascontiguousarray(xa.to_numpy(small.points))
     done.dual_coef_ = xa.to_numpy(small.coef).astype(model.dual_coef_.dtype)
     done.intercept_ = xa.to_numpy(small.bias).astype(np.asarray(model.intercept_).dtype)
@@ -195,30 +219,55 @@ def _changed(model: Any, before: Any, after: Any) -> float:
     return float(np.sum((after - before) ** 2) / max(np.sum((before - before.mean(axis=0)) ** 2), 1e-300))
 
 
-def _moves(kernel: Kernel) -> bool:
-    """Whether points of a kernel can be moved."""
-    return type(kernel) is RBF
+def _scales(kernel: Kernel, width: int) -> np.ndarray | None:
+    """What a Gaussian kernel multiplies each column by; None for kernels whose points cannot be moved."""
+    if type(kernel) is RBF:
+        return np.ones(width)
+    if type(kernel) is ScaledColumns and type(kernel.kernel) is RBF:
+        return np.asarray(kernel.scales, dtype=np.float64)
+    return None
 
 
-def _with_rows_between(kernel: Kernel, X: Any, rng: np.random.RandomState) -> Any:
-    """The rows, and below them some on the way from each to a near one: the nearest of some that are drawn."""
-    n = len(X)
-    out = xa.empty(((1 + _BETWEEN) * n, X.shape[1]), X)
-    out[:n] = X
-    tried = min(_TRIED, n)
-    for rows in slices(_BETWEEN * n, _BATCH):
-        idx = np.arange(rows.start, rows.stop) % n
+class _Rows:
+    """What is fitted: rows `X` of a model and `between` times as many between them, with the model's scores `Z`."""
+
+    def __init__(self, model: _Expansion, kept: Any, between: int, rng: np.random.RandomState):
+        self._model, self._rng, self._n, self._parts, self._next = model, rng, len(kept), between, 0
+        self.X = xa.empty(((1 + between) * self._n, kept.shape[1]), kept)
+        self.Z = xa.empty((len(self.X), model.coef.shape[1]), kept, np.float64)
+        self.X[: self._n], self.Z[: self._n] = kept, model(kept)
+        for _ in range(between):
+            self.renew()
+
+    def renew(self) -> None:
+        """Other rows in place of those between that have been there for the longest."""
+        n = self._n
+        part = slice(n * (1 + self._next), n * (2 + self._next))
+        self._next = (self._next + 1) % self._parts
+        self.X[part] = _between(self._model.kernel, self.X[:n], self._rng)
+        self.Z[part] = self._model(self.X[part])
+
+
+def _between(kernel: Kernel, X: Any, rng: np.random.RandomState) -> Any:
+    """Each row with up to half of its columns from a near one: the nearest of some that are drawn.
+
+    Columns that are taken whole stay among the values that they have: an indicator stays one.
+    """
+    n, width = X.shape
+    out, tried = xa.empty(X.shape, X), min(_TRIED, n)
+    for rows in slices(n, _ROWS):
         others = rng.choice(n, size=tried, replace=False)
-        own, candidates = X[xa.indices(idx, X)], X[xa.indices(others, X)]
-        likeness = xa.to_numpy(evaluate(kernel, own, candidates))
-        likeness[idx[:, None] == others] = -np.inf  # a row is not its own neighbour
+        own = X[rows]
+        likeness = xa.to_numpy(evaluate(kernel, own, X[xa.indices(others, X)]))
+        likeness[np.arange(n)[rows][:, None] == others] = -np.inf  # a row is not its own neighbour
         nearest = X[xa.indices(others[likeness.argmax(axis=1)], X)]
-        share = xa.like(rng.uniform(0.0, 0.5, size=(len(idx), 1)), X)
-        out[n + rows.start : n + rows.stop] = own + share * (nearest - own)
+        share = rng.uniform(0.0, 0.5, size=(len(own), 1))
+        taken = np.frombuffer(rng.bytes(len(own) * width), dtype=np.uint8).reshape(len(own), width) < 256 * share
+        out[rows] = xa.namespace(X).where(xa.indices(taken, X), nearest, own)
     return out
 
 
-def _solved(kernel: Kernel, X: Any, Z: Any, points: Any) -> _Expansion:
+def _solved(kernel: Kernel, X: Any, Z: Any, points: Any, ridge: float = _JITTER) -> _Expansion:
     """Coefficients and bias by least squares on all rows, from normal equations in float64."""
     m = len(points)
     gram, right = xa.zeros((m + 1, m + 1), X, np.float64), xa.zeros((m + 1, Z.shape[1]), X, np.float64)
@@ -229,59 +278,123 @@ def _solved(kernel: Kernel, X: Any, Z: Any, points: Any) -> _Expansion:
         gram += block.T @ block
         right += block.T @ Z[rows]
     diagonal = xa.to_numpy(xa.namespace(gram).linalg.diagonal(gram))
-    L, _ = jittered_cholesky(gram, _JITTER * float(diagonal.mean()))
+    L, _ = jittered_cholesky(gram, ridge * float(diagonal.mean()))
     solution = xa.cholesky_solve(L, right)
     return _Expansion(kernel, points, solution[:-1], solution[-1])
 
 
-def _reduced(
-    kernel: Kernel, X: Any, rows: Any, Z: Any, m: int, landmarks: Any, rounds: int, rng: np.random.RandomState
-) -> _Expansion:
-    """An expansion on `m` points that begin among `X` and comes close to the scores `Z` of `rows`."""
-    begin = as_points(select(landmarks, X, kernel, m, rng), X)
-    first = _solved(kernel, rows, Z, begin + 0)
-    if not _moves(kernel) or len(X) < 2:
-        return first
-    n = len(rows)
-    mover = _Mover(float(kernel.gamma), first.points, rounds * -(-n // _BATCH))
-    now = first
-    for _ in range(rounds):
-        order = xa.indices(rng.permutation(n), rows)
-        for part in slices(n, _BATCH):
+def _moved(model: Any, begin: _Expansion, rows: _Rows, rounds: int, rng: np.random.RandomState) -> _Expansion:
+    """The expansion after `rounds` of steps; as it was before where that is nearer to the model."""
+    n = len(rows.X)
+    batch = max(_BATCH, n // _STEPS_OF_A_ROUND)
+    descent = _Descent(begin, rows.Z, rounds * -(-n // batch), borders=is_classifier(model))
+    error = _centred(begin(rows.X) - rows.Z)
+    for number in range(rounds):
+        if number:
+            rows.renew()
+        T = max(float(xa.norm(error)) / float(np.prod(error.shape)) ** 0.5, float(np.finfo(np.float64).tiny) ** 0.25)
+        order = xa.indices(rng.permutation(n), rows.X)
+        error = xa.empty(rows.Z.shape, rows.X)
+        for part in slices(n, batch):
             some = order[part]
-            mover.step(rows[some], Z[some], now)
-        few = order[: max(_ROWS, _ROWS_PER_POINT * m)]
-        now = _solved(kernel, rows[few], Z[few], mover.points)
-    last = _solved(kernel, rows, Z, mover.points) if rounds else first
-    return min((first, last), key=lambda one: _error(one, rows, Z))
+            error[part] = descent.step(rows.X[some], rows.Z[some], T)
+        error = _centred(error)
+    last = descent.expansion()
+    return min((last, begin), key=lambda one: _changed(model, rows.Z, one(rows.X)))
 
 
-def _error(expansion: _Expansion, X: Any, Z: Any) -> float:
-    return float(xa.norm(expansion(X) - Z))
+def _centred(errors: Any) -> Any:
+    """Errors of scores without what all classes have in common, which changes no label."""
+    if errors.shape[1] == 1:
+        return errors
+    return errors - xa.namespace(errors).mean(errors, axis=1, keepdims=True)
 
 
-class _Mover:
-    """Adam on the points of an RBF expansion, whose coefficients stay; the steps shrink to nothing over `steps` of them."""
+class _Descent:
+    """Adam on all numbers of an RBF expansion at once; the steps shrink to nothing over `steps` of them."""
 
-    def __init__(self, gamma: float, points: Any, steps: int):
-        self.points = points + 0
-        self._gamma, self._steps, self._count = gamma, steps, 0
-        self._rate = _STEP / np.sqrt(2 * gamma * points.shape[1])
-        self._mean, self._square = xa.zeros(points.shape, points), xa.zeros(points.shape, points)
+    def __init__(self, begin: _Expansion, Z: Any, steps: int, *, borders: bool):
+        points, kernel = begin.points, begin.kernel
+        scales = _scales(kernel, points.shape[1])
+        assert scales is not None
+        inner: Any = kernel.kernel if isinstance(kernel, ScaledColumns) else kernel
+        self._gamma, self._steps, self._count, self._borders = float(inner.gamma), steps, 0, borders
+        self._scales = xa.like(scales, points)
+        self._points, self._coef, self._bias = (xa.like(part, points) + 0 for part in (points, begin.coef, begin.bias))
+        self._factors = xa.zeros((points.shape[1],), points)  # logarithms of what the scales are multiplied by
+        width = 1 / np.sqrt(2 * self._gamma * points.shape[1])
+        counts = np.where(scales != 0, np.abs(scales), np.inf)  # a column that does not count stays where it is
+        spread = float(xa.norm(begin.coef)) / float(np.prod(begin.coef.shape)) ** 0.5
+        scores = float(xa.norm(Z)) / float(np.prod(Z.shape)) ** 0.5
+        self._rules = (
+            _Adam(self._points, _STEP * width * xa.like(1 / counts, points)),
+            _Adam(self._coef, _COEF_STEP * spread),
+            _Adam(self._bias, _BIAS_STEP * scores),
+            _Adam(self._factors, _SCALE_STEP),
+        )
 
-    def step(self, X: Any, Z: Any, now: _Expansion) -> None:
-        """One step for a batch: the gradient of |g - Z|^2 in p_j is 4 gamma sum_i w_ij (x_i - p_j)."""
-        K = evaluate(RBF(self._gamma), X, self.points)
-        coef = xa.like(now.coef, K)
-        residual = (K @ coef + xa.like(now.bias, K) - xa.like(Z, K)) / len(X)
-        weights = K * (residual @ coef.T)
-        totals = xa.namespace(weights).sum(weights, axis=0)
-        gradient = 4 * self._gamma * (weights.T @ X - totals[:, None] * self.points)
-        rate = self._rate * 0.5 * (1 + np.cos(np.pi * self._count / self._steps))
+    def step(self, X: Any, Z: Any, T: float) -> Any:
+        """One step for a batch; returns the errors of the scores before it.
+
+        With weights w_ij = K_ij sum_k r_ik b_jk of the slopes r in the scores, those in p_j are
+        2 gamma s^2 sum_i w_ij (x_i - p_j), and in the logarithm of s_c  -2 gamma s_c^2 sum_ij w_ij (x_ic - p_jc)^2.
+        """
+        xp = xa.namespace(X)
+        scales = self._scales * xp.exp(self._factors)
+        rows, points = X * scales, self._points * scales
+        K = evaluate(RBF(self._gamma), rows, points)
+        scores = K @ self._coef + self._bias
+        Z = xa.like(Z, K)
+        errors = scores - Z
+        slopes = (_border_slopes(xp, scores, Z, T) + _SCORES * errors if self._borders else errors) / len(X)
+        weights = K * (slopes @ self._coef.T)
+        of_points, of_rows = xp.sum(weights, axis=0)[:, None], xp.sum(weights, axis=1)[:, None]
+        products = weights.T @ rows
+        squares = xp.sum(of_rows * rows**2, axis=0) + xp.sum(points * (of_points * points - 2 * products), axis=0)
+        gradients = (
+            2 * self._gamma * (products - of_points * points) * scales,
+            K.T @ slopes,
+            xp.sum(slopes, axis=0),
+            -2 * self._gamma * squares,
+        )
+        shrunk = 0.5 * (1 + np.cos(np.pi * self._count / self._steps))
         self._count += 1
+        for rule, gradient in zip(self._rules, gradients, strict=True):
+            rule.step(gradient, self._count, shrunk)
+        return errors
+
+    def expansion(self) -> _Expansion:
+        """The expansion as it is now."""
+        scales = self._scales * xa.namespace(self._scales).exp(self._factors)
+        kernel = ScaledColumns(RBF(self._gamma), xa.to_numpy(scales).astype(np.float64))
+        return _Expansion(kernel, self._points, self._coef, self._bias)
+
+
+def _border_slopes(xp: Any, scores: Any, Z: Any, T: float) -> Any:
+    """Slopes of `T^2 KL(softmax(Z / T), softmax(scores / T))` in the scores; of `(z, -z)` where there is one column."""
+    if scores.shape[1] == 1:
+        return T / 2 * (xp.tanh(scores / T) - xp.tanh(Z / T))
+    parts = []
+    for values in (scores, Z):
+        powers = xp.exp((values - xp.max(values, axis=1, keepdims=True)) / T)
+        parts.append(powers / xp.sum(powers, axis=1, keepdims=True))
+    return T * (parts[0] - parts[1])
+
+
+class _Adam:
+    """Adam on an array, in place; `rate` is a number or an array."""
+
+    def __init__(self, array: Any, rate: Any):
+        self._array, self._rate = array, rate
+        self._mean, self._square = xa.zeros(array.shape, array), xa.zeros(array.shape, array)
+        self._tiny = float(np.finfo(xa.numpy_dtype(array)).tiny) ** 0.5
+
+    def step(self, gradient: Any, count: int, shrunk: float) -> None:
+        """Step number `count`, from 1 on, of a size that is multiplied by `shrunk`."""
         first, second = _DECAYS
-        self._mean = first * self._mean + (1 - first) * gradient
-        self._square = second * self._square + (1 - second) * gradient**2
-        size = (self._square / (1 - second**self._count)) ** 0.5
-        tiny = float(np.finfo(xa.numpy_dtype(size)).tiny) ** 0.5
-        self.points -= rate / (1 - first**self._count) * self._mean / (size + tiny)
+        self._mean *= first
+        self._mean += (1 - first) * gradient
+        self._square *= second
+        self._square += (1 - second) * gradient**2
+        size = (self._square / (1 - second**count)) ** 0.5 + self._tiny
+        self._array -= self._mean / size * (self._rate * (shrunk / (1 - first**count)))
