@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import load_digits
+from scipy.special import log_softmax, softmax
+from sklearn.datasets import load_digits, make_classification, make_moons
 
 import gramless
-from gramless import LSSVC, LSSVR, KernelSVC, NystromLSSVC, compress
+from gramless import LSSVC, LSSVR, KernelSVC, NystromLSSVC, compiled, compress
+from gramless.kernels import RBF, ScaledColumns
 from gramless.models import compress as module
 
 X, Y = load_digits(return_X_y=True)
@@ -45,6 +47,96 @@ def test_coefficients_are_least_squares():
     block = np.column_stack([model.kernel_(rows, points), np.ones(120)])
     expected = np.linalg.lstsq(block, model.predict(rows)[:, None], rcond=None)[0]
     np.testing.assert_allclose(block @ np.vstack([found.coef, found.bias[None]]), block @ expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("borders", [True, False])
+def test_slopes_are_those_of_the_loss(borders, outputs):
+    """Finite differences of the written-out loss in every number."""
+    rng = np.random.default_rng(0)
+    rows, Z, T = rng.normal(size=(40, 3)), rng.normal(size=(40, outputs)), 0.7
+    numbers = [rng.normal(size=shape) for shape in ((5, 3), (5, outputs), (outputs,), (3,))]
+    scales, gamma = np.array([1.0, 2.0, 0.5]), 0.3
+
+    def loss(points, coef, bias, factors):
+        difference = (rows[:, None] - points) * scales * np.exp(factors)
+        g = np.exp(-gamma * np.sum(difference**2, axis=2)) @ coef + bias
+        squares = np.sum((g - Z) ** 2, axis=1) / 2
+        if not borders:
+            return squares.mean()
+        f, g = (np.hstack([part, -part]) / T if outputs == 1 else part / T for part in (Z, g))
+        divergence = T**2 * np.sum(softmax(f, axis=1) * (log_softmax(f, axis=1) - log_softmax(g, axis=1)), axis=1)
+        # (z, -z) moves twice as far as z, and both of its parts do.
+        return (divergence / (2 if outputs == 1 else 1) + module._SCORES * squares).mean()
+
+    begin = module._Expansion(ScaledColumns(RBF(gamma), scales), *numbers[:3])
+    descent = module._Descent(begin, Z, 1, borders=borders)
+    descent._factors += numbers[3]
+    errors, found = descent.gradients(rows, Z, T)
+    for which, slopes in enumerate(found):
+        for at in np.ndindex(*slopes.shape):
+            values = []
+            for sign in (-1, 1):
+                moved = [one.copy() for one in numbers]
+                moved[which][at] += sign * 1e-5
+                values.append(loss(*moved))
+            assert slopes[at] == pytest.approx((values[1] - values[0]) / 2e-5, abs=1e-8)
+    np.testing.assert_allclose(errors, descent.expansion()(rows) - Z)
+
+
+def test_a_function_of_few_points_is_found_again():
+    """Four Gaussians, one of whose columns counts half and one not at all, taught to 600 points."""
+    rng = np.random.default_rng(0)
+    rows, centres = rng.uniform(-2, 2, size=(600, 3)), rng.uniform(-1.5, 1.5, size=(4, 3))
+    truth = ScaledColumns(RBF(0.8), [1.0, 0.5, 0.0])
+    model = LSSVR(kernel=RBF(0.8), C=1e6).fit(rows, truth(rows, centres) @ [1.0, -2.0, 1.5, -1.0])
+    small = compress(model, n_points=4, rounds=150, landmarks=rows[:4], random_state=0)
+    others = rng.uniform(-2, 2, size=(300, 3))
+    expected = truth(others, centres) @ [1.0, -2.0, 1.5, -1.0]
+    assert np.mean((small.predict(others) - expected) ** 2) < 0.01 * expected.var()
+    np.testing.assert_allclose(small.kernel_.scales, [1.0, 0.5, 0.0], atol=0.25)
+
+
+PROBLEMS = {
+    "digits": (X / 16, Y, 0.5),
+    "moons": (*make_moons(1500, noise=0.25, random_state=0), 4.0),
+    "three classes": (*make_classification(1500, 8, n_informative=6, n_classes=3, random_state=0), 0.2),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_borders_are_kept_better_than_by_squared_errors(name, monkeypatch):
+    rows, y, gamma = PROBLEMS[name]
+    model = LSSVC(C=10.0, gamma=gamma).fit(rows[:900], y[:900])
+    before = model.predict(rows[900:])
+
+    def changed():
+        small = [compress(model, n_points=30, rounds=20, random_state=seed) for seed in range(2)]
+        return np.mean([np.mean(one.predict(rows[900:]) != before) for one in small])
+
+    ours = changed()
+    monkeypatch.setattr(module, "_border_slopes", lambda xp, scores, Z, T: scores - Z)
+    assert ours <= changed()
+
+
+def test_rows_between_take_their_columns_from_two_rows():
+    rows = np.random.default_rng(0).normal(size=(300, 6))
+    between = module._between(RBF(0.1), rows, np.random.RandomState(0))
+    own = between == rows
+    assert np.all(own | (between[:, None] == rows[None]).any(axis=1))
+    partners = [np.flatnonzero(((between[i] == rows) | own[i]).all(axis=1)) for i in range(300)]
+    assert all(len(some) > 0 for some in partners)
+    assert 0.6 < own.mean() < 0.9
+
+
+def test_a_compressed_model_goes_wherever_a_model_goes():
+    for y in (Y, Y > 4):
+        model = LSSVC(C=10.0, kernel=ScaledColumns(RBF(1e-3), np.full(64, 0.9))).fit(X[:400], y[:400])
+        small = compress(model, n_points=60, rounds=10, random_state=0)
+        scores = small.decision_function(X[400:500])
+        np.testing.assert_allclose(compiled(small).decision_function(X[400:500]), scores, atol=1e-6)
+        np.testing.assert_allclose(compiled(small).decision_function(X[400:401]), scores[:1], atol=1e-6)
+        assert np.mean(small.predict(X[400:900]) == model.predict(X[400:900])) > 0.85
 
 
 def test_as_few_points_as_a_loss_allows():

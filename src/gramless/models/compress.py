@@ -6,9 +6,9 @@ The points `p` begin as landmarks of the model's points, `b` and `c` as the leas
 the RBF kernel `p`, `b`, `c` and a scale `s` for each column are then moved together by stochastic gradient steps (Adam, with
 steps that shrink to nothing). What counts for values is `|g - f|^2`; for classes it is which score is the largest:
 
-    T^2 KL(softmax(f / T), softmax(g / T)) + a |g - f|^2 / 2,      T^2 = mean of |g - f|^2, measured in each round
+    T^2 KL(softmax(f / T), softmax(g / T)) + a |g - f|^2 / 2,      T = 3 sqrt(mean (g - f)^2), in each round
 
-A row whose two best scores are further apart than the errors of `g` has no say in the first term: the fit goes to the
+A row whose two best scores are much further apart than the errors of `g` has no say in the first term: the fit goes to the
 borders. The second term, with a small `a`, keeps the scores themselves, which probabilities are made of.
 
 The rows are the model's own points and rows between them: a row that takes some of its columns from a neighbour. At its own
@@ -65,6 +65,8 @@ _SCALE_STEP = 0.01
 _DECAYS = (0.9, 0.999)
 # The ridge of the coefficients that steps begin with: large coefficients of opposite sign leave no room to move.
 _FIRST_RIDGE = 1e-5
+# A border is near where the scores of two classes are no further apart than this many typical errors.
+_NEAR = 3.0
 # What squared errors of scores count for beside the borders between classes.
 _SCORES = 0.1
 
@@ -94,18 +96,19 @@ def compress(
     landmarks : str, LandmarkRule or array, default="uniform"
         Where the new points begin: a rule of `gramless.landmarks`.
     rounds : int, default=40
-        How often all rows are gone through to move the points of an RBF kernel; more take longer and come closer.
+        How often all rows are gone through to move the points of an RBF kernel (also of one in `ScaledColumns`), with their
+        coefficients and a scale for each column; more take longer and come closer. 0 leaves the points where they begin.
     half : bool, default=True
         Round the new points to half precision where that changes no held-out prediction: their file is smaller.
     random_state : int, RandomState or None, default=None
-        Draws the held-out points, the landmarks and the batches.
+        Draws the held-out points, the landmarks, the rows between points and the batches.
 
     Returns
     -------
     estimator
-        A copy with other `points_`, `dual_coef_` and `intercept_`, and `compression_`: a dict with `n_points`, `before`,
-        `changed` (the share of held-out labels that changed; of values the unexplained share of the variance), `held_out`
-        and `half`.
+        A copy with other `points_`, `dual_coef_` and `intercept_`, for the RBF kernel also with another `kernel_`, and
+        `compression_`: a dict with `n_points`, `before`, `changed` (the share of held-out labels that changed; of values the
+        unexplained share of the variance), `held_out` (how many: a fifth of the points, at most 5,000) and `half`.
 
     See Also
     --------
@@ -115,6 +118,8 @@ def compress(
     References
     ----------
     C. J. C. Burges, "Simplified support vector decision rules", 1996.
+
+    G. Hinton, O. Vinyals and J. Dean, "Distilling the knowledge in a neural network", 2015.
 
     Examples
     --------
@@ -292,7 +297,7 @@ def _moved(model: Any, begin: _Expansion, rows: _Rows, rounds: int, rng: np.rand
     for number in range(rounds):
         if number:
             rows.renew()
-        T = max(float(xa.norm(error)) / float(np.prod(error.shape)) ** 0.5, float(np.finfo(np.float64).tiny) ** 0.25)
+        T = max(_NEAR * _typical(error), float(np.finfo(xa.numpy_dtype(rows.X)).tiny) ** 0.25)
         order = xa.indices(rng.permutation(n), rows.X)
         error = xa.empty(rows.Z.shape, rows.X)
         for part in slices(n, batch):
@@ -301,6 +306,11 @@ def _moved(model: Any, begin: _Expansion, rows: _Rows, rounds: int, rng: np.rand
         error = _centred(error)
     last = descent.expansion()
     return min((last, begin), key=lambda one: _changed(model, rows.Z, one(rows.X)))
+
+
+def _typical(values: Any) -> float:
+    """The root of the mean square."""
+    return xa.norm(values) / float(np.prod(values.shape)) ** 0.5
 
 
 def _centred(errors: Any) -> Any:
@@ -324,17 +334,24 @@ class _Descent:
         self._factors = xa.zeros((points.shape[1],), points)  # logarithms of what the scales are multiplied by
         width = 1 / np.sqrt(2 * self._gamma * points.shape[1])
         counts = np.where(scales != 0, np.abs(scales), np.inf)  # a column that does not count stays where it is
-        spread = float(xa.norm(begin.coef)) / float(np.prod(begin.coef.shape)) ** 0.5
-        scores = float(xa.norm(Z)) / float(np.prod(Z.shape)) ** 0.5
         self._rules = (
             _Adam(self._points, _STEP * width * xa.like(1 / counts, points)),
-            _Adam(self._coef, _COEF_STEP * spread),
-            _Adam(self._bias, _BIAS_STEP * scores),
+            _Adam(self._coef, _COEF_STEP * _typical(begin.coef)),
+            _Adam(self._bias, _BIAS_STEP * _typical(Z)),
             _Adam(self._factors, _SCALE_STEP),
         )
 
     def step(self, X: Any, Z: Any, T: float) -> Any:
-        """One step for a batch; returns the errors of the scores before it.
+        """One step for a batch; returns the errors of the scores before it."""
+        errors, gradients = self.gradients(X, Z, T)
+        shrunk = 0.5 * (1 + np.cos(np.pi * self._count / self._steps))
+        self._count += 1
+        for rule, gradient in zip(self._rules, gradients, strict=True):
+            rule.step(gradient, self._count, shrunk)
+        return errors
+
+    def gradients(self, X: Any, Z: Any, T: float) -> tuple[Any, tuple[Any, ...]]:
+        """Errors of scores, and the slopes of the mean loss in points, coefficients, biases and logarithms of scales.
 
         With weights w_ij = K_ij sum_k r_ik b_jk of the slopes r in the scores, those in p_j are
         2 gamma s^2 sum_i w_ij (x_i - p_j), and in the logarithm of s_c  -2 gamma s_c^2 sum_ij w_ij (x_ic - p_jc)^2.
@@ -357,11 +374,7 @@ class _Descent:
             xp.sum(slopes, axis=0),
             -2 * self._gamma * squares,
         )
-        shrunk = 0.5 * (1 + np.cos(np.pi * self._count / self._steps))
-        self._count += 1
-        for rule, gradient in zip(self._rules, gradients, strict=True):
-            rule.step(gradient, self._count, shrunk)
-        return errors
+        return errors, gradients
 
     def expansion(self) -> _Expansion:
         """The expansion as it is now."""
