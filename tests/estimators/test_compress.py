@@ -153,6 +153,23 @@ def test_sparse_rows():
     assert len(compress(LSSVC(gamma=1e-3).fit(rows, Y[:300]), n_points=40, random_state=0).points_) == 40
 
 
+def test_probabilities_stay_and_what_needs_the_training_is_refused():
+    model = LSSVC(C=10.0).fit(X[:600], Y[:600])
+    small = compress(model, n_points=100, rounds=20, random_state=0)
+    assert small.temperature_ == model.temperature_
+    assert np.abs(small.predict_proba(X[600:]) - model.predict_proba(X[600:])).mean() < 0.02
+    assert small.predict_set(X[600:]).shape == (len(X) - 600, 10)
+    values = LSSVR(C=10.0).fit(X[:200], Y[:200])
+    values.predict(X[:2], return_std=True)
+    few = compress(values, n_points=20, rounds=2, random_state=0)
+    for ask in (lambda: few.predict(X[:2], return_std=True), lambda: few.predict_interval(X[:2])):
+        with pytest.raises(ValueError, match="compressed model has the points"):
+            ask()
+    few.fit(X[:200], Y[:200])
+    assert not hasattr(few, "compression_")
+    few.predict_interval(X[:2])
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -109,6 +109,8 @@ def compress(
         A copy with other `points_`, `dual_coef_` and `intercept_`, for the RBF kernel also with another `kernel_`, and
         `compression_`: a dict with `n_points`, `before`, `changed` (the share of held-out labels that changed; of values the
         unexplained share of the variance), `held_out` (how many: a fifth of the points, at most 5,000) and `half`.
+        Probabilities are calibrated as those of `model`; deviations, intervals and the likelihood of values need the points
+        of the training, and are refused.
 
     See Also
     --------
@@ -205,6 +207,7 @@ class _Expansion:
 
 def _with(model: Any, small: _Expansion, told: dict[str, Any]) -> Any:
     """A copy of a model that has the points and coefficients of an expansion."""
+    getattr(model, "temperature_", None)  # fitted when it is first asked for, by all of the points: now or never
     done = copy.copy(model)
     done.kernel_ = small.kernel
     done.points_ = np.ascontiguousarray(xa.to_numpy(small.points))

@@ -98,6 +98,7 @@ def keep_on_device(model: Any, points: Array | None) -> None:
 def set_training_points(model: Any, points: Array, on_device: Array, rows: np.ndarray) -> None:
     """Take the training rows `rows` as the model's points: kept in NumPy, and where they already are."""
     model.support_ = rows
+    vars(model).pop("compression_", None)  # of another set of points
     if not model.kernel_.uses_points:
         model.points_ = np.empty((len(rows), 0), xa.numpy_dtype(points))
     else:

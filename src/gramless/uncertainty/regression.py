@@ -38,6 +38,8 @@ def posterior_of(model: Any) -> Posterior:
     kept = getattr(model, "_posterior", None)
     if kept is not None and kept[0] is model.dual_coef_:
         return kept[1]
+    if hasattr(model, "compression_"):
+        raise ValueError("a compressed model has the points of its training no longer: ask the model it was made from")
     if not model.kernel_.uses_points:
         raise ValueError("a precomputed kernel says nothing of new rows themselves: intervals need the data and a kernel")
     C = getattr(model, "C_", None) or model.C
