@@ -46,9 +46,9 @@ def main() -> None:
     """Fit, compress, score, print, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000)
-    parser.add_argument("--test", type=int, default=5000)
+    parser.add_argument("--test", type=int, default=10_000)
     parser.add_argument("--only", choices=list(SETTINGS))
-    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--device")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "compress.json")
     asked = parser.parse_args()

@@ -61,7 +61,7 @@ _STEPS_OF_A_ROUND = 256
 _STEP = 0.2
 _COEF_STEP = 0.025
 _BIAS_STEP = 0.003
-_SCALE_STEP = 0.01
+_SCALE_STEP = 0.03
 _DECAYS = (0.9, 0.999)
 # The ridge of the coefficients that steps begin with: large coefficients of opposite sign leave no room to move.
 _FIRST_RIDGE = 1e-5
@@ -77,7 +77,7 @@ def compress(
     n_points: int | None = None,
     loss: float | None = None,
     landmarks: Any = "uniform",
-    rounds: int = 40,
+    rounds: int = 100,
     half: bool = True,
     random_state: Any = None,
 ) -> Any:
@@ -95,7 +95,7 @@ def compress(
         their variance unexplained). Numbers of points are doubled from one in a hundred on.
     landmarks : str, LandmarkRule or array, default="uniform"
         Where the new points begin: a rule of `gramless.landmarks`.
-    rounds : int, default=40
+    rounds : int, default=100
         How often all rows are gone through to move the points of an RBF kernel (also of one in `ScaledColumns`), with their
         coefficients and a scale for each column; more take longer and come closer. 0 leaves the points where they begin.
     half : bool, default=True
