@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, make_regression
 
 from gramless import LSSVC, LSSVR, KernelSVC, NystromLSSVC, NystromNovelty, PrototypeLSSVC, compiled
-from gramless.kernels import RBF, Laplacian, Linear
+from gramless.kernels import RBF, Laplacian, Linear, ScaledColumns
 from gramless.models.compiled_novelty import compiled_novelty
 
 X, Y = load_digits(return_X_y=True)
@@ -20,6 +20,8 @@ X, Y = X[:200] / 16, Y[:200]
         LSSVC(probability="softmax"),
         LSSVC(kernel=RBF(0.1) + Linear(), probability="sigmoid"),
         LSSVC(kernel=Laplacian(0.1)),
+        LSSVC(kernel=ScaledColumns(RBF(0.1), np.linspace(0.5, 1.5, 64))),
+        LSSVC(kernel=ScaledColumns(Laplacian(0.1), np.linspace(0.0, 1.5, 64))),
         NystromLSSVC(n_landmarks=40, random_state=0),
         PrototypeLSSVC(n_prototypes=5, random_state=0),
     ],
