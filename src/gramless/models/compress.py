@@ -26,6 +26,7 @@ a neural network", 2015; Kingma and Ba, "Adam: a method for stochastic optimizat
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -107,10 +108,10 @@ def compress(
     -------
     estimator
         A copy with other `points_`, `dual_coef_` and `intercept_`, for the RBF kernel also with another `kernel_`, and
-        `compression_`: a dict with `n_points`, `before`, `changed` (the share of held-out labels that changed; of values the
-        unexplained share of the variance), `held_out` (how many: a fifth of the points, at most 5,000) and `half`.
-        Probabilities are calibrated as those of `model`; deviations, intervals and the likelihood of values need the points
-        of the training, and are refused.
+        `compression_`: a dict with `n_points`, `before`, `changed` (the share of held-out rows with another label or other
+        labels; of values the unexplained share of the variance), `held_out` (how many: a fifth of the points, at most 5,000)
+        and `half`. Probabilities are calibrated as those of `model`; deviations, intervals and the likelihood of values need
+        the points of the training, and are refused.
 
     See Also
     --------
@@ -222,6 +223,8 @@ def _with(model: Any, small: _Expansion, told: dict[str, Any]) -> Any:
 def _changed(model: Any, before: Any, after: Any) -> float:
     """The share of other labels, or of variance that is not explained."""
     before, after = xa.to_numpy(before), xa.to_numpy(after)
+    if getattr(model, "multilabel_", False):
+        return float(np.mean(((before > 0) != (after > 0)).any(axis=1)))
     if is_classifier(model):
         return float(np.mean(scores_to_labels(model.classes_, before) != scores_to_labels(model.classes_, after)))
     return float(np.sum((after - before) ** 2) / max(np.sum((before - before.mean(axis=0)) ** 2), 1e-300))
@@ -295,18 +298,21 @@ def _moved(model: Any, begin: _Expansion, rows: _Rows, rounds: int, rng: np.rand
     """The expansion after `rounds` of steps; as it was before where that is nearer to the model."""
     n = len(rows.X)
     batch = max(_BATCH, n // _STEPS_OF_A_ROUND)
-    descent = _Descent(begin, rows.Z, rounds * -(-n // batch), borders=is_classifier(model))
-    error = _centred(begin(rows.X) - rows.Z)
+    slopes = _slopes_of(model)
+    descent = _Descent(begin, rows.Z, rounds * -(-n // batch), slopes)
+    error = begin(rows.X) - rows.Z
     for number in range(rounds):
         if number:
             rows.renew()
-        T = max(_NEAR * _typical(error), float(np.finfo(xa.numpy_dtype(rows.X)).tiny) ** 0.25)
+        T = max(
+            _NEAR * _typical(_centred(error) if slopes is _class_slopes else error),
+            float(np.finfo(xa.numpy_dtype(rows.X)).tiny) ** 0.25,
+        )
         order = xa.indices(rng.permutation(n), rows.X)
         error = xa.empty(rows.Z.shape, rows.X)
         for part in slices(n, batch):
             some = order[part]
             error[part] = descent.step(rows.X[some], rows.Z[some], T)
-        error = _centred(error)
     last = descent.expansion()
     return min((last, begin), key=lambda one: _changed(model, rows.Z, one(rows.X)))
 
@@ -318,20 +324,18 @@ def _typical(values: Any) -> float:
 
 def _centred(errors: Any) -> Any:
     """Errors of scores without what all classes have in common, which changes no label."""
-    if errors.shape[1] == 1:
-        return errors
     return errors - xa.namespace(errors).mean(errors, axis=1, keepdims=True)
 
 
 class _Descent:
     """Adam on all numbers of an RBF expansion at once; the steps shrink to nothing over `steps` of them."""
 
-    def __init__(self, begin: _Expansion, Z: Any, steps: int, *, borders: bool):
+    def __init__(self, begin: _Expansion, Z: Any, steps: int, slopes: Callable[..., Any]):
         points, kernel = begin.points, begin.kernel
         scales = _scales(kernel, points.shape[1])
         assert scales is not None
         inner: Any = kernel.kernel if isinstance(kernel, ScaledColumns) else kernel
-        self._gamma, self._steps, self._count, self._borders = float(inner.gamma), steps, 0, borders
+        self._gamma, self._steps, self._count, self._slopes = float(inner.gamma), steps, 0, slopes
         self._scales = xa.like(scales, points)
         self._points, self._coef, self._bias = (xa.like(part, points) + 0 for part in (points, begin.coef, begin.bias))
         self._factors = xa.zeros((points.shape[1],), points)  # logarithms of what the scales are multiplied by
@@ -366,7 +370,7 @@ class _Descent:
         scores = K @ self._coef + self._bias
         Z = xa.like(Z, K)
         errors = scores - Z
-        slopes = (_border_slopes(xp, scores, Z, T) + _SCORES * errors if self._borders else errors) / len(X)
+        slopes = self._slopes(xp, scores, Z, T) / len(X)
         weights = K * (slopes @ self._coef.T)
         of_points, of_rows = xp.sum(weights, axis=0)[:, None], xp.sum(weights, axis=1)[:, None]
         products = weights.T @ rows
@@ -386,15 +390,30 @@ class _Descent:
         return _Expansion(kernel, self._points, self._coef, self._bias)
 
 
-def _border_slopes(xp: Any, scores: Any, Z: Any, T: float) -> Any:
-    """Slopes of `T^2 KL(softmax(Z / T), softmax(scores / T))` in the scores; of `(z, -z)` where there is one column."""
-    if scores.shape[1] == 1:
-        return T / 2 * (xp.tanh(scores / T) - xp.tanh(Z / T))
+def _slopes_of(model: Any) -> Callable[..., Any]:
+    """The slopes of the loss that fits what a model predicts: values, the best of several classes, or signs."""
+    if not is_classifier(model):
+        return _value_slopes
+    return _sign_slopes if getattr(model, "multilabel_", False) or len(model.classes_) == 2 else _class_slopes
+
+
+def _value_slopes(xp: Any, scores: Any, Z: Any, T: float) -> Any:
+    """Of `|scores - Z|^2 / 2`."""
+    return scores - Z
+
+
+def _sign_slopes(xp: Any, scores: Any, Z: Any, T: float) -> Any:
+    """Of half the divergence for the scores `(z, -z)`, in each column by itself."""
+    return T / 2 * (xp.tanh(scores / T) - xp.tanh(Z / T)) + _SCORES * (scores - Z)
+
+
+def _class_slopes(xp: Any, scores: Any, Z: Any, T: float) -> Any:
+    """Of `T^2 KL(softmax(Z / T), softmax(scores / T))`, and of the scores themselves."""
     parts = []
     for values in (scores, Z):
         powers = xp.exp((values - xp.max(values, axis=1, keepdims=True)) / T)
         parts.append(powers / xp.sum(powers, axis=1, keepdims=True))
-    return T * (parts[0] - parts[1])
+    return T * (parts[0] - parts[1]) + _SCORES * (scores - Z)
 
 
 class _Adam:
