@@ -158,6 +158,22 @@ def test_sparse_rows():
     assert len(compress(LSSVC(gamma=1e-3).fit(rows, Y[:300]), n_points=40, random_state=0).points_) == 40
 
 
+@pytest.mark.parametrize("device", ["torch:cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("two", [False, True])
+def test_devices_agree(device, two):
+    """The same draws, the same steps: differences are roundings."""
+    torch = pytest.importorskip("torch")
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    y = Y > 4 if two else Y
+    scores = []
+    for where in ("cpu", device):
+        model = LSSVC(C=10.0, solver="cholesky", device=where).fit(X[:300], y[:300])
+        small = compress(model, n_points=40, rounds=2, half=False, random_state=0)
+        scores.append(small.decision_function(X[300:600]))
+    np.testing.assert_allclose(scores[1], scores[0], atol=1e-6)
+
+
 def test_rows_with_several_labels():
     y = np.column_stack([Y % 2, Y > 4, Y % 3 == 0]).astype(int)
     model = LSSVC(C=10.0).fit(X[:600], y[:600])
