@@ -233,7 +233,7 @@ def test_completion_is_offered():
 
 
 def test_warnings_are_sentences(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "app", lambda: warnings.warn("mind the [gap]", stacklevel=1))
+    monkeypatch.setattr(cli, "app", lambda **_: warnings.warn("mind the [gap]", stacklevel=1))
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         cli.main()
