@@ -186,6 +186,7 @@ def chart(results: Path, path: Path) -> None:
         places = [row + 0.27 * (1 - k) for row, case in enumerate(cases) if case in mine]
         axis.barh(places, [mine[case] for case in cases if case in mine], height=0.25, color=colours[method], label=method)
     axis.set_yticks(range(len(cases)), cases)
+    axis.margins(y=0.01)
     axis.set(xscale="log", xlabel="seconds to fit an RBF SVM, two cores; shorter is better")
     axis.legend(frameon=False)
     figure.savefig(path)
