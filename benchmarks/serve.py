@@ -1,6 +1,6 @@
 """Load on `gramless serve`, over the loopback interface: single rows at 1, 8 and 64 clients, batches of 1,000, and memory.
 
-    python benchmarks/serve.py [--requests 3000] [--long 100000] [--out benchmarks/results/serve.json]
+    python benchmarks/serve.py [--requests 20000] [--long 100000] [--out benchmarks/results/serve.json]
 
 A model of 2,000 rows and 20 columns is trained, served as a process of its own, and asked by clients that each wait for
 their answer before they ask again. Every answer is compared with what Python predicts: an error, a lost request or a wrong
@@ -29,6 +29,7 @@ import uvloop
 from rich.console import Console
 
 import gramless
+from gramless.experiments.environment import environment
 from gramless.program.train import train
 
 CLIENTS = (1, 8, 64)
@@ -125,7 +126,7 @@ async def load(
 def main() -> None:
     """Train, serve, load, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=3000, help="single rows at each number of clients")
+    parser.add_argument("--requests", type=int, default=20_000, help="single rows at each number of clients")
     parser.add_argument("--long", type=int, default=100_000, help="requests over which memory is watched")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "serve.json")
     asked = parser.parse_args()
@@ -148,8 +149,8 @@ def main() -> None:
             server.terminate()
             ended = server.wait(60)
     results["exit_code"] = ended
-    results["cores"] = len(os.sched_getaffinity(0))
     results["load_average"] = os.getloadavg()[0]
+    results["environment"] = environment()
     results["points"] = sum(len(part) for member in model.pipeline[-1].members_ for part in member.points)
     asked.out.write_text(json.dumps(results, indent=1) + "\n")
     print(json.dumps(results, indent=1))

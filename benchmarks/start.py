@@ -19,9 +19,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import psutil
 from rich.console import Console
 
+from gramless.experiments.environment import environment as machine
 from gramless.program.train import train
 from serve import make_table
 
@@ -66,8 +66,8 @@ def main() -> None:
         "processor_seconds": {name: round(statistics.median(run[name] for run in runs), 2) for name in commands},
         "fewest": {name: round(min(run[name] for run in runs), 2) for name in commands},
         "repeats": asked.repeats,
-        "cores": len(psutil.Process().cpu_affinity()),
         "load_average": os.getloadavg()[0],
+        "environment": machine(),
     }
     asked.out.write_text(json.dumps(results, indent=1) + "\n")
     print(json.dumps(results, indent=1))
