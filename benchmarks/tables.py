@@ -282,6 +282,8 @@ def run(name: str, seed: int, learner: str, tuned_seconds: float | None, setting
         full[:, np.unique(y_train)] = predicted
         predicted = full
     found = {"rows": len(y_train), "kind": kind, "seconds": round(seconds, 2), "cpu_seconds": round(cpu, 2)}
+    # Wall time beside other programs says little: how many wanted to run in the last minute, this one included.
+    found["load"] = round(os.getloadavg()[0], 2)
     found |= rate(y_test, predicted, kind, n_classes)
     if learner == "gramless":
         found["model"] = getattr(model.model, "summary_", "")

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from gramless._runtime.lapack import factor_lower_in_place, invert_lower_in_place
+from gramless._runtime.lapack import factor_lower_in_place, gram_of_lower_in_place, invert_lower_in_place
 
 
 def definite(n, dtype, seed=0):
@@ -23,6 +23,8 @@ def test_factor_and_inverse(n, dtype):
     np.testing.assert_allclose(np.tril(A), truth, rtol=rtol, atol=rtol)
     assert invert_lower_in_place(A) == 0
     np.testing.assert_allclose(np.tril(A), np.linalg.inv(truth), rtol=rtol, atol=rtol)
+    assert gram_of_lower_in_place(A) == 0
+    np.testing.assert_allclose(np.tril(A), np.tril(np.linalg.inv(truth @ truth.T)), rtol=rtol, atol=rtol)
 
 
 def test_what_fails_is_told():

@@ -1,5 +1,8 @@
 """The parts of a table model against dense algebra, refits and scikit-learn."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -8,13 +11,14 @@ from sklearn.metrics import log_loss
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import QuantileTransformer
 
+from gramless._runtime.threads import in_turns
 from gramless.calibration.softmax_link import fit_link, link_probabilities, temperature_loss
-from gramless.kernels import RBF, Exponential, Laplacian
+from gramless.kernels import RBF, Exponential, Laplacian, Matern52
 from gramless.tables import metric, search
 from gramless.tables.columns import Encoded
-from gramless.tables.exact import solve_exact
+from gramless.tables.exact import solve_exact, upper_kernel_matrix
 from gramless.tables.losses import ClassLoss, ValueLoss
-from gramless.tables.metric import learn_scales, loss_and_slopes
+from gramless.tables.metric import learn_scales, loss_and_slopes, scale_slopes
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation, normal_ranks
 from gramless.tables.search import Record, Setting, choose
@@ -51,6 +55,53 @@ def test_single_precision_is_used_for_many_rows_and_agrees():
     double = solve_exact(X, Exponential(0.5), Z, ridge)
     assert double.points.dtype == np.float64
     assert np.abs(single.scores - double.scores).max() < 1e-3
+
+
+@pytest.mark.parametrize("kernel", [RBF(0.2), Laplacian(0.3), Exponential(0.7), Matern52(0.5)], ids=str)
+@pytest.mark.parametrize("n", [1, 255, 257, 700, 1100])
+def test_a_kernel_matrix_in_strips_is_the_whole_one_above_the_diagonal(kernel, n):
+    X = np.random.default_rng(2).normal(size=(n, 3))
+    np.testing.assert_allclose(np.triu(upper_kernel_matrix(X, kernel)), np.triu(kernel(X, X)), atol=1e-12)
+
+
+def test_a_kernel_matrix_that_is_kept_serves_other_ridges():
+    rng = np.random.default_rng(3)
+    X, Z, kept = rng.normal(size=(300, 3)), rng.normal(size=(300, 2)), {}
+    for C in (0.1, 1.0, 100.0):
+        ridge = np.full(300, 1 / C)
+        with_kept, without = solve_exact(X, RBF(0.3), Z, ridge, kept=kept), solve_exact(X, RBF(0.3), Z, ridge)
+        np.testing.assert_array_equal(with_kept.scores, without.scores)
+    assert list(kept) == [np.float64]
+    # Nothing but the matrix that is there is asked for: with one of another kernel the answer is another.
+    kept[np.float64] = upper_kernel_matrix(X, RBF(3.0))
+    other = solve_exact(X, RBF(0.3), Z, ridge, kept=kept)
+    np.testing.assert_array_equal(other.scores, solve_exact(X, RBF(3.0), Z, ridge).scores)
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_sums_of_absolute_differences_with_and_without_compiled_code(monkeypatch, loaded):
+    if loaded:
+        import gramless._compiled.city_block  # noqa: F401
+    else:
+        monkeypatch.delitem(sys.modules, "gramless._compiled.city_block", raising=False)
+    rng = np.random.default_rng(4)
+    X = np.column_stack([rng.normal(size=(60, 3)), rng.normal(size=60) > 0, np.where(rng.normal(size=60) > 1, 7.0, -2.0)])
+    X = np.column_stack([X, np.full(60, 3.0)])
+    V = rng.normal(size=(60, 60))
+    V += V.T
+    expected = [(V * np.abs(x[:, None] - x[None, :])).sum() for x in X.T]
+    np.testing.assert_allclose(scale_slopes("laplacian", X, V), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_a_thousand_rows_load_no_compiled_code():
+    code = (
+        "import sys, numpy as np, gramless\n"
+        "X = np.random.default_rng(0).normal(size=(1000, 4))\n"
+        "gramless.TableRegressor(random_state=0, time_budget=100).fit(X, np.sin(X[:, 0]) + X[:, 1])\n"
+        "print('numba' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
 
 
 def test_a_matrix_that_cannot_be_factored_is_reported():
@@ -133,7 +184,7 @@ def test_learned_scales_are_compared_on_rows_they_were_not_learned_from():
     one = search.Search(encoded.take(order), order, prepared, loss, None, np.arange(30), seconds=1.0, tell=lambda _: None)
     (learned,) = one.learn([Setting("standard", "rbf", 0.3, 1.0)], 120)
     flattered = one.evaluate(learned, 120)
-    honest = one.honest(flattered)
+    (honest,) = in_turns([one.honest(flattered)], 1)
     assert honest.loss > 1.02 * flattered.loss  # there is nothing to learn
     even, odd = one.halves[learned.scales].even, one.halves[learned.scales].odd
     without = one.evaluate(search.replace(learned, scales=odd), 120).predictions

@@ -7,11 +7,12 @@ intermediate goes to memory. Tiles are dealt out in a fixed order, so the same n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from functools import cache
-from threading import Event, Lock
+from threading import Condition, Event, Lock
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -111,6 +112,46 @@ def share(tasks: Sequence[Any], do: Callable[[Any], None], workers: int, *, blas
             do(task)
 
     run(work, workers, abandon=abandoned.set, blas=blas)
+
+
+def in_turns(jobs: Sequence[Generator[None, None, T]], workers: int) -> list[T]:
+    """What each job returns; jobs rest wherever they yield, and a thread that is free takes the one that rests longest.
+
+    Jobs of unequal length keep all threads busy almost to the end. For jobs whose results do not depend on each other's.
+    """
+    resting, results = deque(enumerate(jobs)), dict[int, T]()
+    changed, abandoned = Condition(), Event()
+
+    def take() -> tuple[int, Generator[None, None, T]] | None:
+        with changed:
+            while not resting and len(results) < len(jobs) and not abandoned.is_set():
+                changed.wait()
+            return None if abandoned.is_set() or not resting else resting.popleft()
+
+    def abandon() -> None:
+        with changed:
+            abandoned.set()
+            changed.notify_all()
+
+    def work(_: int) -> None:
+        while (taken := take()) is not None:
+            number, job = taken
+            try:
+                next(job)
+            except StopIteration as end:
+                with changed:
+                    results[number] = end.value
+                    changed.notify_all()
+            except BaseException:
+                abandon()
+                raise
+            else:
+                with changed:
+                    resting.append(taken)
+                    changed.notify()
+
+    run(work, max(1, min(workers, len(jobs))), abandon=abandon)
+    return [results[number] for number in range(len(jobs))]
 
 
 def slices(n: int, size: int) -> list[slice]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.lapack import factor_lower_in_place, invert_lower_in_place
-from gramless._runtime.threads import one_blas_thread
+from gramless._runtime.threads import CPU_TILE, one_blas_thread, slices
 from gramless.kernels import Kernel
 from gramless.operators import KernelOperator
 from gramless.targets.columns import split_bias
@@ -26,6 +27,9 @@ SINGLE_FROM = 600
 SHARED_FROM = 3000
 """Rows from which BLAS shares a factorisation among its threads: below, they wait for each other longer than they work."""
 
+# Rows of a strip of a small kernel matrix: what is computed on the way stays in the processor's caches, and strips of up to
+# a thousand rows do not ask for compiled code, which takes most of a second to load and saves less than that here.
+_STRIP = 256
 # The ridge must be this many roundings of the largest eigenvalue.
 _ROUNDINGS = 64.0
 _SAMPLE = 256
@@ -41,8 +45,18 @@ class Solution:
     scores: np.ndarray
 
 
+Kept: TypeAlias = dict[type, np.ndarray]
+"""The kernel matrix of one kernel and some points, in each precision in which it was needed."""
+
+
 def solve_exact(
-    X: np.ndarray, kernel: Kernel, Z: np.ndarray, ridge: np.ndarray, *, single_from: int = SINGLE_FROM
+    X: np.ndarray,
+    kernel: Kernel,
+    Z: np.ndarray,
+    ridge: np.ndarray,
+    *,
+    single_from: int = SINGLE_FROM,
+    kept: Kept | None = None,
 ) -> Solution | None:
     """Solve for the columns of `Z`; None where the matrix cannot be factored even in float64.
 
@@ -56,15 +70,44 @@ def solve_exact(
         `1 / (C w_i)`.
     single_from : int
         From how many rows on float32 is tried first, where its rounding is small beside the ridge.
+    kept : dict or None
+        Small kernel matrices of this kernel and these points, from calls with other ridges before; gets those of this call.
     """
     n = len(X)
     for dtype in [np.float32, np.float64] if n >= single_from and _single_will_do(X, kernel, ridge) else [np.float64]:
         points = X.astype(dtype, copy=False)
         with one_blas_thread() if n < SHARED_FROM else nullcontext():
-            found = solve_dense(xa.known_numpy(KernelOperator(points, kernel, ridge.astype(dtype)).dense()), Z)
+            found = solve_dense(_system(points, kernel, ridge.astype(dtype), kept if n < SHARED_FROM else None), Z)
         if found is not None:
             return Solution(points, *found)
     return None
+
+
+def _system(points: np.ndarray, kernel: Kernel, ridge: np.ndarray, kept: Kept | None) -> np.ndarray:
+    """`K + diag(ridge)` on and above its diagonal."""
+    dtype = points.dtype.type
+    if kept is None:
+        A = upper_kernel_matrix(points, kernel)
+    else:
+        if dtype not in kept:
+            kept[dtype] = upper_kernel_matrix(points, kernel)
+        A = kept[dtype].copy()
+    A.flat[:: len(A) + 1] += ridge
+    return A
+
+
+def upper_kernel_matrix(points: np.ndarray, kernel: Kernel) -> np.ndarray:
+    """The kernel matrix of points on and above its diagonal; what is below means nothing.
+
+    Small ones in strips, which leave nearly half of it out; larger ones in the tiles of an operator.
+    """
+    n = len(points)
+    if n >= CPU_TILE:
+        return xa.known_numpy(KernelOperator(points, kernel, np.zeros(n, points.dtype)).dense())
+    K = np.zeros((n, n), points.dtype)
+    for rows in slices(n, _STRIP):
+        kernel(points[rows], points[rows.start :], out=K[rows, rows.start :])
+    return K
 
 
 def solve_dense(A: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:

@@ -24,6 +24,7 @@ from gramless.tables.exact import Solution, solve_exact
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation, has_skewed_numbers
 from gramless.tables.search import (
+    FINALISTS,
     FIRST,
     MEMBERS,
     SHARES,
@@ -41,8 +42,9 @@ from gramless.tables.search import (
 _RETRIES = 6
 _AT_A_TIME = 100_000
 _SMALLEST_PART = 500
-# Matrices of the size of the kernel's that the search holds at once: a kernel's and a factor for each thread.
-_MATRICES = 2 * WORKERS
+# Matrices of the size of the kernel's that the search holds at once: a kernel's for each setting that is walked uphill from,
+# and a factor for each thread.
+_MATRICES = FINALISTS + WORKERS
 # Numbers of the table: encoded, with gaps filled, shaped, prepared in up to three ways for the search, and put in order.
 _COPIES_OF_THE_TABLE = 8
 # What a search keeps of its settings, in columns of targets, and of all rows the targets, scores and predictions that the

@@ -6,7 +6,7 @@ of any loss of the residuals by any setting `t` of the kernel is one sum,
 
     dL/dt = sum_ij W_ij dK_ij/dt,    W = G diag(sum_c l_ic a_ic / G_ii^2) G - sum_c p_c a_c^T,   p_c = G (l_c / diag G)
 
-with `l = dL/dr`: about 3 n^3 operations for the slopes by all columns' scales and `C` together, O(n^2 d) beside them. L-BFGS
+with `l = dL/dr`: about 2 n^3 operations for the slopes by all columns' scales and `C` together, O(n^2 d) beside them. L-BFGS
 takes it from there, with a normal prior on the logarithms of the scales, since scales for many columns fit a sample as
 coefficients do. Columns that do not help fade away, which is what trees do by never splitting on them; a column along which
 the function varies quickly, such as a coordinate of a map, gets the short scale that it needs.
@@ -18,12 +18,14 @@ machines", 2002.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 
 from gramless._runtime import arrays as xa
+from gramless._runtime.lapack import gram_of_lower_in_place
 from gramless.kernels.stationary import Laplacian, euclidean_distances
 from gramless.tables.exact import inverse_factor
 from gramless.targets.columns import split_bias
@@ -34,6 +36,8 @@ _PRIOR = 2.0
 _FARTHEST = np.log(100.0)
 _SMALLEST_C, _LARGEST_C = 1e-3, 1e6
 _WORSE = 1e6
+# Loading compiled code takes most of a second, once: matrices of fewer values than this do not ask for it.
+_WORTH_LOADING = 1 << 18
 
 
 def kernel_and_slopes(name: str, X: np.ndarray, gamma: float) -> tuple[np.ndarray, np.ndarray]:
@@ -59,11 +63,31 @@ def kernel_and_slopes(name: str, X: np.ndarray, gamma: float) -> tuple[np.ndarra
 
 def scale_slopes(name: str, X: np.ndarray, V: np.ndarray) -> np.ndarray:
     """`sum_ij V_ij |x_ik - x_jk|^q` for each column, for a symmetric `V`; q = 1 for the Laplacian, else 2."""
-    if name == "laplacian":
-        from gramless._compiled.difference_sums import absolute_difference_sums
+    if name != "laplacian":
+        return _square_sums(V, X)
+    if V.size < _WORTH_LOADING and "gramless._compiled.city_block" not in sys.modules:
+        return _absolute_sums(V, X)
+    from gramless._compiled.difference_sums import absolute_difference_sums
 
-        return absolute_difference_sums(np.ascontiguousarray(V), np.ascontiguousarray(X))
+    return absolute_difference_sums(np.ascontiguousarray(V), np.ascontiguousarray(X))
+
+
+def _square_sums(V: np.ndarray, X: np.ndarray) -> np.ndarray:
     return 2 * (V.sum(axis=1) @ X**2 - np.einsum("ij,ij->j", X, V @ X))
+
+
+def _absolute_sums(V: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """What `gramless._compiled.difference_sums` computes, by products where a column has two values: its squares do."""
+    sums = np.zeros(X.shape[1])
+    low, high = X.min(axis=0), X.max(axis=0)
+    two_valued = ((low == X) | (high == X)).all(axis=0) & (high > low)
+    if two_valued.any():
+        sums[two_valued] = _square_sums(V, X[:, two_valued]) / (high - low)[two_valued]
+    differences = np.empty(V.shape)
+    for k in np.flatnonzero(~two_valued & (high > low)):
+        np.abs(np.subtract.outer(X[:, k], X[:, k], out=differences), out=differences)
+        sums[k] = np.vdot(V, differences)
+    return sums
 
 
 def loss_and_slopes(
@@ -108,7 +132,7 @@ def loss_and_slopes(
     solution = inverse.T @ (inverse @ np.column_stack([Z, np.ones(n)]))
     a, _ = split_bias(solution)
     u = solution[:, -1]
-    G = inverse.T @ inverse
+    G = _inverse(inverse)
     G -= np.outer(u, u / u.sum())
     leverage = G.diagonal().copy()
     if not (leverage > 0).all():
@@ -116,7 +140,7 @@ def loss_and_slopes(
     value, by_score = loss.slopes(Z - a / leverage[:, None], rows, log)
     by_residual = -by_score
     p = G @ (by_residual / leverage[:, None])
-    W = (G * ((by_residual * a).sum(axis=1) / leverage**2)) @ G
+    W = _weighted_square(G, (by_residual * a).sum(axis=1) / leverage**2)
     cross = p @ a.T
     W -= (cross + cross.T) / 2
     slopes = np.empty_like(parameters)
@@ -125,6 +149,23 @@ def loss_and_slopes(
     centred = logs - logs.mean()
     slopes[:-1] += _PRIOR / n * centred
     return value + _PRIOR / (2 * n) * float(centred @ centred), slopes
+
+
+def _inverse(factor: np.ndarray) -> np.ndarray:
+    """`A^-1` from `L^-1`, in column-major order, which is overwritten."""
+    gram_of_lower_in_place(factor)
+    lower = np.tril(factor)
+    G = lower + lower.T
+    G.flat[:: len(G) + 1] /= 2
+    return G
+
+
+def _weighted_square(G: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """`G diag(weights) G` of a symmetric `G`, as two products of a matrix with itself: half the operations."""
+    plus, minus = (G[:, own] * np.sqrt(np.abs(weights[own])) for own in (weights > 0, weights < 0))
+    W = plus @ plus.T
+    W -= minus @ minus.T
+    return W
 
 
 def learn_scales(

@@ -18,19 +18,18 @@ Reference: Caruana, Niculescu-Mizil, Crew and Ksikes, "Ensemble selection from l
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.threads import blas_threads, one_blas_thread, share
+from gramless._runtime.threads import blas_threads, in_turns, one_blas_thread
 from gramless.kernels import RBF, Exponential, Kernel, Laplacian, Matern52, ScaledColumns
 from gramless.tables.columns import Encoded
-from gramless.tables.exact import Solution, inverse_factor, solve_dense, solve_exact
+from gramless.tables.exact import Kept, Solution, inverse_factor, solve_dense, solve_exact, upper_kernel_matrix
 from gramless.tables.metric import learn_scales
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation
@@ -58,7 +57,7 @@ _SMALLEST_C, _LARGEST_C = 1e-3, 1e6
 # Families, then settings, that go on to the next stage; evaluations for each. It is a long way from a sample to
 # neighbourhoods.
 _FAMILIES, _WALK = 5, 5
-_FINALISTS, _STEPS = 6, 3
+FINALISTS, _STEPS = 6, 3
 _NEARBY, _LONG_WALK = 5, 8
 _NEIGHBOURHOODS = 4
 # Kernels for which scales are learned, steps of L-BFGS for each half of the rows, and factorisations that a step is worth.
@@ -163,6 +162,16 @@ def rows_within(seconds: float, evaluations: int) -> int:
     return int((1.5 * seconds * workers() * factor_rate() / evaluations) ** (1 / 3))
 
 
+Steps: TypeAlias = Generator[None, None, Record]
+"""A search for one record that rests after every evaluation, where another thread may take it over."""
+
+
+def _step(do: Callable[..., T], *arguments: Any) -> Generator[None, None, T]:
+    """One that does not rest."""
+    return do(*arguments)
+    yield
+
+
 class Search:
     """The state of one search.
 
@@ -234,17 +243,10 @@ class Search:
             self.tell(self._doing)
         return record
 
-    def _each(self, do: Callable[[Any], T], tasks: Sequence[Any]) -> list[T]:
-        """`do` of every task, some at the same time, one thread each."""
-        found: dict[int, T] = {}
-
-        def work(place: int) -> None:
-            found[place] = do(tasks[place])
-
-        at_once = workers()
+    def _each(self, jobs: Iterable[Generator[None, None, T]]) -> list[T]:
+        """What each job finds, some at the same time, one thread each."""
         with one_blas_thread():
-            share(range(len(tasks)), work, at_once)
-        return [found[place] for place in range(len(tasks))]
+            return in_turns(list(jobs), workers())
 
     def _weights(self, n: int) -> np.ndarray | None:
         return None if self.weights is None else self.weights[self.rows[:n]]
@@ -260,17 +262,23 @@ class Search:
         predictions = self.loss.predictions(scores, rows, setting.log)
         return self._tried(Record(setting, self.loss(predictions, rows), n, predictions))
 
-    def solve(self, setting: Setting, n: int) -> Solution | None:
-        """Fit one setting to the first `n` rows."""
+    def solve(self, setting: Setting, n: int, kept: dict[tuple[Setting, int], Kept] | None = None) -> Solution | None:
+        """Fit one setting to the first `n` rows; `kept` has the kernel matrix of the setting before, or gets this one's."""
         kernel = make_kernel(setting, self.spread[setting.way])
         targets = self.loss.targets(self.rows[:n], setting.log)
-        return solve_exact(self.X[setting.way][:n], kernel, targets, self._ridge(setting.C, n))
+        matrices: Kept | None = None
+        if kept is not None:
+            same_kernel = replace(setting, C=1.0, log=False), n
+            matrices = kept.get(same_kernel, {})
+            kept.clear()
+            kept[same_kernel] = matrices
+        return solve_exact(self.X[setting.way][:n], kernel, targets, self._ridge(setting.C, n), kept=matrices)
 
-    def evaluate(self, setting: Setting, n: int) -> Record:
-        """Leave-one-out on the first `n` rows."""
+    def evaluate(self, setting: Setting, n: int, kept: dict[tuple[Setting, int], Kept] | None = None) -> Record:
+        """Leave-one-out on the first `n` rows; for `kept` see `solve`."""
         key = (setting, n)
         if key not in self.tried:
-            solution = self.solve(setting, n)
+            solution = self.solve(setting, n, kept)
             self.tried[key] = self._record(setting, n, None if solution is None else solution.scores)
             if solution is not None and n == len(self.rows):
                 self.solutions[setting] = solution
@@ -280,7 +288,7 @@ class Search:
         """The best C for the first `n` rows, uphill from `C` in steps of ten; one kernel matrix serves them all."""
         start = Setting(way, kernel, width, C)
         X = self.X[way][:n]
-        K = xa.known_numpy(make_kernel(start, self.spread[way])(X, X))
+        K = upper_kernel_matrix(X, make_kernel(start, self.spread[way]))
         Z = self.loss.targets(self.rows[:n], False)
 
         def at(C: float) -> Record:
@@ -301,9 +309,12 @@ class Search:
                 break
         return here
 
-    def walk(self, start: Setting, n: int, evaluations: int) -> Record:
+    def walk(self, start: Setting, n: int, evaluations: int) -> Steps:
         """Uphill in C and width by the first move that helps, the last one that did first."""
-        here = self.evaluate(start, n)
+        # Every other step changes C alone: one kernel matrix serves both.
+        kept: dict[tuple[Setting, int], Kept] = {}
+        here = self.evaluate(start, n, kept)
+        yield
         moves = [(C_STEP, 1.0), (1 / C_STEP, 1.0), (1.0, WIDTH_STEP), (1.0, 1 / WIDTH_STEP)]
         spent, visited = 1, {start}
         while spent < evaluations:
@@ -314,7 +325,8 @@ class Search:
                     continue
                 visited.add(there)
                 spent += 1
-                found = self.evaluate(there, n)
+                found = self.evaluate(there, n, kept)
+                yield
                 if found.loss < here.loss:
                     here = found
                     moves.remove(move)
@@ -329,28 +341,27 @@ class Search:
     def first(self, n: int) -> list[Record]:
         """Everything on few rows: the best of each family, best first."""
 
-        def widths(family: tuple[str, str]) -> Record:
+        def widths(way: str, kernel: str) -> Steps:
             found: list[Record] = []
             C = _START_C
-            for width in WIDTHS[family[1]]:
-                found.append(self.path(*family, width, n, C))
+            for width in WIDTHS[kernel]:
+                found.append(self.path(way, kernel, width, n, C))
+                yield
                 C = found[-1].setting.C if np.isfinite(found[-1].loss) else _START_C
             return min(found, key=lambda one: one.loss)
 
         self.tell(f"trying every preparation, kernel and width, {n:,} rows")
-        families = [(way, kernel) for way in self.X if way != "log" for kernel in self.kernels]
-        found = self._each(widths, families)
+        found = self._each(widths(way, kernel) for way in self.X if way != "log" for kernel in self.kernels)
         if "log" in self.X:
             self.tell(f"trying logarithms of skewed columns, {n:,} rows")
             best = [one.setting for one in _families(found)[:2]]
-            found += self._each(lambda one: self.path("log", one.kernel, one.width, n, one.C), best)
+            found += self._each(_step(self.path, "log", one.kernel, one.width, n, one.C) for one in best)
         return _families(found)
 
     def learn(self, starts: Sequence[Setting], rows: int) -> list[Setting]:
         """Each setting with scales for its columns, learned from each half of the first rows."""
 
-        def learned(task: tuple[Setting, int]) -> tuple[np.ndarray, float]:
-            start, first = task
+        def learned(start: Setting, first: int) -> tuple[np.ndarray, float]:
             half = slice(first, rows, 2)
             some = self.rows[half]
             w = None if self.weights is None else self.weights[some]
@@ -358,7 +369,7 @@ class Search:
             arguments = (X, self.groups, start.kernel, gamma, start.C, self.loss, some, start.log, w)
             return learn_scales(*arguments, steps=_LEARNING_STEPS)
 
-        halves = self._each(learned, [(start, first) for start in starts for first in (0, 1)])
+        halves = self._each(_step(learned, start, first) for start in starts for first in (0, 1))
         return [self._joined(start, halves[2 * k : 2 * k + 2], rows) for k, start in enumerate(starts)]
 
     def _joined(self, start: Setting, halves: list[tuple[np.ndarray, float]], rows: int) -> Setting:
@@ -372,7 +383,12 @@ class Search:
     def _scales(self, logs: np.ndarray) -> tuple[float, ...]:
         return tuple(float(f"{scale:.6g}") for scale in np.exp(logs)[self.groups])
 
-    def honest(self, record: Record) -> Record:
+    def honest_walk(self, start: Setting, n: int, evaluations: int) -> Steps:
+        """A walk, and honest predictions of where it ends."""
+        record = yield from self.walk(start, n, evaluations)
+        return (yield from self.honest(record))
+
+    def honest(self, record: Record) -> Steps:
         """The record with predictions whose scales were learned without the row's own half."""
         halves = self.halves.get(record.setting.scales or ())
         if halves is None or halves.rows < _NEGLIGIBLE * record.n or not np.isfinite(record.loss):
@@ -380,6 +396,7 @@ class Search:
         predictions = record.predictions.copy()
         for scales, start in ((halves.odd, 0), (halves.even, 1)):
             there = self.evaluate(replace(record.setting, scales=scales), record.n)
+            yield
             if not np.isfinite(there.loss):
                 return there
             its = slice(start, halves.rows, 2)
@@ -392,7 +409,7 @@ class Search:
         learns = self.metric == "learned" and len(np.unique(self.groups)) > 1
         # With learned scales, two halves of the rows are evaluated beside every walk.
         second = _FAMILIES * _WALK + (_WALK if self.loss.can_log else 0) + (_LEARNED * (_WALK + 2) if learns else 0)
-        third = _FINALISTS * (_STEPS + 2)
+        third = FINALISTS * (_STEPS + 2)
         ways, decades = len([way for way in self.X if way != "log"]), round(np.log10(_LARGEST_C / _SMALLEST_C))
         self._expect((ways * sum(len(WIDTHS[kernel]) for kernel in self.kernels) + 2) * (1 + decades), second, third)
         families = self.first(min(most, FIRST))
@@ -403,11 +420,11 @@ class Search:
         # A stage for a few rows more would cost more than it could tell.
         n = most if n > _ALMOST * most else n
         self.tell(f"walking uphill from the best settings, {n:,} rows")
-        found = self._each(lambda one: self.walk(one.setting, n, _WALK), _diverse(families, _FAMILIES))
+        found = self._each(self.walk(one.setting, n, _WALK) for one in _diverse(families, _FAMILIES))
         if self.loss.can_log:
             best = min(found, key=lambda one: one.loss).setting
             self.tell(f"trying the target's logarithm, {n:,} rows")
-            found += self._each(lambda one: self.walk(one, n, _WALK), [replace(best, log=True)])
+            found += self._each([self.walk(replace(best, log=True), n, _WALK)])
         if learns:
             steps = 2 * _LEARNED * _LEARNING_STEPS * _SLOPE_COST
             half = min(most // 2, max(FIRST // 2, rows_within(SHARES["learn"] * self.seconds, steps)))
@@ -416,12 +433,12 @@ class Search:
             self.tell(f"learning a scale for each column, {len(starts)} kernels, {2 * half:,} rows")
             learned = self.learn(starts, 2 * half)
             self.tell(f"walking uphill with the learned scales, {n:,} rows")
-            found += self._each(lambda one: self.honest(self.walk(one, n, _WALK)), learned)
-        finalists = _diverse(_families(found), _FINALISTS)
+            found += self._each(self.honest_walk(one, n, _WALK) for one in learned)
+        finalists = _diverse(_families(found), FINALISTS)
         self._expect(third)
-        if n < most <= rows_within(SHARES["third"] * self.seconds, _FINALISTS * _STEPS) / _ALMOST:
+        if n < most <= rows_within(SHARES["third"] * self.seconds, FINALISTS * _STEPS) / _ALMOST:
             self.tell(f"choosing among the best, {most:,} rows")
-            finalists = self._each(lambda one: self.honest(self.walk(one.setting, most, _STEPS)), finalists)
+            finalists = self._each(self.honest_walk(one.setting, most, _STEPS) for one in finalists)
         return sorted((one for one in finalists if np.isfinite(one.loss)), key=lambda one: one.loss)
 
     def run_nearby(self, found: list[Record], spread: dict[str, float]) -> list[Record]:
@@ -431,7 +448,7 @@ class Search:
         self._expect(_NEARBY * _LONG_WALK)
         self.tell(f"choosing among the best, {n:,} rows of {_NEIGHBOURHOODS} neighbourhoods")
         starts = [one.setting for one in _diverse(found, _NEARBY)]
-        finalists = self._each(lambda start: self.walk(start, n, _LONG_WALK), starts)
+        finalists = self._each(self.walk(start, n, _LONG_WALK) for start in starts)
         return sorted((one for one in finalists if np.isfinite(one.loss)), key=lambda one: one.loss)
 
 
