@@ -54,6 +54,64 @@ def test_the_largest_sums_fit() -> None:
     rows = on_grid(X)
     assert rows is not None
     assert xa.dot(rows[:5], rows[:7])[3, 3] == np.float32(255.0**2 * 32_999)
+    assert xa.dot(rows[:70], rows[:70])[3, 3] == np.float32(255.0**2 * 32_999)
+
+
+def codes_of(rng: np.random.Generator, n: int, d: int, share: float, background: int, mixed: bool) -> np.ndarray:
+    """Rows of which a share differs from one code; where mixed, every third has all codes, every fourth only one."""
+    codes = rng.integers(0, 256, (n, -(-d // 4) * 4)).astype(np.uint8)
+    thick = np.arange(n) % 3 == 1 if mixed else np.zeros(n, bool)
+    codes[(rng.random(codes.shape) >= share) & ~thick[:, None]] = background
+    if mixed:
+        codes[::4] = background
+    codes[:, d:] = 0
+    return codes
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    n=st.integers(1, 40),
+    m=st.integers(1, 140),
+    d=st.integers(1, 90),
+    share=st.sampled_from([0.0, 0.01, 0.1, 0.3, 0.6, 1.0]),
+    background=st.sampled_from([0, 0, 1, 128, 255]),
+    mixed=st.booleans(),
+    seed=st.integers(0, 10_000),
+)
+def test_rows_of_mostly_one_code_are_multiplied_exactly(
+    n: int, m: int, d: int, share: float, background: int, mixed: bool, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    left, right = (codes_of(rng, rows, d, share, background, mixed) for rows in (n, m))
+    exact = left.astype(np.int64) @ right.astype(np.int64).T
+    plain = [GridRows(codes, np.ones(len(codes)), np.zeros(len(codes)), d) for codes in (left, right)]
+    np.testing.assert_array_equal(xa.dot(*plain), exact.astype(np.float32))
+    # Into part of a larger array, from grids of all kinds.
+    grids = [GridRows(codes, rng.normal(size=len(codes)), rng.normal(size=len(codes)), d) for codes in (left, right)]
+    larger = np.full((n + 1, m + 3), np.float32(7.0))
+    xa.dot(*grids, out=larger[:n, 1 : m + 1])
+    dense = [rows.astype(np.float64) for rows in grids]
+    bound = np.abs(dense[0]) @ np.abs(dense[1]).T
+    assert (np.abs(larger[:n, 1 : m + 1] - dense[0] @ dense[1].T) <= 1e-7 * bound + 1e-30).all()
+    assert (larger[n] == 7.0).all()
+    assert (larger[:, [0, m + 1, m + 2]] == 7.0).all()
+
+
+@pytest.mark.parametrize("background", [0, 100, 255])
+def test_rows_are_listed_where_that_is_less_work(background: int) -> None:
+    from gramless._compiled import integer_products as compiled
+
+    if not compiled._LISTS:
+        pytest.skip("this processor multiplies bytes four at a time, and reads every one")
+    rng = np.random.default_rng(0)
+    for share, expected in ((0.0, True), (0.1, True), (0.9, False), (1.0, False)):
+        codes = codes_of(rng, 50, 200, share, background, False)
+        found = np.zeros(50, np.uint8)
+        assert (compiled._choose(codes, 1000, found) == expected).all()
+        if expected:
+            assert (found == background).all()
+    # One row to multiply with is less work than making a list.
+    assert not compiled._choose(codes_of(rng, 50, 200, 0.1, background, False), 1, np.zeros(50, np.uint8)).any()
 
 
 @pytest.mark.parametrize(

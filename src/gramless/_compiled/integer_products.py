@@ -8,7 +8,15 @@ the processor; the sums are the same, exactly:
     AVX-VNNI       the same on 8 lanes, 6 x 16 sums
     AVX2           vpmaddwd and an addition on 8 lanes: two products of 16 bits for each lane, 6 x 16 sums
 
-`benchmarks/cpu_products.py` compares it with float32 matrix products.
+Most of an image is background. With 16 bits a row of which many pairs of features have its most frequent code b becomes a
+list of the others, which it reads against two panels at a time, so that it costs what differs from the background:
+
+    <codes_i, codes_j> = <codes_i - b_i, codes_j> + b_i sum(codes_j)
+
+where the second part joins the offset of the row's grid. Rows whose list would be long, or read by few others, stay strips:
+`_choose` counts. Products of bytes take four features at a time and have no room for the sign of a difference.
+
+`benchmarks/cpu_products.py` compares it with float32 matrix products, and lists with strips.
 """
 
 from __future__ import annotations
@@ -32,10 +40,35 @@ _WIDE = _VECTORS * _LANES
 # The signed side is shifted by 128, and what that takes away is added again.
 _SHIFT = 128 if _BYTES else 0
 _SIGN_BITS = np.int32(-0x7F7F7F80 if _BYTES else 0)
+# Rows of which most codes are the same become lists where products are of pairs.
+_LISTS = not _BYTES
+# Codes of a row of which the most frequent counts as its background.
+_SAMPLE = 32
+# A pair of a list costs as much as so many steps of a strip: with two panels near the first cache, and beyond. To make a
+# list costs as much as so many vectors for each pair of the row.
+_SLOWER, _SLOWEST = 1.25, 2.0
+_BYTES_NEAR = 1 << 16
+_MAKING = 2.0
 _LEVELS = 255
 # Entries may be off the grid by as many roundings of the row's largest as centring and scaling an image make.
 _ROUNDINGS = 4.0 * float(np.finfo(np.float32).eps)
 _CHUNK = 64
+
+_EACH = range(_VECTORS)
+_BYTE = ir.IntType(8)
+_EIGHT, _SIXTEEN = ir.VectorType(_simd.I32, 8), ir.VectorType(ir.IntType(16), 16)
+_LANE_NUMBERS = ir.VectorType(_BYTE, 8).as_pointer()
+# For each set of eight lanes, the lanes in it, one after the other, and zeros.
+_ORDERS = np.array(
+    [(lanes + [0] * 8)[:8] for lanes in ([k for k in range(8) if mask >> k & 1] for mask in range(256))], np.uint8
+)
+
+
+def _sixteen_codes(builder: Any, base: Any) -> Any:
+    """Sixteen bytes from memory, in 16 bits each."""
+    codes = builder.load(builder.bitcast(base, ir.VectorType(_BYTE, 16).as_pointer()))
+    codes.align = 1
+    return builder.zext(codes, _SIXTEEN)
 
 
 def _add_products(builder: Any, total: Any, left: Any, right: Any) -> Any:
@@ -110,6 +143,280 @@ def sums_of_codes(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return sums, squares
 
 
+@intrinsic
+def _listed_tile(context: Any, places: Any, pairs: Any, steps: Any, panel: Any, apart: Any, out: Any) -> Any:
+    """`out[2][wide]` = the products of a row's listed pairs and two packed panels, `apart` bytes from each other."""
+    signature = types.void(types.uintp, types.uintp, types.intp, types.uintp, types.intp, types.uintp)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        places, pairs, out = (_simd.pointer(builder, arguments[i], _simd.I32) for i in (0, 1, 5))
+        panels = [_simd.pointer(builder, arguments[3], _BYTE)]
+        panels.append(_simd.at(builder, panels[0], arguments[4]))
+
+        def step(k: Any, sums: Any) -> list[Any]:
+            place = builder.sext(builder.load(_simd.at(builder, places, k)), _simd.I64)
+            left = _simd.broadcast(builder, builder.load(_simd.at(builder, pairs, k)))
+            here = [builder.bitcast(_simd.at(builder, panel, place), _simd.I32.as_pointer()) for panel in panels]
+            right = [_simd.load(builder, _simd.at(builder, at, _LANES * v), _simd.INTEGERS) for at in here for v in _EACH]
+            return [_add_products(builder, total, left, one) for total, one in zip(sums, right, strict=True)]
+
+        for place, value in enumerate(_simd.accumulate(builder, arguments[2], 2 * _VECTORS, _simd.INTEGERS, step)):
+            _simd.store(builder, value, _simd.at(builder, out, place * _LANES))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def _finish(
+    context: Any, exact: Any, right: Any, add: Any, shift: Any, left: Any, total: Any, first: Any, shifted: Any, out: Any
+) -> Any:
+    """`out[wide]` = left right (exact + shifted) + add total + first shift: sums of products of codes to inner products."""
+    address, number = types.uintp, types.float64
+    signature = types.void(*[address] * 4, *[number] * 4, address)
+    half = _LANES // 2
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        exact = _simd.pointer(builder, arguments[0], _simd.I32)
+        out = _simd.pointer(builder, arguments[8], _simd.F32)
+        columns = [_simd.pointer(builder, arguments[i], _simd.F64) for i in (1, 2, 3)]
+        left, total, first, shifted = (_simd.broadcast(builder, arguments[i]) for i in (4, 5, 6, 7))
+        for place in range(0, _WIDE, half):
+            right, add, shift = (_simd.load(builder, _simd.at(builder, one, place), _simd.DOUBLES) for one in columns)
+            integers = _simd.load(builder, _simd.at(builder, exact, place), ir.VectorType(_simd.I32, half))
+            value = builder.fmul(builder.fadd(builder.sitofp(integers, _simd.DOUBLES), shifted), builder.fmul(left, right))
+            value = builder.fadd(builder.fadd(value, builder.fmul(add, total)), builder.fmul(first, shift))
+            _simd.store(builder, builder.fptrunc(value, _simd.HALF_FLOATS), _simd.at(builder, out, place))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def _transpose_pairs(context: Any, rows: Any, width: Any, out: Any) -> Any:
+    """Eight pairs of codes of eight rows, `width` bytes apart, into eight steps of a packed panel; addresses and a count."""
+    signature = types.void(types.uintp, types.intp, types.uintp)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        rows, out = _simd.pointer(builder, arguments[0], _BYTE), _simd.pointer(builder, arguments[2], _simd.I32)
+        vectors = []
+        for i in range(8):
+            row = _simd.at(builder, rows, _simd.times(builder, arguments[1], i))
+            vectors.append(builder.bitcast(_sixteen_codes(builder, row), _EIGHT))
+
+        def mixed(first: Any, second: Any, lanes: list[int]) -> Any:
+            return builder.shuffle_vector(first, second, ir.Constant(_EIGHT, lanes))
+
+        # Neighbours, then rows two apart, within halves of a vector; then the halves change places.
+        for distance, low, high in (
+            (1, [0, 8, 1, 9, 4, 12, 5, 13], [2, 10, 3, 11, 6, 14, 7, 15]),
+            (2, [0, 1, 8, 9, 4, 5, 12, 13], [2, 3, 10, 11, 6, 7, 14, 15]),
+            (4, [0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]),
+        ):
+            new = list(vectors)
+            for i in range(8):
+                if not i & distance:
+                    both = vectors[i], vectors[i + distance]
+                    new[i], new[i + distance] = mixed(*both, low), mixed(*both, high)
+            vectors = new
+        # The first two rounds leave steps 1 and 2, and 5 and 6, in each other's place.
+        for k, place in enumerate((0, 2, 1, 3, 4, 6, 5, 7)):
+            _simd.store(builder, vectors[place], _simd.at(builder, out, k * _WIDE))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def _list_pairs(context: Any, codes: Any, background: Any, first: Any, orders: Any, places: Any, pairs: Any) -> Any:
+    """Write the places and the differences of those of eight pairs that differ from the background; gives their number."""
+    address = types.uintp
+    signature = types.intp(address, types.int32, types.int32, address, address, address)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def everywhere(scalar: Any, kind: Any) -> Any:
+            vector = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(_simd.I32, 0))
+            return builder.shuffle_vector(
+                vector, vector, ir.Constant(ir.VectorType(_simd.I32, kind.count), [0] * kind.count)
+            )
+
+        codes, orders = (_simd.pointer(builder, arguments[i], _BYTE) for i in (0, 3))
+        background = everywhere(builder.trunc(arguments[1], ir.IntType(16)), _SIXTEEN)
+        differences = builder.bitcast(builder.sub(_sixteen_codes(builder, codes), background), _EIGHT)
+        differ = builder.icmp_signed("!=", differences, ir.Constant(_EIGHT, [0] * 8))
+        mask = builder.zext(builder.bitcast(differ, _BYTE), _simd.I64)
+        order = builder.load(builder.bitcast(_simd.at(builder, orders, _simd.times(builder, mask, 8)), _LANE_NUMBERS))
+        order.align = 1
+        order = builder.zext(order, _EIGHT)
+        step = ir.Constant(_EIGHT, [4 * _WIDE] * 8)
+        place = builder.mul(builder.add(order, everywhere(arguments[2], _EIGHT)), step)
+        _simd.store(builder, place, _simd.pointer(builder, arguments[4], _simd.I32))
+        chosen = _simd.call(builder, "llvm.x86.avx2.permd", _EIGHT, differences, order)
+        _simd.store(builder, chosen, _simd.pointer(builder, arguments[5], _simd.I32))
+        return _simd.call(builder, "llvm.ctpop.i64", _simd.I64, mask)
+
+    return signature, generate
+
+
+@numba.njit(cache=True, nogil=True)
+def _panels(codes: np.ndarray) -> np.ndarray:
+    """As `_packed` for panels of pairs, faster: an even number of them, past the end of the rows the last one again."""
+    n, width = codes.shape
+    steps = width // 2
+    count = 2 * -(-n // (2 * _WIDE))
+    # Begins with a line of the cache, so that no vector lies in two.
+    memory = np.empty(count * steps * _WIDE + 16, np.int32)
+    start = (64 - memory.ctypes.data % 64) % 64 // 4
+    out = memory[start : start + count * steps * _WIDE].reshape(count, steps, _WIDE)
+    for first in range(0, count * _WIDE, 8):
+        panel, lane = out[first // _WIDE], first % _WIDE
+        if first + 8 <= n and width >= 16:
+            here, there = codes[first:].ctypes.data, panel[:, lane:].ctypes.data
+            for k in range(0, width, 16):
+                at = min(k, width - 16)  # the last sixteen may overlap those before
+                _transpose_pairs(here + at, width, there + 2 * at * _WIDE)  # type: ignore[call-arg]
+            continue
+        for r in range(8):
+            row = codes[min(first + r, n - 1)]
+            for k in range(steps):
+                panel[k, lane + r] = np.int32(row[2 * k]) | np.int32(row[2 * k + 1]) << 16
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _background(row: np.ndarray, counts: np.ndarray) -> np.uint8:
+    """The most frequent of some of a row's codes."""
+    every = max(1, row.size // _SAMPLE) | 1  # odd, so that it does not run down the columns of an image
+    counts[:] = 0
+    best = np.uint8(0)
+    for k in range(0, row.size, every):
+        code = row[k]
+        counts[code] += 1
+        if counts[code] > counts[best]:
+            best = code
+    return best
+
+
+@numba.njit(cache=True, nogil=True)
+def _choose(codes: np.ndarray, m: int, background: np.ndarray) -> np.ndarray:
+    """Which rows are worth a list when multiplied with `m` others; writes their most frequent code."""
+    n, steps = codes.shape[0], codes.shape[1] // 2
+    words = codes.view(np.uint16)
+    counts = np.empty(256, np.int32)
+    listed = np.empty(n, np.bool_)
+    # In products of one vector: all steps of a strip, or the list's and what it takes to make it.
+    whole = -(-m // _WIDE) * _VECTORS * steps
+    for_each = -(-m // (2 * _WIDE)) * 2 * _VECTORS * (_SLOWER if 8 * steps * _WIDE <= _BYTES_NEAR else _SLOWEST)
+    for i in range(n):
+        background[i] = _background(codes[i], counts)
+        same, row, differ = np.uint16(background[i] * 0x101), words[i], 0
+        for k in range(steps):
+            differ += row[k] != same
+        listed[i] = for_each * differ + _MAKING * steps < whole
+    return listed
+
+
+@numba.njit(cache=True, nogil=True)
+def _lists(
+    codes: np.ndarray, rows: np.ndarray, background: np.ndarray, orders: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The pairs in which rows differ from their background: their places in a packed panel, in bytes, and the differences.
+
+    Those of `rows[i]` are from `bounds[i]` to `bounds[i + 1]`, at least one.
+    """
+    width = codes.shape[1]
+    places, pairs = np.empty(rows.size * width // 2 + 8, np.int32), np.empty(rows.size * width // 2 + 8, np.int32)
+    bounds = np.zeros(rows.size + 1, np.int64)
+    first, table, first_place, first_pair = codes.ctypes.data, orders.ctypes.data, places.ctypes.data, pairs.ctypes.data
+    count = 0
+    for i in range(rows.size):
+        row, base = codes[rows[i]], np.int32(background[rows[i]])
+        here = first + rows[i] * width
+        for k in range(0, width - 15, 16):
+            place, pair, step = first_place + 4 * count, first_pair + 4 * count, np.int32(k // 2)
+            count += _list_pairs(here + k, base, step, table, place, pair)  # type: ignore[call-arg]
+        for k in range(width // 16 * 16, width, 2):
+            low, high = np.int64(row[k]) - base, np.int64(row[k + 1]) - base
+            places[count], pairs[count] = k * 2 * _WIDE, (low & 0xFFFF) | (high << 16)
+            count += (low != 0) | (high != 0)
+        if count == bounds[i]:
+            places[count], pairs[count] = 0, 0
+            count += 1
+        bounds[i + 1] = count
+    return places, pairs, bounds
+
+
+# The two below work with addresses: an array made by slicing would be counted in and out, a locked addition each. Whose
+# addresses they are, the caller keeps.
+@numba.njit(cache=True, nogil=True)
+def _multiply_lists(
+    rows: np.ndarray,
+    places: np.ndarray,
+    pairs: np.ndarray,
+    bounds: np.ndarray,
+    panels: np.ndarray,
+    grid: np.ndarray,
+    columns: np.ndarray,
+    tile: np.ndarray,
+    few: np.ndarray,
+    m: int,
+    out: np.ndarray,
+    stride: int,
+) -> None:
+    """Inner products of the listed rows, two panels at a time; the last columns, if fewer, by way of `few`."""
+    into, first_panel, apart = tile.ctypes.data, panels.ctypes.data, 4 * panels.shape[1] * _WIDE
+    first_place, first_pair = places.ctypes.data, pairs.ctypes.data
+    right, add, shift = columns.ctypes.data, columns[1:].ctypes.data, columns[2:].ctypes.data
+    for j in range(0, m, 2 * _WIDE):
+        panel, here, there = first_panel + j // _WIDE * apart, 8 * j, 8 * (j + _WIDE)
+        whole = j + 2 * _WIDE <= m
+        target, step = (out[j:].ctypes.data, 4 * stride) if whole else (few.ctypes.data, 8 * _WIDE)
+        for t in range(rows.size):
+            i, start, count = rows[t], 4 * bounds[t], bounds[t + 1] - bounds[t]
+            _listed_tile(first_place + start, first_pair + start, count, panel, apart, into)  # type: ignore[call-arg]
+            left, total, first, at = grid[0, i], grid[1, i], grid[2, i], target + i * step
+            _finish(into, right + here, add + here, shift + here, left, total, first, 0.0, at)
+            second = into + 4 * _WIDE, right + there, add + there, shift + there
+            _finish(*second, left, total, first, 0.0, at + 4 * _WIDE)
+        if not whole:
+            for i in rows:
+                for k in range(m - j):
+                    out[i * stride + j + k] = few[i, k]
+
+
+@numba.njit(cache=True, nogil=True)
+def _multiply_strips(
+    rows: np.ndarray,
+    strips: np.ndarray,
+    panels: np.ndarray,
+    grid: np.ndarray,
+    columns: np.ndarray,
+    tile: np.ndarray,
+    few: np.ndarray,
+    m: int,
+    out: np.ndarray,
+    stride: int,
+) -> None:
+    """Inner products of the rows in strips, a panel at a time; the last columns, if fewer, by way of `few`."""
+    into, steps = tile.ctypes.data, panels.shape[1]
+    first_strip, first_panel = strips.ctypes.data, panels.ctypes.data
+    right, add, shift = columns.ctypes.data, columns[1:].ctypes.data, columns[2:].ctypes.data
+    for j in range(0, m, _WIDE):
+        panel, here = first_panel + 4 * steps * j, 8 * j
+        whole = j + _WIDE <= m
+        target, step = (out[j:].ctypes.data, 4 * stride) if whole else (few.ctypes.data, 8 * _WIDE)
+        for s in range(strips.shape[0]):
+            _register_tile(first_strip + 4 * s * steps * _TALL, panel, steps, into)  # type: ignore[call-arg]
+            for r in range(min(_TALL, rows.size - s * _TALL)):
+                i, exact = rows[s * _TALL + r], into + 4 * r * _WIDE
+                numbers = grid[0, i], grid[1, i], grid[2, i], grid[3, i]
+                _finish(exact, right + here, add + here, shift + here, *numbers, target + i * step)
+        if not whole:
+            for i in rows:
+                for k in range(m - j):
+                    out[i * stride + j + k] = few[i, k]
+
+
 @numba.njit("void(u1[:, ::1], f8[::1], f8[::1], u1[:, ::1], f8[::1], f8[::1], i8, f4[::1], i8)", cache=True, nogil=True)
 def integer_products(
     codes: np.ndarray,
@@ -126,25 +433,27 @@ def integer_products(
     n, m = codes.shape[0], other_codes.shape[0]
     sums, _ = sums_of_codes(codes)
     other_sums, _ = sums_of_codes(other_codes)
-    other_shift = other_scale * other_sums
-    totals = scale * sums + n_features * offset
-    strips, panels = _packed(codes, _TALL, np.int32(0)), _packed(other_codes, _WIDE, _SIGN_BITS)
-    steps = strips.shape[1]
-    tile = np.empty((_TALL, _WIDE), np.int32)
-    for p in range(panels.shape[0]):
-        start, stop = p * _WIDE, min(m, (p + 1) * _WIDE)
-        right, add, shift = other_scale[start:stop], other_offset[start:stop], other_shift[start:stop]
-        for s in range(strips.shape[0]):
-            strip, panel = strips[s:].ctypes.data, panels[p:].ctypes.data
-            _register_tile(strip, panel, steps, tile.ctypes.data)  # type: ignore[call-arg]
-            for r in range(min(_TALL, n - s * _TALL)):
-                i = s * _TALL + r
-                exact, target = tile[r], out[i * stride + start : i * stride + stop]
-                shifted = np.int32(_SHIFT * sums[i])
-                left, total, first = scale[i], totals[i], offset[i]
-                for j in range(stop - start):
-                    value = left * right[j] * np.float64(exact[j] + shifted) + add[j] * total + first * shift[j]
-                    target[j] = np.float32(value)
+    background = np.zeros(n, np.uint8)
+    listed = _choose(codes, m, background) if _LISTS else np.zeros(n, np.bool_)
+    panels = _packed(other_codes, _WIDE, _SIGN_BITS) if _BYTES else _panels(other_codes)
+    columns = np.zeros((3, panels.shape[0] * _WIDE))
+    columns[0, :m], columns[1, :m], columns[2, :m] = other_scale, other_offset, other_scale * other_sums
+    # Scale, sum, offset, and what the signed side lacks.
+    grid = np.zeros((4, n))
+    grid[0], grid[1], grid[2] = scale, scale * sums + n_features * offset, offset
+    tile, few = np.empty((_TALL, _WIDE), np.int32), np.empty((n, 2 * _WIDE), np.float32)
+
+    rows = np.flatnonzero(~listed)
+    if rows.size:
+        strips = _packed(codes if rows.size == n else codes[rows], _TALL, np.int32(0))
+        grid[3] = _SHIFT * sums
+        _multiply_strips(rows, strips, panels, grid, columns, tile, few, m, out, stride)
+    rows = np.flatnonzero(listed)
+    if rows.size:
+        places, pairs, bounds = _lists(codes, rows, background, _ORDERS)
+        # Codes without their background are the row on a grid that begins there.
+        grid[2] += scale * background
+        _multiply_lists(rows, places, pairs, bounds, panels, grid, columns, tile, few, m, out, stride)
 
 
 @numba.njit(cache=True, nogil=True)
