@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 from numba import types
 from numba.extending import intrinsic
 from numpy.lib.stride_tricks import as_strided
 
 from gramless._compiled import simd as _simd
+from gramless._compiled.compiler import numba
 
 _TALL = 8
 _VECTOR_BYTES = 4 * _simd.LANES

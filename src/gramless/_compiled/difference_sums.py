@@ -7,8 +7,9 @@ The slope of a city-block kernel's matrix by the scale of each column: O(n^2 d),
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from gramless._compiled.compiler import numba
 
 
 @numba.njit(cache=True, nogil=True, fastmath=True)

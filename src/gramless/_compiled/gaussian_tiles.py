@@ -19,7 +19,6 @@ from __future__ import annotations
 from math import factorial
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -27,6 +26,7 @@ from numba.extending import intrinsic
 
 from gramless._compiled import scalar as _scalar
 from gramless._compiled import simd as _simd
+from gramless._compiled.compiler import numba
 
 WIDE = 2 * _simd.LANES
 """Points in a panel."""

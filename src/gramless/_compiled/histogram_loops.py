@@ -10,8 +10,9 @@ vector units; the smallest normal number in the denominator makes a bin that is 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from gramless._compiled.compiler import numba
 
 _GROUP = 64
 _VECTORISE = {"nnan", "nsz", "reassoc", "contract"}

@@ -23,13 +23,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 from gramless._compiled import simd as _simd
+from gramless._compiled.compiler import numba
 
 _LANES = _simd.LANES
 # Products of bytes where the processor has them (one side unsigned, the other signed), else of numbers of 16 bits.

@@ -9,8 +9,9 @@ plain ones, which the compiler vectorises for any processor.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from gramless._compiled.compiler import numba
 
 _FAST = {"contract", "reassoc", "nsz"}
 

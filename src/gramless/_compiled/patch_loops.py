@@ -6,8 +6,9 @@ still in cache when it is pooled, and no array of (images, positions, atoms) eve
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from gramless._compiled.compiler import numba
 
 
 @numba.njit("void(f4[:, :, :, ::1], i8, i8, i8, f4, f4[:, ::1])", cache=True, nogil=True, fastmath={"reassoc", "contract"})

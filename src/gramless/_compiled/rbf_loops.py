@@ -8,9 +8,9 @@ exponential follows in the registers that the product ends in.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from gramless._compiled.compiler import numba
 from gramless._compiled.scalar import exp32, smaller
 
 _FAST = {"contract", "nsz", "reassoc", "nnan"}

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from gramless._compiled.compiler import numba
 
 # exp(x) = 2^k exp(r), r = x - k log 2; minus log 2 is in two parts so that products with k are exact (Cody and Waite 1980).
 _LOG2E = np.float32(1.44269504088896341)

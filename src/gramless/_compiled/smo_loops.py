@@ -7,9 +7,9 @@ vectorises and an arg-max over all does not.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from gramless._compiled.compiler import numba
 from gramless._compiled.scalar import larger, smaller
 
 # Infinities are kept out (a large finite number masks) so that these flags stay sound.

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
 from gramless._compiled import simd as _simd
+from gramless._compiled.compiler import numba
 
 WIDTHS = (8, 12)
 """Columns that are multiplied together."""

@@ -6,9 +6,9 @@ The positive variables keep their sum and the negative ones keep theirs, so a pa
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from gramless._compiled.compiler import numba
 from gramless._compiled.smo_loops import _BLOCK, _MASKED, _MIN_CURVATURE, _extremes, _gains, _largest, _step
 
 

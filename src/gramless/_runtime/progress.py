@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from gramless._compiled.compiling import hearing_of_compilation
+
+COMPILING = "compiling, once after installation"
 
 _SECONDS_BETWEEN_LINES = 2.0
 
@@ -14,6 +20,28 @@ def say(verbose: int, message: str) -> None:
     if verbose:
         sys.stderr.write(f"[gramless] {message}\n")
         sys.stderr.flush()
+
+
+@contextmanager
+def telling_of_compilation(tell: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
+    """A `tell` that says of anything that is done while loops are compiled what takes so long."""
+    doing, compiling = "", False
+
+    def say_it() -> None:
+        tell("; ".join(filter(None, [COMPILING if compiling else "", doing])))
+
+    def told(text: str) -> None:
+        nonlocal doing
+        doing = text
+        say_it()
+
+    def hear(begins: bool) -> None:
+        nonlocal compiling
+        compiling = begins
+        say_it()
+
+    with hearing_of_compilation(hear):
+        yield told
 
 
 class Progress:
@@ -26,8 +54,16 @@ class Progress:
         self._bar: Any = None
         self._task: Any = None
         self._last = 0.0
+        self._hearing = hearing_of_compilation(self._hear)
+
+    def _hear(self, begins: bool) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, numbers=COMPILING if begins else "")
+        elif begins:
+            say(self.verbose, f"{self.label}: {COMPILING}")
 
     def __enter__(self) -> Progress:
+        self._hearing.__enter__()
         if self.verbose and sys.stderr.isatty():
             try:
                 from rich.console import Console
@@ -63,6 +99,7 @@ class Progress:
             say(self.verbose, f"{self.label}: {record['n_iter']}{of}  {numbers}")
 
     def __exit__(self, *exception: Any) -> None:
+        self._hearing.__exit__(*exception)
         if self._bar is not None:
             self._bar.__exit__(*exception)
 

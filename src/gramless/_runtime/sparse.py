@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import scipy.sparse as sp
+
+from gramless._compiled.compiler import numba
 
 # A column is multiplied as a dense one where more than this share of the rows have it: in a matrix product an entry takes
 # about a fiftieth of the time of a scattered one, and the square of the share is how many of the block's entries need it.

@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from gramless._runtime.memory import parse_budget
-from gramless._runtime.progress import say
+from gramless._runtime.progress import say, telling_of_compilation
 from gramless._runtime.reference import described
 from gramless._runtime.validation import (
     all_or_nothing,
@@ -526,19 +526,20 @@ def fit_table(estimator: Any, encoded: Any, loss: Any, weights: np.ndarray | Non
         if estimator.callback is not None:
             estimator.callback(doing)
 
-    return fit_members(
-        encoded,
-        loss,
-        weights,
-        n_levels=[len(levels) for levels in estimator.columns_.levels_],
-        kernels=kernels,
-        metric=check_choice("metric", estimator.metric, {"plain", "learned"}),
-        seconds=default_seconds(len(encoded)) if seconds is None else float(seconds),
-        memory=parse_budget(estimator.memory_budget, "cpu"),
-        most_rows=_MOST_SEARCH_ROWS,
-        seed=check_random_state(estimator.random_state).randint(2**31 - 1),
-        tell=tell,
-    )
+    with telling_of_compilation(tell) as told:
+        return fit_members(
+            encoded,
+            loss,
+            weights,
+            n_levels=[len(levels) for levels in estimator.columns_.levels_],
+            kernels=kernels,
+            metric=check_choice("metric", estimator.metric, {"plain", "learned"}),
+            seconds=default_seconds(len(encoded)) if seconds is None else float(seconds),
+            memory=parse_budget(estimator.memory_budget, "cpu"),
+            most_rows=_MOST_SEARCH_ROWS,
+            seed=check_random_state(estimator.random_state).randint(2**31 - 1),
+            tell=told,
+        )
 
 
 def take_members(estimator: Any, fitted: Fitted) -> None:

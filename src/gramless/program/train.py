@@ -17,6 +17,7 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, Strati
 from sklearn.pipeline import Pipeline
 
 import gramless
+from gramless._runtime.progress import telling_of_compilation
 from gramless._version import __version__
 from gramless.experiments.environment import versions
 from gramless.program.card import write_card
@@ -172,8 +173,10 @@ def train(
 
         def make(some: np.ndarray) -> Made:
             w = None if helpers["weights"] is None else helpers["weights"][some].astype(np.float64)
-            fit = fit_table if by_table else fit_machine
-            return fit(_rows_of(X, some), y[some], w, used, task, asked, now, console)
+            if by_table:
+                return fit_table(_rows_of(X, some), y[some], w, used, task, asked, now, console)
+            with telling_of_compilation(now) as told:
+                return fit_machine(_rows_of(X, some), y[some], w, used, task, asked, told, console)
 
         def model_of(made: Made, n_train: int, n_scored: int, y_train: np.ndarray) -> TableModel:
             about = {
