@@ -4,9 +4,10 @@
 
 The tile of a symmetric matrix serves both halves. BLAS packs its operands before it multiplies, which costs as much as the
 product when there are a dozen columns, and reads the tile once for each half. Here a strip of rows that fits the cache is
-multiplied from the right and from the left while it is there: rows (or vectors of columns) by eight or twelve columns of
-sums in registers, two at a time with the 32 registers of AVX-512, one with the 16 of AVX2. The tile is float32; with columns
-in float64 its entries are widened on the way, and so are the sums.
+multiplied from the right and from the left while it is there: two rows (or vectors of columns) by eight or twelve columns of
+sums in registers. The 16 registers of AVX2 take one row by eight columns, or two by six and then by the other six, so that
+this half of the right-hand side stays in the first cache. The tile is float32; with columns in float64 its entries are
+widened on the way, and so are the sums.
 """
 
 from __future__ import annotations
@@ -16,15 +17,22 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, register_jitable
 
 from gramless._compiled import simd as _simd
 from gramless._compiled.compiler import numba
 
 WIDTHS = (8, 12)
 """Columns that are multiplied together."""
-_TOGETHER = 2 if _simd.LANES == 16 else 1
 _STRIP = 64
+
+
+@register_jitable
+def _shape(width: int) -> tuple[int, int]:
+    """Rows, or vectors, that are multiplied together, and in how many parts the columns are: sums for every register."""
+    if _simd.LANES == 16:
+        return 2, 1
+    return (2, 2) if width == 12 else (1, 1)
 
 
 def _vectors(number: Any) -> tuple[Any, Any]:
@@ -42,10 +50,10 @@ def _load_entries(builder: Any, base: Any, stored: Any, summed: Any) -> Any:
 def _add_outer(builder: Any, entries: Any, factor: Callable[[int], Any], sums: Any) -> list[Any]:
     """`sums[r][c] + entries[r] * factor(c)` for some vectors of the tile and a factor for each column."""
     new: list[Any] = [None] * len(sums)
-    width = len(sums) // _TOGETHER
+    width = len(sums) // len(entries)
     for c in range(width):
         column = factor(c)
-        for r in range(_TOGETHER):
+        for r in range(len(entries)):
             place = r * width + c
             name = f"llvm.fma.{_simd.suffix(column.type)}"
             new[place] = _simd.call(builder, name, column.type, entries[r], column, sums[place])
@@ -54,16 +62,20 @@ def _add_outer(builder: Any, entries: Any, factor: Callable[[int], Any], sums: A
 
 @intrinsic(prefer_literal=True)
 def _times_rows(context: Any, rows: Any, stride: Any, packed: Any, steps: Any, out: Any, number: Any, width: Any) -> Any:
-    """`out[r][width] += rows[r] @ V` for the rows together, V packed as [steps][width][lanes]; `number` is of V's type."""
+    """`out[r][width] += rows[r] @ V` for the rows together, V packed as [steps][width][lanes]; `number` is of V's type.
+
+    One part of the columns, that which begins at the addresses.
+    """
     signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, number, width)
     stored, summed = _vectors(number)
     columns = width.literal_value
+    together, parts = _shape(columns)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         first = _simd.pointer(builder, arguments[0], _simd.F32)
-        rows = [_simd.at(builder, first, _simd.times(builder, arguments[1], r)) for r in range(_TOGETHER)]
+        rows = [_simd.at(builder, first, _simd.times(builder, arguments[1], r)) for r in range(together)]
         # A row is a page of memory or more, and the processor does not look beyond a page by itself.
-        following = [_simd.at(builder, row, _simd.times(builder, arguments[1], _TOGETHER)) for row in rows]
+        following = [_simd.at(builder, row, _simd.times(builder, arguments[1], together)) for row in rows]
         packed, out = (_simd.pointer(builder, arguments[i], summed.element) for i in (2, 4))
 
         def step(k: Any, sums: Any) -> list[Any]:
@@ -76,8 +88,9 @@ def _times_rows(context: Any, rows: Any, stride: Any, packed: Any, steps: Any, o
                 builder, entries, lambda c: _simd.load(builder, _simd.at(builder, here, summed.count * c), summed), sums
             )
 
-        for place, value in enumerate(_simd.accumulate(builder, arguments[3], _TOGETHER * columns, summed, step)):
-            target = _simd.at(builder, out, place)
+        part = columns // parts
+        for place, value in enumerate(_simd.accumulate(builder, arguments[3], together * part, summed, step)):
+            target = _simd.at(builder, out, place // part * columns + place % part)
             builder.store(_simd.add_lanes(builder, value, builder.load(target)), target)
         return context.get_dummy_value()
 
@@ -88,10 +101,14 @@ def _times_rows(context: Any, rows: Any, stride: Any, packed: Any, steps: Any, o
 def _times_vectors(
     context: Any, corner: Any, stride: Any, factors: Any, steps: Any, out: Any, number: Any, width: Any
 ) -> Any:
-    """`out[r][width][lanes] += T[:, r lanes : (r + 1) lanes]^T @ V`, V as rows of `width`; `number` is of V's type."""
+    """`out[r][width][lanes] += T[:, r lanes : (r + 1) lanes]^T @ V`, V as rows of `width`; `number` is of V's type.
+
+    One part of the columns, that which begins at the addresses.
+    """
     signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, number, width)
     stored, summed = _vectors(number)
     columns = width.literal_value
+    together, parts = _shape(columns)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         corner = _simd.pointer(builder, arguments[0], _simd.F32)
@@ -99,15 +116,16 @@ def _times_vectors(
 
         def step(k: Any, sums: Any) -> list[Any]:
             row = _simd.at(builder, corner, builder.mul(k, arguments[1]))
-            places = [_simd.at(builder, row, summed.count * r) for r in range(_TOGETHER)]
+            places = [_simd.at(builder, row, summed.count * r) for r in range(together)]
             entries = [_load_entries(builder, place, stored, summed) for place in places]
             here = _simd.at(builder, factors, _simd.times(builder, k, columns))
             return _add_outer(
                 builder, entries, lambda c: _simd.broadcast(builder, builder.load(_simd.at(builder, here, c))), sums
             )
 
-        for place, value in enumerate(_simd.accumulate(builder, arguments[3], _TOGETHER * columns, summed, step)):
-            target = _simd.at(builder, out, summed.count * place)
+        part = columns // parts
+        for place, value in enumerate(_simd.accumulate(builder, arguments[3], together * part, summed, step)):
+            target = _simd.at(builder, out, summed.count * (place // part * columns + place % part))
             _simd.store(builder, builder.fadd(_simd.load(builder, target, summed), value), target)
         return context.get_dummy_value()
 
@@ -139,21 +157,26 @@ def add_products(
     """
     height, width = T.shape
     columns, lanes, number = packed.shape[1], packed.shape[2], packed.dtype.type(0)
-    stride = T.strides[0] // T.itemsize
-    even, whole = height - height % _TOGETHER, width - width % (_TOGETHER * lanes)
+    together, parts = _shape(columns)
+    stride, part = T.strides[0] // T.itemsize, columns // parts
+    even, whole = height - height % together, width - width % (together * lanes)
+    # Addresses: an array made by slicing would be counted in and out, a locked addition each.
+    tile, of_rows, of_columns = T.ctypes.data, rows.ctypes.data, packed.ctypes.data
+    to_rows, to_columns, size = out_rows.ctypes.data, out_packed.ctypes.data, rows.itemsize
     for start in range(0, even, _STRIP):
         stop = min(even, start + _STRIP)
-        if right and whole:
-            for i in range(start, stop, _TOGETHER):
-                row, target = T[i:].ctypes.data, out_rows[i:].ctypes.data
+        for first in range(0, columns, part):
+            here = of_columns + size * first * lanes
+            for i in range(start, stop if right and whole else start, together):
+                row, target = tile + T.itemsize * stride * i, to_rows + size * (columns * i + first)
                 if columns == 8:
-                    _times_rows(row, stride, packed.ctypes.data, whole // lanes, target, number, 8)  # type: ignore[call-arg]
+                    _times_rows(row, stride, here, whole // lanes, target, number, 8)  # type: ignore[call-arg]
                 else:
-                    _times_rows(row, stride, packed.ctypes.data, whole // lanes, target, number, 12)  # type: ignore[call-arg]
-        if left:
-            for j in range(0, whole, _TOGETHER * lanes):
-                corner, target = T[start:, j:].ctypes.data, out_packed[j // lanes :].ctypes.data
-                here = rows[start:].ctypes.data
+                    _times_rows(row, stride, here, whole // lanes, target, number, 12)  # type: ignore[call-arg]
+        for j in range(0, whole if left else 0, together * lanes):
+            corner = tile + T.itemsize * (stride * start + j)
+            for first in range(0, columns, part):
+                here, target = of_rows + size * (columns * start + first), to_columns + size * (columns * j + first * lanes)
                 if columns == 8:
                     _times_vectors(corner, stride, here, stop - start, target, number, 8)  # type: ignore[call-arg]
                 else:

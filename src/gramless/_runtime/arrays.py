@@ -8,6 +8,7 @@ devices.
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
 from typing import Any, Protocol, TypeGuard, cast
 
@@ -27,6 +28,9 @@ except ImportError:  # a machine with scikit-learn alone: its vendored copy is t
     from sklearn.externals.array_api_compat import array_namespace
 
 
+# Bytes in a line of the cache, and in an array for which it does not matter where it begins.
+_LINE = 64
+_FEW_BYTES = 1 << 14
 # Up to so many rows a factorisation takes some milliseconds on one core: tiles and threads would take longer.
 _FACTORED_WHOLE = 1024
 
@@ -238,7 +242,22 @@ def empty(shape: tuple[int, ...], reference: Array, dtype: Any = None) -> Array:
         torch = sys.modules["torch"]
         kind = reference.dtype if dtype is None else getattr(torch, np.dtype(dtype).name)
         return torch.empty(shape, dtype=kind, device=reference.device)
-    return np.empty(shape, dtype=reference.dtype if dtype is None else dtype)
+    return empty_in_lines(shape, reference.dtype if dtype is None else dtype)
+
+
+def empty_in_lines(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Uninitialised NumPy array; a large one begins with a line of the cache.
+
+    NumPy's own begin 16 bytes after one, so that every second vector of a row lies in two lines: compiled products with a
+    tile take half as long again.
+    """
+    kind = np.dtype(dtype)
+    nbytes = math.prod(shape) * kind.itemsize
+    if nbytes < _FEW_BYTES:
+        return np.empty(shape, kind)
+    memory = np.empty(nbytes + _LINE, np.uint8)
+    start = -memory.ctypes.data % _LINE
+    return memory[start : start + nbytes].view(kind).reshape(shape)
 
 
 def zeros(shape: tuple[int, ...], reference: Array, dtype: Any = None) -> Array:

@@ -66,12 +66,19 @@ class Columns:
 
     @cached_property
     def rows(self) -> np.ndarray:
-        return np.ascontiguousarray(self._padded.reshape(len(self._padded), self.groups, -1).transpose(1, 0, 2))
+        return _in_lines(self._padded.reshape(len(self._padded), self.groups, -1).transpose(1, 0, 2))
 
     @cached_property
     def panels(self) -> np.ndarray:
         cut = self._padded.reshape(-1, self.lanes, self.groups, self._padded.shape[1] // self.groups)
-        return np.ascontiguousarray(cut.transpose(2, 0, 3, 1))
+        return _in_lines(cut.transpose(2, 0, 3, 1))
+
+
+def _in_lines(A: np.ndarray) -> np.ndarray:
+    """A contiguous copy that begins with a line of the cache."""
+    copy = xa.empty_in_lines(A.shape, A.dtype)
+    copy[...] = A
+    return copy
 
 
 def _from_rows(rows: np.ndarray, n: int, k: int) -> np.ndarray:
