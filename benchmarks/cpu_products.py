@@ -3,12 +3,17 @@
     python benchmarks/cpu_products.py [--rows 60000] [--out benchmarks/results/cpu_products.json]
 
     python benchmarks/cpu_products.py --only city_block
+    python benchmarks/cpu_products.py --only bytes
 
 City-block distances: additions per second of one core (two for each column of a pair: a difference and a sum), as a share of
 what the core reaches on sums that never leave its registers; seconds of the processor, since one thread works.
 
 Gaussian kernel: values of 1,024 rows with as many others on one core, by a matrix product and NumPy's exponential, and in
 registers from the product to the exponential.
+
+Rows kept as bytes: inner products of 1,024 rows with as many others on one core, with every row in strips and as the library
+chooses, by lists of what differs from a row's background where that is less work. The floor is the time of dense bytes in
+strips times the share of the pairs of features that differ.
 
 The rest: MNIST, centred unit-norm images. Kernel values: every tile of one triangle of the matrix, written into a buffer in
 cache, so that no memory is touched for the first time. Symmetric products: a cached matrix of a third of the rows. Each
@@ -26,6 +31,7 @@ from pathlib import Path
 import numpy as np
 
 from gramless._runtime import arrays as xa
+from gramless._runtime.grid import GridRows, on_grid
 from gramless._runtime.threads import blas_threads, one_blas_thread, run
 from gramless.datasets import load
 from gramless.experiments.environment import environment
@@ -152,6 +158,61 @@ def gaussian_rates() -> dict[str, dict[str, float]]:
     return found
 
 
+def in_strips(X: GridRows, Y: GridRows, out: np.ndarray) -> None:
+    """`grid.dot` without lists."""
+    from gramless._compiled import integer_products as compiled
+
+    n, m, rows = len(X), len(Y), np.arange(len(X))
+    strips = compiled._packed(X.codes, compiled._TALL, np.int32(0))
+    bytes_too = compiled._BYTES
+    panels = compiled._packed(Y.codes, compiled._WIDE, compiled._SIGN_BITS) if bytes_too else compiled._panels(Y.codes)
+    columns = np.zeros((3, panels.shape[0] * compiled._WIDE))
+    columns[:, :m] = Y.scale, Y.offset, Y.scale * compiled.sums_of_codes(Y.codes)[0]
+    sums = compiled.sums_of_codes(X.codes)[0]
+    grid = np.stack([X.scale, X.scale * sums + X.shape[1] * X.offset, X.offset, float(compiled._SHIFT) * sums])
+    tile, few = np.empty((compiled._TALL, compiled._WIDE), np.int32), np.empty((n, 2 * compiled._WIDE), np.float32)
+    compiled._multiply_strips(rows, strips, panels, grid, columns, tile, few, m, out.reshape(-1), m)
+
+
+def byte_rates(images: np.ndarray) -> dict[str, dict[str, float]]:
+    """Milliseconds of one core, and the share of pairs of features that differ from their row's background."""
+    from gramless._runtime.grid import dot
+
+    n = 1024
+    dense = np.random.default_rng(0).integers(0, 256, (2 * n, images.shape[1])).astype(np.float32)
+    half = dense.copy()
+    half[:, : images.shape[1] // 2] = 128
+    found = {}
+    for name, X in (
+        ("bytes of all values", dense),
+        ("half of them equal", half),
+        ("MNIST", images[: 2 * n]),
+        ("MNIST, black on white", 255 - images[: 2 * n]),
+    ):
+        rows, out, same = on_grid(np.ascontiguousarray(X)), np.empty((n, n), np.float32), np.empty((n, n), np.float32)
+        assert rows is not None
+        left, right = rows[:n], rows[n:]
+        ways = {
+            "strips": lambda x=left, y=right, z=same: in_strips(x, y, z),
+            "chosen": lambda x=left, y=right, z=out: dot(x, y, z),
+        }
+        fastest(ways, 1)
+        seconds = fastest(ways, 30, time.thread_time)
+        np.testing.assert_array_equal(out, same)
+        background = np.array([np.bincount(codes).argmax() for codes in left.codes[:, : X.shape[1]]])
+        differ = (left.codes != background[:, None]).reshape(n, -1, 2).any(2).mean()
+        found[name] = {way: 1e3 * one for way, one in seconds.items()} | {"differ": float(differ)}
+    for one in found.values():
+        one["floor"] = one["differ"] * found["bytes of all values"]["strips"]
+    return found
+
+
+def print_bytes(rates: dict[str, dict[str, float]]) -> None:
+    for name, one in rates.items():
+        both = f"strips {one['strips']:5.1f} ms   chosen {one['chosen']:5.1f} ms   {one['strips'] / one['chosen']:.2f} x"
+        print(f"rows of bytes, {name:22s} {both}   {one['differ']:4.0%} of pairs differ, floor {one['floor']:5.1f} ms")
+
+
 def instructions() -> str:
     """What the compiled loops are compiled for."""
     from gramless._compiled.simd import available, lanes
@@ -166,10 +227,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--out", type=Path, help="where to write the figures as JSON")
-    parser.add_argument("--only", choices=["city_block"], help="just this part")
+    parser.add_argument("--only", choices=["city_block", "bytes"], help="just this part")
     args = parser.parse_args()
 
-    if args.only:
+    if args.only == "bytes":
+        print(f"compiled for {instructions()}")
+        images = load("mnist").sample(2048).x_train
+        print_bytes(of_bytes := byte_rates(images.reshape(len(images), -1).astype(np.float32)))
+        if args.out:
+            args.out.write_text(
+                json.dumps({"bytes": of_bytes, "compiled_for": instructions(), **environment()}, indent=1) + "\n"
+            )
+        return
+    if args.only == "city_block":
         rates = city_block_rates()
         for name, one in rates.items():
             rate, share = one["additions"], one["share"]
@@ -177,7 +247,8 @@ def main() -> None:
         if args.out:
             args.out.write_text(json.dumps({"city_block": rates, **environment()}, indent=1) + "\n")
         return
-    X = UnitNormalizer().fit_transform(load("mnist").sample(args.rows).x_train)
+    images = load("mnist").sample(args.rows).x_train
+    X = UnitNormalizer().fit_transform(images)
     as_bytes = byte_rows(Linear(), X, len(X))
     if not xa.is_grid(as_bytes):
         raise SystemExit("this processor has neither AVX-512 nor AVX2, or there are too few rows: nothing to compare")
@@ -208,7 +279,9 @@ def main() -> None:
     found["float64 transposed product"] = fastest(ways)
 
     gaussian = gaussian_rates()
+    of_bytes = byte_rates(images[:2048].reshape(2048, -1).astype(np.float32))
     print(f"compiled for {instructions()}")
+    print_bytes(of_bytes)
     for name, rates in gaussian.items():
         ratio = rates["BLAS"] / rates["compiled"]
         both = f"BLAS {rates['BLAS']:5.2f} ns   compiled {rates['compiled']:5.2f} ns"
@@ -219,7 +292,7 @@ def main() -> None:
     print(f"largest error of an inner product: BLAS {errors['BLAS']:.1e}, compiled {errors['compiled']:.1e}")
     if args.out:
         about = {"rows": len(X), "columns": COLUMNS, "landmarks": LANDMARKS, "compiled_for": instructions()}
-        measured = {"seconds": found, "nanoseconds_of_a_gaussian_value": gaussian, "errors": errors}
+        measured = {"seconds": found, "nanoseconds_of_a_gaussian_value": gaussian, "bytes": of_bytes, "errors": errors}
         args.out.write_text(json.dumps({**about, **measured, **environment()}, indent=1) + "\n")
 
 
