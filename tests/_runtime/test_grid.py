@@ -110,6 +110,12 @@ def test_rows_are_listed_where_that_is_less_work(background: int) -> None:
         assert (compiled._choose(codes, 1000, found) == expected).all()
         if expected:
             assert (found == background).all()
+    # Lists that read more than the first cache holds are slower, unless all read the same.
+    few = compiled._FIRST_CACHE // (4 * compiled._WIDE) // 4 * 4
+    spread, together = (codes_of(rng, 50, 2 * few, share, background, False) for share in (0.5, 1.0))
+    together[:, few:] = background
+    assert not compiled._choose(spread, 1000, np.zeros(50, np.uint8)).any()
+    assert compiled._choose(together, 1000, np.zeros(50, np.uint8)).all()
     # One row to multiply with is less work than making a list.
     assert not compiled._choose(codes_of(rng, 50, 200, 0.1, background, False), 1, np.zeros(50, np.uint8)).any()
 

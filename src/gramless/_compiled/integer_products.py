@@ -44,10 +44,12 @@ _SIGN_BITS = np.int32(-0x7F7F7F80 if _BYTES else 0)
 _LISTS = not _BYTES
 # Codes of a row of which the most frequent counts as its background.
 _SAMPLE = 32
-# A pair of a list costs as much as so many steps of a strip: with two panels near the first cache, and beyond. To make a
-# list costs as much as so many vectors for each pair of the row.
-_SLOWER, _SLOWEST = 1.25, 2.0
-_BYTES_NEAR = 1 << 16
+# A pair of a list costs as much as so many steps of a strip while what the lists read of two panels fits the first cache,
+# the second one, or neither. To make a list costs as much as so many vectors for each pair of the row.
+_COSTS = (1.25, 2.25, 3.0)
+_FIRST_CACHE, _SECOND_CACHE = 1 << 15, 1 << 18
+# What lists read is told from some of the rows, one in so many.
+_EVERY = 8
 _MAKING = 2.0
 _LEVELS = 255
 # Entries may be off the grid by as many roundings of the row's largest as centring and scaling an image make.
@@ -302,18 +304,22 @@ def _choose(codes: np.ndarray, m: int, background: np.ndarray) -> np.ndarray:
     """Which rows are worth a list when multiplied with `m` others; writes their most frequent code."""
     n, steps = codes.shape[0], codes.shape[1] // 2
     words = codes.view(np.uint16)
-    counts = np.empty(256, np.int32)
-    listed = np.empty(n, np.bool_)
-    # In products of one vector: all steps of a strip, or the list's and what it takes to make it.
-    whole = -(-m // _WIDE) * _VECTORS * steps
-    for_each = -(-m // (2 * _WIDE)) * 2 * _VECTORS * (_SLOWER if 8 * steps * _WIDE <= _BYTES_NEAR else _SLOWEST)
+    counts, differ, used = np.empty(256, np.int32), np.empty(n, np.int64), np.zeros(steps, np.bool_)
     for i in range(n):
         background[i] = _background(codes[i], counts)
-        same, row, differ = np.uint16(background[i] * 0x101), words[i], 0
+        same, row = np.uint16(background[i] * 0x101), words[i]
+        total = 0
         for k in range(steps):
-            differ += row[k] != same
-        listed[i] = for_each * differ + _MAKING * steps < whole
-    return listed
+            total += row[k] != same
+        differ[i] = total
+        if i % _EVERY == 0:
+            for k in range(steps):
+                used[k] |= row[k] != same
+    read = 8 * _WIDE * np.count_nonzero(used)
+    cost = _COSTS[0] if read <= _FIRST_CACHE else _COSTS[1] if read <= _SECOND_CACHE else _COSTS[2]
+    # In products of one vector: all steps of a strip, or the list's and what it takes to make it.
+    whole, for_each = -(-m // _WIDE) * _VECTORS * steps, -(-m // (2 * _WIDE)) * 2 * _VECTORS * cost
+    return for_each * differ + _MAKING * steps < whole
 
 
 @numba.njit(cache=True, nogil=True)
