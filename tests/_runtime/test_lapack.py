@@ -14,7 +14,7 @@ def definite(n, dtype, seed=0):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n", [1, 2, 37, 200])
+@pytest.mark.parametrize("n", [1, 2, 37, 64, 65, 200, 333])
 def test_factor_and_inverse(n, dtype):
     A = definite(n, dtype)
     truth = np.linalg.cholesky(A.astype(np.float64))
@@ -31,6 +31,10 @@ def test_what_fails_is_told():
     A = np.asfortranarray(np.diag([1.0, 2.0, -1.0, 4.0]))
     assert factor_lower_in_place(A) == 3
     assert invert_lower_in_place(np.asfortranarray(np.diag([1.0, 0.0]))) == 2
+    for zero in (0, 100, 170, 299):
+        L = np.asfortranarray(np.tril(np.ones((300, 300))))
+        L[zero, zero] = 0.0
+        assert invert_lower_in_place(L) == zero + 1
 
 
 @pytest.mark.parametrize("A", [np.ones((3, 2)), np.arange(9.0).reshape(3, 3), np.ones(3)])

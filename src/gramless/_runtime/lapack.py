@@ -12,32 +12,54 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cython_lapack
+from scipy.linalg import cython_blas, cython_lapack
 
 _LETTER = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
 _POINTER, _TEXT = ctypes.c_void_p, ctypes.c_char_p
+# Triangles of so many rows are inverted by halves; smaller ones, and larger ones, by LAPACK at once.
+_SMALLEST_HALVED, _LARGEST_HALVED = 64, 2048
 
 
 @cache
-def _routine(name: str, texts: int) -> tuple[Any, Any]:
-    """A routine that takes so many letters, a size, a matrix, its leading dimension and a place for its answer."""
-    capsule = cython_lapack.__pyx_capi__[name]
+def _routine(module: Any, name: str, texts: int, pointers: int) -> tuple[Any, Any]:
+    """A routine of BLAS or LAPACK that takes so many letters and then so many pointers, and the type of its integers."""
+    capsule = module.__pyx_capi__[name]
     text_of, pointer_of = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     text_of.restype, text_of.argtypes = _TEXT, [ctypes.py_object]
     pointer_of.restype, pointer_of.argtypes = _POINTER, [ctypes.py_object, _TEXT]
     signature = text_of(capsule)
     integer = ctypes.c_int if b" int *" in signature else ctypes.c_int64  # SciPy may be built with long integers
-    kind = ctypes.CFUNCTYPE(None, *[_TEXT] * texts, _POINTER, _POINTER, _POINTER, _POINTER)
+    kind = ctypes.CFUNCTYPE(None, *[_TEXT] * texts, *[_POINTER] * pointers)
     return kind(pointer_of(capsule, signature)), integer
 
 
-def _call(name: str, letters: list[bytes], A: np.ndarray) -> int:
+def _checked(A: np.ndarray) -> np.ndarray:
     if A.ndim != 2 or A.shape[0] != A.shape[1] or not A.flags.f_contiguous or not A.flags.writeable:
         raise ValueError("a square matrix in the order of columns is needed, and one that may be written to")
-    routine, integer = _routine(_LETTER[A.dtype] + name, len(letters))
-    n, failed = integer(len(A)), integer(0)
-    routine(*letters, ctypes.byref(n), A.ctypes.data, ctypes.byref(n), ctypes.byref(failed))
+    return A
+
+
+def _call(name: str, letters: list[bytes], A: np.ndarray, start: int = 0, size: int | None = None) -> int:
+    """A routine of LAPACK, on the block of `size` rows and columns from `start` on, all of them by default."""
+    n = len(_checked(A))
+    routine, integer = _routine(cython_lapack, _LETTER[A.dtype] + name, len(letters), 4)
+    rows, leading, failed = integer(n if size is None else size), integer(max(1, n)), integer(0)
+    place = A.ctypes.data + A.itemsize * (n + 1) * start
+    routine(*letters, ctypes.byref(rows), place, ctypes.byref(leading), ctypes.byref(failed))
     return int(failed.value)
+
+
+def _multiply_below(A: np.ndarray, start: int, half: int, size: int) -> None:
+    """`A_21 = -A_22 A_21 A_11` in the block of `size` from `start` on, of which the first part has `half` rows."""
+    n = len(A)
+    routine, integer = _routine(cython_blas, _LETTER[A.dtype] + "trmm", 4, 7)
+    number = ctypes.c_float if A.dtype == np.float32 else ctypes.c_double
+    rows, columns, leading = integer(size - half), integer(half), integer(n)
+    first = A.ctypes.data + A.itemsize * (n + 1) * start
+    below, second = first + A.itemsize * half, first + A.itemsize * (n + 1) * half
+    for side, triangle, factor in ((b"L", second, number(-1.0)), (b"R", first, number(1.0))):
+        sizes = (ctypes.byref(rows), ctypes.byref(columns), ctypes.byref(factor))
+        routine(side, b"L", b"N", b"N", *sizes, triangle, ctypes.byref(leading), below, ctypes.byref(leading))
 
 
 def factor_lower_in_place(A: np.ndarray) -> int:
@@ -46,8 +68,26 @@ def factor_lower_in_place(A: np.ndarray) -> int:
 
 
 def invert_lower_in_place(L: np.ndarray) -> int:
-    """The inverse of a lower triangular matrix over its lower triangle, column-major; gives the first zero pivot, or 0."""
-    return _call("trtri", [b"L", b"N"], L)
+    """The inverse of a lower triangular matrix over its lower triangle, column-major; gives the first zero pivot, or 0.
+
+    Matrices too small for BLAS to share are halved again and again, so that most of the work is in products of triangles:
+    LAPACK's own routine takes up to twice as long there.
+    """
+    n = len(_checked(L))
+    if n > _LARGEST_HALVED:
+        return _call("trtri", [b"L", b"N"], L)
+
+    def invert(start: int, size: int) -> int:
+        if size <= _SMALLEST_HALVED:
+            failed = _call("trtri", [b"L", b"N"], L, start, size)
+            return failed and failed + start
+        half = -(-size // 2 // 8) * 8
+        failed = invert(start, half) or invert(start + half, size - half)
+        if not failed:
+            _multiply_below(L, start, half, size)
+        return failed
+
+    return invert(0, n)
 
 
 def gram_of_lower_in_place(L: np.ndarray) -> int:
