@@ -113,7 +113,7 @@ SETTINGS = [
     ({"C": np.nan}, "C must be a positive"),
     ({"C": np.inf}, "C must be a positive"),
     ({"C": "1"}, "C must be a positive"),
-    ({"tol": 0}, "tol must be a positive"),
+    ({"tol": 0}, "tol .* must be a positive"),
     ({"max_iter": 0}, "max_iter .* must be a positive integer, got 0"),
     ({"max_iter": -2}, "max_iter .* must be a positive integer, got -2"),
     ({"max_iter": 1.5}, "max_iter .* must be a positive integer, got 1.5"),

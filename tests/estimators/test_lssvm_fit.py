@@ -159,7 +159,7 @@ def test_the_iteration_limit_warns_with_the_true_residual(digits):
 @pytest.mark.parametrize("max_iter", [-1, None])
 def test_no_limit_as_in_svc(max_iter, digits):
     X, _, y, _ = digits
-    assert LSSVC(solver="cg", max_iter=max_iter).fit(X[:300], y[:300]).residual_ <= 1e-3
+    assert LSSVC(solver="cg", tol=1e-3, max_iter=max_iter).fit(X[:300], y[:300]).residual_ <= 1e-3
 
 
 @pytest.mark.parametrize("settings", [{"n_landmarks": 0}, {"n_landmarks": 50}, {"n_landmarks": 50, "damping": 0.5}], ids=str)

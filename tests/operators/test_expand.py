@@ -52,11 +52,9 @@ def test_gaussian_blocks(monkeypatch, n, m, d, dtype):
 def test_gaussian_values_far_apart_vanish(monkeypatch):
     monkeypatch.setattr(stationary, "_WORTH_CALLING", 0)
     monkeypatch.setattr(stationary, "_FEW_DIFFERENCES", 0)
-    for dtype, tiny in (("f", 2e-38), ("d", 1e-300)):
+    for dtype in "fd":
         X = np.array([[0.0, 0.0], [1e3, 0.0], [1e15, 0.0]], dtype)
-        values = RBF(1.0)(X, X)
-        np.testing.assert_allclose(np.diag(values), 1)
-        assert 0 <= values[~np.eye(3, dtype=bool)].max() < tiny
+        np.testing.assert_array_equal(RBF(1.0)(X, X), np.eye(3))
 
 
 @pytest.mark.parametrize("kernel", [RBF(0.3), Polynomial(degree=2, gamma=0.5)])
@@ -98,8 +96,8 @@ def test_the_compiled_exponential():
     def exponential(x):
         return exp32(x)
 
-    x = -np.concatenate([[0.0], np.geomspace(1e-8, 87.0, 20_000)]).astype("f")
+    x = -np.concatenate([[0.0], np.geomspace(1e-8, 69.0, 20_000)]).astype("f")
     exact = np.exp(x.astype("d"))
     np.testing.assert_allclose(exponential(x), exact, rtol=3e-7)
     assert exponential(np.float32(0)) == 1
-    assert 0 <= exponential(np.float32(-1e30)) < 2e-38
+    assert not exponential(np.array([-69.1, -88.0, -1e30, -np.inf], "f")).any()

@@ -44,6 +44,27 @@ def test_symmetric_products_equal_dense_ones(n: int, k: int) -> None:
 
 
 @needs_vectors
+@pytest.mark.parametrize("k", [1, 6, 7, 12, 13, 40])
+@pytest.mark.parametrize("n", [1, 33, 1025, 2500])
+def test_symmetric_products_in_double_precision(n: int, k: int) -> None:
+    rng = np.random.default_rng(n + k)
+    X, V = rng.normal(size=(n, 5)), rng.normal(size=(n, k))
+    op = KernelOperator(X, RBF(gamma=0.1), 0.1, cache=True)
+    truth = op.dense(np.float64) @ V
+    for _ in range(2):
+        np.testing.assert_allclose(op @ V, truth, rtol=1e-12, atol=1e-12 * np.abs(truth).max())
+
+
+@needs_vectors
+def test_subnormal_numbers_come_back_after_the_loops() -> None:
+    tiny = np.full((96, 96), 1e-30, np.float32)
+    sums = CompiledSums(Columns(np.full((96, 8), 1e-10, np.float32)))
+    sums.add(tiny, slice(0, 96), slice(0, 96))
+    assert not sums.total().any()  # products of 1e-40 count as zero there
+    assert np.float32(1e-30) * np.float32(1e-10) > 0
+
+
+@needs_vectors
 def test_compiled_and_blas_sums_agree() -> None:
     rng = np.random.default_rng(0)
     V = rng.normal(size=(130, 5)).astype(np.float32)
@@ -84,7 +105,7 @@ def test_without_the_instructions_blas_does_it(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(_simd, "available", lambda *features: False)
     rng = np.random.default_rng(0)
     X, V = rng.normal(size=(1500, 40)).astype(np.float32), rng.normal(size=(1500, 11)).astype(np.float32)
-    assert not can_compile(V, 10**9)
+    assert not can_compile(V, 10**9, V.dtype)
     op = KernelOperator(X, RBF(gamma=0.1), 0.1, cache=True)
     np.testing.assert_allclose(op @ V, op.dense(np.float64) @ V, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(product(X, V[:40].astype(np.float64)), X.astype(np.float64) @ V[:40], rtol=1e-12)
@@ -92,7 +113,7 @@ def test_without_the_instructions_blas_does_it(monkeypatch: pytest.MonkeyPatch) 
 
 def test_small_matrices_do_not_load_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert not can_compile(np.ones((1000, 11), np.float32), 1000**2)
+    assert not can_compile(np.ones((1000, 11), np.float32), 1000**2, np.dtype(np.float32))
 
 
 def test_cached_tiles_share_arenas(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from numba.extending import intrinsic
 from gramless._compiled import scalar as _scalar
 from gramless._compiled import simd as _simd
 from gramless._compiled.compiler import numba
+from gramless._compiled.subnormals import flush_subnormals, restore_subnormals
 
 WIDE = 2 * _simd.LANES
 """Points in a panel."""
@@ -41,8 +42,8 @@ _PANELS = 32
 # 1.5 * 2^52 and 1.5 * 2^23: added to a number of moderate size, they leave the nearest integer in the last bits.
 _ROUND = {"double": 6755399441055744.0, "float": 12582912.0}
 _LN2 = {"double": (0.6931471803691238, 1.9082149292705877e-10), "float": (0.693359375, -2.12194440e-4)}
-# Below these the result would not be a normal number: it stays at the smallest one.
-_SMALLEST = {"double": -708.0, "float": -87.3}
+# Below these the result is zero (see `scalar`).
+_SMALLEST = {"double": -708.0, "float": float(_scalar.SMALLEST)}
 # (exp(r) - 1 - r) / r^2 on |r| <= log(2) / 2, highest power first: Taylor's terms as far as double precision sees them.
 _POLYNOMIAL = {
     "double": [1 / factorial(n) for n in range(12, 1, -1)],
@@ -71,7 +72,9 @@ def _exponential(builder: Any, x: Any) -> Any:
     """`exp(x)` in each lane, for numbers of at most zero."""
     kind = x.type
     name = "double" if kind.element == _simd.F64 else "float"
-    x = _simd.call(builder, f"llvm.maxnum.{_simd.suffix(kind)}", kind, x, _constant(kind, _SMALLEST[name]))
+    smallest = _constant(kind, _SMALLEST[name])
+    counts = builder.fcmp_ordered(">=", x, smallest)
+    x = _simd.call(builder, f"llvm.maxnum.{_simd.suffix(kind)}", kind, x, smallest)
     rounder = _constant(kind, _ROUND[name])
     shifted = _fma(builder, x, _constant(kind, 1.4426950408889634), rounder)
     k = builder.fsub(shifted, rounder)
@@ -87,7 +90,8 @@ def _exponential(builder: Any, x: Any) -> Any:
     integers = ir.VectorType(ir.IntType(bits), kind.count)
     places = ir.Constant(integers, [mantissa] * kind.count)
     exponent = builder.shl(builder.bitcast(shifted, integers), places)
-    return builder.bitcast(builder.add(builder.bitcast(p, integers), exponent), kind)
+    power = builder.bitcast(builder.add(builder.bitcast(p, integers), exponent), kind)
+    return builder.select(counts, power, _constant(kind, 0.0))
 
 
 @intrinsic
@@ -281,6 +285,7 @@ def expand(
 
     Sums are in the precision of the points over a few hundred of them, and in that of `scores` beyond.
     """
+    mode: Any = flush_subnormals()  # type: ignore[call-arg]
     d = left.shape[1]
     lanes = coef.shape[3]
     together = _panels_together(d, left.itemsize)
@@ -301,8 +306,9 @@ def expand(
                 for pair in range(coef.shape[0]):
                     weights = coef[pair, start * WIDE // lanes :].ctypes.data
                     vectors = (stop - start) * WIDE // lanes
-                    _dots(values.ctypes.data, width, weights, vectors, sums.ctypes.data, zero)  # type: ignore[call-arg]
+                    _dots(values.ctypes.data, width, weights, vectors, sums.ctypes.data, zero)
                     for c in range(min(_COLUMNS, into.shape[1] - pair * _COLUMNS)):
                         column = into[g, pair * _COLUMNS + c]
                         for r in range(rows):
                             scores[s * TALL + r, column] += sums[r, c]
+    restore_subnormals(mode)

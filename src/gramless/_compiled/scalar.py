@@ -21,8 +21,9 @@ from gramless._compiled.compiler import numba
 _LOG2E = np.float32(1.44269504088896341)
 _LN2_HIGH = np.float32(-0.693359375)
 _LN2_LOW = np.float32(2.12194440e-4)
-# Below this the result would not be a normal number any more: it stays at the smallest one, 1e-38.
-_SMALLEST = np.float32(-87.3)
+SMALLEST = np.float32(-69.0)
+"""Below this, 1e-30, the exponential is zero. No sum of kernel values in single precision sees less, and products of much
+smaller numbers with coefficients would be subnormal, for which many processors take a hundred times as long."""
 # Coefficients of (exp(r) - 1 - r) / r^2 on |r| <= log(2) / 2 for the smallest largest error (Moshier, Cephes library, 1992).
 _P = tuple(
     np.float32(c)
@@ -90,7 +91,8 @@ def _from_bits(context: Any, x: Any) -> Any:
 @numba.njit(inline="always")
 def exp32(x: Any) -> Any:
     """`exp(x)` for a float32 `x` of at most zero."""
-    x = larger(x, _SMALLEST)
+    counts = x >= SMALLEST
+    x = larger(x, SMALLEST)
     k: Any = _nearest(x * _LOG2E)  # type: ignore[call-arg]
     r = _fma(k, _LN2_LOW, _fma(k, _LN2_HIGH, x))
     p = _fma(_P[0], r, _P[1])
@@ -99,4 +101,5 @@ def exp32(x: Any) -> Any:
     p = _fma(p, r, _P[4])
     p = _fma(p, r, _P[5])
     p = _fma(p * r, r, r) + np.float32(1.0)
-    return p * _from_bits(np.int32((np.int32(k) + np.int32(127)) << np.int32(23)))
+    value = p * _from_bits(np.int32((np.int32(k) + np.int32(127)) << np.int32(23)))
+    return value if counts else np.float32(0.0)

@@ -6,8 +6,8 @@ The tile of a symmetric matrix serves both halves. BLAS packs its operands befor
 product when there are a dozen columns, and reads the tile once for each half. Here a strip of rows that fits the cache is
 multiplied from the right and from the left while it is there: two rows (or vectors of columns) by eight or twelve columns of
 sums in registers. The 16 registers of AVX2 take one row by eight columns, or two by six and then by the other six, so that
-this half of the right-hand side stays in the first cache. The tile is float32; with columns in float64 its entries are
-widened on the way, and so are the sums.
+this half of the right-hand side stays in the first cache. Sums have the type of the columns; a tile in float32 is
+widened on the way to columns in float64.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from numba.extending import intrinsic, register_jitable
 
 from gramless._compiled import simd as _simd
 from gramless._compiled.compiler import numba
+from gramless._compiled.subnormals import flush_subnormals, restore_subnormals
 
 WIDTHS = (8, 12)
 """Columns that are multiplied together."""
@@ -35,11 +36,11 @@ def _shape(width: int) -> tuple[int, int]:
     return (2, 2) if width == 12 else (1, 1)
 
 
-def _vectors(number: Any) -> tuple[Any, Any]:
-    """How entries of the tile are loaded and how they are summed, for columns of this type."""
-    if number == types.float64:
-        return _simd.HALF_FLOATS, _simd.DOUBLES
-    return _simd.FLOATS, _simd.FLOATS
+def _vectors(entry: Any, number: Any) -> tuple[Any, Any]:
+    """How entries of the tile are loaded and how they are summed, for a tile and columns of these types."""
+    if number == types.float32:
+        return _simd.FLOATS, _simd.FLOATS
+    return _simd.DOUBLES if entry == types.float64 else _simd.HALF_FLOATS, _simd.DOUBLES
 
 
 def _load_entries(builder: Any, base: Any, stored: Any, summed: Any) -> Any:
@@ -61,18 +62,20 @@ def _add_outer(builder: Any, entries: Any, factor: Callable[[int], Any], sums: A
 
 
 @intrinsic(prefer_literal=True)
-def _times_rows(context: Any, rows: Any, stride: Any, packed: Any, steps: Any, out: Any, number: Any, width: Any) -> Any:
-    """`out[r][width] += rows[r] @ V` for the rows together, V packed as [steps][width][lanes]; `number` is of V's type.
+def _times_rows(
+    context: Any, rows: Any, stride: Any, packed: Any, steps: Any, out: Any, entry: Any, number: Any, width: Any
+) -> Any:
+    """`out[r][width] += rows[r] @ V` for the rows together, V packed as [steps][width][lanes].
 
-    One part of the columns, that which begins at the addresses.
+    One part of the columns, that which begins at the addresses; `entry` and `number` are of the tile's and of V's type.
     """
-    signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, number, width)
-    stored, summed = _vectors(number)
+    signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, entry, number, width)
+    stored, summed = _vectors(entry, number)
     columns = width.literal_value
     together, parts = _shape(columns)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        first = _simd.pointer(builder, arguments[0], _simd.F32)
+        first = _simd.pointer(builder, arguments[0], stored.element)
         rows = [_simd.at(builder, first, _simd.times(builder, arguments[1], r)) for r in range(together)]
         # A row is a page of memory or more, and the processor does not look beyond a page by itself.
         following = [_simd.at(builder, row, _simd.times(builder, arguments[1], together)) for row in rows]
@@ -99,19 +102,19 @@ def _times_rows(context: Any, rows: Any, stride: Any, packed: Any, steps: Any, o
 
 @intrinsic(prefer_literal=True)
 def _times_vectors(
-    context: Any, corner: Any, stride: Any, factors: Any, steps: Any, out: Any, number: Any, width: Any
+    context: Any, corner: Any, stride: Any, factors: Any, steps: Any, out: Any, entry: Any, number: Any, width: Any
 ) -> Any:
-    """`out[r][width][lanes] += T[:, r lanes : (r + 1) lanes]^T @ V`, V as rows of `width`; `number` is of V's type.
+    """`out[r][width][lanes] += T[:, r lanes : (r + 1) lanes]^T @ V`, V as rows of `width`.
 
-    One part of the columns, that which begins at the addresses.
+    One part of the columns, and types, as in `_times_rows`.
     """
-    signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, number, width)
-    stored, summed = _vectors(number)
+    signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, entry, number, width)
+    stored, summed = _vectors(entry, number)
     columns = width.literal_value
     together, parts = _shape(columns)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        corner = _simd.pointer(builder, arguments[0], _simd.F32)
+        corner = _simd.pointer(builder, arguments[0], stored.element)
         factors, out = (_simd.pointer(builder, arguments[i], summed.element) for i in (2, 4))
 
         def step(k: Any, sums: Any) -> list[Any]:
@@ -136,6 +139,7 @@ def _times_vectors(
     [
         "void(f4[:, :], f4[:, ::1], f4[:, :, ::1], f4[:, ::1], f4[:, :, ::1], b1, b1)",
         "void(f4[:, :], f8[:, ::1], f8[:, :, ::1], f8[:, ::1], f8[:, :, ::1], b1, b1)",
+        "void(f8[:, :], f8[:, ::1], f8[:, :, ::1], f8[:, ::1], f8[:, :, ::1], b1, b1)",
     ],
     cache=True,
     nogil=True,
@@ -156,7 +160,8 @@ def add_products(
     `simd.LANES` for float32 and half of it for float64.
     """
     height, width = T.shape
-    columns, lanes, number = packed.shape[1], packed.shape[2], packed.dtype.type(0)
+    columns, lanes, entry, number = packed.shape[1], packed.shape[2], T.dtype.type(0), packed.dtype.type(0)
+    mode: Any = flush_subnormals()  # type: ignore[call-arg]
     together, parts = _shape(columns)
     stride, part = T.strides[0] // T.itemsize, columns // parts
     even, whole = height - height % together, width - width % (together * lanes)
@@ -170,17 +175,17 @@ def add_products(
             for i in range(start, stop if right and whole else start, together):
                 row, target = tile + T.itemsize * stride * i, to_rows + size * (columns * i + first)
                 if columns == 8:
-                    _times_rows(row, stride, here, whole // lanes, target, number, 8)  # type: ignore[call-arg]
+                    _times_rows(row, stride, here, whole // lanes, target, entry, number, 8)
                 else:
-                    _times_rows(row, stride, here, whole // lanes, target, number, 12)  # type: ignore[call-arg]
+                    _times_rows(row, stride, here, whole // lanes, target, entry, number, 12)
         for j in range(0, whole if left else 0, together * lanes):
             corner = tile + T.itemsize * (stride * start + j)
             for first in range(0, columns, part):
                 here, target = of_rows + size * (columns * start + first), to_columns + size * (columns * j + first * lanes)
                 if columns == 8:
-                    _times_vectors(corner, stride, here, stop - start, target, number, 8)  # type: ignore[call-arg]
+                    _times_vectors(corner, stride, here, stop - start, target, entry, number, 8)
                 else:
-                    _times_vectors(corner, stride, here, stop - start, target, number, 12)  # type: ignore[call-arg]
+                    _times_vectors(corner, stride, here, stop - start, target, entry, number, 12)
     # What is left: columns beyond the last whole vectors, and rows beyond the last whole group.
     for i in range(height):
         for j in range(whole if i < even else 0, width):
@@ -190,3 +195,4 @@ def add_products(
                     out_rows[i, c] += value * packed[vector, c, lane]
                 if left:
                     out_packed[vector, c, lane] += value * rows[i, c]
+    restore_subnormals(mode)

@@ -131,8 +131,8 @@ def _cg(estimator: LSSVC | LSSVR) -> CG:
     """The settings of the solver: those of an object, or of the name."""
     if isinstance(estimator.solver, CG):
         return estimator.solver
-    limit = {} if estimator.max_iter in (None, -1) else {"max_iter": int(estimator.max_iter or 0)}
-    return CG(tol=estimator.tol, **limit)
+    limit: dict[str, Any] = {} if estimator.max_iter in (None, -1) else {"max_iter": int(estimator.max_iter or 0)}
+    return CG(tol=least_squares.FINEST if estimator.tol == "auto" else float(estimator.tol), **limit)
 
 
 def _preconditioned(cg: CG, plan: Plan, op: DistributedOperator, rows: Rows, rng: np.random.RandomState) -> CG:

@@ -48,7 +48,7 @@ from gramless.models.expansion import (
     scores_to_labels,
     scores_to_probabilities,
 )
-from gramless.models.least_squares import check_rows, check_settings, fit_expansion, generator, plan_fit
+from gramless.models.least_squares import FINEST_FOR_LABELS, check_rows, check_settings, fit_expansion, generator, plan_fit
 from gramless.planning.plan import Plan
 from gramless.solvers import Solver
 from gramless.targets.columns import Standardised, class_targets
@@ -80,9 +80,11 @@ class LSSVC(ExpansionClassifier):
         `"kaczmarz_mp"` and `"nystrom_committee"` (whose members `max_iter` counts) read a block of rows at a time. An
         object of `gramless.solvers` brings its own settings: `CG(n_landmarks=2000)`, `MatchingPursuit(block_size=2000)`,
         `Averaged(Kaczmarz(), n_runs=5)`.
-    tol : float, default=1e-3
+    tol : float or "auto", default="auto"
         Relative residual `||Z - A W|| / ||Z||` at which a solver given by name stops; a solver object has a `tol` of its
-        own, and this one is not used.
+        own, and this one is not used. `"auto"` ends conjugate gradients when predictions have settled: when what is left of
+        the residual, which bounds what the scores of the training rows still lack, is a twentieth of the machine's own
+        errors there, in every output, or 5e-3 of the targets. For other solvers it is 1e-3.
     max_iter : int or None, default=None
         Limit on the iterations of a solver given by name; None, or -1 as in `SVC`, is the solver's own. Not used with a
         solver object.
@@ -179,7 +181,7 @@ class LSSVC(ExpansionClassifier):
         degree: int = 3,
         coef0: float = 0.0,
         solver: str | Solver = "auto",
-        tol: float = 1e-3,
+        tol: float | str = "auto",
         max_iter: int | None = None,
         class_weight: Any = None,
         probability: str | bool = "auto",
@@ -261,6 +263,7 @@ class LSSVC(ExpansionClassifier):
             classes=classes,
             validation_error=_share_of_wrong_signs if self.multilabel_ else _share_of_wrong_labels,
             leave_one_out=calibrated,
+            finest=FINEST_FOR_LABELS,
         )
         rows = self.support_
         self._codes = codes[rows].astype(np.min_scalar_type(len(self.classes_)), copy=False)
@@ -476,9 +479,11 @@ class LSSVR(ExpansionRegressor):
         Of the polynomial kernel.
     solver : str or Solver, default="auto"
         A name or an object of `gramless.solvers`, as in `LSSVC`.
-    tol : float, default=1e-3
+    tol : float or "auto", default="auto"
         Relative residual `||Z - A W|| / ||Z||` at which a solver given by name stops; a solver object has a `tol` of its
-        own, and this one is not used.
+        own, and this one is not used. `"auto"` ends conjugate gradients when predictions have settled: when what is left of
+        the residual, which bounds what the scores of the training rows still lack, is a twentieth of the machine's own
+        errors there, in every output, or 1e-3 of the targets. For other solvers it is 1e-3.
     max_iter : int or None, default=None
         Limit on the iterations of a solver given by name; None, or -1 as in `SVR`, is the solver's own. Not used with a
         solver object.
@@ -551,7 +556,7 @@ class LSSVR(ExpansionRegressor):
         degree: int = 3,
         coef0: float = 0.0,
         solver: str | Solver = "auto",
-        tol: float = 1e-3,
+        tol: float | str = "auto",
         max_iter: int | None = None,
         fit_intercept: bool = True,
         warm_start: bool = False,

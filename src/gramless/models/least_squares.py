@@ -29,6 +29,7 @@ from gramless.calibration.leave_one_out import EXACT_UP_TO, leave_one_out_memory
 from gramless.callbacks import Checkpoint, read_callbacks
 from gramless.kernels import Kernel
 from gramless.models.expansion import kernel_from_settings, set_training_points
+from gramless.models.settled import settled_predictions
 from gramless.operators import KernelOperator, check_diagonal, expand
 from gramless.operators.system import LinearSystem
 from gramless.planning.make_solver import blocks_of, make_solver, solver_name
@@ -36,13 +37,22 @@ from gramless.planning.plan import Plan, make_plan, sizes
 from gramless.solvers import CG, Solver, SolveResult, solve
 from gramless.targets.holdout import hold_out
 
+FINEST = 1e-3
+"""With `tol="auto"`, the relative residual that ends every solve: predictions change by no more, relative to the targets."""
+
+FINEST_FOR_LABELS = 5e-3
+"""The same for targets of one and minus one, of whose scores only the sign or the largest is asked."""
+
+# Where predictions settle, in the order of magnitude.
+_USUAL_RESIDUAL = 1e-2
+
 
 class LeastSquaresSettings(Protocol):
     """The settings of `LSSVC` and `LSSVR` that a fit reads."""
 
     C: float
     solver: str | Solver
-    tol: float
+    tol: float | str
     max_iter: int | None
     warm_start: bool
     dtype: Any
@@ -63,7 +73,8 @@ class Fit(NamedTuple):
 def check_settings(settings: LeastSquaresSettings) -> None:
     """Settings that cannot be meant, before any data is looked at."""
     check_positive("C", settings.C)
-    check_positive("tol", settings.tol)
+    if settings.tol != "auto":
+        check_positive("tol (or 'auto')", settings.tol)
     solver_name(settings.solver)
     check_device(settings.device)
     read_callbacks(settings.callback)
@@ -120,7 +131,7 @@ def plan_fit(
     size = sizes(n, d, n_outputs, dtype, device, kernel, storage_of(settings.device), precision_of(settings.device))
     solver = settings.solver
     n_landmarks = solver.n_landmarks if isinstance(solver, CG) else "auto"
-    tol = solver.tol if isinstance(solver, Solver) else settings.tol
+    tol = solver.tol if isinstance(solver, Solver) else _USUAL_RESIDUAL if settings.tol == "auto" else float(settings.tol)
     plan = make_plan(size, solver_name(solver), budget, n_landmarks=n_landmarks, blocks=blocks_of(solver), tol=tol)
     if not leave_one_out:
         return plan
@@ -153,6 +164,7 @@ def fit_expansion(
     rescale: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None,
     fit_intercept: bool = True,
     leave_one_out: bool = False,
+    finest: float = FINEST,
 ) -> Fit:
     """Solve for the targets `Z` and make `estimator` the model: targets -> system -> solve -> coefficients.
 
@@ -174,6 +186,8 @@ def fit_expansion(
     fit_intercept : bool, default=True
     leave_one_out : bool, default=False
         Plan for leave-one-out scores afterwards.
+    finest : float, default=FINEST
+        With `tol="auto"`, the relative residual that ends conjugate gradients whether predictions have settled or not.
 
     Returns
     -------
@@ -202,8 +216,12 @@ def fit_expansion(
     precision, storage = precision_of(estimator.device), storage_of(estimator.device)
     op = KernelOperator(on_device, kernel, ridge, cache=plan.cached, precision=precision, storage=storage)
     check_diagonal(op)
-    solver = make_solver(estimator.solver, plan, op, rng, tol=estimator.tol, max_iter=estimator.max_iter)
+    watch = estimator.tol == "auto" and isinstance(estimator.solver, str) and plan.solver == "cg"
+    tol = (finest if watch else FINEST) if estimator.tol == "auto" else estimator.tol
+    solver = make_solver(estimator.solver, plan, op, rng, tol=tol, max_iter=estimator.max_iter)
     system = LinearSystem(op, Z[train], intercept=fit_intercept, bordered="spd" not in solver.requires)
+    if watch:
+        solver.set_params(settled=settled_predictions(op.ridge, intercept=fit_intercept))
 
     def take(W: Array) -> None:
         coef, bias = system.split(W)
@@ -264,7 +282,8 @@ def _state_file(
     device: str,
     fit_intercept: bool,
 ) -> StateFile:
-    settings = {k: v for k, v in solver.get_params(deep=False).items() if k != "preconditioner"}
+    settings = {k: v for k, v in solver.get_params(deep=False).items() if k not in ("preconditioner", "settled")}
+    settings["settled"] = getattr(solver, "settled", None) is not None
     landmarks = getattr(getattr(solver, "preconditioner", None), "landmarks", None)
     drawn = np.empty(0) if landmarks is None else landmarks
     parts = points, Z, ridge, kernel, type(solver).__name__, sorted(settings.items()), drawn, device, fit_intercept

@@ -170,8 +170,7 @@ class KernelOperator(Operator):
 
     def _compiles(self, V: Array) -> bool:
         aligned = len(self._tiles) == 1 or self.edge % PANEL == 0
-        single = self.dtype == np.float32 and xa.numpy_dtype(V) == np.float32
-        return aligned and single and can_compile(V, self.shape[0] ** 2 // 2)
+        return aligned and self.dtype == xa.numpy_dtype(V) and can_compile(V, self.shape[0] ** 2 // 2, self.dtype)
 
     def rows_times(self, idx: np.ndarray, V: Array) -> Array:
         if self.cache or not self.kernel.uses_points:

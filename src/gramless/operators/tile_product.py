@@ -1,4 +1,4 @@
-"""Float32 tiles times a few columns: a symmetric matrix by its lower tiles, and tall matrices with sums in float64.
+"""Tiles times a few columns: a symmetric matrix by its lower tiles, and tall matrices with sums in float64.
 
     NarrowSums, CompiledSums, BlasSums  A V, where each thread adds up its tiles' products for both halves of A
     product, transposed_product         C W and C^T V in float64 for a float32 matrix C, which is never copied to float64
@@ -35,8 +35,8 @@ _MANY_ENTRIES = 1 << 22
 _ROWS_OF_TRIANGLE = 256
 
 
-def can_compile(V: Array, n_entries: int) -> bool:
-    """Whether the compiled loops take these columns, for a matrix of some size: NumPy, and vector units."""
+def can_compile(V: Array, n_entries: int, dtype: np.dtype) -> bool:
+    """Whether the compiled loops take these columns, for a matrix of some size and type: NumPy, and vector units."""
     if not isinstance(V, np.ndarray) or V.dtype not in (np.float32, np.float64):
         return False
     if n_entries < _MANY_ENTRIES:
@@ -44,7 +44,7 @@ def can_compile(V: Array, n_entries: int) -> bool:
     from gramless._compiled.simd import lanes
 
     # With 16 registers a second group of columns reads the tile again at the rate of the first; BLAS does not.
-    short_of_registers = lanes() == 8 and V.dtype == np.float32 and V.shape[1] > 12
+    short_of_registers = lanes() == 8 and V.dtype == dtype and V.shape[1] > 12
     return lanes() > 0 and not short_of_registers
 
 
@@ -177,7 +177,7 @@ def compiles(C: Array, V: Array) -> TypeGuard[np.ndarray]:
     """Whether products of `C` and `V`, in float64, run in the compiled loops, which make no copy of `C`."""
     if not isinstance(C, np.ndarray) or C.dtype != np.float32 or C.strides[1] != C.itemsize:
         return False
-    return V.shape[1] <= _MOST_IN_DOUBLE and can_compile(V, C.size)
+    return V.shape[1] <= _MOST_IN_DOUBLE and can_compile(V, C.size, C.dtype)
 
 
 def product(C: Array, W: Array) -> Array:

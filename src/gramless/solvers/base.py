@@ -41,6 +41,7 @@ class Status(Enum):
     """
 
     CONVERGED = "converged in {n_iter} iterations"
+    SETTLED = "predictions have settled in {n_iter} iterations"
     STOPPED = "stopped by the callback after {n_iter} iterations"
     NO_BETTER = "no better on held-out data after {n_iter} iterations"
     MAX_ITER = "reached the limit of {n_iter} iterations"
@@ -52,7 +53,7 @@ class Status(Enum):
     @property
     def as_wanted(self) -> bool:
         """Whether the solver reached its tolerance or somebody asked it to end before."""
-        return self in (Status.CONVERGED, Status.STOPPED, Status.NO_BETTER)
+        return self in (Status.CONVERGED, Status.SETTLED, Status.STOPPED, Status.NO_BETTER)
 
 
 @dataclass
@@ -133,8 +134,8 @@ class SolveResult:
 
     @property
     def converged(self) -> bool:
-        """Whether the solver's tolerance is met."""
-        return self.status is Status.CONVERGED
+        """Whether the solver's tolerance is met, or predictions have settled."""
+        return self.status in (Status.CONVERGED, Status.SETTLED)
 
     @property
     def message(self) -> str:

@@ -14,7 +14,7 @@ that one does not meet it, the iteration starts again from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ _STALLED_RESTARTS = 2
 # The residual of conjugate gradients may rise on its way, by the root of the condition number; by this much over its best
 # it is no longer that of W: rounding has broken the recurrence.
 _LOST = 1e3
+# A recurrence within this factor of the true residual is believed in what it says about predictions.
+_NEAR = 1.5
 
 
 class CG(Solver):
@@ -48,6 +50,9 @@ class CG(Solver):
         Of that preconditioner; see `gramless.preconditioners.nystrom`.
     preconditioner : object with `@`, optional
         An approximate inverse, symmetric positive definite; given, it is used instead of landmarks.
+    settled : callable(W, R) -> bool, optional
+        Asked after each iteration with the solution and its residual `Z - A W`; a true answer ends the solve before `tol`
+        is reached, once the true residual is not much larger than the recurrence's.
 
     See Also
     --------
@@ -77,12 +82,14 @@ class CG(Solver):
         n_landmarks: int | str = "auto",
         damping: float | str = "auto",
         preconditioner: Any = None,
+        settled: Callable[[Array, Array], bool] | None = None,
     ):
         self.tol = tol
         self.max_iter = max_iter
         self.n_landmarks = n_landmarks
         self.damping = damping
         self.preconditioner = preconditioner
+        self.settled = settled
 
     def steps(
         self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
@@ -114,11 +121,16 @@ class CG(Solver):
             lost = not residual < _LOST * best_residual
             if lost:
                 W = best
-            if residual <= self.tol or lost:
+            settled = not lost and self.settled is not None and self.settled(W, R)
+            if residual <= self.tol or lost or settled:
+                believed = residual
                 R = Z - op @ W
                 residual = xa.norm(R) / z_norm
                 if residual <= self.tol:
                     yield Step(W, residual, status=Status.CONVERGED)
+                    return
+                if settled and residual <= _NEAR * believed:
+                    yield Step(W, residual, status=Status.SETTLED)
                     return
                 # From here on the recurrence is measured against the truth, not against what it had believed before.
                 restarted, best, best_residual = True, W, residual
