@@ -46,7 +46,7 @@ def test_labels_are_those_of_the_exact_solution(C: float) -> None:
     labels = (y > 0.2).astype(int) + (y > 0.9)
     settled, to_the_end = (LSSVC(C=C, solver="cg", tol=tol, random_state=0).fit(X, labels) for tol in ("auto", 1e-7))
     assert settled.n_iter_ < to_the_end.n_iter_
-    assert np.mean(settled.predict(X) != to_the_end.predict(X)) < 0.05 * np.mean(to_the_end.predict(X) != labels)
+    assert np.mean(settled.predict(X) != to_the_end.predict(X)) < 0.1 * np.mean(to_the_end.predict(X) != labels)
 
 
 def test_values_without_noise_go_on_to_a_residual_of_a_thousandth() -> None:
