@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import threading
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -102,6 +104,33 @@ def test_a_thousand_rows_load_no_compiled_code():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
+
+
+def test_settings_are_fitted_at_the_same_time_where_there_are_threads(monkeypatch):
+    # As where BLAS has two threads, until each setting is left one.
+    counts = [2]
+
+    @contextmanager
+    def one_thread():
+        counts.append(1)
+        yield
+        counts.pop()
+
+    monkeypatch.setattr(search, "blas_threads", lambda: counts[-1])
+    monkeypatch.setattr(search, "one_blas_thread", one_thread)
+    meeting = threading.Barrier(2, timeout=10)
+
+    def meets():
+        meeting.wait()
+        yield
+        return len(counts)
+
+    X = np.random.default_rng(0).normal(size=(10, 2))
+    encoded = Encoded(X, np.empty((10, 0), dtype=np.intp))
+    preparations = {"standard": Preparation("standard", []).fit(encoded)}
+    loss = ValueLoss(X[:, 0], "squared_error", None)
+    one = search.Search(encoded, np.arange(10), preparations, loss, None, np.arange(2), seconds=1.0, tell=lambda doing: None)
+    assert one._each([meets(), meets()]) == [2, 2]
 
 
 def test_a_matrix_that_cannot_be_factored_is_reported():

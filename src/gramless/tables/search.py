@@ -245,8 +245,9 @@ class Search:
 
     def _each(self, jobs: Iterable[Generator[None, None, T]]) -> list[T]:
         """What each job finds, some at the same time, one thread each."""
+        at_once = workers()  # of as many threads as BLAS has, before it is left one
         with one_blas_thread():
-            return in_turns(list(jobs), workers())
+            return in_turns(list(jobs), at_once)
 
     def _weights(self, n: int) -> np.ndarray | None:
         return None if self.weights is None else self.weights[self.rows[:n]]
