@@ -97,6 +97,16 @@ def test_rows_of_mostly_one_code_are_multiplied_exactly(
     assert (larger[:, [0, m + 1, m + 2]] == 7.0).all()
 
 
+@pytest.mark.parametrize("d", [440, 448, 452, 1000, 3000])
+@pytest.mark.parametrize("share", [0.0, 0.002, 0.3])
+def test_long_rows_are_multiplied_chunk_by_chunk(d: int, share: float) -> None:
+    rng = np.random.default_rng(d)
+    left, right = (codes_of(rng, n, d, share, 7, True) for n in (130, 75))
+    exact = left.astype(np.int64) @ right.astype(np.int64).T
+    rows = [GridRows(codes, np.ones(len(codes)), np.zeros(len(codes)), d) for codes in (left, right)]
+    np.testing.assert_array_equal(xa.dot(*rows), exact.astype(np.float32))
+
+
 @pytest.mark.parametrize("background", [0, 100, 255])
 def test_rows_are_listed_where_that_is_less_work(background: int) -> None:
     from gramless._compiled import integer_products as compiled
@@ -110,12 +120,6 @@ def test_rows_are_listed_where_that_is_less_work(background: int) -> None:
         assert (compiled._choose(codes, 1000, found) == expected).all()
         if expected:
             assert (found == background).all()
-    # Lists that read more than the first cache holds are slower, unless all read the same.
-    few = compiled._FIRST_CACHE // (4 * compiled._WIDE) // 4 * 4
-    spread, together = (codes_of(rng, 50, 2 * few, share, background, False) for share in (0.5, 1.0))
-    together[:, few:] = background
-    assert not compiled._choose(spread, 1000, np.zeros(50, np.uint8)).any()
-    assert compiled._choose(together, 1000, np.zeros(50, np.uint8)).all()
     # One row to multiply with is less work than making a list.
     assert not compiled._choose(codes_of(rng, 50, 200, 0.1, background, False), 1, np.zeros(50, np.uint8)).any()
 

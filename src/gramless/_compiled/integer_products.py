@@ -44,12 +44,11 @@ _SIGN_BITS = np.int32(-0x7F7F7F80 if _BYTES else 0)
 _LISTS = not _BYTES
 # Codes of a row of which the most frequent counts as its background.
 _SAMPLE = 32
-# A pair of a list costs as much as so many steps of a strip while what the lists read of two panels fits the first cache,
-# the second one, or neither. To make a list costs as much as so many vectors for each pair of the row.
-_COSTS = (1.25, 2.25, 3.0)
-_FIRST_CACHE, _SECOND_CACHE = 1 << 15, 1 << 18
-# What lists read is told from some of the rows, one in so many.
-_EVERY = 8
+# What lists read of two panels at a time stays in the first cache, and the lists that are read together in the second one.
+_BYTES_OF_CHUNK, _BYTES_OF_LISTS = 28 << 10, 1 << 17
+# A pair of a list costs as much as so many steps of a strip, beginning with the list of a chunk as so many pairs, and making
+# a list as so many vectors for each pair of the row.
+_SLOWER, _BEGINNING = 1.25, 20
 _MAKING = 2.0
 _LEVELS = 255
 # Entries may be off the grid by as many roundings of the row's largest as centring and scaling an image make.
@@ -145,10 +144,13 @@ def sums_of_codes(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return sums, squares
 
 
-@intrinsic
-def _listed_tile(context: Any, places: Any, pairs: Any, steps: Any, panel: Any, apart: Any, out: Any) -> Any:
-    """`out[2][wide]` = the products of a row's listed pairs and two packed panels, `apart` bytes from each other."""
-    signature = types.void(types.uintp, types.uintp, types.intp, types.uintp, types.intp, types.uintp)
+@intrinsic(prefer_literal=True)
+def _listed_tile(context: Any, places: Any, pairs: Any, steps: Any, panel: Any, apart: Any, out: Any, more: Any) -> Any:
+    """`out[2][wide]` = the products of a row's listed pairs and two packed panels, `apart` bytes from each other.
+
+    With `more`, a literal, they are added to what is there.
+    """
+    signature = types.void(types.uintp, types.uintp, types.intp, types.uintp, types.intp, types.uintp, more)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         places, pairs, out = (_simd.pointer(builder, arguments[i], _simd.I32) for i in (0, 1, 5))
@@ -163,7 +165,9 @@ def _listed_tile(context: Any, places: Any, pairs: Any, steps: Any, panel: Any, 
             return [_add_products(builder, total, left, one) for total, one in zip(sums, right, strict=True)]
 
         for place, value in enumerate(_simd.accumulate(builder, arguments[2], 2 * _VECTORS, _simd.INTEGERS, step)):
-            _simd.store(builder, value, _simd.at(builder, out, place * _LANES))
+            there = _simd.at(builder, out, place * _LANES)
+            total = builder.add(value, _simd.load(builder, there, _simd.INTEGERS)) if more.literal_value else value
+            _simd.store(builder, total, there)
         return context.get_dummy_value()
 
     return signature, generate
@@ -300,11 +304,18 @@ def _background(row: np.ndarray, counts: np.ndarray) -> np.uint8:
 
 
 @numba.njit(cache=True, nogil=True)
+def _chunk(steps: int) -> int:
+    """Steps of two panels that are read together: chunks of one size, in whole groups of eight."""
+    chunks = -(-steps * 8 * _WIDE // _BYTES_OF_CHUNK)
+    return -(-steps // (8 * chunks)) * 8
+
+
+@numba.njit(cache=True, nogil=True)
 def _choose(codes: np.ndarray, m: int, background: np.ndarray) -> np.ndarray:
     """Which rows are worth a list when multiplied with `m` others; writes their most frequent code."""
     n, steps = codes.shape[0], codes.shape[1] // 2
     words = codes.view(np.uint16)
-    counts, differ, used = np.empty(256, np.int32), np.empty(n, np.int64), np.zeros(steps, np.bool_)
+    counts, differ = np.empty(256, np.int32), np.empty(n, np.int64)
     for i in range(n):
         background[i] = _background(codes[i], counts)
         same, row = np.uint16(background[i] * 0x101), words[i]
@@ -312,14 +323,9 @@ def _choose(codes: np.ndarray, m: int, background: np.ndarray) -> np.ndarray:
         for k in range(steps):
             total += row[k] != same
         differ[i] = total
-        if i % _EVERY == 0:
-            for k in range(steps):
-                used[k] |= row[k] != same
-    read = 8 * _WIDE * np.count_nonzero(used)
-    cost = _COSTS[0] if read <= _FIRST_CACHE else _COSTS[1] if read <= _SECOND_CACHE else _COSTS[2]
     # In products of one vector: all steps of a strip, or the list's and what it takes to make it.
-    whole, for_each = -(-m // _WIDE) * _VECTORS * steps, -(-m // (2 * _WIDE)) * 2 * _VECTORS * cost
-    return for_each * differ + _MAKING * steps < whole
+    whole, for_each = -(-m // _WIDE) * _VECTORS * steps, -(-m // (2 * _WIDE)) * 2 * _VECTORS
+    return for_each * (_SLOWER * differ + _BEGINNING * -(-steps // _chunk(steps))) + _MAKING * steps < whole
 
 
 @numba.njit(cache=True, nogil=True)
@@ -328,27 +334,32 @@ def _lists(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The pairs in which rows differ from their background: their places in a packed panel, in bytes, and the differences.
 
-    Those of `rows[i]` are from `bounds[i]` to `bounds[i + 1]`, at least one.
+    Those of `rows[i]` in chunk c are from `bounds[i, c]` to `bounds[i, c + 1]`, at least one.
     """
     width = codes.shape[1]
-    places, pairs = np.empty(rows.size * width // 2 + 8, np.int32), np.empty(rows.size * width // 2 + 8, np.int32)
-    bounds = np.zeros(rows.size + 1, np.int64)
+    chunk = 2 * _chunk(width // 2)
+    bounds = np.zeros((rows.size, -(-width // chunk) + 1), np.int64)
+    most = rows.size * (width // 2 + bounds.shape[1]) + 8
+    places, pairs = np.empty(most, np.int32), np.empty(most, np.int32)
     first, table, first_place, first_pair = codes.ctypes.data, orders.ctypes.data, places.ctypes.data, pairs.ctypes.data
     count = 0
     for i in range(rows.size):
         row, base = codes[rows[i]], np.int32(background[rows[i]])
         here = first + rows[i] * width
-        for k in range(0, width - 15, 16):
-            place, pair, step = first_place + 4 * count, first_pair + 4 * count, np.int32(k // 2)
-            count += _list_pairs(here + k, base, step, table, place, pair)  # type: ignore[call-arg]
-        for k in range(width // 16 * 16, width, 2):
-            low, high = np.int64(row[k]) - base, np.int64(row[k + 1]) - base
-            places[count], pairs[count] = k * 2 * _WIDE, (low & 0xFFFF) | (high << 16)
-            count += (low != 0) | (high != 0)
-        if count == bounds[i]:
-            places[count], pairs[count] = 0, 0
-            count += 1
-        bounds[i + 1] = count
+        bounds[i, 0] = count
+        for c in range(bounds.shape[1] - 1):
+            stop = min(width, (c + 1) * chunk)
+            for k in range(c * chunk, stop - 15, 16):
+                place, pair, step = first_place + 4 * count, first_pair + 4 * count, np.int32(k // 2)
+                count += _list_pairs(here + k, base, step, table, place, pair)  # type: ignore[call-arg]
+            for k in range(stop // 16 * 16, stop, 2):
+                low, high = np.int64(row[k]) - base, np.int64(row[k + 1]) - base
+                places[count], pairs[count] = k * 2 * _WIDE, (low & 0xFFFF) | (high << 16)
+                count += (low != 0) | (high != 0)
+            if count == bounds[i, c]:
+                places[count], pairs[count] = 0, 0
+                count += 1
+            bounds[i, c + 1] = count
     return places, pairs, bounds
 
 
@@ -363,31 +374,46 @@ def _multiply_lists(
     panels: np.ndarray,
     grid: np.ndarray,
     columns: np.ndarray,
-    tile: np.ndarray,
+    exact: np.ndarray,
     few: np.ndarray,
     m: int,
     out: np.ndarray,
     stride: int,
 ) -> None:
-    """Inner products of the listed rows, two panels at a time; the last columns, if fewer, by way of `few`."""
-    into, first_panel, apart = tile.ctypes.data, panels.ctypes.data, 4 * panels.shape[1] * _WIDE
-    first_place, first_pair = places.ctypes.data, pairs.ctypes.data
+    """Inner products of the listed rows, two panels at a time; the last columns, if fewer, by way of `few`.
+
+    A chunk of two panels is read by one row after the other, whose sums wait in `exact` for the next chunk.
+    """
+    first_exact, first_panel, apart = exact.ctypes.data, panels.ctypes.data, 4 * panels.shape[1] * _WIDE
+    first_place, first_pair, last = places.ctypes.data, pairs.ctypes.data, bounds.shape[1] - 2
     right, add, shift = columns.ctypes.data, columns[1:].ctypes.data, columns[2:].ctypes.data
-    for j in range(0, m, 2 * _WIDE):
-        panel, here, there = first_panel + j // _WIDE * apart, 8 * j, 8 * (j + _WIDE)
-        whole = j + 2 * _WIDE <= m
-        target, step = (out[j:].ctypes.data, 4 * stride) if whole else (few.ctypes.data, 8 * _WIDE)
-        for t in range(rows.size):
-            i, start, count = rows[t], 4 * bounds[t], bounds[t + 1] - bounds[t]
-            _listed_tile(first_place + start, first_pair + start, count, panel, apart, into)  # type: ignore[call-arg]
-            left, total, first, at = grid[0, i], grid[1, i], grid[2, i], target + i * step
-            _finish(into, right + here, add + here, shift + here, left, total, first, 0.0, at)
-            second = into + 4 * _WIDE, right + there, add + there, shift + there
-            _finish(*second, left, total, first, 0.0, at + 4 * _WIDE)
-        if not whole:
-            for i in rows:
-                for k in range(m - j):
-                    out[i * stride + j + k] = few[i, k]
+    # As many rows at a time as have lists that stay in the second cache.
+    together = max(1, _BYTES_OF_LISTS * rows.size // (8 * max(1, bounds[-1, -1])))
+    for begin in range(0, rows.size, together):
+        end = min(rows.size, begin + together)
+        for j in range(0, m, 2 * _WIDE):
+            panel, here, there = first_panel + j // _WIDE * apart, 8 * j, 8 * (j + _WIDE)
+            whole = j + 2 * _WIDE <= m
+            target, step = (out[j:].ctypes.data, 4 * stride) if whole else (few.ctypes.data, 8 * _WIDE)
+            for c in range(last + 1):
+                for t in range(begin, end):
+                    into = first_exact + 8 * _WIDE * (t - begin)
+                    start, count = 4 * bounds[t, c], bounds[t, c + 1] - bounds[t, c]
+                    place, pair = first_place + start, first_pair + start
+                    if c == 0:
+                        _listed_tile(place, pair, count, panel, apart, into, False)  # type: ignore[call-arg]
+                    else:
+                        _listed_tile(place, pair, count, panel, apart, into, True)  # type: ignore[call-arg]
+                    if c == last:
+                        i = rows[t]
+                        left, total, first, at = grid[0, i], grid[1, i], grid[2, i], target + i * step
+                        _finish(into, right + here, add + here, shift + here, left, total, first, 0.0, at)
+                        second = into + 4 * _WIDE, right + there, add + there, shift + there
+                        _finish(*second, left, total, first, 0.0, at + 4 * _WIDE)
+            if not whole:
+                for i in rows[begin:end]:
+                    for k in range(m - j):
+                        out[i * stride + j + k] = few[i, k]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -459,7 +485,8 @@ def integer_products(
         places, pairs, bounds = _lists(codes, rows, background, _ORDERS)
         # Codes without their background are the row on a grid that begins there.
         grid[2] += scale * background
-        _multiply_lists(rows, places, pairs, bounds, panels, grid, columns, tile, few, m, out, stride)
+        exact = np.empty((rows.size, 2 * _WIDE), np.int32)
+        _multiply_lists(rows, places, pairs, bounds, panels, grid, columns, exact, few, m, out, stride)
 
 
 @numba.njit(cache=True, nogil=True)
