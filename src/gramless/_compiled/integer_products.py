@@ -44,6 +44,8 @@ _SIGN_BITS = np.int32(-0x7F7F7F80 if _BYTES else 0)
 _LISTS = not _BYTES
 # Codes of a row of which the most frequent counts as its background.
 _SAMPLE = 32
+# Some of the rows are asked first, one in so many: where none has a background, all are dense.
+_EVERY = 8
 # What lists read of two panels at a time stays in the first cache, and the lists that are read together in the second one.
 _BYTES_OF_CHUNK, _BYTES_OF_LISTS = 28 << 10, 1 << 17
 # A pair of a list costs as much as so many steps of a strip, beginning with the list of a chunk as so many pairs, and making
@@ -290,17 +292,18 @@ def _panels(codes: np.ndarray) -> np.ndarray:
 
 
 @numba.njit(cache=True, nogil=True)
-def _background(row: np.ndarray, counts: np.ndarray) -> np.uint8:
-    """The most frequent of some of a row's codes."""
-    every = max(1, row.size // _SAMPLE) | 1  # odd, so that it does not run down the columns of an image
+def _background(codes: np.ndarray, i: int, counts: np.ndarray) -> tuple[np.uint8, bool]:
+    """The most frequent of some of a row's codes, and whether it is one in eight of them or more."""
+    width = codes.shape[1]
+    every = max(1, width // _SAMPLE) | 1  # odd, so that it does not run down the columns of an image
     counts[:] = 0
     best = np.uint8(0)
-    for k in range(0, row.size, every):
-        code = row[k]
+    for k in range(0, width, every):
+        code = codes[i, k]
         counts[code] += 1
         if counts[code] > counts[best]:
             best = code
-    return best
+    return best, counts[best] * every * 8 >= width
 
 
 @numba.njit(cache=True, nogil=True)
@@ -316,13 +319,20 @@ def _choose(codes: np.ndarray, m: int, background: np.ndarray) -> np.ndarray:
     n, steps = codes.shape[0], codes.shape[1] // 2
     words = codes.view(np.uint16)
     counts, differ = np.empty(256, np.int32), np.empty(n, np.int64)
+    worth_it = False
+    for i in range(0, n, _EVERY):
+        worth_it |= _background(codes, i, counts)[1]
+    if not worth_it:
+        return np.zeros(n, np.bool_)
     for i in range(n):
-        background[i] = _background(codes[i], counts)
-        same, row = np.uint16(background[i] * 0x101), words[i]
-        total = 0
-        for k in range(steps):
-            total += row[k] != same
-        differ[i] = total
+        background[i], often = _background(codes, i, counts)
+        differ[i] = steps
+        if often:
+            same = np.uint16(background[i] * 0x101)
+            total = 0
+            for k in range(steps):
+                total += words[i, k] != same
+            differ[i] = total
     # In products of one vector: all steps of a strip, or the list's and what it takes to make it.
     whole, for_each = -(-m // _WIDE) * _VECTORS * steps, -(-m // (2 * _WIDE)) * 2 * _VECTORS
     return for_each * (_SLOWER * differ + _BEGINNING * -(-steps // _chunk(steps))) + _MAKING * steps < whole
