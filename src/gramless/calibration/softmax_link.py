@@ -118,15 +118,14 @@ def _below_the_peak(scores: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _best_slope(p: np.ndarray, own: np.ndarray, weights: np.ndarray | None) -> float:
-    a = 2.0
+    a, P = 2.0, np.empty_like(p)
     for _ in range(_NEWTON_STEPS):
-        P = np.exp(a * p)
-        P /= P.sum(axis=0)
+        np.exp(np.multiply(a, p, out=P), out=P)
+        total = P.sum(axis=0)
         P *= p
-        mean = P.sum(axis=0)
-        P *= p
+        mean = P.sum(axis=0) / total
         slope = _average(mean - own, weights)
-        curvature = _average(P.sum(axis=0) - mean**2, weights)
+        curvature = _average(np.einsum("ij,ij->j", P, p) / total - mean**2, weights)
         before = a
         a = float(np.clip(a - slope / max(curvature, 1e-12), a / 3, min(3 * a, _LARGEST_SLOPE)))
         a = max(a, 1e-3)
@@ -142,14 +141,22 @@ def temperature_loss(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray 
     return _average(np.log(np.exp(a * p).sum(axis=0)) - a * own, weights)
 
 
-def temperature_slopes(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Derivative of `temperature_loss` by the scores, of their shape; `a` is at its best, and adds nothing to it."""
-    a = temperature(scores, codes, weights)
-    p = estimates(scores)
-    slopes = a * softmax(a * p, axis=1)
-    slopes[np.arange(len(codes)), codes] -= a
-    slopes *= 1.0 / len(codes) if weights is None else (weights / weights.sum())[:, None]
-    return slopes if scores.ndim == 2 and scores.shape[1] > 1 else ((slopes[:, 1] - slopes[:, 0]) / 2).reshape(scores.shape)
+def temperature_loss_and_slopes(
+    scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[float, np.ndarray]:
+    """`temperature_loss`, and its derivative by the scores, of their shape; `a` is at its best, and adds nothing to it."""
+    p, own = _below_the_peak(scores, codes)
+    a = _best_slope(p, own, weights)
+    P = np.exp(a * p)
+    total = P.sum(axis=0)
+    loss = _average(np.log(total) - a * own, weights)
+    P *= a / total
+    P[codes, np.arange(len(codes))] -= a
+    P *= 1.0 / len(codes) if weights is None else weights / weights.sum()
+    slopes = P.T
+    return loss, slopes if scores.ndim == 2 and scores.shape[1] > 1 else ((slopes[:, 1] - slopes[:, 0]) / 2).reshape(
+        scores.shape
+    )
 
 
 def _average(values: np.ndarray, weights: np.ndarray | None) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramless.calibration.softmax_link import temperature_loss, temperature_slopes
+from gramless.calibration.softmax_link import temperature_loss, temperature_loss_and_slopes
 from gramless.tables.preparation import skewness
 from gramless.targets.columns import class_targets
 
@@ -42,7 +42,7 @@ class ClassLoss:
     def slopes(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, np.ndarray]:
         """The loss of scores, which is a mean negative log likelihood, and its derivative by each of them."""
         w = None if self.weights is None else self.weights[rows]
-        return temperature_loss(scores, self.codes[rows], w), temperature_slopes(scores, self.codes[rows], w)
+        return temperature_loss_and_slopes(scores, self.codes[rows], w)
 
 
 class ValueLoss:
