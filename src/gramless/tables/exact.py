@@ -8,7 +8,8 @@ operations and one `n x n` matrix in all. Float32 is used for large matrices who
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -49,6 +50,29 @@ Kept: TypeAlias = dict[type, np.ndarray]
 """The kernel matrix of one kernel and some points, in each precision in which it was needed."""
 
 
+class Spare:
+    """Memory for matrices that come and go: the system would hand out and clear its pages anew for each of them."""
+
+    def __init__(self) -> None:
+        self._free: list[np.ndarray] = []
+
+    @contextmanager
+    def copy(self, K: np.ndarray) -> Iterator[np.ndarray]:
+        """A copy of a matrix, in row-major order, for as long as the context lasts; safe in threads."""
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            memory = np.empty(0, np.uint8)
+        if memory.nbytes < K.nbytes:
+            memory = np.empty(K.nbytes, np.uint8)
+        A = memory[: K.nbytes].view(K.dtype).reshape(K.shape)
+        np.copyto(A, K)
+        try:
+            yield A
+        finally:
+            self._free.append(memory)
+
+
 def solve_exact(
     X: np.ndarray,
     kernel: Kernel,
@@ -57,6 +81,7 @@ def solve_exact(
     *,
     single_from: int = SINGLE_FROM,
     kept: Kept | None = None,
+    spare: Spare | None = None,
 ) -> Solution | None:
     """Solve for the columns of `Z`; None where the matrix cannot be factored even in float64.
 
@@ -72,28 +97,29 @@ def solve_exact(
         From how many rows on float32 is tried first, where its rounding is small beside the ridge.
     kept : dict or None
         Small kernel matrices of this kernel and these points, from calls with other ridges before; gets those of this call.
+    spare : Spare or None
+        Memory for a copy of one of those.
     """
     n = len(X)
     for dtype in [np.float32, np.float64] if n >= single_from and _single_will_do(X, kernel, ridge) else [np.float64]:
         points = X.astype(dtype, copy=False)
         with one_blas_thread() if n < SHARED_FROM else nullcontext():
-            found = solve_dense(_system(points, kernel, ridge.astype(dtype), kept if n < SHARED_FROM else None), Z)
+            if kept is None or n >= SHARED_FROM:
+                found = _solve_with_ridge(upper_kernel_matrix(points, kernel), ridge, Z)
+            else:
+                if dtype not in kept:
+                    kept[dtype] = upper_kernel_matrix(points, kernel)
+                with (spare or Spare()).copy(kept[dtype]) as A:
+                    found = _solve_with_ridge(A, ridge, Z)
         if found is not None:
             return Solution(points, *found)
     return None
 
 
-def _system(points: np.ndarray, kernel: Kernel, ridge: np.ndarray, kept: Kept | None) -> np.ndarray:
-    """`K + diag(ridge)` on and above its diagonal."""
-    dtype = points.dtype.type
-    if kept is None:
-        A = upper_kernel_matrix(points, kernel)
-    else:
-        if dtype not in kept:
-            kept[dtype] = upper_kernel_matrix(points, kernel)
-        A = kept[dtype].copy()
-    A.flat[:: len(A) + 1] += ridge
-    return A
+def _solve_with_ridge(A: np.ndarray, ridge: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """`solve_dense` of `A + diag(ridge)`, over `A`."""
+    A.flat[:: len(A) + 1] += ridge.astype(A.dtype)
+    return solve_dense(A, Z)
 
 
 def upper_kernel_matrix(points: np.ndarray, kernel: Kernel) -> np.ndarray:

@@ -29,7 +29,7 @@ import numpy as np
 from gramless._runtime.threads import blas_threads, in_turns, one_blas_thread
 from gramless.kernels import RBF, Exponential, Kernel, Laplacian, Matern52, ScaledColumns
 from gramless.tables.columns import Encoded
-from gramless.tables.exact import Kept, Solution, inverse_factor, solve_dense, solve_exact, upper_kernel_matrix
+from gramless.tables.exact import Kept, Solution, Spare, inverse_factor, solve_dense, solve_exact, upper_kernel_matrix
 from gramless.tables.metric import learn_scales
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation
@@ -224,6 +224,7 @@ class Search:
         # Of settings that were fitted to the whole sample: where that is all rows, they need not be fitted again.
         self.solutions: dict[Setting, Solution] = {}
         self._counting = Lock()
+        self._spare = Spare()
 
     def tell(self, doing: str) -> None:
         """Say what is being done, how many settings were tried, and the best of those on as many rows."""
@@ -273,7 +274,9 @@ class Search:
             matrices = kept.get(same_kernel, {})
             kept.clear()
             kept[same_kernel] = matrices
-        return solve_exact(self.X[setting.way][:n], kernel, targets, self._ridge(setting.C, n), kept=matrices)
+        return solve_exact(
+            self.X[setting.way][:n], kernel, targets, self._ridge(setting.C, n), kept=matrices, spare=self._spare
+        )
 
     def evaluate(self, setting: Setting, n: int, kept: dict[tuple[Setting, int], Kept] | None = None) -> Record:
         """Leave-one-out on the first `n` rows; for `kept` see `solve`."""
@@ -293,9 +296,9 @@ class Search:
         Z = self.loss.targets(self.rows[:n], False)
 
         def at(C: float) -> Record:
-            A = K.copy()
-            A.flat[:: n + 1] += self._ridge(C, n)
-            found = solve_dense(A, Z)
+            with self._spare.copy(K) as A:
+                A.flat[:: n + 1] += self._ridge(C, n)
+                found = solve_dense(A, Z)
             return self._record(replace(start, C=C), n, None if found is None else found[2])
 
         here = at(C)
