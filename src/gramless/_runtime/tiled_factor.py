@@ -1,7 +1,7 @@
 """Cholesky factorisation and Gram matrices by tiles, shared among threads with one BLAS thread each.
 
-    L_kk = chol(A_kk),   L_ik = A_ik L_kk^-T,   A_ij -= L_ik L_jk^T     for i, j > k        O(n^3 / 3)
-    S_ij += B_i^T B_j                                                   for i >= j          O(n m^2 / 2)
+    A_ik -= sum_(j < k) L_ij L_kj^T,   L_kk = chol(A_kk),   L_ik = A_ik L_kk^-T     for i > k      O(n^3 / 3)
+    S_ij += B_i^T B_j                                                            for i >= j     O(n m^2 / 2)
 
 Nearly all operations are in large matrix products. BLAS's own threads meet after every panel and wait in a loop for each
 other: on cores that other processes want too, that takes many times as long as the work. These threads sleep until there is
@@ -16,6 +16,8 @@ import scipy.linalg
 from gramless._runtime.threads import lower_tiles, share, slices
 
 _EDGE = 256
+# Rows below a tile of the diagonal that a thread takes together.
+_ROWS = 1024
 
 
 def factor_lower_(A: np.ndarray, workers: int) -> int:
@@ -25,28 +27,27 @@ def factor_lower_(A: np.ndarray, workers: int) -> int:
     """
     (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (A,))
     (trsm,) = scipy.linalg.get_blas_funcs(("trsm",), (A,))
-    parts = slices(len(A), _EDGE)
-    for number, k in enumerate(parts):
-        corner = A[k, k]
-        factor, info = potrf(np.asfortranarray(corner.T), lower=0, overwrite_a=1, clean=0)
+    n = len(A)
+    for k in slices(n, _EDGE):
+        corner, before = A[k, k], slice(0, k.start)
+        left = A[k, before]
+        factor, info = potrf(np.asfortranarray((corner - left @ left.T).T), lower=0, overwrite_a=1, clean=0)
         if info != 0:
             return int(k.start + info)
         lower = np.tril(factor.T)
         corner[...] = lower + np.triu(corner, 1)
-        left, triangle = parts[number + 1 :], np.asfortranarray(lower)
+        triangle = np.asfortranarray(lower)
 
-        def solve(i: slice, k: slice = k, triangle: np.ndarray = triangle) -> None:
-            A[i, k] = trsm(1.0, triangle, A[i, k].T, lower=1).T
+        def finish(
+            i: slice, k: slice = k, before: slice = before, left: np.ndarray = left, triangle: np.ndarray = triangle
+        ) -> None:
+            A[i, k] = trsm(1.0, triangle, (A[i, k] - A[i, before] @ left.T).T, lower=1).T
 
-        def update(i: slice, k: slice = k) -> None:
-            before = slice(k.stop, i.start)
-            A[i, before] -= A[i, k] @ A[before, k].T
-            A[i, i] -= np.tril(A[i, k] @ A[i, k].T)
-
-        if left:
-            share(left, solve, workers, blas=False)
-            # The last rows are the longest: dealt out first, and in turns.
-            share(left[::-1], update, workers, blas=False)
+        # What the columns before explain is taken away at once: no entry is written more than once.
+        below = n - k.stop
+        if below:
+            height = min(_ROWS, -(-below // workers))
+            share([slice(k.stop + i.start, k.stop + i.stop) for i in slices(below, height)], finish, workers, blas=False)
     return 0
 
 
