@@ -114,14 +114,15 @@ def test_rows_are_listed_where_that_is_less_work(background: int) -> None:
     if not compiled._LISTS:
         pytest.skip("this processor multiplies bytes four at a time, and reads every one")
     rng = np.random.default_rng(0)
+    found, listed = np.zeros(50, np.uint8), np.zeros(50, np.uint8)
     for share, expected in ((0.0, True), (0.1, True), (0.9, False), (1.0, False)):
         codes = codes_of(rng, 50, 200, share, background, False)
-        found = np.zeros(50, np.uint8)
-        assert (compiled._choose(codes, 1000, found) == expected).all()
+        assert compiled._choose(codes, 1000, found, listed) == 50 * expected
+        assert (listed == expected).all()
         if expected:
             assert (found == background).all()
     # One row to multiply with is less work than making a list.
-    assert not compiled._choose(codes_of(rng, 50, 200, 0.1, background, False), 1, np.zeros(50, np.uint8)).any()
+    assert compiled._choose(codes_of(rng, 50, 200, 0.1, background, False), 1, found, listed) == 0
 
 
 @pytest.mark.parametrize(

@@ -313,29 +313,34 @@ def _chunk(steps: int) -> int:
     return -(-steps // (8 * chunks)) * 8
 
 
+# Loops, here and below, where NumPy has a word for it: numba takes seconds to compile expressions of arrays.
 @numba.njit(cache=True, nogil=True)
-def _choose(codes: np.ndarray, m: int, background: np.ndarray) -> np.ndarray:
-    """Which rows are worth a list when multiplied with `m` others; writes their most frequent code."""
+def _choose(codes: np.ndarray, m: int, background: np.ndarray, listed: np.ndarray) -> int:
+    """Which rows are worth a list for `m` others: writes that and their most frequent code, and says how many."""
     n, steps = codes.shape[0], codes.shape[1] // 2
     words = codes.view(np.uint16)
-    counts, differ = np.empty(256, np.int32), np.empty(n, np.int64)
+    counts = np.empty(256, np.int32)
     worth_it = False
+    for i in range(n):
+        background[i], listed[i] = 0, False
     for i in range(0, n, _EVERY):
         worth_it |= _background(codes, i, counts)[1]
     if not worth_it:
-        return np.zeros(n, np.bool_)
-    for i in range(n):
-        background[i], often = _background(codes, i, counts)
-        differ[i] = steps
-        if often:
-            same = np.uint16(background[i] * 0x101)
-            total = 0
-            for k in range(steps):
-                total += words[i, k] != same
-            differ[i] = total
+        return 0
     # In products of one vector: all steps of a strip, or the list's and what it takes to make it.
     whole, for_each = -(-m // _WIDE) * _VECTORS * steps, -(-m // (2 * _WIDE)) * 2 * _VECTORS
-    return for_each * (_SLOWER * differ + _BEGINNING * -(-steps // _chunk(steps))) + _MAKING * steps < whole
+    most = ((whole - _MAKING * steps) / for_each - _BEGINNING * -(-steps // _chunk(steps))) / _SLOWER
+    found = 0
+    for i in range(n):
+        background[i], often = _background(codes, i, counts)
+        if often:
+            same = np.uint16(background[i] * 0x101)
+            differ = 0
+            for k in range(steps):
+                differ += words[i, k] != same
+            listed[i] = differ < most
+            found += listed[i]
+    return found
 
 
 @numba.njit(cache=True, nogil=True)
@@ -472,31 +477,41 @@ def integer_products(
     stride: int,
 ) -> None:
     """Inner products of two sets of rows on their grids, see `_runtime.grid`; rows of `out` are `stride` numbers apart."""
-    n, m = codes.shape[0], other_codes.shape[0]
+    n, m, width = codes.shape[0], other_codes.shape[0], codes.shape[1]
     sums, _ = sums_of_codes(codes)
     other_sums, _ = sums_of_codes(other_codes)
-    background = np.zeros(n, np.uint8)
-    listed = _choose(codes, m, background) if _LISTS else np.zeros(n, np.bool_)
+    background, listed = np.zeros(n, np.uint8), np.zeros(n, np.uint8)
+    found = _choose(codes, m, background, listed) if _LISTS else 0
+    # Scale, sum, offset, and what the signed side lacks. Codes without their background are the row on a grid that begins
+    # there.
+    grid = np.empty((4, n))
+    strip_rows, list_rows = np.empty(n - found, np.int64), np.empty(found, np.int64)
+    chosen = np.empty((n - found, width), np.uint8) if found else codes
+    s, t = 0, 0
+    for i in range(n):
+        grid[0, i], grid[1, i], grid[3, i] = scale[i], scale[i] * sums[i] + n_features * offset[i], _SHIFT * sums[i]
+        if listed[i]:
+            list_rows[t], grid[2, i] = i, offset[i] + scale[i] * background[i]
+            t += 1
+        else:
+            strip_rows[s], grid[2, i] = i, offset[i]
+            if found:
+                for k in range(width):
+                    chosen[s, k] = codes[i, k]
+            s += 1
     panels = _packed(other_codes, _WIDE, _SIGN_BITS) if _BYTES else _panels(other_codes)
     columns = np.zeros((3, panels.shape[0] * _WIDE))
-    columns[0, :m], columns[1, :m], columns[2, :m] = other_scale, other_offset, other_scale * other_sums
-    # Scale, sum, offset, and what the signed side lacks.
-    grid = np.zeros((4, n))
-    grid[0], grid[1], grid[2] = scale, scale * sums + n_features * offset, offset
-    tile, few = np.empty((_TALL, _WIDE), np.int32), np.empty((n, 2 * _WIDE), np.float32)
-
-    rows = np.flatnonzero(~listed)
-    if rows.size:
-        strips = _packed(codes if rows.size == n else codes[rows], _TALL, np.int32(0))
-        grid[3] = _SHIFT * sums
-        _multiply_strips(rows, strips, panels, grid, columns, tile, few, m, out, stride)
-    rows = np.flatnonzero(listed)
-    if rows.size:
-        places, pairs, bounds = _lists(codes, rows, background, _ORDERS)
-        # Codes without their background are the row on a grid that begins there.
-        grid[2] += scale * background
-        exact = np.empty((rows.size, 2 * _WIDE), np.int32)
-        _multiply_lists(rows, places, pairs, bounds, panels, grid, columns, exact, few, m, out, stride)
+    for j in range(m):
+        columns[0, j], columns[1, j], columns[2, j] = other_scale[j], other_offset[j], other_scale[j] * other_sums[j]
+    few = np.empty((n, 2 * _WIDE), np.float32)
+    if s:
+        tile = np.empty((_TALL, _WIDE), np.int32)
+        strips = _packed(chosen, _TALL, np.int32(0))
+        _multiply_strips(strip_rows, strips, panels, grid, columns, tile, few, m, out, stride)
+    if _LISTS and t:  # the first is a constant: nothing of this is compiled where there are no lists
+        exact = np.empty((t, 2 * _WIDE), np.int32)
+        places, pairs, bounds = _lists(codes, list_rows, background, _ORDERS)
+        _multiply_lists(list_rows, places, pairs, bounds, panels, grid, columns, exact, few, m, out, stride)
 
 
 @numba.njit(cache=True, nogil=True)
