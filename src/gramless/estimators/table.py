@@ -58,7 +58,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         Multiplies `sample_weight`.
     time_budget : float or None, default=None
         Seconds that the fit aims at; None is about 15 for 5,000 rows, 45 for 50,000 and 450 for 500,000, and 1,000 rows take
-        some 3. It sets how many rows the search sees, how many settings are averaged and how large neighbourhoods are; it is
+        2 to 3. It sets how many rows the search sees, how many settings are averaged and how large neighbourhoods are; it is
         not a limit to the second.
     memory_budget : str, int, float or None, default=None
         Bound on the memory of the fit: `"4GB"`, bytes, a fraction of what is free; None is 70 % of it.
@@ -291,7 +291,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         What happens to a column of words that differ in almost every row.
     time_budget : float or None, default=None
         Seconds that the fit aims at; None is about 15 for 5,000 rows, 45 for 50,000 and 450 for 500,000, and 1,000 rows take
-        some 3. It sets how many rows the search sees, how many settings are averaged and how large neighbourhoods are; it is
+        2 to 3. It sets how many rows the search sees, how many settings are averaged and how large neighbourhoods are; it is
         not a limit to the second.
     memory_budget : str, int, float or None, default=None
         Bound on the memory of the fit: `"4GB"`, bytes, a fraction of what is free; None is 70 % of it.
