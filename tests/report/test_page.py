@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 from statistics import stdev
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gramless.experiments import FIELDS, PAPERS, Curve, Table, product, specs
@@ -303,6 +303,8 @@ def without_words(seen):
     st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20),
     st.booleans(),
 )
+@example([5e-324], False)
+@example([5e-324, 1e-323], False)
 def test_scales_hold_their_values_and_have_ticks(values, log):
     if log:
         values = [abs(value) + 1e-6 for value in values]

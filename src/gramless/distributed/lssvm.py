@@ -16,6 +16,7 @@ import dask
 import dask.array as da
 import numpy as np
 from dask.distributed import Client
+from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -28,6 +29,7 @@ from gramless.distributed.settings import check_settings
 from gramless.estimators.lssvm import LSSVC, LSSVR
 from gramless.models import least_squares
 from gramless.models.expansion import kernel_from_settings, set_single_output
+from gramless.models.settled import settled_predictions
 from gramless.operators.kernel import check_diagonal
 from gramless.operators.system import LinearSystem
 from gramless.planning.make_solver import solver_name
@@ -95,14 +97,20 @@ def fit_least_squares(client: Client, estimator: LSSVC | LSSVR, rows: Rows) -> N
     cg = _cg(estimator)
     size = sizes(rows.n, rows.d, Z.shape[1], rows.dtype, "cpu", estimator.kernel_)
     # Half of the workers' memory: dask needs room for what it moves.
-    plan = make_plan(size, "cg", cluster_memory(client) // 2, n_landmarks=cg.n_landmarks, tol=cg.tol)
+    watch = estimator.tol == "auto" and not isinstance(estimator.solver, CG)
+    tol = least_squares.USUAL_RESIDUAL if watch else cg.tol
+    plan = make_plan(size, "cg", cluster_memory(client) // 2, n_landmarks=cg.n_landmarks, tol=tol)
     estimator.solver_, estimator.solver_reason_ = "cg", f"rows on {len(client.nthreads())} workers; {plan.reason}"
     blocks, counts = _grouped(client, rows)
     ridge = 1.0 / (estimator.C * weights)
     op = DistributedOperator(client, blocks, counts, estimator.kernel_, ridge, rows.dtype, cache=plan.cached)
     check_diagonal(op)
     estimator.device_, estimator.support_, estimator.points_ = "cpu", np.arange(rows.n), _points(rows)
-    system = LinearSystem(op, Z, bordered=False, intercept=getattr(estimator, "fit_intercept", True))
+    intercept = getattr(estimator, "fit_intercept", True)
+    system = LinearSystem(op, Z, bordered=False, intercept=intercept)
+    solver = _preconditioned(cg, plan, op, rows, rng)
+    if watch:
+        solver.settled = settled_predictions(op.ridge, intercept=intercept)
 
     def take(W: Array) -> None:
         estimator.dual_coef_, estimator.intercept_ = rescale(*system.split(W))
@@ -110,7 +118,7 @@ def fit_least_squares(client: Client, estimator: LSSVC | LSSVR, rows: Rows) -> N
     result = solve(
         op,
         system.rhs,
-        _preconditioned(cg, plan, op, rows, rng),
+        solver,
         callback=_callback(estimator, take),
         random_state=rng,
         verbose=estimator.verbose,
@@ -132,7 +140,9 @@ def _cg(estimator: LSSVC | LSSVR) -> CG:
     if isinstance(estimator.solver, CG):
         return estimator.solver
     limit: dict[str, Any] = {} if estimator.max_iter in (None, -1) else {"max_iter": int(estimator.max_iter or 0)}
-    return CG(tol=least_squares.FINEST if estimator.tol == "auto" else float(estimator.tol), **limit)
+    if estimator.tol == "auto":
+        return CG(tol=least_squares.FINEST_FOR_LABELS if is_classifier(estimator) else least_squares.FINEST, **limit)
+    return CG(tol=float(estimator.tol), **limit)
 
 
 def _preconditioned(cg: CG, plan: Plan, op: DistributedOperator, rows: Rows, rng: np.random.RandomState) -> CG:
@@ -141,7 +151,7 @@ def _preconditioned(cg: CG, plan: Plan, op: DistributedOperator, rows: Rows, rng
         landmarks = np.sort(rng.permutation(rows.n)[: plan.n_landmarks])
         columns = RemoteColumns(op, rows, landmarks, store=plan.store_landmarks)
         preconditioner = NystromPreconditioner(columns, op.ridge, damping=cg.damping, rng=rng)
-    return CG(tol=cg.tol, max_iter=cg.max_iter, preconditioner=preconditioner)
+    return CG(tol=cg.tol, max_iter=cg.max_iter, preconditioner=preconditioner, settled=cg.settled)
 
 
 def _targets(estimator: LSSVC | LSSVR, rows: Rows) -> tuple[np.ndarray, np.ndarray, Callable[..., Any]]:

@@ -43,8 +43,8 @@ FINEST = 1e-3
 FINEST_FOR_LABELS = 5e-3
 """The same for targets of one and minus one, of whose scores only the sign or the largest is asked."""
 
-# Where predictions settle, in the order of magnitude.
-_USUAL_RESIDUAL = 1e-2
+USUAL_RESIDUAL = 1e-2
+"""Where predictions settle, in the order of magnitude: what a preconditioner is planned for."""
 
 
 class LeastSquaresSettings(Protocol):
@@ -131,7 +131,7 @@ def plan_fit(
     size = sizes(n, d, n_outputs, dtype, device, kernel, storage_of(settings.device), precision_of(settings.device))
     solver = settings.solver
     n_landmarks = solver.n_landmarks if isinstance(solver, CG) else "auto"
-    tol = solver.tol if isinstance(solver, Solver) else _USUAL_RESIDUAL if settings.tol == "auto" else float(settings.tol)
+    tol = solver.tol if isinstance(solver, Solver) else USUAL_RESIDUAL if settings.tol == "auto" else float(settings.tol)
     plan = make_plan(size, solver_name(solver), budget, n_landmarks=n_landmarks, blocks=blocks_of(solver), tol=tol)
     if not leave_one_out:
         return plan

@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+# Differences as small as these cannot be divided by.
+_NOTHING = 1e-300
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -55,8 +58,9 @@ def _around(values: Sequence[float], low: float, high: float, start: float, end:
             low, high = min(positive), max(max(positive), min(positive) * 2)
             grow = (high / low) ** pad
             return Scale(low / grow, high * grow, start, end, log=True)
-    if high == low:
-        high, low = high + (abs(high) or 1) * 0.5, low - (abs(low) or 1) * 0.5
+    if high - low < _NOTHING:
+        room = 0.5 * (abs(high) if abs(high) > _NOTHING else 1.0)
+        low, high = low - room, high + room
     air = (high - low) * pad
     floor = 0.0 if low >= 0 and low - air < 0 else low - air
     return Scale(floor, high + air, start, end)
