@@ -246,3 +246,10 @@ def test_version():
     from gramless import __version__
 
     assert out.strip() == __version__
+
+
+def test_without_its_extra_the_command_says_what_to_install():
+    code = "import sys; sys.modules['typer'] = None; from gramless.__main__ import main; main()"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert ended.stderr == "gramless: the command line needs typer; install it with: pip install 'gramless[cli]'\n"
