@@ -549,11 +549,11 @@ from threadpoolctl import threadpool_limits
 from gramless import KernelSVC
 
 rng = np.random.default_rng(0)
-X, y = rng.normal(size=(9000, 40)), rng.integers(0, 10, 9000)
+X, y = rng.normal(size=(20_000, 40)), rng.integers(0, 10, 20_000)
 model = KernelSVC().fit(X[:100], y[:100])
 before = model.decision_function(X[:50])
 model.set_params(C=1e4, tol=1e-9, gamma=0.05)
-threading.Timer(4.0, _thread.interrupt_main).start()
+threading.Timer(1.0, _thread.interrupt_main).start()
 try:
     with threadpool_limits(2):
         model.fit(X, y)

@@ -1,5 +1,8 @@
 """Products of kernel matrices with coefficients against dense algebra in float64."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -10,6 +13,10 @@ from gramless._compiled.simd import lanes
 from gramless.kernels import RBF, Polynomial, stationary
 from gramless.operators import blocks, expand
 from gramless.operators.blocks import expand_groups
+
+if lanes():
+    import gramless._compiled.gaussian_tiles  # noqa: F401  (once loaded, kernels use it for small blocks too)
+
 
 SIZES = [(1, 1, 1, 1), (7, 300, 3, 1), (1030, 513, 8, 3), (50, 40, 16, 8), (3, 17, 33, 25), (13, 700, 400, 2)]
 needs_vectors = pytest.mark.skipif(not lanes(), reason="this processor has no vectors that the loops are written for")
@@ -101,3 +108,19 @@ def test_the_compiled_exponential():
     np.testing.assert_allclose(exponential(x), exact, rtol=3e-7)
     assert exponential(np.float32(0)) == 1
     assert not exponential(np.array([-69.1, -88.0, -1e30, -np.inf], "f")).any()
+
+
+def test_predictions_of_a_second_do_not_load_the_compiler():
+    code = """
+import sys
+import numpy as np
+from gramless.kernels import RBF, Exponential, ScaledColumns
+from gramless.operators import expand
+rng = np.random.default_rng(0)
+X, points, coef = rng.normal(size=(990, 13)), rng.normal(size=(792, 13)), rng.normal(size=(792, 11))
+for kernel in (RBF(0.1), Exponential(0.1), ScaledColumns(RBF(0.1), rng.uniform(size=13))):
+    truth = np.vstack([kernel(X[i : i + 90], points) @ coef for i in range(0, 990, 90)])
+    np.testing.assert_allclose(expand(kernel, X, points, coef), truth, atol=1e-10)
+assert "numba" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

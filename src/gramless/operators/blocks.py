@@ -23,6 +23,8 @@ from gramless.operators.fused import FusedProduct, can_fuse
 # Loading the compiled loops takes a second once: products that take less than a tenth of that do not ask for them.
 _MANY_OPERATIONS = 5e9
 _MANY_VALUES = 1 << 24
+# Blocks of tiles with such an edge are too small for a kernel to ask for them.
+_SMALL_EDGE = 256
 # An exponential costs as much as so many multiplications in a matrix product.
 _OPERATIONS_OF_A_VALUE = 30
 # Beginning and ending threads takes as long as some million operations.
@@ -226,7 +228,7 @@ def expand_groups(
         _add_gaussian(kernel, xa.known_numpy(X), xa.known_numpy(points), xa.to_numpy(coef), bounds, into, scores)
         return scores
     scores = np.zeros((X.shape[0], n_columns), xa.numpy_dtype(coef))
-    edge = tile_edge(X)
+    edge = tile_edge(X) if n_values >= _MANY_VALUES or xa.is_grid(X) else _SMALL_EDGE
     # No tile holds points of two groups.
     tiles = [
         (g, slice(first + columns.start, first + columns.stop))
