@@ -360,6 +360,9 @@ def summary(records: list[dict]) -> None:
         worse = {case: found[(*case, method)]["error"] - found[(*case, REFERENCE)]["error"] for case in both}
         worst = max(worse, key=worse.__getitem__)
         print(f"\nerror of {method} less that of {REFERENCE}: at most {worse[worst]:.3f} ({worst[0]}, C={worst[1]:g})")
+        labels = [value for (case, _), value in worse.items() if case not in REGRESSION]
+        higher, lower = sum(value > 0.1 for value in labels), sum(value < -0.1 for value in labels)
+        print(f"by more than 0.1 points: higher in {higher}, lower in {lower} of {len(labels)} classifications")
     key = "objective_relative_shortfall"
     off = {(r["case"], r["C"]): r[key] for r in records if r["method"] == "gramless" and key in r}
     if off:

@@ -110,7 +110,7 @@ def test_the_compiled_exponential():
     assert not exponential(np.array([-69.1, -88.0, -1e30, -np.inf], "f")).any()
 
 
-def test_predictions_of_a_second_do_not_load_the_compiler():
+def test_small_predictions_do_not_load_the_compiler():
     code = """
 import sys
 import numpy as np

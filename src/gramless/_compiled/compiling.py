@@ -23,6 +23,6 @@ def hearing_of_compilation(hear: Callable[[bool], None]) -> Iterator[None]:
 
 
 def pass_on(begins: bool) -> None:
-    """Tell everyone."""
-    for hear in _listeners:
+    """Tell everyone; another thread's fit may end meanwhile."""
+    for hear in tuple(_listeners):
         hear(begins)

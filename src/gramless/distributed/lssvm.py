@@ -16,7 +16,6 @@ import dask
 import dask.array as da
 import numpy as np
 from dask.distributed import Client
-from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -29,7 +28,7 @@ from gramless.distributed.settings import check_settings
 from gramless.estimators.lssvm import LSSVC, LSSVR
 from gramless.models import least_squares
 from gramless.models.expansion import kernel_from_settings, set_single_output
-from gramless.models.settled import settled_predictions
+from gramless.models.settled import USUAL_RESIDUAL, finest_residual, settled_predictions
 from gramless.operators.kernel import check_diagonal
 from gramless.operators.system import LinearSystem
 from gramless.planning.make_solver import solver_name
@@ -98,7 +97,7 @@ def fit_least_squares(client: Client, estimator: LSSVC | LSSVR, rows: Rows) -> N
     size = sizes(rows.n, rows.d, Z.shape[1], rows.dtype, "cpu", estimator.kernel_)
     # Half of the workers' memory: dask needs room for what it moves.
     watch = estimator.tol == "auto" and not isinstance(estimator.solver, CG)
-    tol = least_squares.USUAL_RESIDUAL if watch else cg.tol
+    tol = USUAL_RESIDUAL if watch else cg.tol
     plan = make_plan(size, "cg", cluster_memory(client) // 2, n_landmarks=cg.n_landmarks, tol=tol)
     estimator.solver_, estimator.solver_reason_ = "cg", f"rows on {len(client.nthreads())} workers; {plan.reason}"
     blocks, counts = _grouped(client, rows)
@@ -140,9 +139,7 @@ def _cg(estimator: LSSVC | LSSVR) -> CG:
     if isinstance(estimator.solver, CG):
         return estimator.solver
     limit: dict[str, Any] = {} if estimator.max_iter in (None, -1) else {"max_iter": int(estimator.max_iter or 0)}
-    if estimator.tol == "auto":
-        return CG(tol=least_squares.FINEST_FOR_LABELS if is_classifier(estimator) else least_squares.FINEST, **limit)
-    return CG(tol=float(estimator.tol), **limit)
+    return CG(tol=finest_residual(estimator) if estimator.tol == "auto" else float(estimator.tol), **limit)
 
 
 def _preconditioned(cg: CG, plan: Plan, op: DistributedOperator, rows: Rows, rng: np.random.RandomState) -> CG:

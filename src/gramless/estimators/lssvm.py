@@ -48,7 +48,7 @@ from gramless.models.expansion import (
     scores_to_labels,
     scores_to_probabilities,
 )
-from gramless.models.least_squares import FINEST_FOR_LABELS, check_rows, check_settings, fit_expansion, generator, plan_fit
+from gramless.models.least_squares import check_rows, check_settings, fit_expansion, generator, plan_fit
 from gramless.planning.plan import Plan
 from gramless.solvers import Solver
 from gramless.targets.columns import Standardised, class_targets
@@ -263,7 +263,6 @@ class LSSVC(ExpansionClassifier):
             classes=classes,
             validation_error=_share_of_wrong_signs if self.multilabel_ else _share_of_wrong_labels,
             leave_one_out=calibrated,
-            finest=FINEST_FOR_LABELS,
         )
         rows = self.support_
         self._codes = codes[rows].astype(np.min_scalar_type(len(self.classes_)), copy=False)

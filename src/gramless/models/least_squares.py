@@ -29,22 +29,13 @@ from gramless.calibration.leave_one_out import EXACT_UP_TO, leave_one_out_memory
 from gramless.callbacks import Checkpoint, read_callbacks
 from gramless.kernels import Kernel
 from gramless.models.expansion import kernel_from_settings, set_training_points
-from gramless.models.settled import settled_predictions
+from gramless.models.settled import FINEST, USUAL_RESIDUAL, finest_residual, settled_predictions
 from gramless.operators import KernelOperator, check_diagonal, expand
 from gramless.operators.system import LinearSystem
 from gramless.planning.make_solver import blocks_of, make_solver, solver_name
 from gramless.planning.plan import Plan, make_plan, sizes
 from gramless.solvers import CG, Solver, SolveResult, solve
 from gramless.targets.holdout import hold_out
-
-FINEST = 1e-3
-"""With `tol="auto"`, the relative residual that ends every solve: predictions change by no more, relative to the targets."""
-
-FINEST_FOR_LABELS = 5e-3
-"""The same for targets of one and minus one, of whose scores only the sign or the largest is asked."""
-
-USUAL_RESIDUAL = 1e-2
-"""Where predictions settle, in the order of magnitude: what a preconditioner is planned for."""
 
 
 class LeastSquaresSettings(Protocol):
@@ -164,7 +155,6 @@ def fit_expansion(
     rescale: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None,
     fit_intercept: bool = True,
     leave_one_out: bool = False,
-    finest: float = FINEST,
 ) -> Fit:
     """Solve for the targets `Z` and make `estimator` the model: targets -> system -> solve -> coefficients.
 
@@ -186,8 +176,6 @@ def fit_expansion(
     fit_intercept : bool, default=True
     leave_one_out : bool, default=False
         Plan for leave-one-out scores afterwards.
-    finest : float, default=FINEST
-        With `tol="auto"`, the relative residual that ends conjugate gradients whether predictions have settled or not.
 
     Returns
     -------
@@ -217,7 +205,7 @@ def fit_expansion(
     op = KernelOperator(on_device, kernel, ridge, cache=plan.cached, precision=precision, storage=storage)
     check_diagonal(op)
     watch = estimator.tol == "auto" and isinstance(estimator.solver, str) and plan.solver == "cg"
-    tol = (finest if watch else FINEST) if estimator.tol == "auto" else estimator.tol
+    tol = (finest_residual(estimator) if watch else FINEST) if estimator.tol == "auto" else estimator.tol
     solver = make_solver(estimator.solver, plan, op, rng, tol=tol, max_iter=estimator.max_iter)
     system = LinearSystem(op, Z[train], intercept=fit_intercept, bordered="spd" not in solver.requires)
     if watch:

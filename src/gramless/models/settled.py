@@ -13,12 +13,29 @@ nothing that anybody sees depends on more. O(n k) for each iteration, no product
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+from sklearn.base import is_classifier
 
 from gramless._runtime import arrays as xa
 from gramless._runtime.arrays import Array
 
 SHARE = 0.05
 """Of the errors, what the residual may have, in every column."""
+
+FINEST = 1e-3
+"""With `tol="auto"`, the relative residual that ends every solve: predictions change by no more, relative to the targets."""
+
+FINEST_FOR_LABELS = 5e-3
+"""The same for targets of one and minus one, of whose scores only the sign or the largest is asked."""
+
+USUAL_RESIDUAL = 1e-2
+"""Where predictions settle, in the order of magnitude: what a preconditioner is planned for."""
+
+
+def finest_residual(estimator: Any) -> float:
+    """The relative residual that ends conjugate gradients whether predictions have settled or not."""
+    return FINEST_FOR_LABELS if is_classifier(estimator) else FINEST
 
 
 def settled_predictions(ridge: Array, *, intercept: bool, share: float = SHARE) -> Callable[[Array, Array], bool]:
