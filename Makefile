@@ -9,7 +9,7 @@ PYTEST = $(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadfile --no-loadsco
 .PHONY: run test coverage docs dist test-oldest test-nightly pictures clean
 
 run: $(VENV)/.installed-run
-	$(BIN)/python -m gramless.cli reproduce all --quick --out gramless-report
+	$(BIN)/python -m gramless reproduce all --quick --out gramless-report
 
 test: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -39,8 +39,8 @@ dist: $(VENV)/bin/python
 	cd build && clean/bin/python ../tests/smoke.py
 
 # What needs neither an extra nor torch.
-CORE := tests/landmarks tests/targets tests/calibration tests/features tests/clustering tests/kernels/test_histogram.py \
-	tests/operators/test_bordered.py tests/solvers/test_cg.py tests/dual/test_smo.py tests/estimators/test_svr.py \
+CORE := tests/approximation tests/_core/targets tests/inference tests/kernels/test_histogram.py \
+	tests/linalg/operators/test_bordered.py tests/linalg/solvers/test_cg.py tests/svm/test_smo.py tests/estimators/test_svr.py \
 	tests/estimators/test_fourier.py tests/estimators/test_risvo.py
 
 test-oldest:

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from gramless import LSSVC, compress
-from gramless.datasets import load
-from gramless.experiments.environment import environment
+from gramless.papers.datasets import load
+from gramless.papers.experiments.environment import environment
 
 SETTINGS = {"mnist": {"gamma": 2.0, "C": 100.0}, "covtype": {"gamma": 0.25, "C": 10.0}}
 

@@ -28,7 +28,7 @@ COMPARED_BATCHES = 24
 
 
 def prepare(folder: Path, rows: int) -> None:
-    from gramless.datasets import find
+    from gramless.papers.datasets import find
 
     with np.load(find("covtype")) as file:
         x, y = file["x"], file["y"]
@@ -68,8 +68,8 @@ class BareProducts:
 
 def ours(folder: Path, landmarks: int, gamma: float, C: float) -> dict:
     from gramless import NystromLSSVC
-    from gramless.experiments.memory import peak_mb, reset_peak
-    from gramless.learners import Pass
+    from gramless.papers.experiments.memory import peak_mb, reset_peak
+    from gramless.streaming.learners import Pass
 
     X, y, X_test, y_test = load(folder)
     points = np.array(X[np.sort(np.random.RandomState(1).permutation(len(X))[:landmarks])])
@@ -114,7 +114,7 @@ def scikit_learn(folder: Path, landmarks: int, gamma: float, C: float) -> dict:
     from sklearn.linear_model import RidgeClassifier
     from sklearn.pipeline import make_pipeline
 
-    from gramless.experiments.memory import peak_mb, reset_peak
+    from gramless.papers.experiments.memory import peak_mb, reset_peak
 
     X, y, X_test, y_test = (np.array(part) for part in load(folder))
     points = X[np.sort(np.random.RandomState(1).permutation(len(X))[:landmarks])]
@@ -149,7 +149,7 @@ def main() -> None:
         machine, folder = args.child
         print(json.dumps(MACHINES[machine](Path(folder), args.landmarks, args.gamma, args.C)))
         return
-    from gramless.experiments.environment import environment
+    from gramless.papers.experiments.environment import environment
 
     settings = {"landmarks": args.landmarks, "rows": args.rows, "gamma": args.gamma, "C": args.C, "budget": BUDGET}
     results = {"settings": settings, **environment()}

@@ -30,15 +30,22 @@ from pathlib import Path
 
 import numpy as np
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.grid import GridRows, on_grid
-from gramless._runtime.threads import blas_threads, one_blas_thread, run
-from gramless.datasets import load
-from gramless.experiments.environment import environment
+from gramless._core import arrays as xa
+from gramless._core.grid import GridRows, on_grid
+from gramless._core.threads import blas_threads, one_blas_thread, run
 from gramless.images import UnitNormalizer
 from gramless.kernels import Linear, Polynomial
-from gramless.operators import KernelOperator, byte_rows
-from gramless.operators.tile_product import BlasSums, CompiledSums, NarrowSums, compiled_sums, product, transposed_product
+from gramless.linalg.operators import KernelOperator, byte_rows
+from gramless.linalg.operators.tile_product import (
+    BlasSums,
+    CompiledSums,
+    NarrowSums,
+    compiled_sums,
+    product,
+    transposed_product,
+)
+from gramless.papers.datasets import load
+from gramless.papers.experiments.environment import environment
 
 COLUMNS, LANDMARKS = 11, 1728
 
@@ -88,7 +95,7 @@ def addition_rate(kind: str, turns: int = 200) -> float:
     from numba import types
     from numba.extending import intrinsic
 
-    from gramless._compiled import simd
+    from gramless._core.compiled import simd
 
     vectors, lanes, sums = (simd.DOUBLES, simd.LANES // 2, 12) if kind == "float64" else (simd.FLOATS, simd.LANES, 12)
 
@@ -118,7 +125,7 @@ def addition_rate(kind: str, turns: int = 200) -> float:
 
 def city_block_rates() -> dict[str, dict[str, float]]:
     """Billions of additions per second of one core, and their share of the core's rate."""
-    from gramless._compiled.city_block import city_block
+    from gramless._core.compiled.city_block import city_block
 
     rng, found = np.random.default_rng(0), {}
     for kind in ("float32", "float64"):
@@ -160,7 +167,7 @@ def gaussian_rates() -> dict[str, dict[str, float]]:
 
 def in_strips(X: GridRows, Y: GridRows, out: np.ndarray) -> None:
     """`grid.dot` without lists."""
-    from gramless._compiled import integer_products as compiled
+    from gramless._core.compiled import integer_products as compiled
 
     n, m, rows = len(X), len(Y), np.arange(len(X))
     strips = compiled._packed(X.codes, compiled._TALL, np.int32(0))
@@ -176,7 +183,7 @@ def in_strips(X: GridRows, Y: GridRows, out: np.ndarray) -> None:
 
 def byte_rates(images: np.ndarray) -> dict[str, dict[str, float]]:
     """Milliseconds of one core, and the share of pairs of features that differ from their row's background."""
-    from gramless._runtime.grid import dot
+    from gramless._core.grid import dot
 
     n = 1024
     dense = np.random.default_rng(0).integers(0, 256, (2 * n, images.shape[1])).astype(np.float32)
@@ -215,7 +222,7 @@ def print_bytes(rates: dict[str, dict[str, float]]) -> None:
 
 def instructions() -> str:
     """What the compiled loops are compiled for."""
-    from gramless._compiled.simd import available, lanes
+    from gramless._core.compiled.simd import available, lanes
 
     if not lanes():
         return "no vectors"

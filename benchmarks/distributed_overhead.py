@@ -21,11 +21,11 @@ import numpy as np
 from dask.distributed import Client, LocalCluster
 
 from gramless import LSSVC, NystromLSSVC, RiSVOClassifier
-from gramless.datasets import load
-from gramless.experiments.environment import environment
 from gramless.kernels import RBF
-from gramless.learners import RidgeSums
-from gramless.operators import evaluate
+from gramless.linalg.operators import evaluate
+from gramless.papers.datasets import load
+from gramless.papers.experiments.environment import environment
+from gramless.streaming.learners import RidgeSums
 
 
 def machines(m: int, n_lssvc: int) -> dict[str, tuple]:

@@ -26,9 +26,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gramless import CUDA, LSSVC
 from gramless.kernels import RBF, Polynomial
-from gramless.operators import KernelOperator
-from gramless.operators.fused import FusedProduct
-from gramless.solvers import CG
+from gramless.linalg.operators import KernelOperator
+from gramless.linalg.operators.fused import FusedProduct
+from gramless.linalg.solvers import CG
 
 warnings.simplefilter("ignore", ConvergenceWarning)
 ROWS: list[dict[str, Any]] = []

@@ -2,7 +2,7 @@
 
     python benchmarks/images.py [--only mnist,usps,cifar10] [--device cuda] [--seeds 3] [--validate] [--out FILE]
 
-The datasets are those of `gramless.datasets` (--data FOLDER, or GRAMLESS_DATA). With --validate, 10,000 training images
+The datasets are those of `gramless.papers.datasets` (--data FOLDER, or GRAMLESS_DATA). With --validate, 10,000 training images
 (2,000 of USPS) are held out and the error is theirs, to choose settings by; without, the test set is used once for each
 seed. Seconds are wall clock from the images to the labels of the test set: features (dictionary
 learnt, all images transformed), solve, predict. Beside them the processor's seconds, of all threads.
@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from gramless import LSSVC, ImageClassifier
-from gramless.datasets import load
 from gramless.images import PatchDictionary, UnitNormalizer, shift_columns, virtual_examples
 from gramless.kernels import Invariant, Polynomial, Reflected
+from gramless.papers.datasets import load
 
 # What is not said is left to the classifier. `cuda` rows are too heavy for a CPU.
 ROWS: dict[str, dict[str, Any]] = {

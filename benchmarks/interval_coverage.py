@@ -31,7 +31,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from gramless import LSSVC, LSSVR, LSSVRCV
-from gramless.experiments.environment import environment
+from gramless.papers.experiments.environment import environment
 
 COVERAGES = (0.8, 0.9, 0.95)
 SET_COVERAGES = (0.9, 0.95, 0.99)
@@ -236,9 +236,9 @@ def relative_error(model: LSSVR, new: np.ndarray, found: np.ndarray) -> float:
     The error of a variance is the square of the residual's: five digits of that are ten of the variance. The process's own
     preconditioner saves iterations; what they end at does not depend on it.
     """
-    from gramless.operators import evaluate
-    from gramless.solvers import CG, solve
-    from gramless.uncertainty.regression import posterior_of
+    from gramless.inference.regression import posterior_of
+    from gramless.linalg.operators import evaluate
+    from gramless.linalg.solvers import CG, solve
 
     process = posterior_of(model)
     op = process.machine.operator(np.float64)

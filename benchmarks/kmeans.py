@@ -25,10 +25,10 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from gramless import SphericalKMeans
-from gramless._runtime.threads import CPU_TILE, blas_threads, share, slices
-from gramless.datasets import load
-from gramless.experiments.environment import environment
+from gramless._core.threads import CPU_TILE, blas_threads, share, slices
 from gramless.images import Patches
+from gramless.papers.datasets import load
+from gramless.papers.experiments.environment import environment
 
 
 def timed(work: Callable[..., Any], *arguments: Any) -> np.ndarray:

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import numpy as np
 
-from gramless._runtime import arrays as xa
-from gramless.datasets import load
-from gramless.experiments.environment import environment
+from gramless._core import arrays as xa
+from gramless.approximation.landmarks import LANDMARKS, basis_construction, pivoted_cholesky, select
 from gramless.images import UnitNormalizer
 from gramless.kernels import Polynomial
-from gramless.landmarks import LANDMARKS, basis_construction, pivoted_cholesky, select
+from gramless.papers.datasets import load
+from gramless.papers.experiments.environment import environment
 
 MODULES = {"basis": basis_construction, "rpcholesky": pivoted_cholesky}
 

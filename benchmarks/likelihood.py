@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from gramless import LSSVR, LSSVRCV
-from gramless.datasets import load
-from gramless.experiments.environment import environment
-from gramless.uncertainty.regression import posterior_of
+from gramless.inference.regression import posterior_of
+from gramless.papers.datasets import load
+from gramless.papers.experiments.environment import environment
 
 STEPS, RATE = 100, 0.1
 GRID = {"gamma": [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]}

@@ -40,9 +40,9 @@ import scipy.linalg
 from sklearn.base import BaseEstimator, is_classifier
 
 import gramless
-import gramless._compiled
-from gramless._runtime.memory import COMPILED_LOOPS
-from gramless.cli import app
+import gramless._core.compiled
+from gramless._core.memory import COMPILED_LOOPS
+from gramless.cli.app import app
 
 BUDGETS = (30_000_000, 60_000_000, 150_000_000)
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_ARENA_MAX": "2"}
@@ -203,9 +203,9 @@ def peak_of(work: Any) -> tuple[int, str]:
 
 def load_everything() -> None:
     """All compiled loops, so that no fit pays for them."""
-    for module in pkgutil.iter_modules(gramless._compiled.__path__):
+    for module in pkgutil.iter_modules(gramless._core.compiled.__path__):
         try:
-            importlib.import_module(f"gramless._compiled.{module.name}")
+            importlib.import_module(f"gramless._core.compiled.{module.name}")
         except ModuleNotFoundError as missing:
             if missing.name != "triton":  # loops for a GPU
                 raise

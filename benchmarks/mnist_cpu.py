@@ -35,7 +35,7 @@ BUDGETS = {"gramless cached": "16GB", "gramless streamed": "3GB"}
 
 
 def load(rows: int, unit: bool) -> tuple[np.ndarray, ...]:
-    from gramless.datasets import load as load_dataset
+    from gramless.papers.datasets import load as load_dataset
 
     data = load_dataset("mnist")
     X, T = (images.reshape(len(images), -1).astype(np.float32) / 255 for images in (data.x_train[:rows], data.x_test))
@@ -62,7 +62,7 @@ def machine(method: str) -> Any:
 def floor(X: np.ndarray, columns: int) -> dict[str, float]:
     """Seconds of one symmetric kernel matrix, and of one product with it."""
     from gramless.kernels import Polynomial
-    from gramless.operators import KernelOperator
+    from gramless.linalg.operators import KernelOperator
 
     op = KernelOperator(X, Polynomial(4, 1.0), 1e-4, cache=True)
     V = np.random.default_rng(0).normal(size=(len(X), columns)).astype(np.float32)

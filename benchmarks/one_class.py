@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.svm import OneClassSVM
 
 from gramless import KernelOneClassSVM
-from gramless.experiments.environment import environment
+from gramless.papers.experiments.environment import environment
 
 
 def rows(n: int, seed: int) -> np.ndarray:

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-from gramless.experiments.environment import environment
-from gramless.program.columns import find_columns, preparation
-from gramless.program.machines import make_machine, settle
-from gramless.program.scores import log_loss
+from gramless.cli.columns import find_columns, preparation
+from gramless.cli.machines import make_machine, settle
+from gramless.cli.scores import log_loss
+from gramless.papers.experiments.environment import environment
 from train_against_svc import table
 
 GROUPS = 10

@@ -29,8 +29,8 @@ import uvloop
 from rich.console import Console
 
 import gramless
-from gramless.experiments.environment import environment
-from gramless.program.train import train
+from gramless.cli.train import train
+from gramless.papers.experiments.environment import environment
 
 CLIENTS = (1, 8, 64)
 BATCH = 1000

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from gramless.experiments.environment import environment
+from gramless.papers.experiments.environment import environment
 from tables import SMALL_FIRST, table
 
 # A table that has this share of the rows asked for counts as one of that size.

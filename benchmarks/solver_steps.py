@@ -22,14 +22,14 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.memory import parse_budget
-from gramless.datasets import DatasetError, load
-from gramless.experiments.environment import environment
+from gramless._core import arrays as xa
+from gramless._core.memory import parse_budget
 from gramless.images import UnitNormalizer
 from gramless.kernels import Polynomial
-from gramless.operators import BorderedOperator, KernelOperator
-from gramless.solvers import SOLVERS
+from gramless.linalg.operators import BorderedOperator, KernelOperator
+from gramless.linalg.solvers import SOLVERS
+from gramless.papers.datasets import DatasetError, load
+from gramless.papers.experiments.environment import environment
 
 ITERATIVE = ("matching_pursuit", "kaczmarz", "kaczmarz_mp")
 

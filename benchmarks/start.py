@@ -21,8 +21,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gramless.experiments.environment import environment as machine
-from gramless.program.train import train
+from gramless.cli.train import train
+from gramless.papers.experiments.environment import environment as machine
 from serve import make_table
 
 

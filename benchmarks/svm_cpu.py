@@ -62,7 +62,7 @@ def standardised(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def drawn(name: str, rows: int) -> Split:
     """A random sample of a dataset that comes in some order, and another one to test on."""
-    from gramless.datasets import load
+    from gramless.papers.datasets import load
 
     dataset = load(name)
     x, y = np.concatenate([dataset.x_train, dataset.x_test]), np.concatenate([dataset.y_train, dataset.y_test])
@@ -74,7 +74,7 @@ def drawn(name: str, rows: int) -> Split:
 
 def split(name: str, rows: int) -> Split:
     """The first rows of a dataset that comes with a split."""
-    from gramless.datasets import load
+    from gramless.papers.datasets import load
 
     dataset = load(name)
     return dataset.x_train[:rows], dataset.y_train[:rows], dataset.x_test[:TEST_ROWS], dataset.y_test[:TEST_ROWS]
@@ -235,7 +235,7 @@ def energy(vectors: Any, beta: np.ndarray, gamma: float) -> float:
 
 
 def child(method: str, case: str, C: float, rows: int | None, out: str) -> None:
-    from gramless.experiments.memory import peak_mb, reset_peak
+    from gramless.papers.experiments.memory import peak_mb, reset_peak
 
     x, y, x_test, y_test, gamma = data(case, rows)
     started = time.perf_counter()
@@ -329,7 +329,7 @@ def compare(
 
 def keep(path: Path, key: tuple, record: dict | None, fields: tuple[str, ...] = ("case", "C", "method")) -> None:
     """Put a record in the place of the earlier one that agrees with it in some fields; None takes that one away."""
-    from gramless.experiments.environment import environment
+    from gramless.papers.experiments.environment import environment
 
     earlier = json.loads(path.read_text())["records"] if path.exists() else []
     path.parent.mkdir(exist_ok=True)

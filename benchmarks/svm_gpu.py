@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from gramless import KernelSVC
-from gramless.datasets import load
-from gramless.experiments.environment import environment
+from gramless.papers.datasets import load
+from gramless.papers.experiments.environment import environment
 
 TEST_ROWS = 10_000
 

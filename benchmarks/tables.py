@@ -32,8 +32,8 @@ from sklearn import datasets as sk
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
-from gramless.datasets import load
-from gramless.experiments.environment import environment
+from gramless.papers.datasets import load
+from gramless.papers.experiments.environment import environment
 
 CSV = {
     **dict.fromkeys(

@@ -22,13 +22,13 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from gramless import LSSVC
-from gramless._runtime import arrays as xa
-from gramless.datasets import load
-from gramless.experiments.environment import environment
+from gramless._core import arrays as xa
 from gramless.images import UnitNormalizer
 from gramless.kernels import Polynomial
-from gramless.operators import evaluate
-from gramless.solvers import CG, Cholesky, Kaczmarz, KaczmarzMP, MatchingPursuit, NystromCommittee
+from gramless.linalg.operators import evaluate
+from gramless.linalg.solvers import CG, Cholesky, Kaczmarz, KaczmarzMP, MatchingPursuit, NystromCommittee
+from gramless.papers.datasets import load
+from gramless.papers.experiments.environment import environment
 
 TARGETS = (2.0, 1.5, 1.3, 1.2)
 

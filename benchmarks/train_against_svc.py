@@ -23,9 +23,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
-from gramless.datasets import load
-from gramless.experiments.environment import environment
-from gramless.program.train import train
+from gramless.cli.train import train
+from gramless.papers.datasets import load
+from gramless.papers.experiments.environment import environment
 
 GRIDS = {
     "wine_quality": {"svc__C": [1, 10, 100], "svc__gamma": [0.1, 0.3, 1, 3]},

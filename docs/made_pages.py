@@ -17,20 +17,20 @@ from typing import Any
 ROOMS = {
     "gramless": "Estimators and functions",
     "gramless.kernels": "Kernels",
-    "gramless.solvers": "Solvers",
-    "gramless.landmarks": "Landmarks",
+    "gramless.linalg.solvers": "Solvers",
+    "gramless.approximation.landmarks": "Landmarks",
     "gramless.images": "Images",
     "gramless.callbacks": "Callbacks",
     "gramless.streaming": "Streams",
-    "gramless.features": "Feature maps",
-    "gramless.learners": "Learners",
-    "gramless.operators": "Operators",
-    "gramless.preconditioners": "Preconditioners",
+    "gramless.approximation.features": "Feature maps",
+    "gramless.streaming.learners": "Learners",
+    "gramless.linalg.operators": "Operators",
+    "gramless.linalg.preconditioner": "Preconditioners",
     "gramless.distributed": "Dask",
-    "gramless.serving": "Serving",
-    "gramless.datasets": "Datasets",
-    "gramless.experiments": "Experiments",
-    "gramless.report": "The report",
+    "gramless.deployment.serving": "Serving",
+    "gramless.papers.datasets": "Datasets",
+    "gramless.papers.experiments": "Experiments",
+    "gramless.papers.report": "The report",
 }
 
 # In reading order: the rest of the pages follow.
@@ -103,7 +103,7 @@ def reference_index() -> str:
 
 def read_records(results: Path) -> tuple[list[Any], list[dict[str, Any]]]:
     """The committed records of the full experiments, and the experiments that they belong to."""
-    from gramless.experiments import Results, specs
+    from gramless.papers.experiments import Results, specs
 
     records = [record for path in sorted(results.glob("*/results.jsonl")) for record in Results(path).records()]
     ran = {(record["paper"], record["experiment"]) for record in records}
@@ -112,16 +112,16 @@ def read_records(results: Path) -> tuple[list[Any], list[dict[str, Any]]]:
 
 def report(specs: list[Any], records: list[dict[str, Any]], results: Path, path: Path) -> None:
     """The full page of all papers, as `gramless report` writes it."""
-    from gramless.report import write_report
+    from gramless.papers.report import write_report
 
     write_report(specs, records, path, benchmarks=results)
 
 
 def papers(records: list[dict[str, Any]]) -> str:
     """What each paper claims, with the verdict and the figures."""
-    from gramless.experiments import PAPERS, claims
-    from gramless.report.claims import claims_section
-    from gramless.report.groups import group_by
+    from gramless.papers.experiments import PAPERS, claims
+    from gramless.papers.report.claims import claims_section
+    from gramless.papers.report.groups import group_by
 
     found = group_by(records, lambda record: (record["paper"], record["experiment"]))
     lines = [
@@ -147,7 +147,7 @@ def papers(records: list[dict[str, Any]]) -> str:
 
 def performance(results: Path) -> str:
     """The benchmarks against other packages, as tables."""
-    from gramless.report.peers import peers
+    from gramless.papers.report.peers import peers
 
     lines = [
         "# Performance",

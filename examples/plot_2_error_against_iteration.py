@@ -15,7 +15,7 @@ from sklearn.model_selection import train_test_split
 
 from gramless import LSSVC
 from gramless.images import UnitNormalizer
-from gramless.solvers import CG, Kaczmarz, KaczmarzMP, MatchingPursuit
+from gramless.linalg.solvers import CG, Kaczmarz, KaczmarzMP, MatchingPursuit
 
 X, y = load_digits(return_X_y=True)
 X = UnitNormalizer().fit_transform(X)

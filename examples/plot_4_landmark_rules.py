@@ -10,8 +10,8 @@ points of its own.
 import matplotlib.pyplot as plt
 import numpy as np
 
+from gramless.approximation.landmarks import LANDMARKS, select
 from gramless.kernels import RBF
-from gramless.landmarks import LANDMARKS, select
 
 rng = np.random.default_rng(0)
 angles = rng.uniform(0, 2 * np.pi, 200)

@@ -30,11 +30,11 @@ LONGEST = (
     "contracts/test_every_solver.py",
     "core/test_documentation.py",
     "fuzz/test_kills.py",
-    "program/test_train.py",
+    "cli/test_train.py",
     "contracts/test_every_kernel.py",
     "contracts/test_never_garbage.py",
-    "_runtime/test_memory_budget.py",
-    "_runtime/test_processors.py",
+    "_core/test_memory_budget.py",
+    "_core/test_processors.py",
     "estimators/test_table.py",
 )
 

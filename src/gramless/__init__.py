@@ -9,12 +9,12 @@ import importlib
 import sys
 from typing import Any
 
-from gramless._runtime import dask_hooks
+from gramless._core import dask_hooks
 from gramless._version import __version__
 
 # Public name -> the module that defines it.
 _EXPORTS: dict[str, str] = {
-    "CUDA": "gramless._runtime.device",
+    "CUDA": "gramless._core.device",
     "BudgetLSSVC": "gramless.estimators.budget",
     "BudgetLSSVR": "gramless.estimators.budget",
     "FourierFeatures": "gramless.estimators.fourier_features",
@@ -40,12 +40,12 @@ _EXPORTS: dict[str, str] = {
     "Stream": "gramless.streaming",
     "TableClassifier": "gramless.estimators.table",
     "TableRegressor": "gramless.estimators.table",
-    "compiled": "gramless.models.compiled",
-    "compress": "gramless.models.compress",
-    "estimate": "gramless.planning.estimate",
-    "load": "gramless.persistence",
-    "save": "gramless.persistence",
-    "to_onnx": "gramless.export.onnx",
+    "compiled": "gramless.deployment.compiled",
+    "compress": "gramless.deployment.compress",
+    "estimate": "gramless.linalg.planning.estimate",
+    "load": "gramless.deployment.model_files",
+    "save": "gramless.deployment.model_files",
+    "to_onnx": "gramless.deployment.onnx.convert",
 }
 
 __all__ = ["__version__", *_EXPORTS]

@@ -8,7 +8,7 @@ import sys
 def main() -> None:
     """Run the command, or say how to install what it needs."""
     try:
-        from gramless.cli import main as run
+        from gramless.cli.app import main as run
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("gramless"):
             raise

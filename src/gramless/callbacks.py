@@ -20,7 +20,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from gramless._runtime.validation import check_positive
+from gramless._core.validation import check_positive
 
 __all__ = ["Checkpoint", "EarlyStopping"]
 

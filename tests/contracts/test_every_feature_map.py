@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from gramless.features import FEATURE_MAPS
+from gramless.approximation.features import FEATURE_MAPS
 from gramless.kernels import RBF
 
 X = np.random.default_rng(0).normal(size=(60, 4))

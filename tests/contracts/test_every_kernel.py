@@ -32,7 +32,7 @@ from gramless.kernels import (
     Sigmoid,
     as_kernel,
 )
-from gramless.operators import evaluate, expand
+from gramless.linalg.operators import evaluate, expand
 
 # Beside the registry's defaults: settings that take another path through the same file.
 VARIANTS = {

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from gramless.features import FourierMap, LandmarkMap
+from gramless.approximation.features import FourierMap, LandmarkMap
 from gramless.kernels import RBF
-from gramless.learners import LEARNERS
+from gramless.streaming.learners import LEARNERS
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 2))

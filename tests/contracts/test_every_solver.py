@@ -9,12 +9,12 @@ import scipy.sparse as sp
 import torch
 from sklearn.base import clone
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.checkpoint import StateFile
+from gramless._core import arrays as xa
+from gramless._core.checkpoint import StateFile
+from gramless._core.targets.columns import split_bias
 from gramless.kernels import RBF, Precomputed
-from gramless.operators import BorderedOperator, DenseOperator, KernelOperator
-from gramless.solvers import SOLVERS, Averaged, Status, solve
-from gramless.targets.columns import split_bias
+from gramless.linalg.operators import BorderedOperator, DenseOperator, KernelOperator
+from gramless.linalg.solvers import SOLVERS, Averaged, Status, solve
 
 N = 60
 KERNEL = RBF(gamma=0.3)

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import gramless
 from gramless.kernels import as_kernel
-from gramless.solvers import SOLVERS
+from gramless.linalg.solvers import SOLVERS
 
 CLASSES = [getattr(gramless, name) for name in sorted(gramless._EXPORTS) if inspect.isclass(getattr(gramless, name))]
 ESTIMATORS = [cls.__name__ for cls in CLASSES if "kernel" in getattr(cls, "_get_param_names", list)()]

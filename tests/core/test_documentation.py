@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gramless
-from gramless._runtime.grid import has_integer_products
+from gramless._core.grid import has_integer_products
 
 MODULES = sorted(
     module.name for module in pkgutil.walk_packages(gramless.__path__, "gramless.") if not module.name.endswith("__main__")
@@ -23,7 +23,7 @@ PAGES = sorted(path for path in (README.parent / "docs").glob("*.md") if "```pyt
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    if name == "gramless._compiled.integer_products" and not has_integer_products():
+    if name == "gramless._core.compiled.integer_products" and not has_integer_products():
         pytest.skip("this processor has neither AVX-512 nor AVX2, and LLVM ends a process that compiles for them")
     try:
         module = importlib.import_module(name)

@@ -10,10 +10,10 @@ import pytest
 from sklearn.base import BaseEstimator
 
 import gramless
-from gramless.experiments import PAPERS, Results, claims
 from gramless.images import PatchDictionary
-from gramless.report.claims import decided
-from gramless.report.groups import group_by
+from gramless.papers.experiments import PAPERS, Results, claims
+from gramless.papers.report.claims import decided
+from gramless.papers.report.groups import group_by
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -47,7 +47,7 @@ def test_a_transformer_links_to_its_room():
 
 def test_one_address_for_the_documentation():
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
-    reference = importlib.import_module("gramless._runtime.reference")
+    reference = importlib.import_module("gramless._core.reference")
     assert reference.DOCUMENTATION.startswith(urls["Documentation"])
 
 

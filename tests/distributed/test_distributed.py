@@ -15,7 +15,7 @@ from sklearn.base import clone
 import gramless
 from gramless import LSSVC, LSSVR, BudgetLSSVC, FourierLSSVC, NystromLSSVC, NystromLSSVR, RiSVOClassifier
 from gramless.callbacks import Checkpoint
-from gramless.solvers import CG, Averaged
+from gramless.linalg.solvers import CG, Averaged
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")

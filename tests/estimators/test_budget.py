@@ -8,12 +8,12 @@ from sklearn.base import clone
 
 import gramless
 from gramless import BudgetLSSVC, BudgetLSSVR, FourierLSSVC, NystromLSSVC, Stream, estimate
-from gramless.experiments.exact_budget import ExactBudgetLSSVC
-from gramless.features import LandmarkMap
+from gramless._core.targets.streamed import ValueTargets
+from gramless.approximation.features import LandmarkMap
 from gramless.kernels import RBF
-from gramless.learners import PassOptions, Steps, run_pass
-from gramless.learners.steps import StepsRun
-from gramless.targets.streamed import ValueTargets
+from gramless.papers.experiments.exact_budget import ExactBudgetLSSVC
+from gramless.streaming.learners import PassOptions, Steps, run_pass
+from gramless.streaming.learners.steps import StepsRun
 
 
 def minimiser(X, y, budget, kernel, C):
@@ -100,7 +100,7 @@ def test_a_few_loud_rows_do_not_slow_down_the_others(monkeypatch):
 
     step, far = distance(epochs=30)
     monkeypatch.setattr(StepsRun, "softened", lambda self, weights, loudness, decay: weights)
-    monkeypatch.setattr("gramless.learners.steps._LOUD", np.inf)
+    monkeypatch.setattr("gramless.streaming.learners.steps._LOUD", np.inf)
     plain_step, farther = distance(epochs=30)
     assert step > 2 * plain_step
     assert far < 0.8 * farther

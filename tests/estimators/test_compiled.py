@@ -7,8 +7,8 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, make_regression
 
 from gramless import LSSVC, LSSVR, KernelSVC, NystromLSSVC, NystromNovelty, PrototypeLSSVC, compiled
+from gramless.deployment.compiled_novelty import compiled_novelty
 from gramless.kernels import RBF, Laplacian, Linear, ScaledColumns
-from gramless.models.compiled_novelty import compiled_novelty
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:200] / 16, Y[:200]

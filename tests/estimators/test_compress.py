@@ -8,8 +8,8 @@ from sklearn.datasets import load_digits, make_classification, make_moons
 
 import gramless
 from gramless import LSSVC, LSSVR, KernelSVC, NystromLSSVC, compiled, compress
+from gramless.deployment import compress as module
 from gramless.kernels import RBF, ScaledColumns
-from gramless.models import compress as module
 
 X, Y = load_digits(return_X_y=True)
 

@@ -9,7 +9,7 @@ import torch
 from gramless import CUDA, LSSVC, LSSVCCV, LSSVR, LSSVRCV, KernelSVC, NystromLSSVC
 from gramless.callbacks import Checkpoint, EarlyStopping
 from gramless.kernels import RBF, Linear, Polynomial, Precomputed
-from gramless.solvers import CG, Kaczmarz
+from gramless.linalg.solvers import CG, Kaczmarz
 
 X = np.random.default_rng(0).normal(size=(20, 3))
 Y = np.arange(20) % 2

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gramless import LSSVC, LSSVR, estimate
 from gramless.callbacks import Checkpoint, EarlyStopping
-from gramless.solvers import CG, SOLVERS, Averaged, Kaczmarz, MatchingPursuit, NystromCommittee
+from gramless.linalg.solvers import CG, SOLVERS, Averaged, Kaczmarz, MatchingPursuit, NystromCommittee
 
 ITERATIVE = ["kaczmarz", "matching_pursuit", "kaczmarz_mp"]
 BLOCKED = [*ITERATIVE, "nystrom_committee"]

@@ -13,10 +13,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
 from gramless import LSSVC, LSSVR
-from gramless._runtime.checkpoint import StateFile, fingerprint
+from gramless._core.checkpoint import StateFile, fingerprint
 from gramless.callbacks import Checkpoint, EarlyStopping
 from gramless.kernels import RBF, Columns, as_kernel
-from gramless.solvers import CG
+from gramless.linalg.solvers import CG
 
 # One process: fit with a checkpoint after every second iteration; slow enough, by its callback, to be hit in the middle.
 _SCRIPT = """
@@ -24,7 +24,7 @@ import sys, time
 import numpy as np
 from gramless import LSSVC
 from gramless.callbacks import Checkpoint, EarlyStopping
-from gramless.solvers import CG
+from gramless.linalg.solvers import CG
 path, out, pause, early = sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4] == "early"
 rng = np.random.default_rng(0)
 X = rng.normal(size=(500, 4)).astype(np.float32)

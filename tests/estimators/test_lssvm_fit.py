@@ -20,11 +20,11 @@ from sklearn.preprocessing import scale
 from threadpoolctl import threadpool_limits
 
 from gramless import LSSVC, LSSVCCV, LSSVR, LSSVRCV
-from gramless._runtime import arrays as xa
+from gramless._core import arrays as xa
 from gramless.callbacks import EarlyStopping
 from gramless.kernels import RBF, Polynomial
-from gramless.operators import DenseOperator, KernelOperator
-from gramless.solvers import CG, SOLVERS, Cholesky, solve
+from gramless.linalg.operators import DenseOperator, KernelOperator
+from gramless.linalg.solvers import CG, SOLVERS, Cholesky, solve
 
 
 @pytest.fixture(scope="module")
@@ -290,7 +290,7 @@ def test_probabilities(machine, n_classes):
 
 
 def test_sigmoids_equal_those_of_brute_force_leave_one_out():
-    from gramless.calibration.platt import fit_sigmoids
+    from gramless.inference.platt import fit_sigmoids
 
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
@@ -320,8 +320,8 @@ def test_sigmoids_from_an_estimated_diagonal(digits, monkeypatch, precomputed):
 # -- words -------------------------------------------------------------------------------------------------------------
 
 _FIT = (
-    "import numpy as np; from gramless import LSSVR; from gramless.solvers import CG\n"
-    "import gramless._runtime.progress as p; p._SECONDS_BETWEEN_LINES = 0.0\n"
+    "import numpy as np; from gramless import LSSVR; from gramless.linalg.solvers import CG\n"
+    "import gramless._core.progress as p; p._SECONDS_BETWEEN_LINES = 0.0\n"
     "X = np.random.default_rng(0).normal(size=(300, 2)); y = np.sin(X[:, 0])\n"
     "LSSVR(solver=CG(n_landmarks=20, tol=1e-5), C=100.0, verbose={verbose}).fit(X, y)\n"
 )

@@ -10,10 +10,10 @@ from sklearn.linear_model import Ridge
 from sklearn.utils.multiclass import _ovr_decision_function
 
 from gramless import LSSVC, LSSVCCV, LSSVR, LSSVRCV
-from gramless.calibration.leave_one_out import dense_scores, leave_one_out_scores, path_scores, probes_plan
+from gramless._core.targets.columns import split_bias
+from gramless.inference.leave_one_out import dense_scores, leave_one_out_scores, path_scores, probes_plan
 from gramless.kernels import RBF, Columns, Laplacian, Linear, Polynomial
-from gramless.operators import KernelOperator
-from gramless.targets.columns import split_bias
+from gramless.linalg.operators import KernelOperator
 
 quick = settings(max_examples=25, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)

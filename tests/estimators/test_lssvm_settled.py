@@ -7,9 +7,9 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 from gramless import LSSVC, LSSVR
+from gramless.linalg.operators import DenseOperator
+from gramless.linalg.solvers import CG, Status, solve
 from gramless.models.settled import settled_predictions
-from gramless.operators import DenseOperator
-from gramless.solvers import CG, Status, solve
 
 
 def noisy_values(n: int = 1500, noise: float = 0.3) -> tuple[np.ndarray, np.ndarray]:

@@ -8,9 +8,9 @@ from sklearn.preprocessing import scale
 from sklearn.svm import SVC
 
 from gramless import KernelSVC, MKLClassifier
-from gramless.dual.kernel_stack import HeldKernels, StreamedKernels
-from gramless.dual.problems import Resources, make_solver, row_resources, solve_machine
 from gramless.kernels import RBF, Columns, Linear
+from gramless.svm.kernel_stack import HeldKernels, StreamedKernels
+from gramless.svm.problems import Resources, make_solver, row_resources, solve_machine
 
 KERNELS = [RBF(0.01), RBF(0.1), RBF(1.0), Linear()]
 

@@ -10,8 +10,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import gramless
 from gramless import NystromNovelty
-from gramless.learners.ridge_sums import RidgeSums
-from gramless.uncertainty.feature_process import FeatureProcess
+from gramless.inference.feature_process import FeatureProcess
+from gramless.streaming.learners.ridge_sums import RidgeSums
 
 
 def rows(n=400, d=3, seed=0):

@@ -8,10 +8,10 @@ from sklearn.base import clone
 
 import gramless
 from gramless import LSSVC, LSSVR, BudgetLSSVC, FourierLSSVC, NystromLSSVC, NystromLSSVR, Stream
-from gramless.features import LandmarkMap
+from gramless._core.targets.streamed import ValueTargets
+from gramless.approximation.features import LandmarkMap
 from gramless.kernels import RBF
-from gramless.learners import Pass, PassOptions, Sums, more_rows, run_pass
-from gramless.targets.streamed import ValueTargets
+from gramless.streaming.learners import Pass, PassOptions, Sums, more_rows, run_pass
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "poly", "laplacian"])
@@ -244,7 +244,7 @@ def test_class_weights_hold_for_rows_that_come_after_a_fit(digits):
     ],
 )
 def test_a_bad_row_in_the_middle_of_partial_fit_leaves_the_model_as_it_was(digits, machine, monkeypatch):
-    monkeypatch.setattr("gramless.learners.driver.MOST_BATCH_ROWS", 64)
+    monkeypatch.setattr("gramless.streaming.learners.driver.MOST_BATCH_ROWS", 64)
     X, y = digits
     bad = X[200:600].copy()
     bad[300, 5] = np.nan

@@ -8,7 +8,7 @@ from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 from sklearn.svm import OneClassSVM
 
 from gramless import KernelOneClassSVM
-from gramless.dual import one_class
+from gramless.svm import one_class
 
 
 def rows(n=300, d=4, seed=0):

@@ -12,10 +12,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import gramless
 from gramless import LSSVC, RiSVOClassifier
+from gramless.approximation.landmarks import BasisConstruction
 from gramless.estimators.risvo import active_rows, signed_targets
 from gramless.kernels import RBF, Linear
-from gramless.landmarks import BasisConstruction
-from gramless.learners import active_set
+from gramless.streaming.learners import active_set
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from gramless import SphericalKMeans
-from gramless._runtime import arrays as xa
-from gramless.clustering.starts import plus_plus
+from gramless._core import arrays as xa
+from gramless.approximation.clustering.starts import plus_plus
 
 
 def directions(n=300, d=12, k=5, seed=0, dtype=np.float32):

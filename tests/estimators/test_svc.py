@@ -24,9 +24,9 @@ from sklearn.utils.estimator_checks import check_estimator
 import gramless
 from gramless import KernelSVC
 from gramless.callbacks import EarlyStopping
-from gramless.dual.problems import Resources, solve_machine
-from gramless.dual.smo import SMO
 from gramless.kernels import RBF, Columns, Intersection, Linear
+from gramless.svm.problems import Resources, solve_machine
+from gramless.svm.smo import SMO
 
 DATASETS = {
     "iris": lambda: load_iris(return_X_y=True),
@@ -568,5 +568,5 @@ print(np.array_equal(before, model.decision_function(X[:50])))
 
 def test_a_small_fit_needs_no_more_memory_on_a_machine_with_many_cores(monkeypatch):
     X, y = make_classification(1000, 100, random_state=0)
-    monkeypatch.setattr("gramless.dual.problems.workers_for", lambda kernel, X: 32)
+    monkeypatch.setattr("gramless.svm.problems.workers_for", lambda kernel, X: 32)
     assert KernelSVC(C=10.0).fit(X, y).fit_status_ == 0

@@ -10,11 +10,11 @@ import scipy.sparse as sp
 from sklearn.datasets import load_digits, make_classification, make_regression
 
 from gramless import CUDA, KernelOneClassSVM, KernelSVC, KernelSVR
-from gramless._runtime.device_rows import SparseRows, rows_on_device
-from gramless.dual.batched_smo import BatchedSMO
-from gramless.dual.box_qp import BoxQP
-from gramless.dual.device_values import FusedRows
+from gramless._core.device_rows import SparseRows, rows_on_device
 from gramless.kernels import RBF, Exponential, Matern32, Matern52, Polynomial
+from gramless.svm.batched_smo import BatchedSMO
+from gramless.svm.box_qp import BoxQP
+from gramless.svm.device_values import FusedRows
 
 torch = pytest.importorskip("torch")
 CARD = pytest.param("cuda", marks=pytest.mark.gpu)

@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 
 import gramless
-import gramless.program.predict
-import gramless.program.reproduce
-import gramless.program.train
+import gramless.cli.predict
+import gramless.cli.reproduce
+import gramless.cli.train
 from gramless import LSSVC, NystromLSSVC, Stream
 from gramless.callbacks import Checkpoint
-from gramless.cli import app
-from gramless.experiments import Results
+from gramless.cli.app import app
+from gramless.papers.experiments import Results
 
 ROWS = 3000
 
@@ -113,7 +113,7 @@ class Checkpointed:
         rng = np.random.default_rng(0)
         X = rng.normal(size=(1200, 6))
         y = X[:, 0] + 0.5 * rng.normal(size=1200) > 0
-        solver = gramless.solvers.Kaczmarz(block_size=60, tol=0, max_iter=60)
+        solver = gramless.linalg.solvers.Kaczmarz(block_size=60, tol=0, max_iter=60)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return LSSVC(C=10.0, gamma=0.2, solver=solver, callback=Checkpoint(state, every=1), random_state=0).fit(X, y)

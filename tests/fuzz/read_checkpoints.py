@@ -12,7 +12,7 @@ import numpy as np
 from mutations import damaged
 
 from gramless import LSSVC
-from gramless._runtime.checkpoint import StateFile
+from gramless._core.checkpoint import StateFile
 from gramless.callbacks import Checkpoint
 
 FITS = 25  # of the files also by a fit that goes on from them, which takes longer than to read them

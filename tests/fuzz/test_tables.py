@@ -10,8 +10,8 @@ import pytest
 from mutations import damaged
 from typer.testing import CliRunner
 
-from gramless.cli import app
-from gramless.program.errors import EXIT_BAD_INPUT, EXIT_OUT_OF_MEMORY, explain
+from gramless.cli.app import app
+from gramless.cli.errors import EXIT_BAD_INPUT, EXIT_OUT_OF_MEMORY, explain
 
 N = 40
 CODES = {0, EXIT_BAD_INPUT, EXIT_OUT_OF_MEMORY}

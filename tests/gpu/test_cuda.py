@@ -7,8 +7,8 @@ import pytest
 
 from gramless import LSSVC, LSSVR
 from gramless.kernels import RBF
-from gramless.operators import KernelOperator
-from gramless.solvers import Kaczmarz, MatchingPursuit
+from gramless.linalg.operators import KernelOperator
+from gramless.linalg.solvers import Kaczmarz, MatchingPursuit
 
 pytestmark = pytest.mark.gpu
 

@@ -11,7 +11,7 @@ import pytest
 
 from gramless import NystromLSSVC, Stream
 from gramless.callbacks import Checkpoint
-from gramless.learners import Pass
+from gramless.streaming.learners import Pass
 
 SCRIPT = """
 import sys, time

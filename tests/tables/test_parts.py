@@ -13,8 +13,8 @@ from sklearn.metrics import log_loss
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import QuantileTransformer
 
-from gramless._runtime.threads import in_turns
-from gramless.calibration.softmax_link import fit_link, link_probabilities, temperature_loss
+from gramless._core.threads import in_turns
+from gramless.inference.softmax_link import fit_link, link_probabilities, temperature_loss
 from gramless.kernels import RBF, Exponential, Laplacian, Matern52
 from gramless.tables import metric, search
 from gramless.tables.columns import Encoded
@@ -83,9 +83,9 @@ def test_a_kernel_matrix_that_is_kept_serves_other_ridges():
 @pytest.mark.parametrize("loaded", [False, True])
 def test_sums_of_absolute_differences_with_and_without_compiled_code(monkeypatch, loaded):
     if loaded:
-        import gramless._compiled.city_block  # noqa: F401
+        import gramless._core.compiled.city_block  # noqa: F401
     else:
-        monkeypatch.delitem(sys.modules, "gramless._compiled.city_block", raising=False)
+        monkeypatch.delitem(sys.modules, "gramless._core.compiled.city_block", raising=False)
     rng = np.random.default_rng(4)
     X = np.column_stack([rng.normal(size=(60, 3)), rng.normal(size=60) > 0, np.where(rng.normal(size=60) > 1, 7.0, -2.0)])
     X = np.column_stack([X, np.full(60, 3.0)])

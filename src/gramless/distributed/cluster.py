@@ -9,7 +9,7 @@ from typing import Any
 
 from dask.distributed import Client, get_client, progress, wait
 
-from gramless._runtime.memory import free_memory
+from gramless._core.memory import free_memory
 
 # How many partial sums one task merges: wide enough for few tasks, narrow enough for few sums in memory at once.
 _BRANCHES = 8

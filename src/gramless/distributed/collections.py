@@ -16,8 +16,8 @@ from sklearn.base import is_classifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.random import sample_without_replacement
 
-from gramless._runtime.dask_hooks import is_dask
-from gramless._runtime.validation import forget_names, missing, working_dtype
+from gramless._core.dask_hooks import is_dask
+from gramless._core.validation import forget_names, missing, working_dtype
 from gramless.distributed.cluster import cluster_memory
 
 # Up to so many rows a sample is drawn as a permutation, which is what a fit on one machine draws.

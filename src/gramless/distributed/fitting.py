@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gramless._runtime.validation import all_or_nothing
+from gramless._core.validation import all_or_nothing
 from gramless.distributed.cluster import active_client
 from gramless.distributed.collections import describe
 from gramless.distributed.lssvm import check_least_squares, fit_least_squares

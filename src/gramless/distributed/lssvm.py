@@ -19,23 +19,23 @@ from dask.distributed import Client
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from gramless._runtime.arrays import Array
+from gramless._core.arrays import Array
+from gramless._core.targets.columns import Standardised, class_targets
 from gramless.callbacks import read_callbacks
 from gramless.distributed.cluster import cluster_memory, n_threads
 from gramless.distributed.collections import Piece, Rows, class_factors, draw, join
 from gramless.distributed.operator import DistributedOperator, RemoteColumns
 from gramless.distributed.settings import check_settings
 from gramless.estimators.lssvm import LSSVC, LSSVR
+from gramless.linalg.operators.kernel import check_diagonal
+from gramless.linalg.operators.system import LinearSystem
+from gramless.linalg.planning.make_solver import solver_name
+from gramless.linalg.planning.plan import Plan, make_plan, sizes
+from gramless.linalg.preconditioner import NystromPreconditioner
+from gramless.linalg.solvers import CG, Averaged, solve
 from gramless.models import least_squares
 from gramless.models.expansion import kernel_from_settings, set_single_output
 from gramless.models.settled import USUAL_RESIDUAL, finest_residual, settled_predictions
-from gramless.operators.kernel import check_diagonal
-from gramless.operators.system import LinearSystem
-from gramless.planning.make_solver import solver_name
-from gramless.planning.plan import Plan, make_plan, sizes
-from gramless.preconditioners.nystrom import NystromPreconditioner
-from gramless.solvers import CG, Averaged, solve
-from gramless.targets.columns import Standardised, class_targets
 
 HONOURED = frozenset(
     {

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from dask.distributed import Client
 
+from gramless._core.targets.streamed import LabelTargets, Targets, ValueTargets
+from gramless.approximation.features import FeatureMap
 from gramless.distributed.cluster import reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, draw
 from gramless.distributed.settings import check_settings
-from gramless.features import FeatureMap
-from gramless.learners import Learner, Pass, PassOptions, plan_pass
+from gramless.streaming.learners import Learner, Pass, PassOptions, plan_pass
 from gramless.streaming.sources import Rows as Batch
-from gramless.targets.streamed import LabelTargets, Targets, ValueTargets
 
 Parts = tuple[FeatureMap, Learner, PassOptions]
 

@@ -8,8 +8,8 @@ Only `V` and the product travel, `n k` numbers each way. Tiles stay on the worke
 otherwise each product computes them again, and the blocks of rows are copied between workers. A worker that is lost takes
 along its tiles, which the others compute again, and perhaps its share of `V`: the product is then repeated.
 
-`RemoteColumns` is what `gramless.preconditioners.nystrom` multiplies with: its sums over the rows of a block are those of
-`gramless.operators.tall`, and the blocks' sums are added in a tree.
+`RemoteColumns` is what `gramless.linalg.preconditioner` multiplies with: its sums over the rows of a block are those of
+`gramless.linalg.operators.tall`, and the blocks' sums are added in a tree.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 from dask.distributed import Client
 
-from gramless._runtime.arrays import Array
+from gramless._core.arrays import Array
 from gramless.distributed.cluster import reduce_in_tree
 from gramless.distributed.collections import Piece, Rows
 from gramless.kernels.base import Kernel
-from gramless.operators import Operator, evaluate
-from gramless.operators.kernel import KernelOperator
-from gramless.operators.tall import TallMatrix
+from gramless.linalg.operators import Operator, evaluate
+from gramless.linalg.operators.kernel import KernelOperator
+from gramless.linalg.operators.tall import TallMatrix
 
 _ATTEMPTS = 6
 _SECONDS_BEFORE_THE_NEXT = 0.25
@@ -120,7 +120,7 @@ class DistributedOperator(Operator):
 
 
 class RemoteColumns:
-    """`K(X, s)` over blocks of rows on the workers, as `gramless.operators.landmark_columns.LandmarkColumns` has it.
+    """`K(X, s)` over blocks of rows on the workers, as `gramless.linalg.operators.landmark_columns.LandmarkColumns` has it.
 
     Parameters
     ----------

@@ -10,11 +10,11 @@ import dask
 import dask.array as da
 import numpy as np
 
-from gramless._runtime.arrays import Array, to_numpy
-from gramless._runtime.dask_hooks import is_dask
-from gramless._runtime.validation import check_X, forget_names
+from gramless._core.arrays import Array, to_numpy
+from gramless._core.dask_hooks import is_dask
+from gramless._core.validation import check_X, forget_names
 from gramless.kernels import Kernel, Linear
-from gramless.operators import expand
+from gramless.linalg.operators import expand
 
 _ROWS_AT_ONCE = 8192
 

@@ -20,7 +20,9 @@ from dask.distributed import Client
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from gramless._runtime import arrays as xa
+from gramless._core import arrays as xa
+from gramless.approximation.features.landmark_map import Whitening
+from gramless.approximation.landmarks import as_points, select
 from gramless.callbacks import read_functions
 from gramless.distributed.cluster import reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, draw
@@ -33,13 +35,11 @@ from gramless.estimators.risvo import (
     signed_targets,
     warn_if_undetermined,
 )
-from gramless.features.landmark_map import Whitening
 from gramless.kernels.base import Kernel
-from gramless.landmarks import as_points, select
-from gramless.learners.active_set import ActiveStep, shrink, worth_summing_again
-from gramless.learners.ridge_sums import RidgeSums
+from gramless.linalg.operators import evaluate, expand
 from gramless.models.expansion import kernel_from_settings, scores_to_labels
-from gramless.operators import evaluate, expand
+from gramless.streaming.learners.active_set import ActiveStep, shrink, worth_summing_again
+from gramless.streaming.learners.ridge_sums import RidgeSums
 
 # Rows from which a basis is chosen and gamma="scale" is computed, all where there are fewer.
 _CANDIDATES = 50_000

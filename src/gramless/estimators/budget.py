@@ -26,12 +26,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gramless._runtime.reference import described
-from gramless._runtime.validation import check_choice
-from gramless.features import LandmarkMap
-from gramless.learners import PassOptions, Steps, from_model
+from gramless._core.reference import described
+from gramless._core.validation import check_choice
+from gramless.approximation.features import LandmarkMap
 from gramless.models.expansion import kernel_from_settings
 from gramless.models.one_pass import OnePassClassifier, OnePassRegressor, Parts
+from gramless.streaming.learners import PassOptions, Steps, from_model
 
 
 @described
@@ -55,7 +55,7 @@ class BudgetLSSVC(OnePassClassifier):
         Points that carry the model, as `n_landmarks` of `NystromLSSVC`: a number, or a share of the rows above 0 and at most
         1 (`partial_fit` needs a number).
     landmarks : str, LandmarkRule or array, default="uniform"
-        A rule of `gramless.landmarks` by name or with its settings, row numbers, or the points themselves. A rule chooses
+        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A rule chooses
         from a uniform sample of at most 50,000 rows (all where there are fewer), of a generator from its first rows (four
         for each landmark).
     class_weight : dict, "balanced" or None, default=None
@@ -99,7 +99,7 @@ class BudgetLSSVC(OnePassClassifier):
         The regularisation used.
     history_ : list of dict
         One record for each epoch of `fit`: n_iter, seconds, loss (mean squared error of the batches as they came), step.
-    pass_ : gramless.learners.Pass
+    pass_ : gramless.streaming.learners.Pass
         Where the pass stands: what `partial_fit` goes on with.
 
     See Also
@@ -209,7 +209,7 @@ class BudgetLSSVR(OnePassRegressor):
         Points that carry the model, as `n_landmarks` of `NystromLSSVC`: a number, or a share of the rows above 0 and at most
         1 (`partial_fit` needs a number).
     landmarks : str, LandmarkRule or array, default="uniform"
-        A rule of `gramless.landmarks` by name or with its settings, row numbers, or the points themselves. A rule chooses
+        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A rule chooses
         from a uniform sample of at most 50,000 rows (all where there are fewer), of a generator from its first rows (four
         for each landmark).
     loss : {"dual", "primal"}, default="dual"
@@ -248,7 +248,7 @@ class BudgetLSSVR(OnePassRegressor):
         The regularisation used.
     history_ : list of dict
         One record for each epoch of `fit`: n_iter, seconds, loss (mean squared error of the batches as they came), step.
-    pass_ : gramless.learners.Pass
+    pass_ : gramless.streaming.learners.Pass
         Where the pass stands: what `partial_fit` goes on with.
 
     See Also

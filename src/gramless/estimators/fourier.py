@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from gramless._runtime.reference import described
-from gramless._runtime.validation import check_choice
-from gramless.features import FourierMap
-from gramless.learners import C_PATH, Learner, PassOptions, Steps, Sums, from_model
+from gramless._core.reference import described
+from gramless._core.validation import check_choice
+from gramless.approximation.features import FourierMap
+from gramless.inference.one_pass import prediction_intervals, standard_deviations
 from gramless.models.expansion import kernel_from_settings
 from gramless.models.one_pass import OnePassClassifier, OnePassRegressor, Parts
-from gramless.uncertainty.one_pass import prediction_intervals, standard_deviations
+from gramless.streaming.learners import C_PATH, Learner, PassOptions, Steps, Sums, from_model
 
 
 def _sums_or_steps(settings: Any, *, leave_one_out: bool = False, keep_rows: bool = False) -> Learner:
@@ -105,7 +105,7 @@ class FourierLSSVC(OnePassClassifier):
         With `C="loo"`, the leave-one-out squared error at each of `Cs`.
     history_ : list of dict
         One record for each pass of `fit`: n_iter, seconds and, with `method="online"`, loss and step.
-    pass_ : gramless.learners.Pass
+    pass_ : gramless.streaming.learners.Pass
         Where the pass stands: what `partial_fit` goes on with.
 
     See Also
@@ -254,7 +254,7 @@ class FourierLSSVR(OnePassRegressor):
         With `C="loo"`, the leave-one-out squared error at each of `Cs`.
     history_ : list of dict
         One record for each pass of `fit`: n_iter, seconds and, with `method="online"`, loss and step.
-    pass_ : gramless.learners.Pass
+    pass_ : gramless.streaming.learners.Pass
         Where the pass stands: what `partial_fit` goes on with.
 
     See Also

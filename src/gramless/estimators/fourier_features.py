@@ -19,14 +19,14 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.memory import MemoryEstimate
-from gramless._runtime.reference import described
-from gramless._runtime.validation import all_or_nothing, check_X, working_dtype
-from gramless.features.fourier_map import FourierMap
+from gramless._core import arrays as xa
+from gramless._core.memory import MemoryEstimate
+from gramless._core.reference import described
+from gramless._core.validation import all_or_nothing, check_X, working_dtype
+from gramless.approximation.features.fourier_map import FourierMap
 from gramless.kernels import Kernel
+from gramless.linalg.planning.plan import FitPlan
 from gramless.models.expansion import kernel_from_settings
-from gramless.planning.plan import FitPlan
 
 
 @described

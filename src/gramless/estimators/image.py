@@ -23,20 +23,20 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.memory import MemoryEstimate, human, parse_budget
-from gramless._runtime.progress import say
-from gramless._runtime.reference import described
-from gramless._runtime.validation import all_or_nothing, check_labels, check_positive, check_weights
-from gramless.calibration.leave_one_out import dense_scores
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.memory import MemoryEstimate, human, parse_budget
+from gramless._core.progress import say
+from gramless._core.reference import described
+from gramless._core.targets.columns import class_targets
+from gramless._core.validation import all_or_nothing, check_labels, check_positive, check_weights
 from gramless.estimators.lssvm import LSSVC
 from gramless.images.patch_dictionary import PatchDictionary
 from gramless.images.reading import read_images
 from gramless.images.transformer import image_shape
+from gramless.inference.leave_one_out import dense_scores
 from gramless.kernels import Kernel, Polynomial, Reflected
 from gramless.models.expansion import scores_to_labels
-from gramless.targets.columns import class_targets
 
 # Leave-one-out takes the cube of so many operations in float64, some tenths of a second, for each candidate.
 _SAMPLE = 2000

@@ -22,12 +22,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.dask_hooks import fits_collections, over_partitions
-from gramless._runtime.device import Device
-from gramless._runtime.reference import described
-from gramless._runtime.validation import (
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.dask_hooks import fits_collections, over_partitions
+from gramless._core.device import Device
+from gramless._core.reference import described
+from gramless._core.targets.columns import Standardised, class_targets
+from gramless._core.validation import (
     all_or_nothing,
     check_choice,
     check_indicator,
@@ -36,10 +37,14 @@ from gramless._runtime.validation import (
     check_weights,
     is_indicator,
 )
-from gramless.calibration.leave_one_out import leave_one_out_scores
-from gramless.calibration.on_demand import scores_on_demand
-from gramless.calibration.platt import fit_sigmoids
-from gramless.calibration.temperature import fit_temperature
+from gramless.inference.leave_one_out import leave_one_out_scores
+from gramless.inference.on_demand import scores_on_demand
+from gramless.inference.platt import fit_sigmoids
+from gramless.inference.prediction_sets import adaptive_scores, prediction_sets
+from gramless.inference.regression import posterior_of, prediction_intervals, standard_deviations
+from gramless.inference.temperature import fit_temperature
+from gramless.linalg.planning.plan import Plan
+from gramless.linalg.solvers import Solver
 from gramless.models.expansion import (
     ExpansionClassifier,
     ExpansionRegressor,
@@ -49,11 +54,6 @@ from gramless.models.expansion import (
     scores_to_probabilities,
 )
 from gramless.models.least_squares import check_rows, check_settings, fit_expansion, generator, plan_fit
-from gramless.planning.plan import Plan
-from gramless.solvers import Solver
-from gramless.targets.columns import Standardised, class_targets
-from gramless.uncertainty.prediction_sets import adaptive_scores, prediction_sets
-from gramless.uncertainty.regression import posterior_of, prediction_intervals, standard_deviations
 
 
 @described
@@ -78,7 +78,7 @@ class LSSVC(ExpansionClassifier):
         faster than `"cg"` to a loose `tol` on very large streamed data; `"auto"` chooses from the sizes, `tol`, the memory
         and the device, and says in `solver_` what it chose. The randomised `"matching_pursuit"`, `"kaczmarz"`,
         `"kaczmarz_mp"` and `"nystrom_committee"` (whose members `max_iter` counts) read a block of rows at a time. An
-        object of `gramless.solvers` brings its own settings: `CG(n_landmarks=2000)`, `MatchingPursuit(block_size=2000)`,
+        object of `gramless.linalg.solvers` brings its own settings: `CG(n_landmarks=2000)`, `MatchingPursuit(block_size=2000)`,
         `Averaged(Kaczmarz(), n_runs=5)`.
     tol : float or "auto", default="auto"
         Relative residual `||Z - A W|| / ||Z||` at which a solver given by name stops; a solver object has a `tol` of its
@@ -477,7 +477,7 @@ class LSSVR(ExpansionRegressor):
     coef0 : float, default=0.0
         Of the polynomial kernel.
     solver : str or Solver, default="auto"
-        A name or an object of `gramless.solvers`, as in `LSSVC`.
+        A name or an object of `gramless.linalg.solvers`, as in `LSSVC`.
     tol : float or "auto", default="auto"
         Relative residual `||Z - A W|| / ||Z||` at which a solver given by name stops; a solver object has a `tol` of its
         own, and this one is not used. `"auto"` ends conjugate gradients when predictions have settled: when what is left of

@@ -1,7 +1,7 @@
 """Model selection for the least-squares machine by closed-form leave-one-out: no refits.
 
 For each kernel of the grid one eigendecomposition gives the leave-one-out scores, and the fitted model, of every `C`
-(see `gramless.calibration.leave_one_out`). O(n^3) for each kernel, O(n^2) for each further `C`.
+(see `gramless.inference.leave_one_out`). O(n^3) for each kernel, O(n^2) for each further `C`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, mean_absolu
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_is_fitted
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.device import Device
-from gramless._runtime.memory import MemoryEstimate, parse_budget
-from gramless._runtime.progress import Progress
-from gramless._runtime.reference import described
-from gramless._runtime.validation import (
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.device import Device
+from gramless._core.memory import MemoryEstimate, parse_budget
+from gramless._core.progress import Progress
+from gramless._core.reference import described
+from gramless._core.targets.columns import class_targets
+from gramless._core.validation import (
     all_or_nothing,
     check_choice,
     check_labels,
@@ -33,11 +34,17 @@ from gramless._runtime.validation import (
     check_X,
     working_dtype,
 )
-from gramless.calibration.leave_one_out import double_points_bytes, path_scores
-from gramless.calibration.platt import fit_sigmoids
-from gramless.calibration.temperature import fit_temperature
 from gramless.callbacks import read_functions
+from gramless.inference.jackknife import LeftOut
+from gramless.inference.leave_one_out import double_points_bytes, path_scores
+from gramless.inference.optimism import optimism
+from gramless.inference.platt import fit_sigmoids
+from gramless.inference.prediction_sets import adaptive_scores, prediction_sets
+from gramless.inference.regression import prediction_intervals, standard_deviations
+from gramless.inference.temperature import fit_temperature
 from gramless.kernels import Kernel, as_kernel
+from gramless.linalg.operators import KernelOperator
+from gramless.linalg.planning.plan import Plan
 from gramless.models.expansion import (
     ExpansionClassifier,
     ExpansionRegressor,
@@ -45,13 +52,6 @@ from gramless.models.expansion import (
     scores_to_probabilities,
     set_training_points,
 )
-from gramless.operators import KernelOperator
-from gramless.planning.plan import Plan
-from gramless.targets.columns import class_targets
-from gramless.uncertainty.jackknife import LeftOut
-from gramless.uncertainty.optimism import optimism
-from gramless.uncertainty.prediction_sets import adaptive_scores, prediction_sets
-from gramless.uncertainty.regression import prediction_intervals, standard_deviations
 
 _DEFAULT_CS = tuple(float(c) for c in np.logspace(-2, 5, 15))
 

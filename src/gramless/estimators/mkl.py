@@ -34,11 +34,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.memory import parse_budget
-from gramless._runtime.progress import Progress
-from gramless._runtime.reference import described
-from gramless._runtime.validation import (
+from gramless._core import arrays as xa
+from gramless._core.memory import parse_budget
+from gramless._core.progress import Progress
+from gramless._core.reference import described
+from gramless._core.validation import (
     all_or_nothing,
     check_choice,
     check_labels,
@@ -47,10 +47,15 @@ from gramless._runtime.validation import (
     check_X,
     working_dtype,
 )
-from gramless.dual.box_qp import BoxQP
-from gramless.dual.kernel_stack import HeldKernels, StreamedKernels, weighted_sum
-from gramless.dual.mkl_smo import MKLSMO
-from gramless.dual.problems import (
+from gramless.kernels import RBF, Kernel, Precomputed, Scaled, as_kernel
+from gramless.kernels.bandwidth import resolve_gamma
+from gramless.linalg.planning.plan import FitPlan
+from gramless.models.expansion import scores_to_labels
+from gramless.models.support_machine import check_class_bounds, functions_to_call, support_vectors
+from gramless.svm.box_qp import BoxQP
+from gramless.svm.kernel_stack import HeldKernels, StreamedKernels, weighted_sum
+from gramless.svm.mkl_smo import MKLSMO
+from gramless.svm.problems import (
     DUAL_SOLVERS,
     Machine,
     Resources,
@@ -62,12 +67,7 @@ from gramless.dual.problems import (
     votes,
     warn_unless_converged,
 )
-from gramless.dual.watch import Watch
-from gramless.kernels import RBF, Kernel, Precomputed, Scaled, as_kernel
-from gramless.kernels.bandwidth import resolve_gamma
-from gramless.models.expansion import scores_to_labels
-from gramless.models.support_machine import check_class_bounds, functions_to_call, support_vectors
-from gramless.planning.plan import FitPlan
+from gramless.svm.watch import Watch
 
 _SHARE_OF_BUDGET = 0.7
 _MAX_ALTERNATIONS = 200

@@ -27,17 +27,17 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.reference import described
-from gramless._runtime.threads import slices
-from gramless._runtime.validation import all_or_nothing, check_positive, check_X, working_dtype
+from gramless._core import arrays as xa
+from gramless._core.reference import described
+from gramless._core.threads import slices
+from gramless._core.validation import all_or_nothing, check_positive, check_X, working_dtype
 from gramless.estimators.nystrom_features import NystromFeatures
+from gramless.inference.feature_process import FeatureProcess
 from gramless.kernels import Kernel
-from gramless.learners.ridge_sums import RidgeSums
+from gramless.linalg.operators import evaluate
+from gramless.linalg.planning.plan import FitPlan
 from gramless.models.expansion import kernel_from_settings
-from gramless.operators import evaluate
-from gramless.planning.plan import FitPlan
-from gramless.uncertainty.feature_process import FeatureProcess
+from gramless.streaming.learners.ridge_sums import RidgeSums
 
 _ROWS_AT_A_TIME = 512
 # Of m x m numbers in float64: the sums, their centre, and what is factored of them.
@@ -67,7 +67,7 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
     n_landmarks : int, default=500
         How many landmarks, at most half of the rows: the others say what is usual.
     landmarks : str, LandmarkRule or array, default="uniform"
-        A rule of `gramless.landmarks` by name or with its settings, row numbers, or the points themselves.
+        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves.
     false_alarms : float, default=0.05
         The share of rows that come from where the training rows came from and are flagged all the same.
     dtype : {"float32", "float64"} or None, default=None

@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from gramless._runtime.reference import described
-from gramless._runtime.validation import check_choice
-from gramless.features import LandmarkMap
-from gramless.learners import C_PATH, PassOptions, Sums, from_model
+from gramless._core.reference import described
+from gramless._core.validation import check_choice
+from gramless.approximation.features import LandmarkMap
+from gramless.inference.one_pass import prediction_intervals, standard_deviations
 from gramless.models.expansion import kernel_from_settings
 from gramless.models.one_pass import OnePassClassifier, OnePassRegressor, Parts
-from gramless.uncertainty.one_pass import prediction_intervals, standard_deviations
+from gramless.streaming.learners import C_PATH, PassOptions, Sums, from_model
 
 
 @described
@@ -50,7 +50,7 @@ class NystromLSSVC(OnePassClassifier):
     n_landmarks : int or float, default=500
         How many landmarks: a number, or a share of the rows above 0 and at most 1 (`partial_fit` needs a number).
     landmarks : str, LandmarkRule or array, default="uniform"
-        A rule of `gramless.landmarks` by name or with its settings, row numbers, or the points themselves. A rule chooses
+        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A rule chooses
         from a uniform sample of at most 50,000 rows (all where there are fewer), of a generator from its first rows (four
         for each landmark).
     Cs : sequence of float
@@ -95,7 +95,7 @@ class NystromLSSVC(OnePassClassifier):
         What was added to the diagonal of `K_mm`.
     history_ : list of dict
         The record of the pass of `fit`: n_iter, seconds.
-    pass_ : gramless.learners.Pass
+    pass_ : gramless.streaming.learners.Pass
         Where the pass stands: what `partial_fit` goes on with.
 
     See Also
@@ -206,7 +206,7 @@ class NystromLSSVR(OnePassRegressor):
     n_landmarks : int or float, default=500
         How many landmarks: a number, or a share of the rows above 0 and at most 1 (`partial_fit` needs a number).
     landmarks : str, LandmarkRule or array, default="uniform"
-        A rule of `gramless.landmarks` by name or with its settings, row numbers, or the points themselves. A rule chooses
+        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A rule chooses
         from a uniform sample of at most 50,000 rows (all where there are fewer), of a generator from its first rows (four
         for each landmark).
     Cs : sequence of float
@@ -245,7 +245,7 @@ class NystromLSSVR(OnePassRegressor):
         What was added to the diagonal of `K_mm`.
     history_ : list of dict
         The record of the pass of `fit`: n_iter, seconds.
-    pass_ : gramless.learners.Pass
+    pass_ : gramless.streaming.learners.Pass
         Where the pass stands: what `partial_fit` goes on with.
 
     See Also

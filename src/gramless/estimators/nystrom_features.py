@@ -20,18 +20,18 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.memory import MemoryEstimate
-from gramless._runtime.reference import described
-from gramless._runtime.threads import slices
-from gramless._runtime.validation import all_or_nothing, check_X, working_dtype
-from gramless.features.landmark_map import LandmarkMap, Whitening, landmark_gram, whiten_rows
+from gramless._core import arrays as xa
+from gramless._core.memory import MemoryEstimate
+from gramless._core.reference import described
+from gramless._core.threads import slices
+from gramless._core.validation import all_or_nothing, check_X, working_dtype
+from gramless.approximation.features.landmark_map import LandmarkMap, Whitening, landmark_gram, whiten_rows
+from gramless.approximation.landmarks import as_points, select
 from gramless.kernels import Kernel
-from gramless.landmarks import as_points, select
-from gramless.learners.driver import CANDIDATES
+from gramless.linalg.operators import evaluate
+from gramless.linalg.planning.plan import FitPlan
 from gramless.models.expansion import kernel_from_settings
-from gramless.operators import evaluate
-from gramless.planning.plan import FitPlan
+from gramless.streaming.learners.driver import CANDIDATES
 
 # Rows whose kernel values and features are in memory at the same time.
 _ROWS_AT_A_TIME = 4096
@@ -54,7 +54,7 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     n_landmarks : int or float, default=500
         How many landmarks, and so features: a number, or a share of the rows above 0 and at most 1.
     landmarks : str, LandmarkRule or array, default="uniform"
-        A rule of `gramless.landmarks` by name or with its settings, row numbers, or the points themselves. A rule chooses
+        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A rule chooses
         from a uniform sample of at most 50,000 rows.
     dtype : {"float32", "float64"} or None, default=None
         Of the features. None is float32 for float32 and byte data, else float64.

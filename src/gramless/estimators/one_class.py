@@ -5,7 +5,7 @@
 
 A row is an outlier where `sum_j alpha_j K(x_j, x) < rho`. At most a share `nu` of the training rows are outliers, and at
 least that share are support vectors. The cost is the kernel values between all rows and the support vectors, O(nu n^2 d),
-computed once and not kept; see `gramless.dual.one_class`.
+computed once and not kept; see `gramless.svm.one_class`.
 
 Reference: Schölkopf, Platt, Shawe-Taylor, Smola and Williamson (2001), Estimating the support of a high-dimensional
 distribution.
@@ -20,14 +20,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import check_random_state
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.device import Device
-from gramless._runtime.reference import described
-from gramless._runtime.validation import all_or_nothing, check_choice, check_weights
-from gramless.dual.one_class import solve_one_class
-from gramless.dual.problems import DUAL_SOLVERS, Machine, make_solver, warn_unless_converged
-from gramless.dual.watch import Watch
+from gramless._core import arrays as xa
+from gramless._core.device import Device
+from gramless._core.reference import described
+from gramless._core.validation import all_or_nothing, check_choice, check_weights
 from gramless.kernels import Kernel
+from gramless.linalg.operators import expand
+from gramless.linalg.planning.plan import FitPlan
 from gramless.models.expansion import kernel_from_settings, set_input_tags
 from gramless.models.support_machine import (
     check_limits,
@@ -45,8 +44,9 @@ from gramless.models.support_machine import (
     scoring_pair,
     training_points,
 )
-from gramless.operators import expand
-from gramless.planning.plan import FitPlan
+from gramless.svm.one_class import solve_one_class
+from gramless.svm.problems import DUAL_SOLVERS, Machine, make_solver, warn_unless_converged
+from gramless.svm.watch import Watch
 
 
 @described

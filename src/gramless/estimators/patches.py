@@ -18,14 +18,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.memory import MemoryEstimate, human, parse_budget
-from gramless._runtime.progress import say
-from gramless._runtime.reference import described
-from gramless._runtime.validation import all_or_nothing, check_choice, check_labels, check_weights
+from gramless._core import arrays as xa
+from gramless._core.memory import MemoryEstimate, human, parse_budget
+from gramless._core.progress import say
+from gramless._core.reference import described
+from gramless._core.validation import all_or_nothing, check_choice, check_labels, check_weights
 from gramless.estimators.prototypes import PrototypeLSSVC
 from gramless.images import Patches
-from gramless.planning.plan import FitPlan
+from gramless.linalg.planning.plan import FitPlan
 
 # Windows of so many bytes are scored at once.
 BLOCK_BYTES = 256 * 2**20

@@ -21,19 +21,19 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.device import Device
-from gramless._runtime.memory import MemoryEstimate, parse_budget
-from gramless._runtime.progress import say
-from gramless._runtime.reference import described
-from gramless._runtime.validation import all_or_nothing, check_labels, check_positive, check_weights, check_X, working_dtype
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.device import Device
+from gramless._core.memory import MemoryEstimate, parse_budget
+from gramless._core.progress import say
+from gramless._core.reference import described
+from gramless._core.validation import all_or_nothing, check_labels, check_positive, check_weights, check_X, working_dtype
 from gramless.callbacks import read_functions
 from gramless.estimators.lssvm import LSSVC
 from gramless.estimators.nystrom import NystromLSSVC
 from gramless.estimators.spherical_kmeans import SphericalKMeans, kmeans_memory
+from gramless.linalg.solvers import Solver
 from gramless.models.expansion import ExpansionClassifier, kernel_from_settings
-from gramless.solvers import Solver
 
 
 @dataclass

@@ -24,13 +24,13 @@ import numpy as np
 from scipy.linalg import LinAlgWarning
 from sklearn.utils import check_random_state
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.dask_hooks import fits_collections
-from gramless._runtime.memory import MemoryEstimate, parse_budget
-from gramless._runtime.reference import described
-from gramless._runtime.threads import CPU_TILE, blas_threads
-from gramless._runtime.validation import (
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.dask_hooks import fits_collections
+from gramless._core.memory import MemoryEstimate, parse_budget
+from gramless._core.reference import described
+from gramless._core.threads import CPU_TILE, blas_threads
+from gramless._core.validation import (
     all_or_nothing,
     check_choice,
     check_labels,
@@ -40,12 +40,12 @@ from gramless._runtime.validation import (
     check_X,
     working_dtype,
 )
+from gramless.approximation.landmarks import LandmarkRule, as_points, select
 from gramless.callbacks import read_functions
 from gramless.kernels.base import Kernel
-from gramless.landmarks import LandmarkRule, as_points, select
-from gramless.learners.active_set import ActiveStep, OnActiveSet, OnBasis, shrink
+from gramless.linalg.planning.plan import cholesky_memory, sizes
 from gramless.models.expansion import ExpansionClassifier, keep_on_device, kernel_from_settings, scores_to_labels
-from gramless.planning.plan import cholesky_memory, sizes
+from gramless.streaming.learners.active_set import ActiveStep, OnActiveSet, OnBasis, shrink
 
 # Matrices of m x m in float64 that a step holds at its peak: the sums, those of the rows that leave, the factor of the
 # basis, and what solving makes of them (a full copy, its centre, the matrix, its factor, a column-major copy).
@@ -84,7 +84,7 @@ class RiSVOClassifier(ExpansionClassifier):
     n_landmarks : int, default=1000
         Size of the basis at most.
     landmarks : str, LandmarkRule or array, default="basis"
-        How the basis is chosen: a name or a rule of `gramless.landmarks`, row numbers, or points. `"all"` takes the active
+        How the basis is chosen: a name or a rule of `gramless.approximation.landmarks`, row numbers, or points. `"all"` takes the active
         set itself, which is a least-squares support vector machine on ever fewer points.
     gamma_l, gamma_u : float, default=-1.1, 1.1
         Between which the own class's margin keeps a pattern active.
@@ -141,7 +141,7 @@ class RiSVOClassifier(ExpansionClassifier):
     See Also
     --------
     NystromLSSVC : The first step alone, in one pass over the data.
-    gramless.landmarks.BasisConstruction : How the basis is chosen by default.
+    gramless.approximation.landmarks.BasisConstruction : How the basis is chosen by default.
 
     References
     ----------

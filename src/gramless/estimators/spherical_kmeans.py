@@ -22,19 +22,19 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.device import Device
-from gramless._runtime.memory import MemoryEstimate
-from gramless._runtime.progress import say
-from gramless._runtime.reference import described
-from gramless._runtime.threads import CPU_TILE, blas_threads, slices
-from gramless._runtime.validation import all_or_nothing, check_choice, check_positive, check_weights, check_X, working_dtype
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.device import Device
+from gramless._core.memory import MemoryEstimate
+from gramless._core.progress import say
+from gramless._core.reference import described
+from gramless._core.threads import CPU_TILE, blas_threads, slices
+from gramless._core.validation import all_or_nothing, check_choice, check_positive, check_weights, check_X, working_dtype
+from gramless.approximation.clustering.bounds import Bounds
+from gramless.approximation.clustering.starts import plus_plus, random_points
+from gramless.approximation.clustering.steps import deviation_of, inertia_of, mass_of, nearest, reseed, turn, workers_for
 from gramless.callbacks import read_functions
-from gramless.clustering.bounds import Bounds
-from gramless.clustering.starts import plus_plus, random_points
-from gramless.clustering.steps import deviation_of, inertia_of, mass_of, nearest, reseed, turn, workers_for
-from gramless.planning.plan import FitPlan
+from gramless.linalg.planning.plan import FitPlan
 
 # Of a point: its norm, mass, weight, label, the label before, the cosine, two bounds on its angle, and what is computed of
 # these at a time.

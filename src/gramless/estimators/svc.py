@@ -5,7 +5,7 @@
 
 for each pair of classes (one-vs-one) or each class against the others (one-vs-rest). `C_i` is `C` times the weights
 of the sample and of its class. The cost is that of the kernel rows of the points that become support vectors. With `nu` in
-the place of `C` the sum of the multipliers is fixed instead of their bound: see `gramless.dual.nu_qp`.
+the place of `C` the sum of the multipliers is fixed instead of their bound: see `gramless.svm.nu_qp`.
 
 Reference: Cortes and Vapnik (1995), Support-vector networks; Schölkopf, Smola, Williamson and Bartlett (2000), New support
 vector algorithms.
@@ -24,24 +24,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from gramless._runtime.device import Device
-from gramless._runtime.reference import described
-from gramless._runtime.validation import all_or_nothing, check_choice, check_labels, check_positive, check_weights
-from gramless.calibration.coupling import couple
-from gramless.calibration.platt import fit_sigmoid, fit_sigmoids, sigmoid_probabilities
-from gramless.dual.problems import (
-    DUAL_SOLVERS,
-    Machine,
-    Resources,
-    machine_scores,
-    make_solver,
-    most_votes,
-    solve_machine,
-    votes,
-    warn_unless_converged,
-)
-from gramless.dual.watch import Watch
+from gramless._core.device import Device
+from gramless._core.reference import described
+from gramless._core.validation import all_or_nothing, check_choice, check_labels, check_positive, check_weights
+from gramless.inference.coupling import couple
+from gramless.inference.platt import fit_sigmoid, fit_sigmoids, sigmoid_probabilities
 from gramless.kernels import Kernel
+from gramless.linalg.planning.plan import FitPlan
 from gramless.models.expansion import kernel_from_settings, scores_to_labels, set_input_tags
 from gramless.models.support_machine import (
     bounds,
@@ -64,7 +53,18 @@ from gramless.models.support_machine import (
     support_vectors,
     training_points,
 )
-from gramless.planning.plan import FitPlan
+from gramless.svm.problems import (
+    DUAL_SOLVERS,
+    Machine,
+    Resources,
+    machine_scores,
+    make_solver,
+    most_votes,
+    solve_machine,
+    votes,
+    warn_unless_converged,
+)
+from gramless.svm.watch import Watch
 
 _FOLDS = 5
 

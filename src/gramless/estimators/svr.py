@@ -29,24 +29,12 @@ from sklearn.metrics import d2_pinball_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import column_or_1d
 
-from gramless._runtime.device import Device
-from gramless._runtime.reference import described
-from gramless._runtime.validation import all_or_nothing, check_choice, check_outputs, check_weights
-from gramless.dual.box_qp import BoxQP, DualSolution
-from gramless.dual.gram_rows import GramRows
-from gramless.dual.nu_qp import NuQP, without_a_tube
-from gramless.dual.problems import (
-    DUAL_SOLVERS,
-    Machine,
-    Resources,
-    machine_scores,
-    make_solver,
-    maximise_together,
-    warn_unless_converged,
-)
-from gramless.dual.ridged_rows import RidgedRows
-from gramless.dual.watch import Watch
+from gramless._core.device import Device
+from gramless._core.reference import described
+from gramless._core.validation import all_or_nothing, check_choice, check_outputs, check_weights
 from gramless.kernels import Kernel
+from gramless.linalg.operators import byte_rows
+from gramless.linalg.planning.plan import FitPlan
 from gramless.models.expansion import kernel_from_settings, set_input_tags
 from gramless.models.support_machine import (
     bounds,
@@ -65,8 +53,20 @@ from gramless.models.support_machine import (
     scoring_pair,
     training_points,
 )
-from gramless.operators import byte_rows
-from gramless.planning.plan import FitPlan
+from gramless.svm.box_qp import BoxQP, DualSolution
+from gramless.svm.gram_rows import GramRows
+from gramless.svm.nu_qp import NuQP, without_a_tube
+from gramless.svm.problems import (
+    DUAL_SOLVERS,
+    Machine,
+    Resources,
+    machine_scores,
+    make_solver,
+    maximise_together,
+    warn_unless_converged,
+)
+from gramless.svm.ridged_rows import RidgedRows
+from gramless.svm.watch import Watch
 
 LOSSES = ("epsilon_insensitive", "pinball", "huber")
 

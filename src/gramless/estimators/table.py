@@ -3,7 +3,7 @@
 A fit finds what each column is (`gramless.tables.columns`), searches over how columns are prepared, the kernel, its width
 and C by closed-form leave-one-out on a sample that grows (`gramless.tables.search`), fits the best setting, or the average
 of the best, to all rows (`gramless.tables.members`) and calibrates probabilities on the leave-one-out scores of all rows
-(`gramless.calibration.softmax_link`). O(n^3) up to some ten thousand rows, O(n p^2) in neighbourhoods of p rows beyond.
+(`gramless.inference.softmax_link`). O(n^3) up to some ten thousand rows, O(n p^2) in neighbourhoods of p rows beyond.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from gramless._runtime.memory import parse_budget
-from gramless._runtime.progress import say, telling_of_compilation
-from gramless._runtime.reference import described
-from gramless._runtime.validation import (
+from gramless._core.memory import parse_budget
+from gramless._core.progress import say, telling_of_compilation
+from gramless._core.reference import described
+from gramless._core.validation import (
     all_or_nothing,
     check_choice,
     check_labels,
@@ -27,12 +27,12 @@ from gramless._runtime.validation import (
     check_positive,
     check_weights,
 )
-from gramless.calibration.softmax_link import fit_link, link_probabilities, link_scores
+from gramless.inference.prediction_sets import adaptive_scores, prediction_sets, score_threshold
+from gramless.inference.softmax_link import fit_link, link_probabilities, link_scores
 from gramless.tables.columns import Encoded, TableColumns, frame_rows, is_frame
 from gramless.tables.losses import ClassLoss, ValueLoss
 from gramless.tables.members import Fitted, Member, TablePlan, fit_members, plan_table
 from gramless.tables.search import KERNELS
-from gramless.uncertainty.prediction_sets import adaptive_scores, prediction_sets, score_threshold
 
 _MOST_SEARCH_ROWS = 20_000
 

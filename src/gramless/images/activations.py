@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.threads import blas_threads, run, slices
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.threads import blas_threads, run, slices
 
 # What a thread activates at a time stays in the caches closest to it.
 _CACHED_BYTES = 2**20
@@ -89,7 +89,7 @@ class Activations:
         """Every patch of the images, normalised, one row each."""
         if xa.is_torch(images):
             return _unfolded(images, self.patch, self.stride, self.floor)
-        from gramless._compiled.patch_loops import gather
+        from gramless._core.compiled.patch_loops import gather
 
         d = self.patch[0] * self.patch[1] * images.shape[3]
         rows = np.empty((len(images) * self.pooling.n_positions, d + 1), np.float32)
@@ -97,7 +97,7 @@ class Activations:
         return rows[:, :d]
 
     def _compiled(self, images: np.ndarray, out: np.ndarray) -> None:
-        from gramless._compiled.patch_loops import gather, pool
+        from gramless._core.compiled.patch_loops import gather, pool
 
         k, P = self.filters.shape[1], self.pooling.n_positions
         width = min(k, max(1, _CACHED_BYTES // (4 * P)))

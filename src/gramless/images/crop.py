@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
-from gramless._runtime.reference import described
+from gramless._core.reference import described
 from gramless.images.resample import sample_columns, sample_rows
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan
 

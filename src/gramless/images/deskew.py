@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.base import OneToOneFeatureMixin
 
-from gramless._runtime.reference import described
+from gramless._core.reference import described
 from gramless.images.resample import sample_columns
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan
 

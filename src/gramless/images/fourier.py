@@ -19,7 +19,7 @@ import numpy as np
 from scipy.fft import rfft
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
-from gramless._runtime.reference import described
+from gramless._core.reference import described
 from gramless.images.normalise import centre_and_normalise
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
-from gramless._runtime.reference import described
+from gramless._core.reference import described
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan
 
 NORMS = ("l2-hys", "l2", "l1", "none")

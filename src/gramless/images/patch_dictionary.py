@@ -23,14 +23,14 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.memory import MemoryEstimate, human, parse_budget
-from gramless._runtime.progress import Progress, say, speed
-from gramless._runtime.reference import described
-from gramless._runtime.threads import slices
-from gramless._runtime.validation import all_or_nothing, check_choice, check_positive
-from gramless.clustering.directions import common_directions
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.memory import MemoryEstimate, human, parse_budget
+from gramless._core.progress import Progress, say, speed
+from gramless._core.reference import described
+from gramless._core.threads import slices
+from gramless._core.validation import all_or_nothing, check_choice, check_positive
+from gramless.approximation.clustering.directions import common_directions
 from gramless.images.activations import Activations, make_pooling
 from gramless.images.projection import leading_directions, rows_wanted
 from gramless.images.reading import pixel_range, read_images, sample_images

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from gramless._runtime.reference import described
+from gramless._core.reference import described
 from gramless.images.normalise import centre_and_normalise
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan, blocks
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
 
 ROWS_FOR_EACH = 2
 """Rows of the sample for each direction."""

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.validation import check_X
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.validation import check_X
 from gramless.images.transformer import ImageShape, image_shape
 from gramless.streaming.stream import Stream
 

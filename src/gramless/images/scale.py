@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
-from gramless._runtime.reference import described
+from gramless._core.reference import described
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan
 
 

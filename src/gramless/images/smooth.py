@@ -14,7 +14,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter, median_filter
 from sklearn.base import OneToOneFeatureMixin
 
-from gramless._runtime.reference import described
+from gramless._core.reference import described
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan
 
 

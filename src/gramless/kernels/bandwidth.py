@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
 
 # Values that are looked at at once: enough to hide the calls, too few to weigh beside the data.
 _VALUES = 2**20

@@ -19,9 +19,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.grid import GridRows
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.grid import GridRows
 
 
 class Kernel(BaseEstimator):

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.grid import GridRows
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.grid import GridRows
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
 from gramless.kernels.base import Kernel
 from gramless.kernels.stationary import ones_diagonal
 
@@ -63,7 +63,7 @@ class Equality(Kernel):
             for k in range(int(X.shape[1])):
                 out += X[:, k : k + 1] != Y[None, :, k]
         else:
-            from gramless._compiled.city_block import differing
+            from gramless._core.compiled.city_block import differing
 
             differing(*map(xa.to_numpy, (X, Y, out)))
         out *= -gamma

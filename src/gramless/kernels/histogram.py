@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
 
@@ -42,7 +42,7 @@ class Histogram(Kernel):
                 )
         if xa.is_torch(X):
             return _by_feature(self._loop, X, Y, out)
-        from gramless._compiled import histogram_loops
+        from gramless._core.compiled import histogram_loops
 
         if out is None:
             out = np.empty((X.shape[0], Y.shape[0]), dtype=X.dtype)

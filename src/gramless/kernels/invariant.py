@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.grid import GridRows
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.grid import GridRows
 from gramless.kernels.base import Kernel, Wrapped
 from gramless.kernels.dot import Linear, Polynomial
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
 from gramless.kernels.stationary import euclidean_distances, ones_diagonal

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
 from gramless.kernels.base import Kernel
 
 

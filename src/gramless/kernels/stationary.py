@@ -6,7 +6,7 @@
 Euclidean distances come from one matrix product, `||x||^2 + ||y||^2 - 2 <x, y>`: O(n m d) time, no temporary block.
 That formula loses all digits where the data sits far from the origin; since the kernels are translation invariant, such
 data is shifted first. City-block distances have no product form: compiled register tiles, O(n m d) at the rate of additions
-(see `gramless._compiled.city_block`). The Matern family, rough to smooth, is in `gramless.kernels.matern`.
+(see `gramless._core.compiled.city_block`). The Matern family, rough to smooth, is in `gramless.kernels.matern`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import TypeGuard, cast
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.grid import GridRows
-from gramless._runtime.threads import slices
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.grid import GridRows
+from gramless._core.threads import slices
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
 
@@ -141,7 +141,7 @@ class RBF(Kernel):
         block = xa.dot(X, Y, out=out)
         half_x, half_y = xa.square_norms(X) / 2, xa.square_norms(Y) / 2
         if _compiles(block):
-            from gramless._compiled.rbf_loops import finish
+            from gramless._core.compiled.rbf_loops import finish
 
             finish(*xa.as_flat(block), xa.known_numpy(half_x), xa.known_numpy(half_y))
             return block
@@ -205,10 +205,10 @@ def in_registers(X: Array, Y: Array, n_values: int, worth_loading: int = _WORTH_
     """Whether so many Gaussian kernel values are computed in one compiled loop: dense rows, and a processor with vectors."""
     if not (isinstance(X, np.ndarray) and isinstance(Y, np.ndarray) and X.dtype == Y.dtype and X.dtype in _FLOATS):
         return False
-    enough = _WORTH_CALLING if "gramless._compiled.gaussian_tiles" in sys.modules else worth_loading
+    enough = _WORTH_CALLING if "gramless._core.compiled.gaussian_tiles" in sys.modules else worth_loading
     if n_values < enough or not 0 < X.shape[1] * X.itemsize <= _LONGEST_ROW:
         return False
-    from gramless._compiled.simd import lanes
+    from gramless._core.compiled.simd import lanes
 
     return lanes() > 0
 
@@ -220,7 +220,7 @@ def offset_to_remove(Y: np.ndarray) -> np.ndarray:
 
 
 def _in_registers(X: np.ndarray, Y: np.ndarray, gamma: float, out: Array | None) -> np.ndarray:
-    from gramless._compiled.gaussian_tiles import block
+    from gramless._core.compiled.gaussian_tiles import block
 
     values = np.empty((X.shape[0], Y.shape[0]), X.dtype) if out is None else xa.known_numpy(out)
     scale = X.dtype.type((2 * gamma) ** 0.5)
@@ -241,7 +241,7 @@ def _has_rows(block: Array, dtype: np.dtype) -> TypeGuard[np.ndarray]:
 
 def _compiles(block: Array) -> TypeGuard[np.ndarray]:
     """Whether a block is finished by compiled code, which knows rows of float32; small blocks do not load it."""
-    enough = _WORTH_CALLING if "gramless._compiled.rbf_loops" in sys.modules else _WORTH_LOADING
+    enough = _WORTH_CALLING if "gramless._core.compiled.rbf_loops" in sys.modules else _WORTH_LOADING
     return _has_rows(block, np.dtype(np.float32)) and block.size >= enough
 
 
@@ -260,16 +260,16 @@ def _city_block(X: Array, Y: Array, out: Array | None = None) -> Array:
 
         block: Array = torch.cdist(X, cast(torch.Tensor, Y), p=1.0)
     elif xa.is_sparse(X) or xa.is_sparse(Y):
-        from gramless._runtime import sparse as _sparse
+        from gramless._core import sparse as _sparse
 
         return _sparse.city_block(X, Y, None if out is None else xa.known_numpy(out))
     else:
         into = np.empty((X.shape[0], Y.shape[0]), dtype=X.dtype) if out is None else xa.known_numpy(out)
-        if into.size < _WORTH_LOADING and "gramless._compiled.city_block" not in sys.modules:
+        if into.size < _WORTH_LOADING and "gramless._core.compiled.city_block" not in sys.modules:
             # A few rows do not wait for a compiler: SciPy's loop is as exact.
             into[...] = cdist(xa.known_numpy(X), xa.known_numpy(Y), "cityblock")
             return into
-        from gramless._compiled.city_block import city_block
+        from gramless._core.compiled.city_block import city_block
 
         city_block(xa.known_numpy(X), xa.known_numpy(Y), into)
         return into

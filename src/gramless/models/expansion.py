@@ -18,16 +18,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, Regre
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.dask_hooks import over_partitions
-from gramless._runtime.device import precision_of
-from gramless._runtime.threads import slices
-from gramless._runtime.validation import check_X
-from gramless.calibration.platt import sigmoid_probabilities
-from gramless.calibration.temperature import temperature_probabilities
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.dask_hooks import over_partitions
+from gramless._core.device import precision_of
+from gramless._core.threads import slices
+from gramless._core.validation import check_X
+from gramless.inference.platt import sigmoid_probabilities
+from gramless.inference.temperature import temperature_probabilities
 from gramless.kernels import Kernel, as_kernel
-from gramless.operators import expand
+from gramless.linalg.operators import expand
 
 # What a model keeps only because it has computed it: a file or a copy makes it anew.
 # Sparse rows that are scored on a device at a time.

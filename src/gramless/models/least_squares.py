@@ -18,24 +18,24 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.checkpoint import StateFile, fingerprint
-from gramless._runtime.device import Device, check_device, precision_of, storage_of
-from gramless._runtime.memory import parse_budget
-from gramless._runtime.progress import say
-from gramless._runtime.validation import check_positive, check_square, check_X, working_dtype
-from gramless.calibration.leave_one_out import EXACT_UP_TO, leave_one_out_memory, probes_plan
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.checkpoint import StateFile, fingerprint
+from gramless._core.device import Device, check_device, precision_of, storage_of
+from gramless._core.memory import parse_budget
+from gramless._core.progress import say
+from gramless._core.targets.holdout import hold_out
+from gramless._core.validation import check_positive, check_square, check_X, working_dtype
 from gramless.callbacks import Checkpoint, read_callbacks
+from gramless.inference.leave_one_out import EXACT_UP_TO, leave_one_out_memory, probes_plan
 from gramless.kernels import Kernel
+from gramless.linalg.operators import KernelOperator, check_diagonal, expand
+from gramless.linalg.operators.system import LinearSystem
+from gramless.linalg.planning.make_solver import blocks_of, make_solver, solver_name
+from gramless.linalg.planning.plan import Plan, make_plan, sizes
+from gramless.linalg.solvers import CG, Solver, SolveResult, solve
 from gramless.models.expansion import kernel_from_settings, set_training_points
 from gramless.models.settled import FINEST, USUAL_RESIDUAL, finest_residual, settled_predictions
-from gramless.operators import KernelOperator, check_diagonal, expand
-from gramless.operators.system import LinearSystem
-from gramless.planning.make_solver import blocks_of, make_solver, solver_name
-from gramless.planning.plan import Plan, make_plan, sizes
-from gramless.solvers import CG, Solver, SolveResult, solve
-from gramless.targets.holdout import hold_out
 
 
 class LeastSquaresSettings(Protocol):

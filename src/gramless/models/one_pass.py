@@ -19,21 +19,21 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.dask_hooks import fits_collections, over_partitions
-from gramless._runtime.device import precision_of
-from gramless._runtime.validation import all_or_nothing, check_X
-from gramless.calibration.platt import left_out_sigmoids
-from gramless.calibration.temperature import left_out_temperature
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.dask_hooks import fits_collections, over_partitions
+from gramless._core.device import precision_of
+from gramless._core.targets.streamed import LabelTargets, Targets, ValueTargets
+from gramless._core.validation import all_or_nothing, check_X
+from gramless.approximation.features import FeatureMap
 from gramless.callbacks import read_callbacks
-from gramless.features import FeatureMap
-from gramless.learners import Learner, Pass, PassOptions, PassPlan, more_rows, plan_pass, run_pass
+from gramless.inference.one_pass import keep_residuals
+from gramless.inference.platt import left_out_sigmoids
+from gramless.inference.prediction_sets import adaptive_scores, prediction_sets
+from gramless.inference.temperature import left_out_temperature
 from gramless.models.expansion import has_probabilities, scores_to_labels, scores_to_probabilities, set_single_output
 from gramless.streaming.from_user import further_labels, further_rows, rows_and_labels, rows_and_values
-from gramless.targets.streamed import LabelTargets, Targets, ValueTargets
-from gramless.uncertainty.one_pass import keep_residuals
-from gramless.uncertainty.prediction_sets import adaptive_scores, prediction_sets
+from gramless.streaming.learners import Learner, Pass, PassOptions, PassPlan, more_rows, plan_pass, run_pass
 
 Parts = tuple[FeatureMap, Learner, PassOptions]
 """What a pass is made with: the features, how coefficients are found from them, and how rows are read."""
@@ -90,7 +90,7 @@ class OnePassClassifier(ClassifierMixin, BaseEstimator):
     ----------
     classes_ : ndarray
         The labels, sorted.
-    pass_ : gramless.learners.Pass
+    pass_ : gramless.streaming.learners.Pass
         Where the pass stands: what `partial_fit` goes on with.
     history_ : list of dict
         One record for each pass of `fit` over all rows.
@@ -339,7 +339,7 @@ class OnePassRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
 
     Attributes
     ----------
-    pass_ : gramless.learners.Pass
+    pass_ : gramless.streaming.learners.Pass
         Where the pass stands: what `partial_fit` goes on with.
     history_ : list of dict
         One record for each pass of `fit` over all rows.

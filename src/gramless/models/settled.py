@@ -17,8 +17,8 @@ from typing import Any
 
 from sklearn.base import is_classifier
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
 
 SHARE = 0.05
 """Of the errors, what the residual may have, in every column."""

@@ -18,10 +18,10 @@ import scipy.sparse as sp
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.device import CUDA
-from gramless._runtime.memory import human, parse_budget
-from gramless._runtime.validation import (
+from gramless._core import arrays as xa
+from gramless._core.device import CUDA
+from gramless._core.memory import human, parse_budget
+from gramless._core.validation import (
     check_class_factors,
     check_positive,
     check_square,
@@ -31,11 +31,11 @@ from gramless._runtime.validation import (
     working_dtype,
 )
 from gramless.callbacks import read_callbacks
-from gramless.dual.box_qp import DualSolution
-from gramless.dual.problems import Machine, Resources, device_resources, machine_memory, row_resources, row_workers
 from gramless.kernels import Callable_, Kernel, Linear, Precomputed
+from gramless.linalg.planning.plan import FitPlan
 from gramless.models.expansion import kernel_from_settings
-from gramless.planning.plan import FitPlan
+from gramless.svm.box_qp import DualSolution
+from gramless.svm.problems import Machine, Resources, device_resources, machine_memory, row_resources, row_workers
 
 _NO_CAP = -1
 # A fit that takes no more bytes does not ask how much memory is free.

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.validation import (
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.targets.streamed import LabelTargets, ValueTargets
+from gramless._core.validation import (
     check_class_factors,
     check_labels,
     check_outputs,
@@ -18,7 +19,6 @@ from gramless._runtime.validation import (
     working_dtype,
 )
 from gramless.streaming.stream import Stream, is_stream_like
-from gramless.targets.streamed import LabelTargets, ValueTargets
 
 
 def rows_and_labels(

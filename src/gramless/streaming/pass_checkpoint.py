@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.checkpoint import StateFile, fingerprint
-from gramless._runtime.stored import checked_csr
+from gramless._core import arrays as xa
+from gramless._core.checkpoint import StateFile, fingerprint
+from gramless._core.stored import checked_csr
 from gramless.streaming.stream import Stream
 
 _SPARSE = ("data", "indices", "indptr", "shape")

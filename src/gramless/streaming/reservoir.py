@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramless._runtime import arrays as xa
+from gramless._core import arrays as xa
 from gramless.streaming.sources import Rows, concatenate
 
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.checkpoint import fingerprint
+from gramless._core import arrays as xa
+from gramless._core.checkpoint import fingerprint
 
 Rows = tuple[Any, Any, Any]
 """Features, targets and weights (or None) of some consecutive rows."""

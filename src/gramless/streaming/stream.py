@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.arrays import Array
-from gramless._runtime.validation import missing
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.validation import missing
 from gramless.streaming.read_ahead import read_ahead
 from gramless.streaming.reservoir import Reservoir
 from gramless.streaming.sources import ArraySource, IterableSource, Rows, Source

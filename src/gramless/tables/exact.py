@@ -2,7 +2,7 @@
 
     (K + diag(ridge)) a + b = z,    sum a = 0,         f_-i(x_i) = z_i - a_i / ((A^-1)_ii - u_i^2 / sum u),   u = A^-1 1
 
-(see `gramless.calibration.leave_one_out`). The diagonal of `A^-1` is the squared column norms of `L^-1`: `2 n^3 / 3`
+(see `gramless.inference.leave_one_out`). The diagonal of `A^-1` is the squared column norms of `L^-1`: `2 n^3 / 3`
 operations and one `n x n` matrix in all. Float32 is used for large matrices whose ridge stands above its rounding.
 """
 
@@ -15,12 +15,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.lapack import factor_lower_in_place, invert_lower_in_place
-from gramless._runtime.threads import CPU_TILE, one_blas_thread, slices
+from gramless._core import arrays as xa
+from gramless._core.lapack import factor_lower_in_place, invert_lower_in_place
+from gramless._core.targets.columns import split_bias
+from gramless._core.threads import CPU_TILE, one_blas_thread, slices
 from gramless.kernels import Kernel
-from gramless.operators import KernelOperator
-from gramless.targets.columns import split_bias
+from gramless.linalg.operators import KernelOperator
 
 SINGLE_FROM = 600
 """Rows from which float32 is considered."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramless.calibration.softmax_link import temperature_loss, temperature_loss_and_slopes
+from gramless._core.targets.columns import class_targets
+from gramless.inference.softmax_link import temperature_loss, temperature_loss_and_slopes
 from gramless.tables.preparation import skewness
-from gramless.targets.columns import class_targets
 
 # A target is tried as its logarithm when it leans to one side at least so much.
 _SKEWED = 0.5

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from gramless._runtime.memory import MemoryEstimate, human
-from gramless._runtime.threads import blas_threads, share
+from gramless._core.memory import MemoryEstimate, human
+from gramless._core.threads import blas_threads, share
 from gramless.kernels import Kernel
-from gramless.operators import expand
+from gramless.linalg.operators import expand
 from gramless.tables.columns import Encoded
 from gramless.tables.exact import Solution, solve_exact
 from gramless.tables.partition import Partition

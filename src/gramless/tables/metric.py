@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from gramless._runtime import arrays as xa
-from gramless._runtime.lapack import gram_of_lower_in_place
+from gramless._core import arrays as xa
+from gramless._core.lapack import gram_of_lower_in_place
+from gramless._core.targets.columns import split_bias
 from gramless.kernels.stationary import Laplacian, euclidean_distances
 from gramless.tables.exact import inverse_factor
-from gramless.targets.columns import split_bias
 
 # One over the variance of the logarithms of the scales around their mean, before the data speak: a factor of two is usual.
 _PRIOR = 2.0
@@ -65,9 +65,9 @@ def scale_slopes(name: str, X: np.ndarray, V: np.ndarray) -> np.ndarray:
     """`sum_ij V_ij |x_ik - x_jk|^q` for each column, for a symmetric `V`; q = 1 for the Laplacian, else 2."""
     if name != "laplacian":
         return _square_sums(V, X)
-    if V.size < _WORTH_LOADING and "gramless._compiled.city_block" not in sys.modules:
+    if V.size < _WORTH_LOADING and "gramless._core.compiled.city_block" not in sys.modules:
         return _absolute_sums(V, X)
-    from gramless._compiled.difference_sums import absolute_difference_sums
+    from gramless._core.compiled.difference_sums import absolute_difference_sums
 
     return absolute_difference_sums(np.ascontiguousarray(V), np.ascontiguousarray(X))
 
@@ -77,7 +77,7 @@ def _square_sums(V: np.ndarray, X: np.ndarray) -> np.ndarray:
 
 
 def _absolute_sums(V: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """What `gramless._compiled.difference_sums` computes, by products where a column has two values: its squares do."""
+    """What `gramless._core.compiled.difference_sums` computes, by products where a column has two values: its squares do."""
     sums = np.zeros(X.shape[1])
     low, high = X.min(axis=0), X.max(axis=0)
     two_valued = ((low == X) | (high == X)).all(axis=0) & (high > low)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from gramless._runtime.threads import one_blas_thread
+from gramless._core.threads import one_blas_thread
 
 # Rows from which a direction is taken, for each column.
 _SAMPLE_PER_COLUMN = 100

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from gramless._runtime.threads import blas_threads, in_turns, one_blas_thread
+from gramless._core.threads import blas_threads, in_turns, one_blas_thread
 from gramless.kernels import RBF, Exponential, Kernel, Laplacian, Matern52, ScaledColumns
 from gramless.tables.columns import Encoded
 from gramless.tables.exact import Kept, Solution, Spare, inverse_factor, solve_dense, solve_exact, upper_kernel_matrix

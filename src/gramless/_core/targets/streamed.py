@@ -1,0 +1,142 @@
+"""Targets that come batch by batch: labels whose classes may still be met, or values.
+
+Labels are summed as indicators, one column for each class, so that a class first met in a late batch only adds a column of
+zeros to the sums of the earlier rows. Two classes become one column of -1 and +1 when the sums are solved: the difference of
+the two indicators.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from gramless._core import arrays as xa
+
+
+class LabelTargets:
+    """Labels as indicators.
+
+    Parameters
+    ----------
+    classes : array, optional
+        All labels there will be, sorted; None collects them as they come.
+    class_weight : dict, optional
+        A factor for the weight of each class.
+    """
+
+    single = False
+
+    def __init__(self, classes: np.ndarray | None = None, class_weight: dict[Any, float] | None = None):
+        self.known = np.empty(0) if classes is None else np.asarray(classes)
+        self.open = classes is None
+        self.class_weight = class_weight
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.known)
+
+    def read(self, y: Any) -> np.ndarray:
+        """Positions of the labels in `known`."""
+        y = column_or_1d(xa.to_numpy(y), warn=True)
+        if y.dtype.kind == "f" and not np.isfinite(y).all():
+            raise ValueError("Input y contains NaN or infinity")
+        check_classification_targets(y)
+        present, inverse = np.unique(y, return_inverse=True)
+        new = present[~np.isin(present, self.known)] if len(self.known) else present
+        if len(new):
+            if not self.open:
+                raise ValueError(
+                    f"labels {list(new[:5])!r} are not among the classes {list(self.known[:20])!r} given before"
+                )
+            self.known = np.concatenate([self.known, new]) if len(self.known) else new
+        order = np.argsort(self.known, kind="stable")
+        positions = order[np.searchsorted(self.known, present, sorter=order)]
+        return positions[inverse]
+
+    def weights(self, codes: np.ndarray) -> np.ndarray | None:
+        """The class's factor for each row."""
+        if self.class_weight is None:
+            return None
+        table = np.array([float(self.class_weight.get(label, 1.0)) for label in self.known.tolist()])
+        return table[codes]
+
+    def matrix(self, codes: np.ndarray) -> np.ndarray:
+        """One column of zeros and ones for each class known so far."""
+        return np.eye(self.n_columns)[codes]
+
+    def sorted(self) -> tuple[np.ndarray, np.ndarray]:
+        """The classes in their order, and the columns they are in."""
+        order = np.argsort(self.known, kind="stable")
+        return self.known[order], order
+
+    def close(self) -> np.ndarray:
+        """Take no more classes than those known; returns them in their order."""
+        self.open = False
+        if len(self.known) < 2:
+            raise ValueError(f"The number of classes has to be greater than one; got {len(self.known)} class")
+        return self.sorted()[0]
+
+    def outputs(self, columns: np.ndarray) -> np.ndarray:
+        """Scores, coefficients or targets (last axis: one for each class known) as the machine's outputs."""
+        columns = columns[..., self.sorted()[1]]
+        return columns[..., 1:] - columns[..., :1] if columns.shape[-1] == 2 else columns
+
+    def columns(self, outputs: np.ndarray) -> np.ndarray:
+        """Columns whose `outputs` these are."""
+        columns = np.concatenate([-outputs, outputs], axis=-1) / 2 if outputs.shape[-1] == 1 else outputs
+        return columns[..., np.argsort(self.sorted()[1])]
+
+    def state(self) -> dict[str, Any]:
+        return {"classes": self.known.tolist(), "classes_dtype": self.known.dtype.str}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.known = np.array(state["classes"], dtype=state["classes_dtype"])
+
+
+class ValueTargets:
+    """Numbers, one column for each output."""
+
+    open = False
+    class_weight = None
+
+    def __init__(self) -> None:
+        self.n_columns = 0
+        self.single = True
+
+    def read(self, y: Any) -> np.ndarray:
+        values = np.asarray(xa.to_numpy(y), dtype=np.float64)
+        if not np.isfinite(values).all():
+            raise ValueError("Input y contains NaN or infinity")
+        if values.ndim not in (1, 2):
+            raise ValueError(f"y has {values.ndim} dimensions; expected one value, or one row of values, for each sample")
+        single, values = values.ndim == 1, values.reshape(len(values), -1)
+        if self.n_columns and (values.shape[1] != self.n_columns or single != self.single):
+            before = "(n,)" if self.single else f"(n, {self.n_columns})"
+            now = "(n,)" if single else f"(n, {values.shape[1]})"
+            raise ValueError(f"y has the shape {now}; the batches before had {before}")
+        self.n_columns, self.single = values.shape[1], single
+        return values
+
+    def weights(self, values: np.ndarray) -> None:
+        return None
+
+    def matrix(self, values: np.ndarray) -> np.ndarray:
+        return values
+
+    def outputs(self, columns: np.ndarray) -> np.ndarray:
+        return columns
+
+    def columns(self, outputs: np.ndarray) -> np.ndarray:
+        return outputs
+
+    def state(self) -> dict[str, Any]:
+        return {"n_columns": self.n_columns, "single": self.single}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.n_columns, self.single = int(state["n_columns"]), bool(state["single"])
+
+
+Targets = LabelTargets | ValueTargets

@@ -1,0 +1,61 @@
+"""Cholesky factorisation and Gram matrices by tiles, shared among threads with one BLAS thread each.
+
+    A_ik -= sum_(j < k) L_ij L_kj^T,   L_kk = chol(A_kk),   L_ik = A_ik L_kk^-T     for i > k      O(n^3 / 3)
+    S_ij += B_i^T B_j                                                            for i >= j     O(n m^2 / 2)
+
+Nearly all operations are in large matrix products. BLAS's own threads meet after every panel and wait in a loop for each
+other: on cores that other processes want too, that takes many times as long as the work. These threads sleep until there is
+something to do.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from gramless._core.threads import lower_tiles, share, slices
+
+_EDGE = 256
+# Rows below a tile of the diagonal that a thread takes together.
+_ROWS = 1024
+
+
+def factor_lower_(A: np.ndarray, workers: int) -> int:
+    """Write the lower Cholesky factor over the lower triangle of a row-major `A`; the strict upper one stays.
+
+    Gives zero, or the number of the first pivot that is not positive. To be called where BLAS has one thread.
+    """
+    (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (A,))
+    (trsm,) = scipy.linalg.get_blas_funcs(("trsm",), (A,))
+    n = len(A)
+    for k in slices(n, _EDGE):
+        corner, before = A[k, k], slice(0, k.start)
+        left = A[k, before]
+        factor, info = potrf(np.asfortranarray((corner - left @ left.T).T), lower=0, overwrite_a=1, clean=0)
+        if info != 0:
+            return int(k.start + info)
+        lower = np.tril(factor.T)
+        corner[...] = lower + np.triu(corner, 1)
+        triangle = np.asfortranarray(lower)
+
+        def finish(
+            i: slice, k: slice = k, before: slice = before, left: np.ndarray = left, triangle: np.ndarray = triangle
+        ) -> None:
+            A[i, k] = trsm(1.0, triangle, (A[i, k] - A[i, before] @ left.T).T, lower=1).T
+
+        # What the columns before explain is taken away at once: no entry is written more than once.
+        below = n - k.stop
+        if below:
+            height = min(_ROWS, -(-below // workers))
+            share([slice(k.stop + i.start, k.stop + i.stop) for i in slices(below, height)], finish, workers, blas=False)
+    return 0
+
+
+def add_lower_gram_(S: np.ndarray, B: np.ndarray, workers: int) -> None:
+    """Add `B^T B` to the lower triangle of `S`, and something to the upper one; to be called where BLAS has one thread."""
+
+    def add(tile: tuple[slice, slice]) -> None:
+        rows, columns = tile
+        S[rows, columns] += B[:, rows].T @ B[:, columns]
+
+    share(lower_tiles(slices(len(S), _EDGE)), add, workers, blas=False)

@@ -1,0 +1,290 @@
+"""Random Fourier features: a finite feature map whose inner products are, on average, a stationary kernel.
+
+    k(x - y) = E cos(w . (x - y)),   phi(x) = [cos(W x), sin(W x)] / sqrt(D)   for D frequencies w drawn from k's spectrum
+
+(Rahimi and Recht, "Random features for large-scale kernel machines", 2007). The spectrum of the RBF kernel is normal, that
+of the Laplacian kernel Cauchy: independent in each coordinate for the city-block norm, spherical for the Euclidean one. That
+of a Matern kernel is a multivariate t with 2 nu degrees of freedom, of which the spherical Cauchy (`Exponential`) is the
+first. A scale for each column multiplies the frequencies. A
+cosine and a sine of the same frequency have a smaller variance than one cosine with a random phase, at the same number of
+features.
+
+Frequencies of spherical spectra can be drawn orthogonal to each other, with the same lengths as independent ones: still
+unbiased, with a smaller variance (Yu et al., "Orthogonal random features", 2016). For many columns the orthogonal matrix is
+made of three Hadamard matrices with random signs between them: O(D) numbers and, through two small matrix products for each
+Hadamard matrix, a map that is cheaper than a dense one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from sklearn.base import clone
+
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.threads import CPU_TILE, blas_threads, share, slices
+from gramless._core.validation import check_positive
+from gramless.approximation.features.base import FeatureMap, Features
+from gramless.kernels import RBF, Exponential, Kernel, Laplacian, Matern32, Matern52, ScaledColumns, as_kernel
+
+DRAWS = ("auto", "plain", "orthogonal", "structured")
+# From this many columns on, three Hadamard products are faster than one dense one.
+_STRUCTURED_FROM = 2048
+# Rows of a stream that is read once from which gamma="scale" is computed.
+_HEAD_ROWS = 1024
+
+
+class FourierFeatures(Features):
+    """Random features whose inner products are close to kernel values; made by `draw_fourier_features`.
+
+    Parameters
+    ----------
+    kernel : RBF, Laplacian, Exponential, Matern32 or Matern52, or ScaledColumns of one
+        Resolved.
+    lengths : ndarray of shape (D,)
+        Norms of the frequencies (structured), or ones.
+    directions : ndarray of shape (d, D), or None
+        The frequencies, dense.
+    signs : ndarray of shape (blocks, 3, d2), or None
+        The signs between the Hadamard matrices, structured; `d2` is `d` rounded up to a power of two.
+    n_columns : int
+        `d`, the columns of the data.
+
+    See Also
+    --------
+    FourierMap : the settings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.approximation.features import FourierMap
+    >>> from gramless.kernels import RBF
+    >>> X, kernel = np.random.default_rng(0).normal(size=(5, 2)), RBF(gamma=0.3)
+    >>> features = FourierMap(kernel, 20_000).begin(X, None, np.random.RandomState(0))
+    >>> bool(np.abs(features(X) @ features(X).T - kernel(X, X)).max() < 0.05)
+    True
+    """
+
+    def __init__(
+        self, kernel: Kernel, lengths: np.ndarray, directions: np.ndarray | None, signs: np.ndarray | None, n_columns: int
+    ):
+        self.kernel = kernel
+        self.lengths = lengths
+        self.directions = directions
+        self.signs = signs
+        self.n_columns = n_columns
+
+    @property
+    def n_features(self) -> int:
+        return 2 * len(self.lengths)
+
+    def __call__(self, X: Array) -> Array:
+        D = len(self.lengths)
+        reference = X.data if xa.is_sparse(X) else X
+        out = xa.empty((int(X.shape[0]), 2 * D), reference)
+        if xa.is_torch(X):
+            self._fill(X, out)
+            return out
+        tasks = slices(int(X.shape[0]), CPU_TILE)
+        share(tasks, lambda rows: self._fill(X[rows], out[rows]), blas_threads())
+        return out
+
+    def frequencies(self) -> np.ndarray:
+        """The frequencies as a dense matrix: the features are the cosines and sines of `X @ frequencies()`.
+
+        Returns
+        -------
+        ndarray of shape (n_columns, n_features / 2)
+            One column for each frequency.
+        """
+        return np.asarray(self.directions if self.directions is not None else self._structured(np.eye(self.n_columns)))
+
+    def _fill(self, X: Array, out: Array) -> None:
+        D = len(self.lengths)
+        phases = self._dense(X) if self.directions is not None else self._structured(X)
+        xp = xa.namespace(phases)
+        out[:, :D] = xp.cos(phases)
+        out[:, D:] = xp.sin(phases)
+        out *= D**-0.5
+
+    def _dense(self, X: Array) -> Array:
+        directions = xa.like(self.directions, X.data if xa.is_sparse(X) else X)
+        return X @ directions
+
+    def _structured(self, X: Array) -> Array:
+        assert self.signs is not None
+        X = X.toarray() if xa.is_sparse(X) else X
+        width = self.signs.shape[2]
+        padded = xa.zeros((int(X.shape[0]), width), X)
+        padded[:, : self.n_columns] = X
+        pieces = []
+        for signs in self.signs:
+            V = padded
+            for diagonal in signs[::-1]:
+                V = hadamard_rows(V * xa.like(diagonal, X))
+            pieces.append(V)
+        phases = xa.namespace(X).concat(pieces, axis=1)[:, : len(self.lengths)]
+        return phases * xa.like(self.lengths, X)
+
+    def state(self) -> dict[str, Any]:
+        parts = {"lengths": self.lengths, "directions": self.directions, "signs": self.signs, "n_columns": self.n_columns}
+        return {key: value for key, value in parts.items() if value is not None} | {
+            "gamma": float(self.kernel.get_params()[_gamma_name(self.kernel)])
+        }
+
+
+def hadamard_rows(V: Array) -> Array:
+    """Each row times the orthonormal Hadamard matrix of its length (a power of two), as two small matrix products."""
+    n, width = int(V.shape[0]), int(V.shape[1])
+    left = 1 << ((width.bit_length() - 1) // 2)
+    right = width // left
+    H_left = xa.like(scipy.linalg.hadamard(left) / left**0.5, V)
+    H_right = xa.like(scipy.linalg.hadamard(right) / right**0.5, V)
+    return (H_left @ (V.reshape(n, left, right) @ H_right)).reshape(n, width)
+
+
+def draw_fourier_features(
+    kernel: Kernel, n_columns: int, n_features: int, rng: np.random.RandomState, draw: str = "auto"
+) -> FourierFeatures:
+    """Draw frequencies from the spectrum of `kernel`.
+
+    Parameters
+    ----------
+    kernel : RBF, Laplacian, Exponential, Matern32 or Matern52, or ScaledColumns of one
+        Resolved: its gamma is a number.
+    n_columns : int
+        Columns of the data.
+    n_features : int
+        Cosines and sines together; rounded up to an even number.
+    rng : RandomState
+    draw : {"auto", "plain", "orthogonal", "structured"}
+        `"auto"` is orthogonal where the spectrum is spherical, structured from 2048 columns on, plain otherwise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import RBF
+    >>> from gramless.approximation.features.fourier_map import draw_fourier_features
+    >>> X = np.random.default_rng(0).normal(size=(5, 3))
+    >>> phi = draw_fourier_features(RBF(gamma=0.5), 3, 20_000, np.random.RandomState(0))(X)
+    >>> bool(np.abs(phi @ phi.T - RBF(gamma=0.5)(X, X)).max() < 0.02)
+    True
+    """
+    if isinstance(kernel, ScaledColumns):
+        return _with_scales(kernel, draw_fourier_features(kernel.kernel, n_columns, n_features, rng, draw))
+    if not isinstance(kernel, (RBF, Laplacian, Exponential, Matern32, Matern52)):
+        raise ValueError(
+            f"random Fourier features are for RBF and Laplacian kernels and the Matern family, not for {kernel!r}"
+        )
+    if draw not in DRAWS:
+        raise ValueError(f"unknown draw {draw!r}; known: {', '.join(map(repr, DRAWS))}")
+    D = max(1, -(-int(n_features) // 2))
+    gamma = float(kernel.gamma)
+    if isinstance(kernel, Laplacian) and kernel.norm == "l1":
+        if draw not in ("auto", "plain"):
+            raise ValueError(f"draw={draw!r} needs a spectrum that looks the same in all directions: RBF, or norm='l2'")
+        return FourierFeatures(kernel, np.ones(D), gamma * rng.standard_cauchy(size=(n_columns, D)), None, n_columns)
+    if draw == "auto":
+        draw = "structured" if n_columns >= _STRUCTURED_FROM else "orthogonal"
+    width = 1 << (n_columns - 1).bit_length() if draw == "structured" else n_columns
+    scale = _lengths(kernel, gamma, D, width, rng)
+    if draw == "structured":
+        signs = rng.choice(np.array([-1.0, 1.0]), size=(-(-D // width), 3, width))
+        return FourierFeatures(kernel, scale, None, signs, n_columns)
+    normal = rng.normal(size=(n_columns, D))
+    if draw == "orthogonal":
+        for block in slices(D, n_columns):
+            normal[:, block] = np.linalg.qr(rng.normal(size=(n_columns, n_columns)))[0][:, : block.stop - block.start]
+    directions = normal / np.linalg.norm(normal, axis=0)
+    return FourierFeatures(kernel, np.ones(D), directions * scale, None, n_columns)
+
+
+def _lengths(kernel: Kernel, gamma: float, D: int, width: int, rng: np.random.RandomState) -> np.ndarray:
+    """Norms of frequencies in `width` dimensions: chi for the RBF, of a multivariate t for the Matern family."""
+    chi = np.sqrt(rng.chisquare(width, size=D))
+    if isinstance(kernel, RBF):
+        return np.sqrt(2 * gamma) * chi
+    degrees = {Matern32: 3, Matern52: 5}.get(type(kernel), 1)
+    if degrees == 1:
+        return gamma * chi / np.abs(rng.normal(size=D))
+    return gamma * chi / np.sqrt(rng.chisquare(degrees, size=D) / degrees)
+
+
+def _with_scales(kernel: ScaledColumns, made: FourierFeatures) -> FourierFeatures:
+    """The same frequencies for columns that are multiplied by the kernel's scales first."""
+    if made.directions is None:
+        raise ValueError("draw='structured' mixes the columns and takes no scales; use draw='orthogonal'")
+    directions = made.directions * np.asarray(kernel.scales, dtype=np.float64)[:, None]
+    return FourierFeatures(kernel, made.lengths, directions, None, made.n_columns)
+
+
+def _gamma_name(kernel: Kernel) -> str:
+    return "kernel__gamma" if isinstance(kernel, ScaledColumns) else "gamma"
+
+
+class FourierMap(FeatureMap):
+    """Random Fourier features of an RBF or Laplacian kernel.
+
+    Parameters
+    ----------
+    kernel : {"rbf", "laplacian"} or Kernel, default="rbf"
+    n_components : int, default=500
+        Cosines and sines together; rounded up to an even number.
+    draw : {"auto", "plain", "orthogonal", "structured"}, default="auto"
+        As in `draw_fourier_features`.
+
+    See Also
+    --------
+    LandmarkMap : kernel values with some of the rows instead.
+    gramless.FourierLSSVC : an estimator on such features.
+
+    References
+    ----------
+    Rahimi and Recht, "Random features for large-scale kernel machines", 2007.
+    Yu et al., "Orthogonal random features", 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.approximation.features import FourierMap
+    >>> features = FourierMap(n_components=7).begin(np.eye(3), None, np.random.RandomState(0))
+    >>> features(np.eye(3)).shape
+    (3, 8)
+    """
+
+    looks_at_rows = False
+
+    def __init__(self, kernel: Any = "rbf", n_components: int = 500, draw: str = "auto"):
+        self.kernel = kernel
+        self.n_components = n_components
+        self.draw = draw
+
+    def n_features(self, n_rows: int | None) -> int:
+        return 2 * (-(-int(check_positive("n_components", self.n_components, integer=True)) // 2))
+
+    def rows_wanted(self, n_rows: int | None) -> int:
+        return _HEAD_ROWS
+
+    def begin(
+        self,
+        X: Array,
+        y: np.ndarray | None,
+        rng: np.random.RandomState,
+        *,
+        n_rows: int | None = None,
+        weights: np.ndarray | None = None,
+        named: tuple[Array, np.ndarray | None] | None = None,
+        nbytes: int | None = None,
+    ) -> FourierFeatures:
+        kernel = as_kernel(self.kernel).resolve(X, weights)
+        return draw_fourier_features(kernel, int(X.shape[1]), self.n_components, rng, self.draw)
+
+    def restore(self, state: dict[str, Any]) -> FourierFeatures:
+        kernel = clone(as_kernel(self.kernel))
+        kernel = kernel.set_params(**{_gamma_name(kernel): state["gamma"]})
+        return FourierFeatures(
+            kernel, state["lengths"], state.get("directions"), state.get("signs"), int(state["n_columns"])
+        )

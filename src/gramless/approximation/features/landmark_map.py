@@ -1,0 +1,365 @@
+"""Kernel values with landmarks as features: the functions that `m` points span.
+
+    phi(x) = k(G, x),  P = K(G, G)        or, whitened,        phi(x) = L^-1 k(G, x),  P = I,     K(G, G) = L L^T
+
+for landmarks `G` (Williams and Seeger, "Using the Nyström method to speed up kernel machines", 2001). Both give the same
+model. Rows in float64 are whitened before they are summed: sums of plain kernel values carry a rounding that `L^-1` then
+divides by the smallest eigenvalues of `K(G, G)`. Kernel values in float32 carry a larger rounding of their own, and their
+sums are whitened afterwards: half the work for each row.
+
+Directions of the feature space below the rounding of the kernel values hold nothing but rounding. The jitter on the diagonal
+of `K(G, G)` is at that level (`gramless.linalg.operators.jitter`).
+
+Cost: O(m d) for each row, O(m^2) more where rows are whitened; O(m^2) memory and O(m^3) time once to factor `K(G, G)`.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import scipy.linalg.blas
+from sklearn.base import clone
+
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.threads import blas_threads
+from gramless.approximation.features.base import FeatureMap, Features
+from gramless.approximation.landmarks import LandmarkRule, as_points, select
+from gramless.kernels import Kernel, as_kernel
+from gramless.linalg.operators import KernelOperator, evaluate, expand, nbytes_cached
+from gramless.linalg.operators.blocks import tile_edge
+from gramless.linalg.operators.jitter import jittered_cholesky, rounding_of
+
+# A multiple of the width of every BLAS's innermost loops.
+_WHITENED_ROWS = 64
+# Rows seen for each landmark where rows cost memory: enough for a rule to have a choice.
+_ROWS_PER_LANDMARK = 4
+
+
+# Squares of kernel values are added up over all rows: this leaves room for a trillion of them.
+_LARGEST_VALUE = float(np.finfo(np.float64).max) ** 0.5 * 1e-6
+
+
+class Whitening:
+    """The factor `L` of a kernel matrix `K(G, G) = L L^T`, which turns kernel values into features with the identity as
+    their Gram matrix.
+
+    Parameters
+    ----------
+    K : array of shape (m, m)
+        The landmarks' kernel matrix, float64; left as it is.
+    dtype : dtype
+        The precision in which kernel values of other points will come.
+
+    Attributes
+    ----------
+    L : array of shape (m, m)
+    jitter : float
+        What was added to the diagonal of `K`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.approximation.features.landmark_map import Whitening
+    >>> K = np.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> phi = Whitening(K, np.float64).features(K)
+    >>> bool(np.allclose(phi @ phi.T, K))
+    True
+    """
+
+    def __init__(self, K: Array, dtype: Any):
+        self.L, self.jitter = jittered_cholesky(K, rounding_of(K, np.finfo(np.dtype(dtype)).eps))
+
+    def features(self, values: Array) -> Array:
+        """Features of points from their (n, m) kernel values with the landmarks, float64."""
+        return xa.solve_triangular(self.L, xa.astype(values, np.float64).T).T
+
+    def coefficients(self, A: Array) -> Array:
+        """Coefficients of the landmarks' kernel functions from those of the features: `L^-T A`."""
+        return xa.solve_triangular(self.L, A, transposed=True)
+
+
+def whiten_rows(L: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """`L^-1 k` for each row `k` of kernel values, the same to the last bit whatever rows stand beside it.
+
+    The rounding of a triangular solve is enlarged by the condition of `L`, up to 1e8 where landmarks are all but dependent.
+    BLAS takes the columns that are left over at an edge of its blocks through other loops, whose rounding differs; were a
+    row's features to depend on where it stands in its batch, so would the model on how the rows are cut into batches.
+
+    Parameters
+    ----------
+    L : ndarray of shape (m, m)
+        Lower triangular, float64.
+    values : ndarray of shape (n, m)
+        Float64.
+
+    Returns
+    -------
+    ndarray of shape (n, m)
+        The features.
+    """
+    n, edge = len(values), _WHITENED_ROWS * blas_threads()  # each thread gets whole blocks
+    block = np.zeros((-(-n // edge) * edge, values.shape[1]))
+    block[:n] = values
+    # Row-major factors and blocks are the column-major transposes that BLAS solves in place.
+    scipy.linalg.blas.dtrsm(1.0, L.T, block.T, lower=0, trans_a=1, overwrite_b=1)
+    return block[:n]
+
+
+class LandmarkFeatures(Features):
+    """Kernel values with points, whitened where a factor is given; made by `LandmarkMap.begin`.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Resolved.
+    points : ndarray or CSR matrix of shape (m, d)
+        The landmarks.
+    device : str
+        Where rows come from; the points' copy there is kept.
+    factor : ndarray of shape (m, m), optional
+        `L`. It is saved with the features: sums of whitened rows have no meaning without this very one.
+    jitter : float, optional
+        What was added to the diagonal of `K(G, G)` before it was factored.
+    targets : ndarray, optional
+        Targets of the points.
+
+    See Also
+    --------
+    LandmarkMap : the settings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.approximation.features import LandmarkFeatures
+    >>> from gramless.kernels import RBF
+    >>> features = LandmarkFeatures(RBF(gamma=1.0), np.zeros((1, 2)), "cpu")
+    >>> features(np.array([[0.0, 0.0], [1.0, 0.0]])).round(3)
+    array([[1.   ],
+           [0.368]])
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        points: Array,
+        device: str,
+        factor: np.ndarray | None = None,
+        jitter: float | None = None,
+        targets: np.ndarray | None = None,
+    ):
+        self.kernel = kernel
+        self.points = points
+        self.device = device
+        self.factor = factor
+        self.jitter = jitter
+        self.targets = targets
+        self._block: np.ndarray | None = None
+        self._copies: dict[str, Array] = {}
+        self._operator: KernelOperator | None = None
+
+    @property
+    def n_features(self) -> int:
+        return int(self.points.shape[0])
+
+    def __call__(self, X: Array) -> Array:
+        values = self._values(X)
+        if self.factor is None:
+            return values
+        if xa.is_torch(values):
+            return xa.solve_triangular(self._beside("factor", values), values.T).T
+        return whiten_rows(self.factor, xa.to_numpy(values))
+
+    def _values(self, X: Array) -> Array:
+        points = self._beside("points", X)
+        if xa.is_torch(X) or xa.is_sparse(X):
+            return evaluate(self.kernel, X, points)
+        # One block for all batches: a fresh one would be paged in again each time.
+        n = int(X.shape[0])
+        if self._block is None or self._block.shape[0] < n or self._block.dtype != X.dtype:
+            self._block = np.empty((n, self.n_features), dtype=X.dtype)
+        return evaluate(self.kernel, X, points, out=self._block[:n])
+
+    def _beside(self, name: str, X: Array) -> Array:
+        """An array of these features where `X` is, moved once."""
+        if not xa.is_torch(X):
+            return getattr(self, name)
+        kept = self._copies.get(name)
+        if kept is None or xa.device_of(kept) != xa.device_of(X) or xa.numpy_dtype(kept) != xa.numpy_dtype(X):
+            kept = self._copies[name] = xa.to_device(getattr(self, name), xa.device_of(X), xa.numpy_dtype(X))
+        return kept
+
+    @property
+    def identity_penalty(self) -> bool:
+        return self.factor is not None
+
+    def penalty(self) -> Array | None:
+        return None if self.identity_penalty else landmark_gram(self.kernel, self.points, self.device)
+
+    def penalty_product(self, A: Array, nbytes: int) -> Array:
+        if self.identity_penalty:
+            return A
+        if self._operator is None or xa.device_of(self._operator.X) != xa.device_of(A):
+            points = self._beside("points", A)
+            size = nbytes_cached(self.n_features, xa.numpy_dtype(A).itemsize, tile_edge(points))
+            self._operator = KernelOperator(points, self.kernel, cache=size <= nbytes)
+        return self._operator @ A
+
+    def coefficients(self, A: np.ndarray) -> np.ndarray:
+        return A if self.factor is None else xa.to_numpy(xa.solve_triangular(self.factor, A, transposed=True))
+
+    def scores(self, X: Array, coef: Array, precision: str = "highest") -> Array:
+        return expand(self.kernel, X, self._beside("points", X), coef, precision)
+
+    def for_prediction(self) -> LandmarkFeatures:
+        return LandmarkFeatures(self.kernel, self.points, self.device)
+
+    def state(self) -> dict[str, Any]:
+        numbers = {k: v for k, v in self.kernel.get_params().items() if isinstance(v, (Real, str))}
+        arrays = {"factor": self.factor, "jitter": self.jitter, "targets": self.targets}
+        kept = {key: value for key, value in arrays.items() if value is not None}
+        return {"points": self.points, "kernel": numbers, "device": self.device, **kept}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_block": None, "_copies": {}, "_operator": None}
+
+
+def landmark_gram(kernel: Kernel, points: Array, device: str) -> Array:
+    """`K(G, G)` in float64; refused where sums of squares of such values leave the range of numbers."""
+    double = xa.to_device(points, device, np.float64)
+    gram = evaluate(kernel, double, double)
+    largest = float(xa.namespace(gram).max(xa.namespace(gram).abs(gram))) if 0 not in gram.shape else 0.0
+    if largest > _LARGEST_VALUE:
+        raise ValueError(
+            f"the values of {kernel!r} reach {largest:.3g}, and their squares overflow: scale the features, for instance "
+            "with sklearn.preprocessing.StandardScaler"
+        )
+    return gram
+
+
+class LandmarkMap(FeatureMap):
+    """Kernel values with landmarks.
+
+    Parameters
+    ----------
+    kernel : str, Kernel or callable, default="rbf"
+        A name, a `gramless.kernels` expression, or `f(X, Y)`.
+    n_landmarks : int or float, default=500
+        How many: a number, or a share of the rows above 0 and at most 1.
+    landmarks : str, LandmarkRule or array, default="uniform"
+        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves.
+    whiten : bool, default=True
+        Whiten the features of float64 rows. Not for a learner that steps along kernel functions.
+    size_name : str, default="n_landmarks"
+        What errors call `n_landmarks`.
+
+    See Also
+    --------
+    FourierMap : features that do not depend on the rows.
+    gramless.NystromLSSVC : an estimator on such features.
+
+    References
+    ----------
+    Williams and Seeger, "Using the Nyström method to speed up kernel machines", 2001.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.approximation.features import LandmarkMap
+    >>> from gramless.kernels import RBF
+    >>> X = np.random.default_rng(0).normal(size=(50, 2))
+    >>> features = LandmarkMap(RBF(gamma=0.5), 50).begin(X, None, np.random.RandomState(0))
+    >>> bool(np.allclose(features(X) @ features(X).T, RBF(gamma=0.5)(X, X), atol=1e-6))
+    True
+    """
+
+    def __init__(
+        self,
+        kernel: Any = "rbf",
+        n_landmarks: float = 500,
+        landmarks: Any = "uniform",
+        *,
+        whiten: bool = True,
+        size_name: str = "n_landmarks",
+    ):
+        self.kernel = kernel
+        self.n_landmarks = n_landmarks
+        self.landmarks = landmarks
+        self.whiten = whiten
+        self.size_name = size_name
+
+    @property
+    def accepts_sparse(self) -> bool:  # type: ignore[override]
+        """Whether the kernel understands CSR rows."""
+        return as_kernel(self.kernel).accepts_sparse
+
+    @property
+    def keeps_penalty(self) -> bool:  # type: ignore[override]
+        """Whether products with `K(G, G)` are needed again and again: unless features are whitened."""
+        return not self.whiten
+
+    def _given(self) -> Any:
+        """The user's own landmarks, or None where a rule chooses."""
+        return None if isinstance(self.landmarks, (str, LandmarkRule)) else self.landmarks
+
+    def n_features(self, n_rows: int | None) -> int:
+        m, name, given = self.n_landmarks, self.size_name, self._given()
+        count = isinstance(m, Integral) and not isinstance(m, bool) and int(m) >= 1
+        if not count and not (isinstance(m, Real) and not isinstance(m, (Integral, bool)) and 0 < float(m) <= 1):
+            raise ValueError(f"{name} must be an integer of at least 1, or a share above 0 and at most 1, got {m!r}")
+        if given is not None:
+            return int(given.shape[0]) if hasattr(given, "shape") else len(given)
+        if count:
+            return int(m) if n_rows is None else min(int(m), n_rows)
+        if n_rows is None:
+            raise ValueError(f"{name} as a share needs data of known length; give a number for a stream")
+        return max(1, round(float(m) * n_rows))
+
+    def rows_needed(self, n_rows: int | None) -> int:
+        return 1 if self._given() is not None else self.n_features(n_rows)
+
+    def rows_wanted(self, n_rows: int | None) -> int:
+        return _ROWS_PER_LANDMARK * self.n_features(n_rows)
+
+    def named_rows(self, n_rows: int | None) -> np.ndarray | None:
+        given = self._given()
+        if given is None or np.ndim(given) != 1:
+            return None
+        rows = np.asarray(given)
+        if rows.dtype.kind not in "iu" or n_rows is None or rows.min() < 0 or rows.max() >= n_rows:
+            raise ValueError(f"landmarks given as a vector must be row numbers below {n_rows}, got {given!r}")
+        return rows
+
+    def begin(
+        self,
+        X: Array,
+        y: np.ndarray | None,
+        rng: np.random.RandomState,
+        *,
+        n_rows: int | None = None,
+        weights: np.ndarray | None = None,
+        named: tuple[Array, np.ndarray | None] | None = None,
+        nbytes: int | None = None,
+    ) -> LandmarkFeatures:
+        settled = as_kernel(self.kernel)
+        if not settled.uses_points:
+            raise ValueError("a precomputed kernel has no rows to evaluate: pass the data and a kernel, or use LSSVC")
+        kernel = settled.resolve(X, weights)
+        if named is not None:
+            points, targets = named
+        else:
+            chosen = select(self.landmarks, X, kernel, self.n_features(n_rows), rng, nbytes)
+            points, targets = as_points(chosen, X), (y[chosen] if chosen.ndim == 1 and y is not None else None)
+        device, dtype = xa.device_of(X), xa.numpy_dtype(points)
+        kept = points if xa.is_sparse(points) else xa.to_numpy(points)
+        if not self.whiten or dtype != np.float64:
+            return LandmarkFeatures(kernel, kept, device, targets=targets)
+        whitening = Whitening(landmark_gram(kernel, kept, device), dtype)
+        return LandmarkFeatures(kernel, kept, device, xa.to_numpy(whitening.L), whitening.jitter, targets)
+
+    def restore(self, state: dict[str, Any]) -> LandmarkFeatures:
+        kernel = clone(as_kernel(self.kernel).resolve(state["points"])).set_params(**state["kernel"])
+        jitter = None if "jitter" not in state else float(state["jitter"])
+        return LandmarkFeatures(kernel, state["points"], state["device"], state.get("factor"), jitter, state.get("targets"))

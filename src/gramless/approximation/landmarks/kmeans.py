@@ -1,0 +1,61 @@
+"""Landmarks at the centres of k-means clusters (Zhang, Tsang & Kwok 2008).
+
+The Nystrom error of a smooth kernel is bounded by the quantisation error of the landmarks, which k-means minimises. The
+centres are points of the input space, not rows of `X`. Mini-batches keep the memory at a batch and the centres:
+O(m d) for each point visited.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.cluster import MiniBatchKMeans
+
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless.approximation.landmarks.rule import LandmarkRule
+from gramless.kernels.base import Kernel
+
+
+class KMeans(LandmarkRule):
+    """Centres of mini-batch k-means, as points.
+
+    Parameters
+    ----------
+    batch_size : int, default=1024
+        Points in a mini-batch; at least the number of centres is used.
+    max_iter : int, default=10
+        Passes over the data at most.
+
+    See Also
+    --------
+    Uniform : Rows of the data, at no cost.
+
+    References
+    ----------
+    Zhang, Tsang and Kwok, "Improved Nyström low-rank approximation and error analysis", 2008.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import RBF
+    >>> from gramless.approximation.landmarks import KMeans
+    >>> X = np.repeat([[0.0], [1.0], [5.0]], 20, axis=0)
+    >>> np.sort(KMeans().select(X, RBF(gamma=1.0), 3, np.random.RandomState(0)).ravel())
+    array([0., 1., 5.])
+    """
+
+    def __init__(self, batch_size: int = 1024, max_iter: int = 10):
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+
+    def select(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> Array:
+        if not kernel.uses_points:
+            raise ValueError("k-means landmarks are new points, whose values a precomputed kernel does not have")
+        data = X if xa.is_sparse(X) else xa.to_numpy(X)
+        clustering = MiniBatchKMeans(
+            n_clusters=m, batch_size=max(self.batch_size, m), max_iter=self.max_iter, n_init=1, random_state=rng
+        )
+        centres = clustering.fit(data).cluster_centers_
+        if xa.is_sparse(X):
+            return type(X)(centres.astype(X.dtype, copy=False))
+        return xa.like(centres, X)

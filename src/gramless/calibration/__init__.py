@@ -1,1 +1,0 @@
-"""From scores to probabilities, and leave-one-out scores in closed form."""

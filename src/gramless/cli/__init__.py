@@ -1,0 +1,1 @@
+"""What the commands of the shell do. `gramless.cli.app` only parses arguments and calls these modules."""

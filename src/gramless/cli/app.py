@@ -1,0 +1,454 @@
+"""The `gramless` command: arguments in, words and exit codes out. What the commands do is in
+`gramless.cli`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperCommand
+
+from gramless._version import __version__
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Kernel machines for data too large for a Gram matrix.",
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines; words go to stderr.")]
+
+
+class _Computing(TyperCommand):
+    """A command that loads or fits models: the program imports for it what takes long, once `--help` was answered.
+
+    What does so is the context's object, which only `main` gives: a process that calls `app` itself is not this program's.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        if ctx.obj is not None:
+            ctx.obj()
+        return super().invoke(ctx)
+
+
+def papers(incomplete: str) -> list[str]:
+    """Completions for the name of a paper."""
+    from gramless.papers.experiments.registry import CHAPTERS
+
+    return [name for name in (*CHAPTERS, "all") if name.startswith(incomplete)]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Kernel machines for data too large for a Gram matrix."""
+
+
+@app.command()
+def reproduce(
+    paper: Annotated[
+        str,
+        typer.Argument(help="randomized, budget, risvo, prototypes, smo, images or all.", autocompletion=papers),
+    ] = "all",
+    quick: Annotated[bool, typer.Option("--quick", help="Small data of scikit-learn: no files, a few minutes.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the results and the report.")] = Path("gramless-report"),
+    data: Annotated[Path | None, typer.Option(help="Folder with the datasets.", exists=True, file_okay=False)] = None,
+    device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, ...")] = None,
+    only: Annotated[str | None, typer.Option(help="Run just the experiment of this name.")] = None,
+    where: Annotated[list[str] | None, typer.Option(help="Just the settings with name=value; can be repeated.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Just this seed.", min=0)] = None,
+    show: Annotated[bool, typer.Option("--list", help="List the experiments and their settings, and run nothing.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget earlier results in the folder.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run the papers' experiments and write a report. A run that was stopped continues where it was."""
+    from gramless.cli.reproduce import choose, listing
+    from gramless.cli.reproduce import reproduce as work
+
+    console = Console(stderr=as_json)
+    narrow: dict[str, Any] = {"only": only, "where": where or (), "seed": seed}
+    if show:
+        chosen = choose(paper, quick=quick, **narrow)
+        if as_json:
+            typer.echo(
+                json.dumps([{"paper": s.paper, "experiment": s.name, "grid": s.grid, "seeds": s.seeds} for s in chosen])
+            )
+        else:
+            console.print(listing(chosen))
+        return
+    outcome = work(paper, quick=quick, out=out, data=data, device=device, **narrow, fresh=fresh, console=console)
+    if as_json:
+        typer.echo(json.dumps(outcome.as_json()))
+    for line in outcome.words():
+        console.print(line, highlight=False, soft_wrap=True)
+    raise typer.Exit(outcome.exit_code())
+
+
+@app.command()
+def report(
+    results: Annotated[list[Path], typer.Argument(help="results.jsonl of one run, or of several.")],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    benchmarks: Annotated[
+        Path | None, typer.Option(help="Folder with the benchmarks' records, for a chapter on other packages.", exists=True)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw the report again from the records of earlier runs."""
+    from gramless.cli.reproduce import redraw
+
+    drawn = redraw(results, out, benchmarks=benchmarks, console=Console(stderr=as_json))
+    if as_json:
+        typer.echo(json.dumps(drawn.as_json()))
+
+
+def _choices(names: Sequence[str]) -> Callable[[str], list[str]]:
+    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
+
+
+@app.command(cls=_Computing)
+def train(
+    context: typer.Context,
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet, svmlight or npz, .gz and .bz2 too; or a folder of pictures.")],
+    target: Annotated[str | None, typer.Option(help="The column to predict; npz and svmlight files know theirs.")] = None,
+    out: Annotated[Path, typer.Option(help="Where to save the model.")] = Path("model.skops"),
+    estimator: Annotated[
+        str,
+        typer.Option(
+            help="auto, table (chooses everything itself; what auto takes unless a kernel, C, gamma or device is given), "
+            "lssvm, nystrom or svm.",
+            autocompletion=_choices(["auto", "table", "lssvm", "nystrom", "svm"]),
+        ),
+    ] = "auto",
+    kernel: Annotated[
+        str | None,
+        typer.Option(
+            help="rbf, laplacian, exponential, matern32, matern52, poly or linear; chosen when not given.",
+            autocompletion=_choices(["rbf", "laplacian", "exponential", "matern32", "matern52", "poly", "linear"]),
+        ),
+    ] = None,
+    C: Annotated[float | None, typer.Option("--C", help="Regularisation; tuned when not given.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="Of the kernel; tuned when not given.")] = None,
+    tune: Annotated[
+        str, typer.Option(help="loo (closed-form leave-one-out) or none.", autocompletion=_choices(["loo", "none"]))
+    ] = "loo",
+    task: Annotated[
+        str,
+        typer.Option(
+            help="auto, classification or regression.",
+            autocompletion=_choices(["auto", "classification", "regression"]),
+        ),
+    ] = "auto",
+    proba: Annotated[
+        bool | None,
+        typer.Option(
+            "--proba/--no-proba",
+            help="Fit calibrated probabilities for `predict --proba`; done unless told otherwise, except for svm, which "
+            "takes five more fits.",
+            show_default=False,
+        ),
+    ] = None,
+    test_size: Annotated[float, typer.Option(help="Share of rows held out for the score.")] = 0.2,
+    test: Annotated[Path | None, typer.Option(help="Score on the rows of this file, and learn from all of DATA.")] = None,
+    cv: Annotated[int | None, typer.Option(help="Score by so many folds, and learn from all of DATA.", min=2)] = None,
+    weights: Annotated[str | None, typer.Option(help="A column that says how much each row counts.")] = None,
+    groups: Annotated[str | None, typer.Option(help="A column whose equal rows are held out together.")] = None,
+    order: Annotated[str | None, typer.Option(help="A column, such as a date: its last rows are held out.")] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option(help="Learn from these columns only: a,b,c, or the option again.")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Do not learn from these columns.")] = None,
+    class_weight: Annotated[
+        str | None, typer.Option(help="balanced (rare classes count as much as common ones), or yes=5,no=1.")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(help="What the fit aims at, such as 90s or 2m; about a minute for 50,000 rows.")
+    ] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(help="Also how often held-out rows lie in intervals (classes: in sets) of this coverage, such as 0.9."),
+    ] = None,
+    report: Annotated[
+        bool, typer.Option("--report", help="Also an HTML card next to the model: what matters, how, how sure.")
+    ] = False,
+    seed: Annotated[
+        int, typer.Option(help="Draws the held-out rows and everything else that is random.", min=0, max=2**32 - 1)
+    ] = 0,
+    device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, auto.")] = None,
+    memory_budget: Annotated[
+        str | None, typer.Option("--memory", "--memory-budget", help="Bound on the memory of the fit, such as 4GB.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fit a model to a table, or to a folder of pictures, and save it, with a score from rows it never saw."""
+    if os.path.isdir(data):
+        from gramless.cli.pictures import train_pictures
+
+        known = ("data", "out", "C", "test_size", "seed", "device", "memory_budget", "as_json")
+        _refuse_others(context, known, "a folder of pictures")
+        on_pictures = train_pictures(
+            data,
+            out,
+            C=C,
+            test_size=test_size,
+            seed=seed,
+            device=device,
+            memory_budget=memory_budget,
+            console=Console(stderr=as_json),
+        )
+        if as_json:
+            typer.echo(json.dumps(on_pictures.as_json()))
+        return
+    from gramless.cli.train import parse_seconds
+    from gramless.cli.train import train as work
+
+    trained = work(
+        data,
+        target,
+        out,
+        estimator=estimator,
+        kernel=kernel,
+        C=C,
+        gamma=gamma,
+        tune=tune,
+        task=task,
+        proba=proba,
+        test_size=test_size,
+        test=test,
+        cv=cv,
+        weights=weights,
+        groups=groups,
+        order=order,
+        columns=columns,
+        drop=drop,
+        class_weight=class_weight,
+        seconds=None if time is None else parse_seconds(time),
+        interval=interval,
+        report=report,
+        seed=seed,
+        device=device,
+        memory_budget=memory_budget,
+        console=Console(stderr=as_json),
+    )
+    if as_json:
+        typer.echo(json.dumps(trained.as_json()))
+
+
+def _refuse_others(context: typer.Context, known: Sequence[str], what: str) -> None:
+    """Refuse an option that was given and means nothing here."""
+    from gramless.cli.errors import InputError
+
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in known and source is not None and source.name == "COMMANDLINE":
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} means nothing for {what}: leave it out, or give the name of a table")
+
+
+@app.command(cls=_Computing)
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model that `gramless train` saved.")],
+    data: Annotated[
+        Path,
+        typer.Argument(help="Rows to predict (more columns may be there), - for standard input, a picture, or a folder."),
+    ],
+    proba: Annotated[bool, typer.Option("--proba", help="Also the probability of each class.")] = False,
+    interval: Annotated[
+        float | None, typer.Option(help="Also the ends of an interval that holds the value so often, such as 0.9.")
+    ] = None,
+    classes: Annotated[
+        float | None,
+        typer.Option("--set", help="Also the classes of a set that holds the true one so often, such as 0.9."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="A CSV or Parquet file, by its name; CSV to standard output when not given, or -. Labels are written as "
+            "they are: a spreadsheet may take one that begins with = for a formula."
+        ),
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Also the columns of the input.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Predict the rows of a file, a batch at a time, so that the file may be larger than memory; or pictures."""
+    from gramless.cli.errors import InputError
+    from gramless.cli.formats import is_pictures
+
+    if as_json and out in (None, Path("-")):
+        raise InputError("--json needs --out: the predictions themselves go to standard output otherwise")
+    console = Console(stderr=True)
+    if not is_pictures(data):
+        from gramless.cli.predict import predict as predict_rows
+
+        done = predict_rows(
+            model, data, proba=proba, out=out, keep=keep, interval=interval, classes=classes, console=console
+        )
+    elif keep:
+        raise InputError("--keep is for tables: the line of a picture has its path already")
+    elif interval is not None or classes is not None:
+        raise InputError("--interval and --set are for tables, not for pictures")
+    else:
+        from gramless.cli.pictures import predict_pictures
+
+        done = predict_pictures(model, data, proba=proba, out=out, console=console)
+    if as_json:
+        typer.echo(json.dumps(done.as_json()))
+
+
+@app.command(cls=_Computing)
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A model that `gramless train` saved.")],
+    data: Annotated[
+        Path, typer.Argument(help="Rows with their answers, or a folder with one subfolder of pictures for each class.")
+    ],
+    target: Annotated[str | None, typer.Option(help="The column with the answers; the model's own by default.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score a saved model on a file that has the answers, or on a folder of pictures."""
+    from gramless.cli.errors import InputError
+    from gramless.cli.formats import is_pictures
+
+    console = Console(stderr=as_json)
+    if not is_pictures(data):
+        from gramless.cli.predict import evaluate as work
+
+        evaluated = work(model, data, target=target, console=console)
+    elif target is not None:
+        raise InputError("--target is for tables: the class of a picture is the name of its subfolder")
+    else:
+        from gramless.cli.pictures import evaluate_pictures
+
+        evaluated = evaluate_pictures(model, data, console=console)
+    if as_json:
+        typer.echo(json.dumps(evaluated.as_json()))
+
+
+@app.command(cls=_Computing)
+def demo(
+    port: Annotated[int, typer.Option(help="On this machine only; 0 takes any free port.", min=0, max=65535)] = 8000,
+    data: Annotated[Path | None, typer.Option(help="Folder with mnist.npz; GRAMLESS_DATA is looked into too.")] = None,
+) -> None:
+    """A page on this machine on which one draws a digit and sees what a model makes of it."""
+    from gramless.cli.demo import demo as work
+
+    work(port, data, Console(stderr=True))
+
+
+@app.command(cls=_Computing)
+def serve(
+    models: Annotated[list[str], typer.Argument(help="Model files; the first is what /predict means. NAME=FILE names one.")],
+    host: Annotated[str, typer.Option(help="The address to listen on; only this machine reaches 127.0.0.1.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes any free port.", min=0, max=65535)] = 8000,
+    watch: Annotated[
+        float | None, typer.Option(help="Look every so many seconds for replaced files and load them.", min=0.1)
+    ] = None,
+    most_rows: Annotated[int, typer.Option("--max-rows", help="Of a request.", min=1)] = 10_000,
+    most_body: Annotated[int, typer.Option("--max-body", help="Bytes of a request.", min=1)] = 16 * 2**20,
+    most_waiting: Annotated[int, typer.Option("--max-waiting", help="Rows that may wait, of all requests.", min=1)] = 50_000,
+    timeout: Annotated[float, typer.Option(help="Seconds from a request to its answer.", min=0.01)] = 30.0,
+    threads: Annotated[
+        int, typer.Option(help="That compute a prediction; more than one pays for large batches only.", min=1)
+    ] = 1,
+) -> None:
+    """Serve models over HTTP: POST /predict takes rows as JSON, CSV or Arrow; / has a form to try.
+
+    Where the environment variable GRAMLESS_TOKEN is set, requests must send it as "Authorization: Bearer ...". SIGHUP loads
+    the files again, without losing a request; SIGTERM ends the server when what is under way is answered.
+    """
+    from gramless.cli.serve import serve_models
+    from gramless.deployment.serving.limits import Limits
+
+    limits = Limits(body_bytes=most_body, rows=most_rows, waiting_rows=most_waiting, seconds=timeout)
+    serve_models(models, host=host, port=port, watch=watch, threads=threads, limits=limits, console=Console(stderr=True))
+
+
+@app.command(cls=_Computing)
+def export(
+    model: Annotated[Path, typer.Argument(help="A saved model.")],
+    out: Annotated[Path, typer.Argument(help="The ONNX file to write.")],
+    as_json: AsJson = False,
+) -> None:
+    """Write a model for ONNX runtimes: preparation, machine, labels and probabilities, by standard operators only."""
+    from gramless.cli.export import export as work
+
+    done = work(model, out, Console(stderr=as_json))
+    if as_json:
+        typer.echo(json.dumps(done))
+
+
+@app.command(cls=_Computing)
+def info(
+    model: Annotated[Path | None, typer.Argument(help="A model file: what it is, how good, from which data.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Also what would be chosen for so many rows ...", min=2)] = None,
+    columns: Annotated[int | None, typer.Option(help="... of so many columns ...", min=1)] = None,
+    classes: Annotated[int, typer.Option(help="... and classes.", min=2)] = 2,
+    as_json: AsJson = False,
+) -> None:
+    """What a model file holds; without one, devices, memory, versions, and what would be chosen for a table of some size."""
+    if model is not None:
+        from gramless.cli.model_info import model_info
+
+        card = model_info(model, Console(stderr=as_json))
+        if as_json:
+            typer.echo(json.dumps(card))
+        return
+    from gramless.cli.info import info as work
+
+    found = work(rows, columns, classes, Console(stderr=as_json))
+    if as_json:
+        typer.echo(json.dumps(found))
+
+
+def main() -> None:
+    """Run the program; warnings, and errors that are not defects, are sentences on stderr."""
+    from gramless.cli.errors import explain
+
+    for number, name in enumerate(("stdout", "stderr"), start=1):
+        if getattr(sys, name) is None:  # closed by whoever started the program: what would go there goes nowhere
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+            with contextlib.suppress(OSError):
+                os.dup2(getattr(sys, name).fileno(), number)
+    from gramless._core.quick_start import quick_start
+
+    warnings.showwarning = lambda message, *_, **__: _say("yellow", message)
+    try:
+        app(obj=quick_start)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads (`| head`) has seen enough; nothing more is to be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (Exception, KeyboardInterrupt) as reason:
+        explained = explain(reason)
+        if explained is None:
+            raise
+        sentence, code = explained
+        _say("bold red", sentence)
+        sys.exit(code)
+
+
+def _say(style: str, sentence: Any) -> None:
+    console = Console(stderr=True)
+    console.print(f"[{style}]gramless:[/{style}]", end=" ")
+    # Names of columns and files go out as they are: "[kg]" is no colour.
+    console.print(str(sentence), soft_wrap=True, highlight=False, markup=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""`gramless export`: a saved model as an ONNX file."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+import gramless
+from gramless._core.files import replaced
+from gramless.cli.errors import InputError, check_readable, check_writable
+
+
+def export(model_path: Path, out: Path, console: Console) -> dict[str, Any]:
+    """Write an ONNX file and say what goes in and what comes out."""
+    if importlib.util.find_spec("onnx") is None:
+        raise InputError("writing ONNX needs the package onnx: pip install 'gramless[onnx]'")
+    check_readable(model_path)
+    check_writable(out, model_path)
+    try:
+        model = gramless.load(model_path)
+    except (OSError, ValueError) as reason:
+        raise InputError(str(reason)) from reason
+    try:
+        graph = gramless.to_onnx(model)
+    except ValueError as reason:
+        raise InputError(f"{model_path} cannot be exported: {reason}") from reason
+    content = graph.SerializeToString()
+    with replaced(out.resolve()) as part:
+        part.write_bytes(content)
+    found: dict[str, Any] = {"model": str(model_path), "out": str(out), "bytes": len(content)}
+    found["inputs"] = {one.name: _kind(one) for one in graph.graph.input}
+    found["outputs"] = {one.name: _kind(one) for one in graph.graph.output}
+    for what in ("inputs", "outputs"):
+        named = list(found[what].items())
+        told = ", ".join(f"{name} ({kind})" for name, kind in named[:12])
+        more = f" and {len(named) - 12} more" if len(named) > 12 else ""
+        console.print(f"{what}: {escape(told + more)}", highlight=False, soft_wrap=True)
+    console.print(f"ONNX  [bold]{escape(str(out))}[/bold], {len(content):,} bytes", highlight=False, soft_wrap=True)
+    return found
+
+
+def _kind(value: Any) -> str:
+    from onnx import TensorProto
+
+    return TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()

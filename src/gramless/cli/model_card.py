@@ -1,0 +1,94 @@
+"""The card of a model: what it is, from which data, how good, made with what; Markdown beside the file, words on a terminal.
+
+`model.skops` has its card in `model.card.md`. The card names the SHA-256 of the file that it belongs to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from gramless._core.files import replaced
+from gramless.cli.model import TableModel
+
+Section = tuple[str, list[str], list[list[str]]]
+_LEVELS = 6
+
+
+def card_path(model: Path) -> Path:
+    """Where the card of a model file is."""
+    return model.with_name(f"{model.stem[:200]}.card.md")  # names have at most 255 bytes
+
+
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sections(model: TableModel) -> list[Section]:
+    """Tables of a card: a title, the heading of the columns, the rows."""
+    about = model.about
+    rows = about.get("rows", {})
+    what = [
+        ["estimator", str(about.get("estimator"))],
+        ["predicts", f"{about.get('target') or 'y'} ({model.task})"],
+        ["data", f"{about.get('data')}"],
+        ["rows", f"{rows.get('train', 0):,} to learn from, {rows.get('held_out', 0):,} to score on"],
+    ]
+    if model.task == "classification":
+        shares = about.get("class_shares", [])
+        what.append(["classes", ", ".join(f"{k} ({s:.1%})" for k, s in zip(model.classes.tolist(), shares, strict=False))])
+    if about.get("error_90") is not None:
+        what.append(["90 % of errors below", f"{about['error_90']:.4g}"])
+    found: list[Section] = [("Model", ["", ""], what)]
+    scores = [
+        [one["metric"], _figure(one["value"]), f"{_figure(one['low'])} to {_figure(one['high'])}", _figure(one["baseline"])]
+        for one in about.get("scores", [])
+    ]
+    if scores:
+        how = f"{about['folds']} folds" if "folds" in about else "held-out rows"
+        found.append((f"Scores on {how}", ["score", "value", "95 % interval", "constant answer"], scores))
+    inputs = [_input(record) for record in about.get("inputs", [])]
+    if inputs:
+        found.append(("Inputs", ["column", "kind", "training saw", "missing"], inputs))
+    left_out = about.get("columns", {}).get("left_out", {})
+    if left_out:
+        found.append(("Left out", ["column", "why"], [[name, why] for name, why in left_out.items()]))
+    settings = about.get("settings")
+    chosen = settings if isinstance(settings, list) else [f"{key} {value}" for key, value in (settings or {}).items()]
+    chosen = [[str(one)] for one in chosen] + [[f"tuned: {about.get('tuned')}"]] + [[t] for t in about.get("gave_up", [])]
+    found.append(("Settings", ["chosen"], chosen))
+    versions = {"gramless": about.get("gramless"), **about.get("versions", {})}
+    found.append(("Versions", ["package", "version"], [[name, str(number)] for name, number in versions.items()]))
+    return found
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _input(record: dict[str, Any]) -> list[str]:
+    if record["kind"] == "number":
+        seen = f"{record['low']:.4g} to {record['high']:.4g}, median {record['typical']:.4g}"
+    elif record["kind"] == "date":
+        seen = f"{record['low'][:10]} to {record['high'][:10]}"
+    else:
+        levels = list(record["levels"].items())
+        more = f" and {record['distinct'] - _LEVELS} more" if record["distinct"] > _LEVELS else ""
+        seen = ", ".join(f"{level} ({count:,})" for level, count in levels[:_LEVELS]) + more
+    return [record["name"], record["kind"], seen, f"{record['missing']:,}"]
+
+
+def write_model_card(model: TableModel, path: Path) -> None:
+    """Write the card of a model that was just saved to `path`."""
+    lines = [f"# {model.about.get('target') or 'y'}", "", f"`{path.name}`, SHA-256 `{checksum(path)}`", ""]
+    for title, heading, rows in sections(model):
+        lines += [f"## {title}", "", _line(heading), _line(["---"] * len(heading)), *map(_line, rows), ""]
+    with replaced(card_path(path)) as part:
+        part.write_text("\n".join(lines), encoding="utf-8")
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"

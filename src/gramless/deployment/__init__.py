@@ -1,0 +1,1 @@
+"""Fitted models outside a training session: files, ONNX, compiled and compressed models, the HTTP server."""

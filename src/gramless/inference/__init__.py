@@ -1,0 +1,1 @@
+"""Leave-one-out scores, probabilities, intervals and prediction sets of fitted models."""

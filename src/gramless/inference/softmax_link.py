@@ -1,0 +1,163 @@
+"""Class probabilities from least-squares scores: a softmax with two slopes and an offset for each class.
+
+    P(c | x) = softmax_c( a p_c + b log max(p_c, floor) + o_c ),      p_c = the least-squares estimate of P(c | x)
+
+Least squares on class indicators estimates the probabilities themselves, and `b = 1, a = 0` takes them as they are; a large
+margin asks for the steeper logistic form, `b = 0`. Maximum likelihood on scores that the model did not fit (leave-one-out
+ones) decides between the two: a convex problem in `2 + n_classes` numbers, whatever the number of classes, O(n k) for each
+of some twenty L-BFGS steps. `temperature_loss` fits `a` alone by Newton's method, for comparing many models quickly.
+
+References: Platt, "Probabilistic outputs for support vector machines", 1999; Kull et al., "Beyond temperature scaling:
+Obtaining well-calibrated multi-class probabilities with Dirichlet calibration", 2019.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import softmax
+
+# One class estimate in a thousand is as small as scores tell apart from none.
+_FLOOR = 1e-3
+# A pseudo-observation that pulls the offsets to zero.
+_OFFSET_PRIOR = 1.0
+_SLOPE_PRIOR = 1e-3
+_NEWTON_STEPS = 8
+# A slope so close to the best one costs a loss of the square of that.
+_CLOSE = 1e-4
+_LARGEST_SLOPE = 60.0
+
+
+def estimates(scores: np.ndarray) -> np.ndarray:
+    """Least-squares estimates of the class probabilities, shape (n, k), from scores; they may leave [0, 1]."""
+    if scores.ndim == 1 or scores.shape[1] == 1:
+        positive = (1 + scores.reshape(-1)) / 2
+        return np.column_stack([1 - positive, positive])
+    return scores
+
+
+def _inputs(scores: np.ndarray) -> np.ndarray:
+    p = estimates(np.asarray(scores, dtype=np.float64))
+    logs = np.log(np.maximum(p, _FLOOR))
+    return np.stack([p, logs - logs.mean(axis=1, keepdims=True)], axis=2)
+
+
+def fit_link(scores: np.ndarray, codes: np.ndarray, n_classes: int, weights: np.ndarray | None = None) -> np.ndarray:
+    """The numbers `[a, b, o_1, ..., o_k]`.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n, 1) or (n, n_classes)
+        Of rows that the model did not fit.
+    codes : ndarray of int, shape (n,)
+    n_classes : int
+    weights : ndarray of shape (n,), optional
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.inference.softmax_link import fit_link, link_probabilities
+    >>> scores = np.array([[-0.9], [-0.2], [0.1], [0.8]])
+    >>> link = fit_link(scores, np.array([0, 0, 1, 1]), 2)
+    >>> bool((link_probabilities(scores, link).argmax(axis=1) == [0, 0, 1, 1]).all())
+    True
+    """
+    F = _inputs(scores)
+    n = len(codes)
+    rows = np.arange(n)
+    w = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
+    total = float(w.sum())
+    # Platt's targets: the posterior mean of "never wrong so far" keeps separable rows from infinite slopes.
+    counts = np.bincount(codes, weights=w, minlength=n_classes)
+    doubt = 1.0 / (counts[codes] + 2.0)
+    T = np.repeat((doubt / (n_classes - 1))[:, None], n_classes, axis=1)
+    T[rows, codes] = 1.0 - doubt
+
+    def loss(t: np.ndarray) -> tuple[float, np.ndarray]:
+        slopes, offsets = t[:2], t[2:]
+        z = F @ slopes + offsets
+        z -= z.max(axis=1, keepdims=True)
+        P = np.exp(z)
+        sums = P.sum(axis=1)
+        P /= sums[:, None]
+        value = w @ (np.log(sums) - np.einsum("ij,ij->i", T, z))
+        value += _OFFSET_PRIOR / 2 * offsets @ offsets + _SLOPE_PRIOR / 2 * slopes @ slopes
+        P -= T
+        P *= w[:, None]
+        gradient = np.concatenate(
+            [np.einsum("ij,ijf->f", P, F) + _SLOPE_PRIOR * slopes, P.sum(axis=0) + _OFFSET_PRIOR * offsets]
+        )
+        return value / total, gradient / total
+
+    start = np.concatenate([[1.0, 1.0], np.zeros(n_classes)])
+    # A negative slope would turn the order of the scores around.
+    bounds = [(0.0, None)] * 2 + [(None, None)] * n_classes
+    return minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 100}).x
+
+
+def link_scores(scores: np.ndarray, link: np.ndarray) -> np.ndarray:
+    """What the softmax is taken of, of shape (n, n_classes): log probabilities but for a constant of each row."""
+    return _inputs(scores) @ link[:2] + link[2:]
+
+
+def link_probabilities(scores: np.ndarray, link: np.ndarray) -> np.ndarray:
+    """Probabilities of shape (n, n_classes)."""
+    return softmax(link_scores(scores, link), axis=1)
+
+
+def temperature(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """The slope `a` of `softmax(a p)` that has the least log loss."""
+    return _best_slope(*_below_the_peak(scores, codes), weights)
+
+
+def _below_the_peak(scores: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each class estimate minus the row's largest, one row for each class, and that of the row's own class."""
+    p = np.ascontiguousarray(estimates(scores).T)
+    p -= p.max(axis=0)
+    return p, p[codes, np.arange(len(codes))]
+
+
+def _best_slope(p: np.ndarray, own: np.ndarray, weights: np.ndarray | None) -> float:
+    a, P = 2.0, np.empty_like(p)
+    for _ in range(_NEWTON_STEPS):
+        np.exp(np.multiply(a, p, out=P), out=P)
+        total = P.sum(axis=0)
+        P *= p
+        mean = P.sum(axis=0) / total
+        slope = _average(mean - own, weights)
+        curvature = _average(np.einsum("ij,ij->j", P, p) / total - mean**2, weights)
+        before = a
+        a = float(np.clip(a - slope / max(curvature, 1e-12), a / 3, min(3 * a, _LARGEST_SLOPE)))
+        a = max(a, 1e-3)
+        if abs(a - before) < _CLOSE * a:
+            break
+    return a
+
+
+def temperature_loss(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Mean log loss of `softmax(a p)` with the best single slope `a`."""
+    p, own = _below_the_peak(scores, codes)
+    a = _best_slope(p, own, weights)
+    return _average(np.log(np.exp(a * p).sum(axis=0)) - a * own, weights)
+
+
+def temperature_loss_and_slopes(
+    scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[float, np.ndarray]:
+    """`temperature_loss`, and its derivative by the scores, of their shape; `a` is at its best, and adds nothing to it."""
+    p, own = _below_the_peak(scores, codes)
+    a = _best_slope(p, own, weights)
+    P = np.exp(a * p)
+    total = P.sum(axis=0)
+    loss = _average(np.log(total) - a * own, weights)
+    P *= a / total
+    P[codes, np.arange(len(codes))] -= a
+    P *= 1.0 / len(codes) if weights is None else weights / weights.sum()
+    slopes = P.T
+    return loss, slopes if scores.ndim == 2 and scores.shape[1] > 1 else ((slopes[:, 1] - slopes[:, 0]) / 2).reshape(
+        scores.shape
+    )
+
+
+def _average(values: np.ndarray, weights: np.ndarray | None) -> float:
+    return float(values.mean() if weights is None else weights @ values / weights.sum())

@@ -1,0 +1,18 @@
+"""Matrices that are multiplied with, not held."""
+
+from gramless.linalg.operators.base import DenseOperator, Operator
+from gramless.linalg.operators.blocks import byte_rows, evaluate, expand
+from gramless.linalg.operators.bordered import BorderedOperator
+from gramless.linalg.operators.kernel import KernelOperator, check_diagonal, nbytes_cached
+
+__all__ = [
+    "BorderedOperator",
+    "DenseOperator",
+    "KernelOperator",
+    "Operator",
+    "byte_rows",
+    "check_diagonal",
+    "evaluate",
+    "expand",
+    "nbytes_cached",
+]

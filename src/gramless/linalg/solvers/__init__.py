@@ -1,0 +1,40 @@
+"""Methods for `op @ W = Z` with many right-hand sides; `solve` drives them."""
+
+from gramless.linalg.solvers.averaged import Averaged
+from gramless.linalg.solvers.base import Solver, SolveResult, Status, Step, check_requirements, solve
+from gramless.linalg.solvers.cg import CG
+from gramless.linalg.solvers.cholesky import Cholesky
+from gramless.linalg.solvers.kaczmarz import Kaczmarz
+from gramless.linalg.solvers.kaczmarz_mp import KaczmarzMP
+from gramless.linalg.solvers.matching_pursuit import MatchingPursuit
+from gramless.linalg.solvers.nystrom_committee import NystromCommittee
+from gramless.linalg.solvers.sketch_project import SketchProject
+
+SOLVERS: dict[str, type[Solver]] = {
+    "cholesky": Cholesky,
+    "cg": CG,
+    "kaczmarz": Kaczmarz,
+    "matching_pursuit": MatchingPursuit,
+    "kaczmarz_mp": KaczmarzMP,
+    "nystrom_committee": NystromCommittee,
+    "sketch_project": SketchProject,
+}
+"""The names that least-squares estimators accept as `solver=`."""
+
+__all__ = [
+    "CG",
+    "SOLVERS",
+    "Averaged",
+    "Cholesky",
+    "Kaczmarz",
+    "KaczmarzMP",
+    "MatchingPursuit",
+    "NystromCommittee",
+    "SketchProject",
+    "SolveResult",
+    "Solver",
+    "Status",
+    "Step",
+    "check_requirements",
+    "solve",
+]

@@ -1,0 +1,1 @@
+"""The experiments of the five papers: datasets, experiments, claims and the report."""

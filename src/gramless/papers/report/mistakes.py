@@ -1,0 +1,103 @@
+"""Confusion matrices and galleries of misclassified images, as values for the templates."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+from gramless.papers.experiments import Confusion, Gallery, Pictures, Spec
+from gramless.papers.report.groups import Record, headline
+from gramless.papers.report.png import data_address
+from gramless.papers.report.words import parameters
+
+NUMBERS_UP_TO = 12
+
+
+def confusion_matrix(view: Confusion, spec: Spec, records: Sequence[Record]) -> dict[str, Any] | None:
+    """Rows are true classes, columns predicted ones, in percent of the row."""
+    record = _shown([r for r in records if r.get("confusion")], spec, view.where)
+    if record is None:
+        return None
+    labels, counts = record["confusion"]["labels"], record["confusion"]["counts"]
+    rows = []
+    for i, name in enumerate(labels):
+        total = sum(counts[i]) or 1
+        cells = []
+        for j, count in enumerate(counts[i]):
+            share = count / total
+            # Mistakes are rare: their shade grows fast, or none but the worst would be seen.
+            depth = share if i == j else min(1.0, (share * 4) ** 0.6)
+            cells.append(
+                {
+                    "text": _percent(share) if len(labels) <= NUMBERS_UP_TO and count else "",
+                    "title": f"{name} taken for {labels[j]}: {count} of {total}",
+                    "kind": "right" if i == j else "wrong",
+                    "depth": 100 * depth,
+                }
+            )
+        rows.append({"name": name, "cells": cells})
+    return {
+        "shows": "confusion",
+        "title": view.title or "Confusion matrix",
+        "note": f"{_caption(record)}; rows are true classes, in percent",
+        "labels": labels,
+        "rows": rows,
+    }
+
+
+def gallery(view: Gallery, spec: Spec, records: Sequence[Record]) -> dict[str, Any] | None:
+    """Misclassified test images of one fit: true label, then what was predicted."""
+    record = _shown([r for r in records if r.get("misclassified")], spec, view.where)
+    if record is None:
+        return None
+    wrong = record["misclassified"]
+    images = wrong["images"][: view.limit]
+    shown = f"{len(images)} of {wrong['total']}" if wrong["total"] > len(images) else f"all {wrong['total']}"
+    return {
+        "shows": "gallery",
+        "title": view.title or "Misclassified",
+        "note": f"{_caption(record)}; {shown}, true label → predicted",
+        "words": any(len(str(image[label])) > 5 for image in images for label in ("true", "predicted")),
+        "images": [
+            {
+                "source": data_address(base64.b64decode(image["pixels"]), wrong["image_shape"]),
+                "said": f"test image {image['index']}: {image['true']}, taken for {image['predicted']}",
+                "true": image["true"],
+                "predicted": image["predicted"],
+            }
+            for image in images
+        ],
+    }
+
+
+def pictures(view: Pictures, spec: Spec, records: Sequence[Record]) -> dict[str, Any] | None:
+    """Small pictures that one fit left, with their captions."""
+    record = _shown([r for r in records if (r.get("pictures") or {}).get(view.key, {}).get("images")], spec, view.where)
+    if record is None:
+        return None
+    found = record["pictures"][view.key]
+    return {
+        "shows": "pictures",
+        "title": view.title,
+        "note": _caption(record),
+        "small": not view.captions,
+        "images": [
+            {"source": data_address(base64.b64decode(image["pixels"]), found["image_shape"]), "said": image["said"]}
+            for image in found["images"]
+        ],
+    }
+
+
+def _shown(records: Sequence[Record], spec: Spec, where: Any) -> Record | None:
+    """The first seed of the setting that speaks for the experiment, or for those fits of it that `where` allows."""
+    chosen = headline(spec, records, where)
+    return None if chosen is None else min(chosen.point.records, key=lambda record: record["seed"])
+
+
+def _caption(record: Record) -> str:
+    return f"{parameters(record['params'])}, seed {record['seed']}: {record['metrics']['error']:.2f} % error"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}" if share >= 0.0095 else f"{100 * share:.1f}"

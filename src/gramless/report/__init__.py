@@ -1,5 +1,0 @@
-"""The report: one HTML page that shows the papers' figures and tables beside what was measured."""
-
-from gramless.report.page import page, write_report
-
-__all__ = ["page", "write_report"]

@@ -1,0 +1,441 @@
+"""Ridge regression from sums alone: add rows, take rows away, merge, forget, solve, leave one out.
+
+With features `phi_i` (p of them), targets `z_i` and weights `w_i`, the minimiser of
+
+    sum_i w_i ||z_i - A^T phi_i - b||^2 + ridge * tr(A^T P A)
+
+depends on the data only through
+
+    S = sum w phi phi^T,   T = sum w phi z^T,   s = sum w phi,   t = sum w z,   N = sum w
+
+which add up in any order and in any grouping of the rows, and come apart again. With `P + jitter I = L L^T`,
+
+    M = L^-1 (S - s s^T / N) L^-T = Q diag(v) Q^T,   g = Q^T L^-1 (T - s t / N)
+
+the solution, with the bias unpenalised, is
+
+    A = L^-T (M + ridge I)^-1 L^-1 (T - s t / N) = L^-T Q (v + ridge)^-1 g,     b = t / N - A^T s / N :
+
+by Cholesky for one ridge, in O(p k) for each of many once `M` is diagonal. For a row with features phi let
+u = Q^T L^-1 (phi - s / N). Its leverage and its leave-one-out residual are, exactly,
+
+    h = w (1 / N + sum_j u_j^2 / (v_j + ridge)),      e_loo = (z - A^T phi - b) / (1 - h) .
+
+Rounding. Batches of float32 features are multiplied in float64: summed in float32, a product over n rows carries an error of
+about `eps sqrt(n)` in every direction, which whitening divides by the small eigenvalues of `P` (a smooth kernel on 300
+landmarks then predicts noise). What remains is the rounding of the features themselves.
+
+Jitter, one policy: a penalty that comes as a matrix gets `eps sqrt(p) max(diag P)`, `eps` that of the features, because
+directions below their rounding carry no information; it grows tenfold until the factorisation goes through
+(`gramless.linalg.operators.jitter`, the only place where one grows) and is reported. `M` gets none: its eigenvalues are at least
+zero but for rounding, so where Cholesky finds one below `-ridge` all that are negative are cut off at zero, and the result
+says how much was cut.
+
+Cost: O(b p^2) for a batch of b rows, O(p^3) to solve, O(p^2) for each row left out, at all ridges together. Memory: `8 p^2`
+bytes, and 16 kB for each feature while float32 batches come in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.linalg.blas
+
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless.linalg.operators.jitter import jittered_cholesky, rounding_of
+from gramless.streaming.learners.base import Run
+
+_EPS = float(np.finfo(np.float64).eps)
+CONVERTED_ROWS = 2048
+"""Rows converted to float64 at a time: each product reads and writes all of S, so not too few."""
+
+_LEFT_OUT_ROWS = 4096
+# A row that alone decides its own fitted value has leverage 1: its residual without it is not determined by the others.
+_LEAST_FREEDOM = 1e-10
+_SUMS = ("upper", "cross", "feature_sum", "target_sum")
+
+
+class RidgeSums(Run):
+    """The sums over rows that determine a least-squares fit, in float64.
+
+    Parameters
+    ----------
+    n_features : int
+        Columns of the features.
+    n_targets : int
+        Columns of the targets.
+    reference : array, optional
+        An array of the library and device to keep the sums on; NumPy by default.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows added, whatever their weights.
+    weight : float
+        The sum of the weights.
+    eps : float
+        Relative precision of the features added so far.
+    largest : float
+        The largest trace that `S` has had: what its rounding is relative to.
+
+    See Also
+    --------
+    Sums : the learner whose run this is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.streaming.learners.ridge_sums import RidgeSums
+    >>> X = np.arange(6.0)[:, None]
+    >>> first, second = RidgeSums(1, 1), RidgeSums(1, 1)
+    >>> first.add(X[:2], 2 * X[:2] + 1)
+    >>> second.add(X[2:], 2 * X[2:] + 1)
+    >>> solution = first.merge(second).solve(ridge=1e-9)
+    >>> solution.A.round(6), solution.bias.round(6)
+    (array([[2.]]), array([1.]))
+    """
+
+    def __init__(self, n_features: int, n_targets: int, reference: Array | None = None):
+        self._reference = np.empty(0) if reference is None else reference
+        self.n_rows, self.weight, self.eps, self.largest = 0, 0.0, _EPS, 0.0
+        self.upper = self._zeros(n_features, n_features)  # the strict lower triangle (in its own order) stays zero
+        self.cross = self._zeros(n_features, n_targets)
+        self.feature_sum = self._zeros(n_features, 1)
+        self.target_sum = self._zeros(1, n_targets)
+        self._scratch: np.ndarray | None = None
+
+    def _zeros(self, *shape: int) -> Array:
+        if xa.is_torch(self._reference):
+            return xa.zeros(shape, self._reference, np.float64)
+        # Column-major: BLAS's symmetric update adds into it without a copy.
+        return np.zeros(shape, order="F")
+
+    @property
+    def n_features(self) -> int:
+        """Rows and columns of `S`."""
+        return int(self.cross.shape[0])
+
+    @property
+    def n_targets(self) -> int:
+        """Columns of `T`."""
+        return int(self.cross.shape[1])
+
+    @property
+    def trace(self) -> float:
+        """The trace of `S`."""
+        xp = xa.namespace(self.upper)
+        return float(xp.sum(xp.linalg.diagonal(self.upper)))
+
+    @property
+    def rounding(self) -> float:
+        """How far rounding may have moved an eigenvalue of `S`."""
+        return _EPS * self.largest
+
+    def add(self, features: Array, targets: Array, weights: Array | None = None, measured: Array | None = None) -> None:
+        """Add a batch of rows.
+
+        Parameters
+        ----------
+        features : array of shape (b, n_features)
+            In float32 or float64.
+        targets : array of shape (b, n_targets)
+            One row for each row of features.
+        weights : array of shape (b,), optional
+            At least 0; ones by default.
+        measured : None
+            Sums want nothing beside features.
+        """
+        if tuple(features.shape) != (targets.shape[0], self.n_features) or targets.shape[1] != self.n_targets:
+            raise ValueError(
+                f"a batch of features {tuple(features.shape)} and targets {tuple(targets.shape)} does not fit "
+                f"{self.n_features} features and {self.n_targets} targets"
+            )
+        b = int(features.shape[0])
+        if b == 0:
+            return
+        if xa.device_of(features) != xa.device_of(self.upper):  # loaded from a file, or merged from another device
+            self.__dict__.update(RidgeSums.from_state(self.state(), features).__dict__)
+        self.n_rows += b
+        self.eps = max(self.eps, float(np.finfo(xa.numpy_dtype(features)).eps))
+        if xa.is_torch(features) or xa.numpy_dtype(features) == np.float64:
+            double = None if weights is None else xa.astype(weights, np.float64)
+            self._add(xa.astype(features, np.float64), xa.astype(targets, np.float64), double)
+        else:
+            if self._scratch is None:
+                self._scratch = np.empty((CONVERTED_ROWS, self.n_features))
+            for start in range(0, b, CONVERTED_ROWS):
+                rows = slice(start, min(b, start + CONVERTED_ROWS))
+                F = self._scratch[: rows.stop - start]
+                F[...] = features[rows]
+                double = None if weights is None else xa.astype(weights[rows], np.float64)
+                self._add(F, xa.astype(targets[rows], np.float64), double)
+        self.largest = max(self.largest, self.trace)
+
+    def _add(self, F: Array, Z: Array, weights: Array | None) -> None:
+        xp = xa.namespace(F)
+        root = xp.ones_like(Z[:, :1])
+        if weights is None:
+            self.weight += int(F.shape[0])
+        else:
+            self.weight += float(xp.sum(weights))
+            root = weights[:, None] ** 0.5
+            F, Z = F * root, Z * root
+        cross = F.T @ xp.concat([Z, root], axis=1)
+        self.cross += cross[:, :-1]
+        self.feature_sum += cross[:, -1:]
+        self.target_sum += xp.sum(Z * root, axis=0)[None, :]
+        if xa.is_torch(F):
+            self.upper += F.T @ F
+        else:
+            # The transpose of a row-major block is column-major: BLAS adds one triangle of the product without a copy.
+            scipy.linalg.blas.dsyrk(1.0, np.ascontiguousarray(F).T, beta=1.0, c=self.upper, overwrite_c=1)
+
+    def merge(self, other: RidgeSums) -> RidgeSums:
+        self._combine(other, 1)
+        self.eps = max(self.eps, other.eps)
+        self.largest = max(self.largest, other.largest, self.trace)
+        return self
+
+    def subtract(self, other: RidgeSums) -> RidgeSums:
+        """Take rows away that were added before.
+
+        Parameters
+        ----------
+        other : RidgeSums
+            Sums over these rows; stay as they are.
+
+        Returns
+        -------
+        RidgeSums
+            These.
+        """
+        self._combine(other, -1)
+        return self
+
+    def _combine(self, other: RidgeSums, sign: int) -> None:
+        if (other.n_features, other.n_targets) != (self.n_features, self.n_targets):
+            raise ValueError(
+                f"cannot merge sums of {other.n_features} features and {other.n_targets} targets into sums of "
+                f"{self.n_features} and {self.n_targets}"
+            )
+        self.n_rows += sign * other.n_rows
+        self.weight += sign * other.weight
+        for name in _SUMS:
+            mine, theirs = getattr(self, name), xa.like(getattr(other, name), self.upper)
+            if sign > 0:
+                mine += theirs
+            else:
+                mine -= theirs
+
+    def decay(self, factor: float) -> None:
+        self.weight *= factor
+        for name in _SUMS:
+            total = getattr(self, name)
+            total *= factor
+
+    def widen(self, n_targets: int) -> None:
+        for name in ("cross", "target_sum"):
+            old = getattr(self, name)
+            new = self._zeros(old.shape[0], n_targets)
+            new[:, : old.shape[1]] = old
+            setattr(self, name, new)
+
+    def whiten(self, penalty: Array | None = None) -> WhitenedRidge:
+        """The centred problem in coordinates where the penalty is the identity: O(p^3).
+
+        Parameters
+        ----------
+        penalty : array of shape (n_features, n_features), optional
+            Positive semi-definite, float64; the identity by default.
+
+        Returns
+        -------
+        WhitenedRidge
+            Which solves at any ridge and leaves rows out.
+        """
+        if self.weight <= 0:
+            raise ValueError("no rows with a positive weight were added: there is nothing to solve")
+        return WhitenedRidge(self, penalty)
+
+    def solve(self, ridge: float, penalty: Array | None = None) -> Solution:
+        """The minimiser at one ridge.
+
+        Parameters
+        ----------
+        ridge : float
+            Above zero.
+        penalty : array of shape (n_features, n_features), optional
+            Positive semi-definite, float64; the identity by default.
+
+        Returns
+        -------
+        Solution
+            Coefficients, bias, and how well they are determined.
+        """
+        return self.whiten(penalty).solve(ridge)
+
+    def copy(self) -> RidgeSums:
+        other = object.__new__(RidgeSums)
+        other.__dict__.update(self.__dict__, _scratch=None)
+        for name in _SUMS:
+            total = getattr(self, name)
+            setattr(other, name, total + 0 if xa.is_torch(total) else total.copy(order="F"))
+        return other
+
+    def state(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in (*_SUMS, "n_rows", "weight", "eps", "largest")}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], reference: Array | None = None) -> RidgeSums:
+        """Sums as they were saved.
+
+        Parameters
+        ----------
+        state : dict
+            What `state` returned.
+        reference : array, optional
+            An array of the library and device to keep the sums on; NumPy by default.
+
+        Returns
+        -------
+        RidgeSums
+            The same.
+        """
+        p, k = state["cross"].shape
+        new = cls(p, k, reference)
+        for name in _SUMS:
+            getattr(new, name)[...] = xa.like(state[name], new.upper)
+        new.n_rows, new.weight = int(state["n_rows"]), float(state["weight"])
+        new.eps, new.largest = float(state["eps"]), float(state["largest"])
+        return new
+
+    def __getstate__(self) -> dict[str, Any]:
+        # NumPy travels between processes and into files, wherever the sums were kept.
+        return {key: xa.to_numpy(value) if hasattr(value, "shape") else value for key, value in self.state().items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(RidgeSums.from_state(state).__dict__)
+
+
+@dataclass
+class Solution:
+    """The minimiser at one ridge, and how well it is determined."""
+
+    A: Array
+    """Weights of the features, of shape (p, k)."""
+    bias: Array
+    """Of shape (k,)."""
+    cut: float
+    """How far below zero rounding had put an eigenvalue of `M` where that showed beside the ridge; else zero."""
+    condition: float
+    """Condition number of `M + ridge I`, estimated."""
+
+
+class WhitenedRidge:
+    """The centred problem with the identity as its penalty; made by `RidgeSums.whiten`.
+
+    Attributes
+    ----------
+    jitter : float or None
+        What was added to the penalty's diagonal; None where there was no penalty to factor.
+    """
+
+    def __init__(self, sums: RidgeSums, penalty: Array | None = None):
+        S = sums.upper if xa.is_torch(sums.upper) else np.triu(sums.upper) + np.triu(sums.upper, 1).T
+        self.weight = sums.weight
+        self.mean = sums.feature_sum / sums.weight
+        self.target_mean = sums.target_sum / sums.weight
+        centred = S - (sums.feature_sum @ self.mean.T)
+        right = sums.cross - sums.feature_sum @ self.target_mean
+        self._L: Array | None = None
+        self.jitter: float | None = None
+        if penalty is not None:
+            penalty = xa.like(penalty, S)
+            self._L, self.jitter = jittered_cholesky(penalty, rounding_of(penalty, sums.eps))
+            half = xa.solve_triangular(self._L, centred)
+            centred = xa.solve_triangular(self._L, half.T + 0)
+            right = xa.solve_triangular(self._L, right)
+        # Row-major by construction: adding to a diagonal in place needs to know the order.
+        self._M = xa.empty((int(S.shape[0]), int(S.shape[0])), S)
+        self._M[...] = (centred + centred.T) / 2
+        self._right = right
+        self._Q: Array | None = None
+
+    def _diagonalise(self) -> None:
+        """Eigenvectors once something needs them: ten times the work of one Cholesky factorisation."""
+        if self._Q is not None:
+            return
+        xp = xa.namespace(self._M)
+        values, self._Q = xa.eigh(self._M + 0)
+        self._least = float(values[0])
+        self._values = xp.where(values > 0, values, xp.zeros_like(values))
+        self._g = self._Q.T @ self._right
+
+    def solve(self, ridge: float) -> Solution:
+        """The minimiser at one ridge."""
+        if not ridge > 0:
+            raise ValueError(f"the ridge must be positive, got {ridge!r}")
+        factor, cut = None, 0.0
+        if self._Q is None:
+            try:
+                factor = xa.cholesky_(xa.add_diagonal_(self._M + 0, ridge))
+            except xa.NotPositiveDefiniteError:
+                self._diagonalise()
+                cut = -self._least
+        if factor is not None:
+            A, condition = xa.cholesky_solve(factor, self._right), self._condition(factor, ridge)
+        else:
+            A = self._Q @ (self._g / (self._values + ridge)[:, None])
+            condition = float((self._values[-1] + ridge) / (self._values[0] + ridge))
+        if self._L is not None:
+            A = xa.solve_triangular(self._L, A, transposed=True)
+        return Solution(A, (self.target_mean - self.mean.T @ A)[0], cut, condition)
+
+    def _condition(self, factor: Array, ridge: float) -> float:
+        """In the 1-norm, by LAPACK's estimator: O(p^2)."""
+        xp = xa.namespace(self._M)
+        norm = float(xp.max(xp.sum(xp.abs(self._M), axis=0))) + ridge
+        L = np.asfortranarray(xa.to_numpy(factor))
+        (pocon,) = scipy.linalg.get_lapack_funcs(("pocon",), (L,))
+        reciprocal, info = pocon(L, norm, uplo="L")
+        if info != 0:
+            raise ValueError(f"pocon: argument {-info} is illegal")
+        return 1.0 / reciprocal if reciprocal > 0 else np.inf
+
+    def leave_one_out(self, features: Array, targets: Array, ridges: Sequence[float], weights: Array | None = None) -> Array:
+        """Residuals of rows that are among those summed, each without itself.
+
+        Parameters
+        ----------
+        features : array of shape (n, p)
+        targets : array of shape (n, k)
+        ridges : sequence of float
+        weights : array of shape (n,), optional
+            The weights the rows have in the sums; ones by default.
+
+        Returns
+        -------
+        array of shape (len(ridges), n, k)
+        """
+        self._diagonalise()
+        n = int(features.shape[0])
+        out = xa.empty((len(ridges), n, int(targets.shape[1])), self._values)
+        for start in range(0, n, _LEFT_OUT_ROWS):
+            rows = slice(start, min(n, start + _LEFT_OUT_ROWS))
+            U = xa.astype(features[rows], np.float64) - self.mean.T
+            U = U @ self._Q if self._L is None else xa.solve_triangular(self._L, U.T + 0).T @ self._Q
+            squares = U * U
+            Z = xa.astype(targets[rows], np.float64) - self.target_mean
+            for i, ridge in enumerate(ridges):
+                inverse = 1.0 / (self._values + ridge)
+                leverage = 1.0 / self.weight + squares @ inverse
+                if weights is not None:
+                    leverage = leverage * xa.like(weights[rows], leverage)
+                free = xa.clip_below_(1.0 - leverage, _LEAST_FREEDOM)
+                out[i, rows] = (Z - U @ (self._g * inverse[:, None])) / free[:, None]
+        return out

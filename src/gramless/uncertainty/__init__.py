@@ -1,1 +1,0 @@
-"""How sure a model is: intervals, prediction sets, standard deviations and the likelihood of a fit."""

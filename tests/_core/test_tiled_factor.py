@@ -1,0 +1,55 @@
+"""Factorisations and Gram matrices by tiles against LAPACK and plain products."""
+
+import numpy as np
+import pytest
+
+from gramless._core import arrays as xa
+from gramless._core.tiled_factor import add_lower_gram_, factor_lower_
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("n", [1, 256, 257, 900])
+def test_the_factor_of_a_definite_matrix(n, workers, dtype):
+    B = np.random.default_rng(n).normal(size=(n, n)).astype(dtype)
+    A = B @ B.T + n * np.eye(n, dtype=dtype)
+    upper = np.triu(A, 1)
+    exact = np.linalg.cholesky(A.astype("d"))
+    assert factor_lower_(A, workers) == 0
+    np.testing.assert_allclose(np.tril(A), exact, atol=(1e-4 if dtype == "f" else 1e-11) * exact.max())
+    np.testing.assert_array_equal(np.triu(A, 1), upper)
+
+
+def test_the_first_pivot_that_is_not_positive():
+    A = np.eye(600)
+    A[400, 400] = -1.0
+    assert factor_lower_(A, 2) == 401
+
+
+@pytest.mark.parametrize("n", [100, 700])
+@pytest.mark.parametrize("damage", [-1.0, np.nan])
+def test_what_is_not_definite_is_refused_either_way(monkeypatch, n, damage):
+    monkeypatch.setattr(xa, "_FACTORED_WHOLE", 256)
+    monkeypatch.setattr(xa, "blas_threads", lambda: 2)
+    A = np.eye(n)
+    A[-1, -1] = damage
+    with pytest.raises(xa.NotPositiveDefiniteError):
+        xa.cholesky_(A)
+
+
+@pytest.mark.parametrize("whole", [256, 10_000])
+def test_both_ways_give_the_same_factor_and_the_same_sums(monkeypatch, whole):
+    monkeypatch.setattr(xa, "_FACTORED_WHOLE", whole)
+    monkeypatch.setattr(xa, "blas_threads", lambda: 2)
+    B = np.random.default_rng(0).normal(size=(800, 500))
+    S = np.eye(500)
+    np.testing.assert_allclose(np.tril(xa.add_gram_(S, B)), np.tril(B.T @ B + np.eye(500)), atol=1e-10)
+    A = B.T @ B
+    np.testing.assert_allclose(np.tril(xa.cholesky_(A + 0)), np.linalg.cholesky(A), atol=1e-10)
+
+
+def test_sums_of_tiles():
+    B = np.random.default_rng(0).normal(size=(300, 600))
+    S = np.ones((600, 600))
+    add_lower_gram_(S, B, 3)
+    np.testing.assert_allclose(np.tril(S), np.tril(1 + B.T @ B), atol=1e-10)

@@ -1,0 +1,129 @@
+"""Predicting and scoring with a saved model."""
+
+import csv
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gramless
+from gramless.cli import tables
+
+
+def rows_of(text):
+    return list(csv.reader(io.StringIO(text)))
+
+
+def test_one_line_per_row(run, plants, model):
+    done = run("predict", model, plants / "more.csv")
+    heading, *rows = rows_of(done.out)
+    assert heading == ["prediction"]
+    assert len(rows) == 60
+    truth = pd.read_csv(plants / "more.csv")["kind"]
+    assert np.mean([row[0] for row in rows] == truth) > 0.85
+
+
+def test_probabilities_and_a_file(run, plants, model, tmp_path):
+    out = tmp_path / "predicted.csv"
+    done = run("predict", model, plants / "more.csv", "--proba", "--out", out, "--json")
+    assert done.json["rows"] == 60
+    heading, *rows = rows_of(out.read_text())
+    assert heading == ["prediction", "p(ash)", "p(birch)", "p(cedar)"]
+    chances = np.array([row[1:] for row in rows], dtype=float)
+    assert np.allclose(chances.sum(axis=1), 1, atol=1e-4)
+    assert [row[0] for row in rows] == [heading[1 + k][2:-1] for k in chances.argmax(axis=1)]
+
+
+def test_batches_change_nothing(run, plants, model, monkeypatch):
+    whole = run("predict", model, plants / "more.csv", "--proba").out
+    monkeypatch.setattr(tables.batches, "__kwdefaults__", {"size": 7, "n_features": None})
+    assert run("predict", model, plants / "more.csv", "--proba").out == whole
+
+
+def test_other_and_missing_columns(run, plants, model, tmp_path):
+    frame = pd.read_csv(plants / "more.csv")
+    frame.assign(extra=1)[["soil", "extra", "leaves", "sheltered", "height"]].to_csv(tmp_path / "a.csv", index=False)
+    assert run("predict", model, tmp_path / "a.csv").out == run("predict", model, plants / "more.csv").out
+    frame.drop(columns=["soil", "height"]).to_csv(tmp_path / "b.csv", index=False)
+    done = run("predict", model, tmp_path / "b.csv")
+    assert done.code == 3
+    assert "lacks the columns 'height', 'soil'" in done.err
+
+
+def test_unseen_words_are_handled_and_reported(run, plants, model, tmp_path):
+    frame = pd.read_csv(plants / "more.csv")
+    frame.loc[:4, "soil"] = "moon dust"
+    frame.to_csv(tmp_path / "moon.csv", index=False)
+    done = run("predict", model, tmp_path / "moon.csv", "--out", tmp_path / "o.csv", "--json")
+    assert done.code == 0
+    assert done.json["unseen"] == {"soil": 5}
+    assert "5 values of soil were never seen" in done.err
+
+
+def test_text_among_numbers_is_named_with_its_row(run, plants, model, tmp_path):
+    frame = pd.read_csv(plants / "more.csv").astype({"height": object})
+    frame.loc[7, "height"] = "tall"
+    frame.to_csv(tmp_path / "tall.csv", index=False)
+    done = run("predict", model, tmp_path / "tall.csv", "--out", tmp_path / "o.csv")
+    assert done.code == 3
+    assert "row 8, column 'height': 'tall' is not a number" in done.err
+    assert not list(tmp_path.glob("o.csv*"))
+
+
+def test_evaluate(run, plants, model):
+    done = run("evaluate", model, plants / "more.csv", "--json")
+    assert done.json["rows"] == 60
+    assert done.json["scores"][0]["value"] > 0.85
+    assert "95 % interval" in run("evaluate", model, plants / "more.csv").out
+    wrong = run("evaluate", model, plants / "more.csv", "--target", "nothing")
+    assert wrong.code == 3
+
+
+def test_rows_without_an_answer_are_not_scored(run, plants, model, tmp_path):
+    frame = pd.read_csv(plants / "more.csv")
+    frame.loc[:9, "kind"] = None
+    frame.to_csv(tmp_path / "gaps.csv", index=False)
+    done = run("evaluate", model, tmp_path / "gaps.csv", "--json")
+    assert done.json["rows"] == 50
+    assert "10 rows without an answer" in done.err
+    frame.assign(kind=None).to_csv(tmp_path / "none.csv", index=False)
+    refused = run("evaluate", model, tmp_path / "none.csv")
+    assert refused.code == 3
+    assert "no answer in any row" in refused.err
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_what_is_no_model_is_refused(run, plants, tmp_path, command):
+    (tmp_path / "text.skops").write_text("hello")
+    gramless.save(gramless.LSSVC().fit([[0.0], [1.0]], [0, 1]), tmp_path / "bare.skops")
+    for name, words in [("text.skops", "not a"), ("bare.skops", "LSSVC"), ("none.skops", "there is no file")]:
+        done = run(command, tmp_path / name, plants / "more.csv")
+        assert done.code == 3
+        assert words in done.err
+
+
+def test_nothing_is_written_before_the_input_is_known_to_be_good(run, plants, model, tmp_path):
+    done = run("predict", model, tmp_path / "none.csv")
+    assert (done.code, done.out) == (3, "")
+    done = run("predict", model, plants / "more.csv", "--out", tmp_path / "no" / "p.csv")
+    assert done.code == 3
+    assert "there is no folder" in done.err
+    done = run("predict", model, plants / "more.csv", "--out", tmp_path)
+    assert done.code == 3
+    assert "is a folder" in done.err
+
+
+def test_json_needs_a_file_for_the_predictions(run, plants, model):
+    done = run("predict", model, plants / "more.csv", "--json")
+    assert done.code == 3
+    assert "--out" in done.err
+
+
+def test_regression_has_no_probabilities(run, plants, tmp_path):
+    run("train", plants / "weights.tsv", "--target", "weight", "--out", tmp_path / "m.skops")
+    done = run("predict", tmp_path / "m.skops", plants / "weights.tsv", "--proba")
+    assert done.code == 3
+    assert "no probabilities" in done.err
+    numbers = [float(row[0]) for row in rows_of(run("predict", tmp_path / "m.skops", plants / "weights.tsv").out)[1:]]
+    assert len(numbers) == 240

@@ -1,0 +1,390 @@
+"""Training from the shell, as a new user would try it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import dump_svmlight_file, load_digits
+
+import gramless
+from gramless.cli import tuning
+from gramless.cli.columns import find_columns
+from gramless.cli.machines import choose_machine, settle
+from gramless.cli.scores import log_loss, score
+from gramless.cli.train import find_task, hold_out, parse_seconds
+
+
+@pytest.mark.parametrize("name", ["plants.csv", "semicolon.csv.gz", "plants.parquet"])
+def test_a_table_of_any_kind_trains(run, plants, tmp_path, name):
+    done = run("train", plants / name, "--target", "kind", "--out", tmp_path / "m.skops", "--json")
+    assert done.code == 0
+    assert done.json["task"] == "classification"
+    assert done.json["estimator"] == "TableClassifier"
+    assert done.json["columns"]["numbers"] == 2
+    assert done.json["columns"]["words"] == 2
+    assert set(done.json["columns"]["left_out"]) == {"label", "planet"}
+    accuracy = done.json["scores"][0]
+    assert accuracy["metric"] == "accuracy"
+    assert accuracy["value"] > 0.9
+    assert accuracy["low"] <= accuracy["value"] <= accuracy["high"]
+    assert accuracy["baseline"] < 0.6
+    assert (tmp_path / "m.skops").exists()
+
+
+def test_a_person_reads_what_was_done(run, plants, tmp_path):
+    done = run("train", plants / "plants.csv", "--target", "kind", "--out", tmp_path / "m.skops")
+    for words in (
+        "TableClassifier",
+        "kind",
+        "all 192 rows carry the model",
+        "leave-one-out",
+        "Matters most",
+        "95 % interval",
+        "left out label",
+        "m.skops",
+    ):
+        assert words in done.out
+
+
+def test_numbers_are_regressed(run, plants, tmp_path):
+    done = run("train", plants / "weights.tsv", "--target", "weight", "--out", tmp_path / "m.skops", "--json")
+    assert done.json["task"] == "regression"
+    assert done.json["estimator"] == "TableRegressor"
+    assert done.json["scores"][0]["metric"] == "R²"
+    assert done.json["scores"][0]["value"] > 0.8
+
+
+def test_arrays_know_their_target(run, tmp_path):
+    x, y = load_digits(return_X_y=True)
+    np.savez(tmp_path / "digits.npz", x=x[:400].reshape(-1, 8, 8), y=y[:400])
+    dump_svmlight_file(x[:400], y[:400], str(tmp_path / "digits.svm"), zero_based=False)
+    for name in ("digits.npz", "digits.svm"):
+        model = tmp_path / f"{name}.skops"
+        done = run("train", tmp_path / name, "--out", model, "--tune", "none", "--C", 10, "--json")
+        assert done.code == 0
+        assert done.json["scores"][0]["value"] > 0.9
+        again = run("evaluate", model, tmp_path / name, "--json")
+        assert again.json["rows"] == 400
+        assert again.json["scores"][0]["value"] > 0.95
+
+
+def test_what_is_given_is_not_tuned(run, plants, tmp_path):
+    done = run(
+        *("train", plants / "plants.csv", "--target", "kind", "--out", tmp_path / "m.skops", "--json"),
+        *("--C", 3, "--gamma", 0.2, "--kernel", "laplacian", "--estimator", "lssvm"),
+    )
+    assert done.json["settings"] == {"kernel": "laplacian", "C": 3.0, "gamma": 0.2}
+    assert done.json["tuned"] == "no"
+    machine = gramless.load(tmp_path / "m.skops").pipeline.named_steps["machine"]
+    assert machine.C == 3
+    assert machine.kernel_.gamma == 0.2
+
+
+def log_losses(done):
+    """Of the model and of a guess, from the held-out rows."""
+    by_name = {one["metric"]: one for one in done.json["scores"]}
+    return by_name["log loss"]["value"], by_name["log loss"]["baseline"]
+
+
+@pytest.mark.parametrize("estimator", ["lssvm", "nystrom"])
+def test_probabilities_are_calibrated_without_asking(run, plants, tmp_path, estimator):
+    out = tmp_path / "m.skops"
+    done = run(
+        *("train", plants / "plants.csv", "--target", "kind", "--out", out, "--json"),
+        *("--estimator", estimator, "--C", 10, "--gamma", 0.1),
+    )
+    ours, guess = log_losses(done)
+    assert ours < 0.35 < 1.0 < guess  # the softmax of least-squares scores has 0.7 here
+    machine = gramless.load(out).pipeline.named_steps["machine"]
+    assert machine.probability == "sigmoid"
+    again = run("evaluate", out, plants / "more.csv", "--json")
+    assert log_losses(again)[0] < 0.5
+
+
+def test_probabilities_only_where_they_are_wanted(run, plants, tmp_path):
+    start = ("train", plants / "plants.csv", "--target", "kind", "--json", "--C", 10, "--gamma", 0.1)
+    for name, options in [("without", ["--no-proba"]), ("svm", ["--estimator", "svm"])]:
+        done = run(*start, "--out", tmp_path / name, *options)
+        assert [one["metric"] for one in done.json["scores"]] == ["accuracy", "balanced accuracy"]
+        refused = run("predict", tmp_path / name, plants / "more.csv", "--proba")
+        assert refused.code == 3
+        assert "train it again with --proba" in refused.err
+    ours, guess = log_losses(run(*start, "--out", tmp_path / "five", "--estimator", "svm", "--proba"))
+    assert ours < 0.5 * guess
+    refused = run("train", plants / "weights.tsv", "--target", "weight", "--out", tmp_path / "no", "--proba")
+    assert refused.code == 3
+    assert "a quantity has no probabilities" in refused.err
+
+
+def test_svm_goes_without_probabilities_where_a_class_has_one_row(run, tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["a,b"] + [f"{rng.normal() + 3 * (k % 2):.3f},{'xy'[k % 2]}" for k in range(60)] + ["9.0,z"]
+    (tmp_path / "rare.csv").write_text("\n".join(lines) + "\n")
+    done = run(
+        *("train", tmp_path / "rare.csv", "--target", "b", "--out", tmp_path / "m", "--json", "--seed", 1),
+        *("--estimator", "svm", "--proba", "--C", 1, "--gamma", 1),
+    )
+    assert done.code == 0
+    assert "no probabilities" in done.err
+
+
+def test_a_model_on_landmarks_is_a_small_file(run, plants, tmp_path):
+    x, y = load_digits(return_X_y=True)
+    np.savez(tmp_path / "digits.npz", x=x[:600], y=y[:600])
+    out = tmp_path / "m.skops"
+    run("train", tmp_path / "digits.npz", "--out", out, "--estimator", "nystrom", "--C", 10, "--gamma", 0.01)
+    model = gramless.load(out)
+    machine, novelty = model.pipeline.named_steps["machine"], tmp_path / "novelty.skops"
+    gramless.save(model.novelty, novelty)  # what tells rows that are far from all of training
+    arrays = machine.points_.nbytes + machine.dual_coef_.nbytes
+    assert out.stat().st_size < arrays + novelty.stat().st_size + 50_000
+
+
+def test_the_same_seed_gives_the_same_model(run, plants, tmp_path):
+    made, points = [], []
+    for name, seed in [("a", 3), ("b", 3), ("c", 4)]:
+        done = run(*("train", plants / "plants.csv", "--target", "kind", "--out", tmp_path / name, "--seed", seed, "--json"))
+        made.append({key: value for key, value in done.json.items() if key not in ("tune_seconds", "fit_seconds", "model")})
+        points.append(gramless.load(tmp_path / name).pipeline.named_steps["machine"].members_[0].points[0])
+    assert made[0] == made[1]
+    assert np.array_equal(points[0], points[1])
+    assert not np.array_equal(points[0], points[2])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.csv", "--target", "kind"], "there is no file nowhere.csv"),
+        (["{plants}/plants.csv", "--target", "kid"], "no column 'kid'; it has 'height', 'leaves'"),
+        (["{plants}/plants.csv"], "say which column to predict with --target"),
+        (["{plants}/plants.csv", "--target", "kind", "--kernel", "rfb"], "unknown kernel 'rfb'; known are linear"),
+        (["{plants}/plants.csv", "--target", "kind", "--estimator", "svn"], "unknown estimator 'svn'"),
+        (["{plants}/plants.csv", "--target", "kind", "--tune", "grid"], "unknown way of tuning"),
+        (["{plants}/plants.csv", "--target", "kind", "--test-size", "2"], "between 0 and 1"),
+        (["{plants}/plants.csv", "--target", "kind", "--out", "no/such/m.skops"], "no folder no/such for m.skops"),
+        (["{plants}/plants.csv", "--target", "kind", "--out", "{plants}"], "is a folder: give --out the name of a file"),
+        (["{plants}", "--target", "kind"], "a folder of pictures: leave it out, or give the name of a table"),
+        (["{plants}/plants.csv", "--target", "kind", "--C", "-1"], "C must be a positive number, not -1"),
+        (["{plants}/plants.csv", "--target", "kind", "--gamma", "0"], "gamma must be a positive number, not 0"),
+        (["{plants}/plants.csv", "--target", "kind", "--test-size", "0.001"], "one row to score on"),
+        (["{plants}/plants.csv", "--target", "kind", "--task", "regression"], "not a number everywhere"),
+        (["{plants}/plants.csv", "--target", "kind", "--tune", "none", "--device", "abacus"], "abacus"),
+        (["{plants}/plants.csv", "--target", "kind", "--tune", "none", "--memory-budget", "much"], "memory_budget"),
+        (["{plants}/plants.csv", "--target", "planet"], "one value only"),
+        (["{plants}/plants.csv", "--target", "label"], "too many to be classes"),
+        (["{plants}/model.skops", "--target", "kind"], "cannot tell what this file is"),
+        (["{bad}/empty.csv", "--target", "kind"], "is empty"),
+        (["{bad}/ragged.csv", "--target", "b"], "line 4"),
+        (["{bad}/binary.csv", "--target", "b"], "cannot be read as a table"),
+        (["{bad}/cut.csv.gz", "--target", "b"], "cannot be read as a table"),
+        (["{bad}/text.parquet", "--target", "b"], "not a complete Parquet file"),
+        (["{bad}/pickle.npz"], "without pickles"),
+        (["{bad}/inputs.npz"], "no array named y or y_train: say with --target"),
+        (["{bad}/wide.csv"], "'c19' and 20 more"),
+        (["{bad}/tiny.csv", "--target", "b"], "at least 10 are needed"),
+        (["{bad}/words.svm"], "cannot be read as svmlight"),
+    ],
+)
+def test_trouble_is_explained_in_one_sentence(run, plants, model, tmp_path, arguments, words):
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "ragged.csv").write_text("a,b\n1,2\n1,2\n1,2,3\n1,2\n")
+    (tmp_path / "binary.csv").write_bytes(bytes(range(256)) * 4)
+    (tmp_path / "cut.csv.gz").write_bytes((plants / "semicolon.csv.gz").read_bytes()[:300])
+    (tmp_path / "text.parquet").write_text("not parquet")
+    np.savez(tmp_path / "pickle.npz", x=np.array([{}], dtype=object))
+    np.savez(tmp_path / "inputs.npz", x=np.eye(20))
+    (tmp_path / "wide.csv").write_text(",".join(f"c{k}" for k in range(40)) + "\n" + ",".join("1" * 40) + "\n")
+    (tmp_path / "tiny.csv").write_text("a,b\n1,2\n2,1\n")
+    (tmp_path / "words.svm").write_text("one two three\n")
+    made = [argument.format(plants=plants, bad=tmp_path) for argument in arguments]
+    if "--out" not in made:
+        made += ["--out", tmp_path / "never.skops"]
+    done = run("train", *made)
+    assert done.code == 3
+    assert words in done.err.replace("\n", " ")
+    assert not (tmp_path / "never.skops").exists()
+
+
+def test_one_machine_when_its_settings_are_given(run, plants, tmp_path):
+    start = ("train", plants / "plants.csv", "--target", "kind", "--json", "--out", tmp_path / "m.skops")
+    assert run(*start, "--kernel", "exponential", "--C", 10).json["estimator"] == "LSSVC"
+    refused = run(*start, "--estimator", "table", "--C", 10)
+    assert refused.code == 3
+    assert "chooses kernel, C and gamma itself" in refused.err
+
+
+def test_scores_from_a_file_from_folds_and_from_held_out_rows(run, plants, tmp_path):
+    start = ("train", plants / "plants.csv", "--target", "kind", "--json", "--out", tmp_path / "m.skops", "--time", "1s")
+    apart = run(*start, "--test", plants / "more.csv").json
+    assert apart["rows"] == {"train": 240, "held_out": 60}
+    folds = run(*start, "--cv", 3).json
+    assert folds["folds"] == 3
+    assert folds["rows"]["train"] == 240
+    for found in (apart, folds):
+        assert found["scores"][0]["value"] > 0.85
+    both = run(*start, "--cv", 3, "--test", plants / "more.csv")
+    assert "choose one" in both.err
+
+
+def test_weights_groups_and_order_are_not_learnt_from(run, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=200)
+    frame = pd.DataFrame({"x": x, "y": np.where(x + 0.3 * rng.normal(size=200) > 0, "up", "down"), "w": 1 + rng.random(200)})
+    frame["person"] = np.repeat(np.arange(20), 10)
+    frame["day"] = pd.date_range("2024-01-01", periods=200).strftime("%Y-%m-%d")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    start = ("train", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m", "--json", "--time", "1s")
+    grouped = run(*start, "--weights", "w", "--groups", "person").json
+    assert grouped["columns"]["numbers"] == 1
+    assert grouped["columns"]["dates"] == 1
+    assert grouped["rows"]["held_out"] == 40
+    ordered = run(*start, "--order", "day").json
+    assert ordered["rows"] == {"train": 160, "held_out": 40}
+    assert "dates" not in ordered["columns"]
+    missing = run(*start, "--weights", "weight")
+    assert "no column 'weight' for the weights" in missing.err
+    negative = run(*start, "--weights", "x")
+    assert "weights are numbers of at least 0" in negative.err
+
+
+def test_groups_and_order_decide_who_is_held_out():
+    y = np.array(["a", "b"] * 50)
+    none = {"weights": None, "groups": None, "order": None}
+    groups = np.repeat(np.arange(10), 10)
+    train, test = hold_out(y, {**none, "groups": groups}, "classification", 0.2, 0)
+    assert not set(groups[train]) & set(groups[test])
+    order = np.random.default_rng(0).permutation(100)
+    train, test = hold_out(y, {**none, "order": order}, "classification", 0.2, 0)
+    assert order[train].max() < order[test].min()
+
+
+def test_a_card_shows_what_matters(run, plants, tmp_path):
+    for target, words in [("kind", "Calibration"), ("weight", "Predictions against the truth")]:
+        name = "plants.csv" if target == "kind" else "weights.tsv"
+        out = tmp_path / f"{target}.skops"
+        done = run("train", plants / name, "--target", target, "--out", out, "--report", "--time", "1s", "--json")
+        assert done.code == 0
+        page = (tmp_path / f"{target}.html").read_text()
+        for part in (words, "Partial dependence", "height", "95 % interval", "<svg"):
+            assert part in page
+        assert done.json["importance"]
+
+
+def test_times_are_read():
+    assert [parse_seconds(text) for text in ("90", "90s", "2m", "1.5h")] == [90, 90, 120, 5400]
+
+
+def test_rows_without_an_answer_are_left_out(run, tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["a,b"] + [f"{rng.normal():.3f},{'' if k < 5 else 'xy'[k % 2]}" for k in range(60)]
+    (tmp_path / "gaps.csv").write_text("\n".join(lines) + "\n")
+    done = run("train", tmp_path / "gaps.csv", "--target", "b", "--out", tmp_path / "m", "--json")
+    assert done.json["rows"] == {"train": 44, "held_out": 11}
+    assert "5 rows without 'b'" in done.err
+
+
+def test_a_class_of_one_row_does_not_stop_it(run, tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["a,b"] + [f"{rng.normal() + 3 * (k % 2):.3f},{'xy'[k % 2]}" for k in range(60)] + ["9.0,z"]
+    (tmp_path / "rare.csv").write_text("\n".join(lines) + "\n")
+    done = run("train", tmp_path / "rare.csv", "--target", "b", "--out", tmp_path / "m", "--json")
+    assert done.code == 0
+    assert done.json["scores"][0]["value"] > 0.7
+
+
+@pytest.mark.parametrize(
+    ("y", "task"),
+    [
+        (np.array(["a", "b"] * 20), "classification"),
+        (np.array([True, False] * 20), "classification"),
+        (np.array([3, 4, 5, 6] * 20), "classification"),
+        (np.array([0.0, 1.0] * 20), "classification"),
+        (np.arange(200), "regression"),
+        (np.linspace(0, 1, 50), "regression"),
+        (np.array([1, 2, 3, 4, 5, 6] * 3), "regression"),
+    ],
+)
+def test_the_task_follows_from_the_target(y, task):
+    assert find_task(y, "auto") == task
+    assert find_task(y, "regression") == "regression"
+
+
+def test_machines_by_size():
+    assert choose_machine("auto", 5000)[0] == "lssvm"
+    assert choose_machine("auto", 500_000)[0] == "nystrom"
+    assert choose_machine("svm", 500_000) == ("svm", "as asked")
+
+
+def test_tuning_finds_the_width_that_the_data_has():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (600, 1))
+    y = np.sin(25 * x[:, 0])
+    found = settle(x, y, task="regression", machine="auto", kernel="rbf", C=None, gamma=None, tune="loo", seed=0)
+    assert found.gamma > 20
+    flat = settle(x, x[:, 0], task="regression", machine="auto", kernel="rbf", C=None, gamma=None, tune="loo", seed=0)
+    assert flat.gamma < found.gamma
+
+
+def test_the_walk_goes_uphill_to_the_top():
+    asked = []
+
+    def hill(C, gamma):
+        asked.append((C, gamma))
+        return -(np.log10(C / 10) ** 2) - np.log2(gamma / 8) ** 2
+
+    moves = [(1.0, 2.0), (1.0, 0.5), (10**0.5, 1.0), (10**-0.5, 1.0)]
+    best, visited = tuning._walk(hill, (10.0, 1.0), moves)
+    assert best == pytest.approx((10.0, 8.0))
+    assert visited == len(asked) <= tuning.MOST_STEPS
+
+
+def test_columns_of_no_use_are_named(plants):
+    from gramless.cli.tables import read
+
+    columns = find_columns(read(plants / "plants.csv", "kind").X)
+    assert columns.numbers == ["height", "leaves"]
+    assert columns.words == ["soil", "sheltered"]
+    assert columns.left_out["planet"] == "the same value everywhere"
+
+
+def test_the_metrics_are_scikit_learns():
+    from sklearn import metrics
+
+    rng = np.random.default_rng(0)
+    y, predicted = rng.integers(0, 4, 200), rng.integers(0, 4, 200)
+    found = {one.metric: one for one in score(y, predicted, task="classification", guess=2)}
+    assert found["accuracy"].value == pytest.approx(metrics.accuracy_score(y, predicted))
+    assert found["balanced accuracy"].value == pytest.approx(metrics.balanced_accuracy_score(y, predicted))
+    assert found["balanced accuracy"].baseline == pytest.approx(0.25)
+    classes, chances = np.arange(4), rng.dirichlet(np.ones(4), size=200)
+    losses = log_loss(y, classes, chances, np.full(4, 0.25))
+    assert losses.value == pytest.approx(metrics.log_loss(y, chances))
+    assert losses.baseline == pytest.approx(np.log(4))
+    assert losses.low < losses.value < losses.high
+    strange = log_loss(np.append(y, 7), classes, np.vstack([chances, np.full(4, 0.25)]), np.full(4, 0.25))
+    assert strange.value == pytest.approx((200 * losses.value - np.log(np.finfo(float).eps)) / 201)
+    y, predicted = rng.normal(size=200), rng.normal(size=200)
+    found = {one.metric: one for one in score(y, predicted, task="regression", guess=y.mean())}
+    assert found["R²"].value == pytest.approx(metrics.r2_score(y, predicted))
+    assert found["R²"].baseline == pytest.approx(0, abs=1e-12)
+    assert found["root mean squared error"].value == pytest.approx(metrics.root_mean_squared_error(y, predicted))
+    assert found["mean absolute error"].value == pytest.approx(metrics.mean_absolute_error(y, predicted))
+
+
+def test_no_mistakes_do_not_mean_no_doubt():
+    y = np.array(["a", "b"] * 20)
+    for one in score(y, y, task="classification", guess="a"):
+        assert one.value == 1
+        assert 0.8 < one.low < 0.99
+        assert one.high == 1
+
+
+def test_intervals_cover_the_truth_about_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    covered = 0
+    for trial in range(60):
+        right = rng.random(150) < 0.8
+        y = np.array(["a", "b"])[rng.integers(0, 2, 150)]
+        predicted = np.where(right, y, np.where(y == "a", "b", "a"))
+        accuracy = score(y, predicted, task="classification", guess="a", seed=trial)[0]
+        covered += accuracy.low <= 0.8 <= accuracy.high
+    assert covered >= 51  # 57 expected; fewer than 51 of 60 at 95 % happens once in two hundred

@@ -1,0 +1,49 @@
+"""Every kernel of the registry as ONNX operators, in onnxruntime."""
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+from gramless.deployment.onnx.graph import Graph
+from gramless.deployment.onnx.kernels import kernel_block
+from gramless.kernels import KERNELS, RBF, Callable_, Columns, Linear, Polynomial, ScaledColumns
+
+NOT_WRITTEN = {"precomputed": "its values come from outside"}
+COMBINED = [RBF(0.3) + 2.0 * Linear(), RBF(0.3) * Polynomial(2, 0.5, 1.0), RBF(0.1) ** 3, Columns(RBF(0.2), [0, 2])]
+COMBINED += [ScaledColumns(RBF(0.2), [1.0, 0.5, 2.0, 0.0, 1.0])]
+
+
+def run(kernel, X, points, dtype):
+    graph = Graph(dtype)
+    out = kernel_block(graph, kernel, "x", points)
+    kind = TensorProto.FLOAT if dtype == np.float32 else TensorProto.DOUBLE
+    inputs = [helper.make_tensor_value_info("x", kind, [None, X.shape[1]])]
+    outputs = [helper.make_tensor_value_info(out, kind, [None, len(points)])]
+    model = graph.model(inputs, outputs, "a kernel")
+    return onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": X.astype(dtype)})[0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kernel", [*sorted(set(KERNELS) - set(NOT_WRITTEN)), *COMBINED], ids=str)
+def test_the_graph_computes_the_kernel(kernel, dtype):
+    rng = np.random.default_rng(0)
+    X, points = rng.random((20, 5)), rng.random((30, 5))
+    X[3] = points[4]  # a distance of zero
+    X[5, 1] = points[6, 1] = 0.0
+    X, points = X.astype(dtype), points.astype(dtype)
+    if isinstance(kernel, str):
+        kernel = KERNELS[kernel]()
+    kernel = kernel.resolve(points)
+    np.testing.assert_allclose(run(kernel, X, points, dtype), kernel(X, points), rtol=1e-5, atol=1e-5)
+
+
+def test_data_far_from_the_origin_keeps_its_digits():
+    rng = np.random.default_rng(1)
+    X, points = rng.random((20, 3)) + 1e3, rng.random((30, 3)) + 1e3
+    np.testing.assert_allclose(run(RBF(1.0), X, points, np.float64), RBF(1.0)(X, points), rtol=1e-9)
+
+
+def test_a_python_function_is_refused_by_name():
+    with pytest.raises(ValueError, match="cannot be written as ONNX operators"):
+        kernel_block(Graph(np.float32), Callable_(np.dot), "x", np.eye(2))

@@ -1,0 +1,112 @@
+"""Every estimator as ONNX operators: predictions in onnxruntime equal those in Python."""
+
+import numpy as np
+import onnxruntime
+import pytest
+from sklearn.base import clone, is_classifier
+from sklearn.datasets import load_digits, make_regression
+
+import gramless
+from gramless import to_onnx
+from gramless.deployment.onnx.convert import MODEL_GRAPHS, TABLE_MODELS
+from gramless.kernels import RBF, Linear
+
+SETTINGS = {
+    "KernelSVC": [{"probability": "sigmoid"}, {"multi_class": "ovr", "probability": "sigmoid"}],
+    "KernelSVR": [{}, {"loss": "pinball", "quantile": [0.9, 0.1, 0.5]}, {"nu": 0.3}],
+    "LSSVC": [{}, {"probability": "sigmoid"}, {"probability": "temperature"}, {"kernel": RBF(0.02) + 0.1 * Linear()}],
+    "MKLClassifier": [{"kernels": [RBF(0.02), Linear()]}],
+    "NystromLSSVC": [{"n_landmarks": 40}, {"n_landmarks": 40, "probability": "sigmoid"}],
+    "PrototypeLSSVC": [{"n_prototypes": 20}],
+}
+LABELS = {"whole numbers": lambda y: y, "two strings": lambda y: np.where(y > 4, "large", "small")}
+CASES = [
+    (cls, setting) for cls in sorted(MODEL_GRAPHS, key=lambda c: c.__name__) for setting in SETTINGS.get(cls.__name__, [{}])
+]
+
+
+def run(model, X):
+    session = onnxruntime.InferenceSession(to_onnx(model).SerializeToString())
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, {"X": X}), strict=True))
+
+
+def rounding(model, dtype):
+    """What summing the expansion in another order may change: float32 rounds each of the terms."""
+    coef = next(getattr(model, name) for name in ("coef_", "dual_coef_") if hasattr(model, name))
+    return max(1e-5, 8 * np.finfo(dtype).eps * np.abs(coef).sum())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("cls", "setting"), CASES, ids=lambda c: getattr(c, "__name__", str(c)))
+def test_the_graph_predicts_what_the_model_predicts(cls, setting, dtype):
+    random = {"random_state": 0} if "random_state" in cls().get_params() else {}
+    model = cls(**setting, **random)
+    if not is_classifier(model):
+        X, y = make_regression(150, 6, n_targets=1, noise=0.1, random_state=0)
+        X, y = X.astype(dtype), (y / y.std()).astype(dtype)
+        model.fit(X, y)
+        if hasattr(model, "decision_function"):
+            scores = model.decision_function(X)
+            np.testing.assert_allclose(run(model, X)["scores"][:, 0], scores, rtol=1e-5, atol=rounding(model, dtype))
+            X = X[np.abs(scores) > 2 * rounding(model, dtype)]
+        np.testing.assert_allclose(run(model, X)["prediction"], model.predict(X), rtol=1e-5, atol=rounding(model, dtype))
+        return
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:300].astype(dtype) / 16, y[:300]
+    for make in LABELS.values():
+        model = clone(model).fit(X, make(y))
+        found, scores = run(model, X), model.decision_function(X)
+        atol = rounding(model, dtype)
+        np.testing.assert_allclose(found["scores"].reshape(scores.shape), scores, rtol=1e-5, atol=atol)
+        ordered = np.sort(scores, axis=-1)
+        margin = np.abs(scores) if scores.ndim == 1 else ordered[:, -1] - ordered[:, -2]
+        clear = margin > 2 * atol
+        assert clear.mean() > 0.9
+        np.testing.assert_array_equal(found["label"][clear], model.predict(X)[clear])
+        if hasattr(model, "predict_proba"):
+            np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), rtol=1e-5, atol=10 * atol)
+
+
+def test_every_estimator_is_written_or_refused_by_name():
+    for name in gramless.__all__:
+        estimator = getattr(gramless, name)
+        if isinstance(estimator, type) and hasattr(estimator, "fit") and estimator not in {*MODEL_GRAPHS, *TABLE_MODELS}:
+            with pytest.raises(ValueError, match=name):
+                to_onnx(estimator())
+
+
+def test_what_each_estimator_exports(capsys):
+    """The table of estimators and outputs, printed; every public estimator stands in it."""
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:120, 20:40] / 16, y[:120] % 3
+    outputs = ("label", "scores", "probabilities", "prediction")
+    found = {}
+    for name in sorted(gramless.__all__):
+        cls = getattr(gramless, name)
+        if not (isinstance(cls, type) and hasattr(cls, "fit")):
+            continue
+        if cls not in {*MODEL_GRAPHS, *TABLE_MODELS}:
+            found[name] = None
+            continue
+        settings = {
+            "random_state": 0,
+            "time_budget": 0.1,
+            "n_landmarks": 20,
+            "n_prototypes": 5,
+            "probability": "sigmoid" if name == "KernelSVC" else "softmax",
+            "kernels": [RBF(0.1), Linear()],
+        }
+        known = cls().get_params()
+        model = cls(**{key: value for key, value in settings.items() if key in known}).fit(X, y)
+        found[name] = {one.name for one in to_onnx(model).graph.output}
+    with capsys.disabled():
+        print()
+        for name, has in found.items():
+            cells = "not written" if has is None else "  ".join(f"{o if o in has else '-':13}" for o in outputs)
+            print(f"{name:18}{cells}")
+    written = {cls.__name__ for cls in (*MODEL_GRAPHS, *TABLE_MODELS)}
+    assert written == {name for name, has in found.items() if has is not None}
+    for name, has in found.items():
+        classifies = has is not None and is_classifier(getattr(gramless, name)())
+        assert has is None or has >= ({"label", "scores"} if classifies else {"prediction"})

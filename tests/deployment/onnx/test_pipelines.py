@@ -1,0 +1,233 @@
+"""Pipelines and table models as ONNX operators: predictions in onnxruntime equal those in Python."""
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+from scipy.special import ndtri
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.feature_selection import SelectKBest, VarianceThreshold
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
+
+import gramless
+from gramless import LSSVC, LSSVR, TableClassifier, TableRegressor, to_onnx
+from gramless.deployment.onnx.graph import Graph
+from gramless.deployment.onnx.normal import normal_quantile
+from gramless.deployment.onnx.tables import _year_start
+from gramless.deployment.onnx.transformers import TRANSFORMER_GRAPHS
+
+
+def run(model, inputs):
+    session = onnxruntime.InferenceSession(to_onnx(model).SerializeToString())
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, inputs), strict=True))
+
+
+def data(n=150):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 5)) * [1, 10, 0.1, 1, 1] + [0, 100, 0, 0, 0]
+    X[:, 3] = rng.integers(0, 3, n)
+    X[:, 4] = np.where(rng.random(n) < 0.4, 0.0, np.exp(X[:, 4]))
+    return X, np.where(X[:, 0] + X[:, 3] > 1, "yes", "no")
+
+
+STEPS = {
+    StandardScaler: [StandardScaler(), StandardScaler(with_mean=False), StandardScaler(with_std=False)],
+    RobustScaler: [RobustScaler()],
+    MinMaxScaler: [MinMaxScaler(), MinMaxScaler((-1, 1), clip=True)],
+    MaxAbsScaler: [MaxAbsScaler()],
+    Normalizer: [Normalizer(norm) for norm in ("l1", "l2", "max")],
+    PCA: [PCA(3), PCA(2, whiten=True)],
+    VarianceThreshold: [VarianceThreshold(0.5)],
+    SelectKBest: [SelectKBest(k=2)],
+    SimpleImputer: [SimpleImputer(), SimpleImputer(strategy="constant", fill_value=-1.0)],
+    OneHotEncoder: [OneHotEncoder(handle_unknown="ignore", max_categories=2, sparse_output=False)],
+    QuantileTransformer: [
+        QuantileTransformer(n_quantiles=50),
+        QuantileTransformer(n_quantiles=150, output_distribution="normal"),
+    ],
+}
+CASES = [step for steps in STEPS.values() for step in steps]
+
+
+@pytest.mark.parametrize("step", CASES, ids=str)
+def test_a_step_before_a_machine(step):
+    X, y = data()
+    others = 1.3 * X[::-1] - 0.2
+    if isinstance(step, OneHotEncoder):
+        X, others = X[:, 3:4], X[:, 3:4]
+    if isinstance(step, SimpleImputer):
+        X[::7, 1] = others[::5, 2] = np.nan
+    model = make_pipeline(step, StandardScaler(), LSSVC(probability="softmax")).fit(X, y)
+    for rows in (X, others):
+        found = run(model, {"X": rows})
+        np.testing.assert_allclose(found["scores"][:, 0], model.decision_function(rows), atol=1e-5)
+        np.testing.assert_allclose(found["probabilities"], model.predict_proba(rows), atol=1e-5)
+        assert np.mean(found["label"] == model.predict(rows)) > 0.99
+
+
+def test_every_transformer_of_the_registry_is_tried():
+    assert {cls.__name__ for cls in TRANSFORMER_GRAPHS} - {cls.__name__ for cls in STEPS} == {"SelectPercentile"}
+
+
+def test_a_float32_machine_behind_a_scaler():
+    X, _ = data()
+    X = X.astype(np.float32)
+    model = make_pipeline(StandardScaler(), LSSVR(dtype="float32")).fit(X, X[:, 0])
+    found = run(model, {"X": X.astype(np.float64)})["prediction"]
+    np.testing.assert_allclose(found, model.predict(X), atol=1e-4)
+
+
+def test_a_step_that_cannot_be_written_is_named():
+    X, y = data()
+    model = make_pipeline(FunctionTransformer(np.log1p), LSSVC()).fit(np.abs(X), y)
+    with pytest.raises(ValueError, match="FunctionTransformer cannot be written as ONNX operators"):
+        to_onnx(model)
+
+
+def frame(n=200, seed=0):
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {
+            "size": rng.normal(size=n),
+            "price": np.exp(2 * rng.normal(size=n)),
+            "city": rng.choice(["Bern", "Genf", "Zug", "Ägeri"], n),
+            "new": rng.random(n) < 0.5,
+            "sold": pd.Timestamp("1967-05-03") + pd.to_timedelta(rng.integers(0, 30_000, n) * 24 + 7, unit="h"),
+        }
+    )
+    table.loc[rng.random(n) < 0.1, "size"] = np.nan
+    table.loc[rng.random(n) < 0.1, "city"] = None
+    table.loc[rng.random(n) < 0.05, "sold"] = pd.NaT
+    signal = table["size"].fillna(0) + (table["city"] == "Bern") + np.log(table["price"]) / 2
+    return table, signal.to_numpy()
+
+
+def inputs_of(table):
+    """Columns as a graph wants them."""
+    found = {}
+    for name, column in table.items():
+        if column.dtype.kind == "M":
+            days = (column - pd.Timestamp(0)) / pd.Timedelta(days=1)
+            found[name] = days.to_numpy(dtype=np.float64)[:, None]
+        elif column.dtype.kind in "ifb":
+            found[name] = column.to_numpy(dtype=np.float64)[:, None]
+        else:
+            found[name] = column.astype(object).where(column.notna(), "").to_numpy(dtype=object)[:, None]
+    return found
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """Table models of all ways of preparing, with logarithms of the target, and with neighbourhoods."""
+    from gramless.tables import members
+
+    table, signal = frame()
+    y = np.array(["low", "mid", "high"])[np.digitize(signal, [-0.3, 1.0])]
+    options = {"time_budget": 0.3, "random_state": 0}
+    found = {
+        "classes": TableClassifier(**options).fit(table, y),
+        "two classes": TableClassifier(**options).fit(table, y == "low"),
+        "values": TableRegressor(**options).fit(table, signal),
+        "logarithms": TableRegressor(**options).fit(table, np.exp(3 * signal)),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(members, "part_size", lambda n, *_: 60)
+        found["neighbourhoods"] = TableClassifier(**options).fit(table, y)
+    assert found["neighbourhoods"].members_[0].partition is not None
+    return found
+
+
+@pytest.mark.parametrize("name", ["classes", "two classes", "values", "logarithms", "neighbourhoods"])
+def test_a_table_model(tables, name):
+    model = tables[name]
+    for seed in (0, 1):
+        table, _ = frame(seed=seed)
+        if seed:
+            table.loc[:5, "city"] = "Chur"  # never seen
+        check_table(model, table)
+
+
+@pytest.mark.parametrize("way", ["standard", "quantile", "log"])
+def test_every_way_of_preparing(tables, way):
+    """The chosen member with its numbers prepared in another way, whatever the search took."""
+    import copy
+
+    from gramless.tables.preparation import Preparation
+
+    table, _ = frame()
+    model = copy.deepcopy(tables["classes"])
+    encoded = model.columns_.encode(table)
+    member = model.members_[0]
+    member.preparation = Preparation(way, member.preparation.n_levels, 0).fit(encoded)
+    check_table(model, frame(seed=3)[0])
+
+
+def check_table(model, table):
+    found = run(model, inputs_of(table))
+    if hasattr(model, "classes_"):
+        np.testing.assert_allclose(found["probabilities"], model.predict_proba(table), atol=1e-5)
+        scores = model.decision_function(table)
+        np.testing.assert_allclose(found["scores"].reshape(scores.shape), scores, atol=1e-4)
+        assert np.mean(found["label"] == model.predict(table)) > 0.99
+    else:
+        np.testing.assert_allclose(found["prediction"], model.predict(table), rtol=1e-5, atol=1e-5)
+
+
+def test_what_train_saves(tmp_path):
+    from rich.console import Console
+
+    from gramless.cli.train import train
+
+    table, signal = frame()
+    table = table.drop(columns=["sold", "new"])
+    table.assign(y=signal).to_csv(tmp_path / "t.csv", index=False)
+    train(tmp_path / "t.csv", "y", tmp_path / "m.skops", estimator="lssvm", tune="none", console=Console(quiet=True))
+    model = gramless.load(tmp_path / "m.skops")
+    found = run(model, inputs_of(table))["prediction"]
+    np.testing.assert_allclose(found, model.predict(table), atol=1e-5)
+
+
+def test_a_column_transformer_with_rare_words():
+    table, signal = frame()
+    words = make_pipeline(SimpleImputer(strategy="constant", fill_value="missing"), OneHotEncoder(max_categories=3))
+    parts = ColumnTransformer([("n", SimpleImputer(), ["size"]), ("w", words, ["city"]), ("p", "passthrough", ["price"])])
+    columns = table[["size", "city", "price"]].copy()
+    columns["city"] = columns["city"].astype(object).where(columns["city"].notna(), np.nan)
+    model = make_pipeline(parts, StandardScaler(with_mean=False), LSSVC()).fit(columns, signal > 0)
+    found = run(model, inputs_of(columns))["scores"]
+    np.testing.assert_allclose(found[:, 0], model.decision_function(columns), atol=1e-5)
+
+
+def graph_values(build, x, dtype=np.float64):
+    from onnx import helper
+
+    graph = Graph(np.float64)
+    out = build(graph, "x")
+    kinds = [helper.np_dtype_to_tensor_dtype(np.dtype(dtype))] * 2
+    given, result = (helper.make_tensor_value_info(name, kind, ["n"]) for name, kind in zip(("x", out), kinds, strict=True))
+    model = graph.model([given], [result], "values")
+    return onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+
+
+def test_the_normal_quantile_to_the_last_digits():
+    p = np.concatenate([np.linspace(1e-7, 1 - 1e-7, 5001), [0.075, 0.925, 0.5, 1e-4]])
+    np.testing.assert_allclose(graph_values(normal_quantile, p), ndtri(p), rtol=1e-13, atol=1e-13)
+
+
+def test_the_start_of_every_year():
+    days = np.arange(-200_000, 200_000, 7)
+    starts = days.astype("datetime64[D]").astype("datetime64[Y]").astype("datetime64[D]").astype(np.int64)
+    np.testing.assert_array_equal(graph_values(_year_start, days, np.int64), starts)

@@ -1,0 +1,196 @@
+"""The page on which one draws: its answers, and a real browser that draws with the mouse and with a finger."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from gramless import ImageClassifier
+from gramless.deployment.serving.drawing import centred, drawing_app, read_drawing
+
+testclient = pytest.importorskip("starlette.testclient", reason="the extra serve is not installed")
+
+
+@pytest.fixture(scope="module")
+def app():
+    data = load_digits()
+    settings = {"n_atoms": 32, "C": 10.0, "mirror": False, "n_components": 200, "random_state": 0}
+    return drawing_app(ImageClassifier(**settings).fit(data.images * (255 / 16), data.target))
+
+
+@pytest.fixture
+def client(app):
+    with testclient.TestClient(app, base_url="http://localhost") as running:
+        yield running
+
+
+def stroke():
+    drawing = np.zeros((112, 112))
+    drawing[20:90, 52:62] = 255
+    return drawing
+
+
+def test_the_page_and_the_scores(client):
+    page = client.get("/")
+    assert page.status_code == 200
+    assert "Draw a digit" in page.text
+    answer = client.post("/scores", json={"drawing": stroke().tolist()})
+    assert answer.status_code == 200
+    chances = dict(answer.json()["chances"])
+    assert sorted(chances) == [str(digit) for digit in range(10)]
+    assert sum(chances.values()) == pytest.approx(1)
+    assert max(chances, key=chances.get) == "1"
+
+
+def test_an_empty_drawing_has_no_scores(client):
+    assert client.post("/scores", json={"drawing": np.zeros((5, 5)).tolist()}).json() == {"chances": None}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"no json",
+        b"[]",
+        b'{"drawing": "x"}',
+        b'{"drawing": [[1, 2], [3]]}',
+        b'{"drawing": []}',
+        b'{"drawing": [[300]]}',
+        b'{"drawing": [[-1]]}',
+        b'{"drawing": [[NaN]]}',
+        b'{"drawing": [[' + b"0," * 600 + b"0]]}",
+    ],
+    ids=lambda body: body[:24].decode(),
+)
+def test_bad_drawings_are_answered_with_a_sentence(client, body):
+    answer = client.post("/scores", content=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]
+
+
+def test_requests_under_another_name_are_refused(client):
+    assert client.get("/", headers={"host": "example.org"}).status_code == 400
+
+
+@pytest.mark.parametrize(("height", "width"), [(70, 10), (10, 70), (3, 3), (112, 112), (1, 1)])
+def test_drawings_are_centred_and_keep_their_proportions(height, width):
+    drawing = np.zeros((112, 112))
+    drawing[:height, 112 - width :] = 200
+    image = centred(drawing, 28)
+    rows, columns = np.flatnonzero(image.any(axis=1)), np.flatnonzero(image.any(axis=0))
+    assert max(len(rows), len(columns)) == 20
+    assert len(rows) == pytest.approx(20 * height / max(height, width), abs=1)
+    assert image.max() == pytest.approx(200)
+    assert abs(rows.mean() - 13.5) <= 0.5
+    assert abs(columns.mean() - 13.5) <= 0.5
+
+
+def test_reading_keeps_what_was_drawn():
+    np.testing.assert_array_equal(read_drawing({"drawing": stroke().tolist()}), stroke())
+
+
+@pytest.fixture
+def address(app):
+    """The application on a port of this machine, in a thread."""
+    import uvicorn
+
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    deadline = time.monotonic() + 30
+    while not server.started and time.monotonic() < deadline:
+        time.sleep(0.02)
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(30)
+    listening.close()
+
+
+@pytest.mark.parametrize("touch", [False, True], ids=["mouse", "finger"])
+def test_a_stroke_is_a_one(browser, address, touch):
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=touch)
+    page = context.new_page()
+    complaints, requests = [], []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda wanted: requests.append(wanted.url))
+    page.goto(address)
+    box = page.locator("canvas").bounding_box()
+    x, top, bottom = box["x"] + box["width"] / 2, box["y"] + 0.15 * box["height"], box["y"] + 0.85 * box["height"]
+    if touch:
+        session = context.new_cdp_session(page)
+        for kind, y in (("touchStart", top), ("touchMove", (top + bottom) / 2), ("touchMove", bottom), ("touchEnd", None)):
+            points = [] if y is None else [{"x": x, "y": y}]
+            session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    else:
+        page.mouse.move(x, top)
+        page.mouse.down()
+        page.mouse.move(x, bottom, steps=8)
+        page.mouse.up()
+    page.get_by_text("This looks like 1.").wait_for(timeout=30_000)
+    assert page.locator("#scores li").count() == 10
+    assert page.locator("#scores li.best span").inner_text() == "1"
+    page.get_by_role("button", name="Clear").click()
+    assert page.locator("#scores li").count() == 0
+    assert complaints == []
+    assert all(url.startswith((address, "data:")) for url in requests)
+    context.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is a signal")
+def test_the_command_serves_this_machine_only_and_ends_with_ctrl_c(tmp_path):
+    environment = {**os.environ, "GRAMLESS_DATA": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "COLUMNS": "200"}
+    command = [sys.executable, "-m", "gramless", "demo", "--port", "0"]
+    running = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        said = ""
+        while "Draw at" not in said:
+            line = running.stdout.readline()
+            assert line, said
+            said += line
+        port = int(re.search(r"http://127\.0\.0\.1:(\d+)", said)[1])
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=5).close()
+                break
+            except OSError:
+                assert time.monotonic() < deadline
+        elsewhere = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)} - {"127.0.0.1"}
+        for other in elsewhere:
+            if not other.startswith("127."):
+                with pytest.raises(OSError):
+                    socket.create_connection((other, port), timeout=5)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) in (0, 130)
+    finally:
+        if running.poll() is None:
+            running.kill()
+        running.wait()
+        running.stdout.close()
+
+
+def test_a_taken_port_is_named():
+    from rich.console import Console
+
+    from gramless.cli import demo as module
+    from gramless.cli.errors import InputError
+
+    data = load_digits()
+    small = data.images[:100], data.target[:100], "scikit-learn"
+    with socket.socket() as taken, pytest.MonkeyPatch.context() as patch:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        patch.setattr(module, "digits", lambda folder: small)
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"port {port}"):
+            module.demo(port, None, Console(quiet=True))

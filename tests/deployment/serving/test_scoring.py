@@ -1,0 +1,554 @@
+"""Models over HTTP: right answers in three formats, a sentence for every wrong request, bounds that hold."""
+
+import asyncio
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from running_servers import command, plants, running
+
+import gramless
+from gramless.cli.errors import InputError
+from gramless.cli.serve import load_scorer, named_files
+from gramless.deployment.serving import Limits, scoring_app
+from gramless.deployment.serving.batches import Batches
+from gramless.deployment.serving.bodies import ARROW_FILE, ARROW_STREAM
+from gramless.deployment.serving.scorer import RequestError, Scores
+from gramless.tables.preparation import Preparation
+
+ROW = {"height (m)": 4.1, "leaves": 23, "soil": "loam", "planted": "2021-03-01"}
+
+
+def in_a_loop(work):
+    """Run a coroutine in a thread: the browser of other tests has a loop in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
+
+
+def as_rows(frame):
+    """Rows as JSON has them."""
+    return json.loads(frame.to_json(orient="records", date_format="iso"))
+
+
+@pytest.fixture(scope="module")
+def asked():
+    return plants(30, seed=5).drop(columns=["kind", "weight"])
+
+
+@pytest.fixture(scope="module")
+def truth(files, asked):
+    model = gramless.load(files / "kinds.skops")
+    ready = model.ready(asked, "rows")
+    return model.pipeline.predict(ready), model.pipeline.predict_proba(ready)
+
+
+def test_json_rows_are_predicted_as_in_python(address, asked, truth):
+    answer = httpx.post(f"{address}/predict", json={"rows": as_rows(asked)})
+    assert answer.status_code == 200
+    found = answer.json()
+    assert found["model"] == "kinds"
+    assert found["predictions"] == truth[0].tolist()
+    assert found["classes"] == ["ash", "birch", "cedar"]
+    np.testing.assert_allclose(found["probabilities"], truth[1], atol=1e-12)
+
+
+def test_csv_rows_and_a_csv_answer(address, asked, truth):
+    body = asked.to_csv(index=False)
+    answer = httpx.post(f"{address}/predict", content=body, headers={"Content-Type": "text/csv", "Accept": "text/csv"})
+    assert answer.status_code == 200
+    found = pd.read_csv(io.StringIO(answer.text))
+    assert found["prediction"].tolist() == truth[0].tolist()
+    np.testing.assert_allclose(found[["p(ash)", "p(birch)", "p(cedar)"]], truth[1], atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [ARROW_STREAM, ARROW_FILE])
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_arrow_rows_and_an_arrow_answer(address, asked, truth, kind, dictionary):
+    frame = asked.astype({"soil": "category"}) if dictionary else asked
+    table, sink = pa.Table.from_pandas(frame, preserve_index=False), io.BytesIO()
+    new = pa.ipc.new_file if kind == ARROW_FILE else pa.ipc.new_stream
+    with new(sink, table.schema) as writer:
+        for batch in table.to_batches(max_chunksize=11):
+            writer.write_batch(batch)
+    headers = {"Content-Type": kind, "Accept": ARROW_STREAM}
+    answer = httpx.post(f"{address}/predict", content=sink.getvalue(), headers=headers)
+    assert answer.status_code == 200, answer.text
+    found = pa.ipc.open_stream(answer.content).read_all().to_pandas()
+    assert found["prediction"].tolist() == truth[0].tolist()
+    np.testing.assert_allclose(found["p(cedar)"], truth[1][:, 2], atol=1e-12)
+
+
+def test_a_quantity_has_an_interval(address, files):
+    rows = as_rows(plants(20, seed=6).drop(columns=["kind", "weight", "planted"]))
+    found = httpx.post(f"{address}/models/weights/predict", json={"rows": rows}).json()
+    predictions, intervals = np.array(found["predictions"]), np.array(found["intervals"])
+    bound = gramless.load(files / "weights.skops").about["error_90"]
+    np.testing.assert_allclose(intervals, np.column_stack([predictions - bound, predictions + bound]))
+    assert "probabilities" not in found
+
+
+def test_an_estimator_of_an_array(address):
+    found = httpx.post(f"{address}/models/plain/predict", json={"rows": [{"x0": 2.0, "x1": 0, "x2": 0}]}).json()
+    assert found["predictions"] == [1]
+    assert sum(found["probabilities"][0]) == pytest.approx(1)
+    refused = httpx.post(f"{address}/models/plain/predict", json={"rows": [{"x0": None, "x1": 0, "x2": 0}]})
+    assert (refused.status_code, refused.json()["error"]) == (422, "row 1, column 'x0': the model needs a value here")
+
+
+def test_which_inputs_moved_a_prediction(address, files):
+    schema = httpx.get(f"{address}/schema").json()
+    typical = {column["name"]: column["typical"] for column in schema["columns"]}
+    found = httpx.post(f"{address}/predict", json={"rows": [typical, ROW], "explain": True}).json()
+    still, moved = found["moved"]
+    assert all(one["change"] == 0 for one in still)
+    assert {one["column"] for one in moved} == set(ROW)
+    sizes = [abs(one["change"]) for one in moved]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > 0.01
+    # Against the definition: the same row with one column at its typical value.
+    first = moved[0]
+    both = {"rows": [ROW, {**ROW, first["column"]: typical[first["column"]]}]}
+    chances = httpx.post(f"{address}/predict", json=both).json()["probabilities"]
+    best = int(np.argmax(chances[0]))
+    assert first["change"] == pytest.approx(chances[0][best] - chances[1][best])
+
+
+def test_rows_far_from_training_are_flagged(address):
+    typical = {one["name"]: one["typical"] for one in httpx.get(f"{address}/schema").json()["columns"]}
+    far = {**typical, "leaves": 10_000, "height (m)": -500.0}
+    assert httpx.post(f"{address}/predict", json={"rows": [typical, far]}).json()["novel"] == [False, True]
+
+
+def test_gaps_and_words_that_training_never_saw_are_taken(address):
+    rows = [dict.fromkeys(ROW), {**ROW, "soil": "lava"}, {**ROW, "leaves": "23"}]
+    answer = httpx.post(f"{address}/predict", json={"rows": rows})
+    assert answer.status_code == 200
+    assert len(answer.json()["predictions"]) == 3
+
+
+def without(name):
+    return {key: value for key, value in ROW.items() if key != name}
+
+
+JSON_ERRORS = {
+    "no json": (b"{", 400, "the body is not JSON"),
+    "not utf-8": (b'{"rows": ["\xff"]}', 400, "the body is not JSON"),
+    "no rows": (b"{}", 422, "send an object with rows"),
+    "a list": (b"[]", 422, "send an object with rows"),
+    "empty": (b'{"rows": []}', 422, "there are no rows"),
+    "a row that is a list": (b'{"rows": [[1]]}', 422, "row 1 is [1], not an object"),
+    "a missing column": (json.dumps({"rows": [ROW, without("soil")]}), 422, "row 2 lacks the column 'soil'"),
+    "a word for a number": (json.dumps({"rows": [{**ROW, "leaves": "many"}]}), 422, "'leaves': 'many' is not a number"),
+    "a list for a number": (json.dumps({"rows": [{**ROW, "leaves": [1]}]}), 422, "'leaves': [1] is not a number"),
+    "a list for a word": (json.dumps({"rows": [{**ROW, "soil": ["sand"]}]}), 422, "'soil': ['sand'] is not a word"),
+    "no date": (json.dumps({"rows": [{**ROW, "planted": "soon"}]}), 422, "'planted': 'soon' is not a date"),
+    "NaN": (json.dumps({"rows": [{**ROW, "leaves": float("nan")}]}), 400, "JSON has no NaN"),
+    "infinity": (json.dumps({"rows": [{**ROW, "leaves": 0}]}).replace('"leaves": 0', '"leaves": 1e999'), 422, "too large"),
+    "a long whole number": (json.dumps({"rows": [{**ROW, "leaves": 10**400}]}), 422, "too large"),
+    "a longer whole number": (b'{"rows": [' + b"9" * 10_000 + b"]}", 400, "the body is not JSON"),
+    "deep": (b'{"rows": ' + b"[" * 100_000, 400, "too deep"),
+    "explain": (json.dumps({"rows": [ROW], "explain": "yes"}), 422, "explain is true or false"),
+    "many explained": (json.dumps({"rows": [ROW] * 21, "explain": True}), 413, "explain is for up to 20 rows"),
+    "many rows": (json.dumps({"rows": [ROW] * 10_001}), 413, "a request may have 10,000 rows"),
+}
+
+
+@pytest.mark.parametrize("name", JSON_ERRORS)
+def test_wrong_json_is_answered_with_a_sentence(address, name):
+    body, status, said = JSON_ERRORS[name]
+    answer = httpx.post(f"{address}/predict", content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, said in answer.json()["error"]) == (status, True), answer.text
+
+
+CSV_ERRORS = {
+    "nothing": (b"", 422, "the heading lacks the columns"),
+    "no rows": (b"height (m),leaves,soil,planted\n", 422, "there are no rows"),
+    "a missing column": (b"leaves,soil,planted\n1,a,\n", 422, "the heading lacks the column 'height (m)'"),
+    "twins": (b"height (m),leaves,leaves,soil,planted\n1,2,3,a,\n", 422, "'leaves' more than once"),
+    "ragged": (b"height (m),leaves,soil,planted\n1,2\n", 422, "row 1 has 2 cells, and the heading has 4"),
+    "not text": (b"\xff\xfe", 400, "not text in UTF-8"),
+    "a quote": (b'height (m),leaves,soil,planted\n1,"2', 400, "not CSV"),
+}
+
+
+@pytest.mark.parametrize("name", CSV_ERRORS)
+def test_wrong_csv_is_answered_with_a_sentence(address, name):
+    body, status, said = CSV_ERRORS[name]
+    answer = httpx.post(f"{address}/predict", content=body, headers={"Content-Type": "text/csv"})
+    assert (answer.status_code, said in answer.json()["error"]) == (status, True), answer.text
+
+
+def arrow_stream(table, **options):
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def test_wrong_arrow_is_answered_with_a_sentence(address, asked):
+    table = pa.Table.from_pandas(asked, preserve_index=False)
+    whole = arrow_stream(table)
+
+    def said(body, kind=ARROW_STREAM):
+        answer = httpx.post(f"{address}/predict", content=body, headers={"Content-Type": kind})
+        return answer.status_code, answer.json()["error"]
+
+    assert said(b"no arrow")[0] == 400
+    assert said(whole[:200])[0] == 400
+    assert said(whole, ARROW_FILE)[0] == 400
+    assert said(arrow_stream(table, compression="zstd")) == (415, "the Arrow buffers are compressed: send them as they are")
+    nested = table.set_column(1, "leaves", pa.array([[1]] * len(asked)))
+    assert said(arrow_stream(nested))[1] == "the column 'leaves' is of the Arrow type list<item: int64>, which is not taken"
+    nulls = pa.table({name: pa.nulls(10_001) for name in asked})
+    assert said(arrow_stream(nulls))[0] == 413
+    rng = np.random.default_rng(0)
+    for _ in range(150):  # no spoiled byte is a failure of the server
+        spoiled = bytearray(whole)
+        for place in rng.integers(0, len(whole), 3):
+            spoiled[place] ^= 1 << int(rng.integers(8))
+        answer = httpx.post(f"{address}/predict", content=bytes(spoiled), headers={"Content-Type": ARROW_STREAM})
+        assert answer.status_code in (200, 400, 413, 415, 422), answer.text
+
+
+def test_other_wrong_requests(address):
+    for path, method, status, said in [
+        ("/nowhere", "GET", 404, "there is no page /nowhere"),
+        ("/predict", "GET", 405, "/predict does not take GET"),
+        ("/models/none/predict", "POST", 404, "there is no model 'none'; there are 'kinds', 'weights', 'plain'"),
+    ]:
+        answer = httpx.request(method, address + path)
+        assert (answer.status_code, answer.json()["error"]) == (status, said)
+    answer = httpx.post(f"{address}/predict", content=b"x", headers={"Content-Type": "image/png"})
+    assert answer.status_code == 415
+    assert "'image/png' is not understood" in answer.json()["error"]
+    assert httpx.get(f"{address}/healthz", headers={"host": "example.org"}).status_code == 400
+
+
+def test_health_schema_openapi_and_figures(address):
+    assert httpx.get(f"{address}/healthz").json() == {"status": "ok", "models": ["kinds", "weights", "plain"]}
+    schema = httpx.get(f"{address}/models/kinds/schema").json()
+    assert schema == httpx.get(f"{address}/schema").json()
+    soil = next(column for column in schema["columns"] if column["name"] == "soil")
+    assert sorted(soil["levels"]) == ["clay", "loam", "sand"]
+    assert schema["target"] == "kind"
+    document = httpx.get(f"{address}/openapi.json").json()
+    assert document["openapi"].startswith("3.1")
+    body = document["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert body["properties"]["rows"]["items"]["required"] == [column["name"] for column in schema["columns"]]
+    httpx.post(f"{address}/predict", json={"rows": [ROW]})
+    before = httpx.get(f"{address}/metrics")
+    assert before.headers["content-type"].startswith("text/plain")
+
+    def scored(text):
+        return float(text.partition('gramless_rows_total{model="kinds"} ')[2].split()[0])
+
+    httpx.post(f"{address}/predict", json={"rows": [ROW] * 7})
+    assert scored(httpx.get(f"{address}/metrics").text) == scored(before.text) + 7
+
+
+def test_many_clients_get_their_own_answers(address, asked, truth):
+    rows = as_rows(asked)
+
+    async def all_of_them():
+        async with httpx.AsyncClient(base_url=address, timeout=60) as client:
+            return await asyncio.gather(*(client.post("/predict", json={"rows": [rows[k % 30]]}) for k in range(300)))
+
+    answers = in_a_loop(all_of_them())
+    assert [answer.status_code for answer in answers] == [200] * 300
+    assert [answer.json()["predictions"][0] for answer in answers] == [truth[0][k % 30] for k in range(300)]
+
+
+def test_requests_that_come_while_a_batch_runs_share_the_next_one():
+    sizes, go = [], threading.Event()
+
+    def score(table):
+        sizes.append(len(table["x"]))
+        go.wait(10)
+        return Scores(2 * table["x"])
+
+    async def work():
+        batches = Batches(score, waiting_rows=100, batch_rows=8, hear=lambda rows, seconds: None)
+        tasks = [asyncio.create_task(batches.submit({"x": np.full(2, float(k))})) for k in range(6)]
+        await asyncio.sleep(0.05)
+        go.set()
+        found = await asyncio.gather(*tasks)
+        await batches.close()
+        return found
+
+    found = in_a_loop(work())
+    assert [one.predictions.tolist() for one in found] == [[2.0 * k] * 2 for k in range(6)]
+    # All six come before the first batch begins; eight rows are the most of one.
+    assert sizes == [8, 4]
+
+
+def test_a_failing_neighbour_does_not_fail_a_request_and_the_queue_is_bounded():
+    go = threading.Event()
+
+    def score(table):
+        go.wait(10)
+        if (table["x"] < 0).any():
+            raise ValueError("below zero")
+        return Scores(table["x"])
+
+    async def work():
+        batches = Batches(score, waiting_rows=3, batch_rows=10, hear=lambda rows, seconds: None)
+        first = asyncio.create_task(batches.submit({"x": np.array([0.0])}))
+        await asyncio.sleep(0.05)
+        tasks = [asyncio.create_task(batches.submit({"x": np.array([x])})) for x in (1.0, -1.0, 2.0)]
+        await asyncio.sleep(0)
+        with pytest.raises(RequestError, match="3 rows wait already"):
+            await batches.submit({"x": np.array([3.0])})
+        go.set()
+        found = await asyncio.gather(first, *tasks, return_exceptions=True)
+        await batches.close()
+        return found
+
+    found = in_a_loop(work())
+    assert [one.predictions.tolist() for one in (found[0], found[1], found[3])] == [[0.0], [1.0], [2.0]]
+    assert isinstance(found[2], ValueError)
+
+
+def test_a_quick_model_is_scored_where_requests_are_read_and_a_slow_one_in_its_thread():
+    threads, pause = [], [0.05]
+
+    def score(table):
+        threads.append(threading.current_thread().name)
+        time.sleep(pause[0])
+        return Scores(table["x"])
+
+    async def work(count):
+        batches = Batches(score, waiting_rows=100, batch_rows=8, hear=lambda rows, seconds: None)
+        for k in range(count):
+            pause[0] = 0.05 if k in (0, 3) else 0.0  # slow by chance, as on a machine that does something else
+            await batches.submit({"x": np.array([float(k)])})
+        pause[0] = 0.05
+        for _ in range(10):
+            await batches.submit({"x": np.array([0.0])})
+        await batches.close()
+
+    in_a_loop(work(6))
+    in_thread = [name.startswith("scores") for name in threads]
+    assert in_thread[:6] == [True, True, False, False, False, False]
+    assert in_thread[-1]
+
+
+def test_rows_are_encoded_and_prepared_once_for_all_answers(files, asked, truth, monkeypatch):
+    scorer = load_scorer(files / "kinds.skops")
+    table = {name: asked[name].to_numpy() for name in asked}
+    calls = []
+    plain = Preparation.__call__
+    monkeypatch.setattr(Preparation, "__call__", lambda self, encoded: calls.append(self) or plain(self, encoded))
+    scores = scorer.score(table)
+    np.testing.assert_array_equal(scores.probabilities, truth[1])
+    assert scores.novel is not None
+    assert len(calls) == len(set(map(id, calls)))
+
+
+def scorer_after(wait):
+    """Loads a model whose scores come after `wait` returns."""
+
+    def load(path):
+        scorer = load_scorer(path)
+        plain = scorer.score
+
+        def score(table):
+            wait()
+            return plain(table)
+
+        scorer.score = score
+        return scorer
+
+    return load
+
+
+def test_a_late_answer_is_refused_in_time(files):
+    limits, go, scored = Limits(seconds=0.2), threading.Event(), threading.Event()
+
+    def wait():
+        go.wait(30)
+        scored.set()
+
+    with running(scoring_app({"plain": files / "plain.skops"}, scorer_after(wait), limits=limits)) as address:
+        answer = httpx.post(f"{address}/predict", json={"rows": [{"x0": 2.0, "x1": 0, "x2": 0}]})
+        assert answer.status_code == 504
+        assert not scored.is_set()  # the answer came while the model was still busy
+        go.set()
+        assert httpx.get(f"{address}/healthz").status_code == 200
+
+
+def test_slow_and_huge_clients_are_let_go(files):
+    limits = Limits(reading_seconds=0.4, body_bytes=1000)
+    with running(scoring_app({"plain": files / "plain.skops"}, load_scorer, limits=limits), limits) as address:
+        port = int(address.rsplit(":", 1)[1])
+        head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        sent = {
+            "headers without an end": (b"POST /predict HTTP/1.1\r\nHost: loc", b""),
+            "silence": (b"", b""),
+            "a body that does not come": (head + b"Content-Length: 100\r\n\r\n{", b"408"),
+            "a body that is announced too large": (head + b"Content-Length: 1000000\r\n\r\n{", b"413"),
+            "a body in pieces without an end": (
+                head + b"Transfer-Encoding: chunked\r\n\r\n" + b"100\r\n" + b"x" * 256,
+                b"408",
+            ),
+            "headers without measure": (b"GET / HTTP/1.1\r\nX: " + b"x" * 200_000, b""),
+        }
+        for what, (first, said) in sent.items():
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+                client.sendall(first)
+                client.settimeout(5)
+                try:
+                    answer = client.recv(4096)
+                except ConnectionResetError:
+                    answer = b""
+                assert said in answer.split(b"\r\n")[0], what
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+            client.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + (b"400\r\n" + b"x" * 1024 + b"\r\n") * 3)
+            assert b" 413 " in client.recv(4096).split(b"\r\n")[0]
+        assert httpx.get(f"{address}/healthz").status_code == 200
+
+
+def test_a_token_is_asked_for(files):
+    with running(scoring_app({"plain": files / "plain.skops"}, load_scorer, token="sesame")) as address:
+        body = {"rows": [{"x0": 1, "x1": 0, "x2": 0}]}
+        for headers in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": "sesame"},
+            {"Authorization": "Bearer sésame"},
+        ):
+            encoded = {key: value.encode() for key, value in headers.items()}
+            answer = httpx.post(f"{address}/predict", json=body, headers=encoded)
+            assert answer.status_code == 401
+            assert "wants a token" in answer.json()["error"]
+        for path in ("/schema", "/metrics", "/models", "/openapi.json"):
+            assert httpx.get(address + path).status_code == 401
+        assert httpx.get(f"{address}/healthz").status_code == 200
+        right = {"Authorization": "Bearer sesame"}
+        assert httpx.post(f"{address}/predict", json=body, headers=right).status_code == 200
+        assert "security" in httpx.get(f"{address}/openapi.json", headers=right).json()
+
+
+def test_a_replaced_file_is_served_and_no_request_is_lost(files, tmp_path):
+    path = tmp_path / "model.skops"
+    X = np.random.default_rng(0).normal(size=(30, 1))
+    for sign, name in ((1, "first"), (-1, "second")):
+        gramless.save(gramless.LSSVC().fit(X, np.where(sign * X[:, 0] > 0, "high", "low")), tmp_path / name)
+    shutil.copy(tmp_path / "first", path)
+    answers, end = [], threading.Event()
+    with running(scoring_app({"m": path}, load_scorer, watch_seconds=0.1)) as address:
+
+        def ask():
+            with httpx.Client(base_url=address) as client:
+                while not end.is_set():
+                    answers.append(client.post("/predict", json={"rows": [{"x0": 1.0}]}))
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+
+        def wait_for(label):
+            deadline = time.monotonic() + 30
+            while not (answers and answers[-1].json()["predictions"] == [label]):
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+
+        wait_for("high")
+        (tmp_path / "broken").write_bytes(b"no model")
+        os.replace(tmp_path / "broken", path)
+        time.sleep(0.3)
+        wait_for("high")
+        os.replace(tmp_path / "second", path)
+        wait_for("low")
+        end.set()
+        for thread in threads:
+            thread.join()
+        figures = httpx.get(f"{address}/metrics").text
+    assert {answer.status_code for answer in answers} == {200}
+    assert 'gramless_reloads_total{model="m",outcome="loaded"} 1.0' in figures
+    assert 'gramless_reloads_total{model="m",outcome="refused"} 1.0' in figures
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_the_command_serves_reloads_ends_gracefully_and_starts_again_after_a_kill(files, tmp_path):
+    shutil.copy(files / "plain.skops", tmp_path / "plain.skops")
+    body = {"rows": [{"x0": 2.0, "x1": 0, "x2": 0}]}
+    with command(tmp_path / "plain.skops", f"other={files / 'kinds.skops'}", GRAMLESS_TOKEN="sesame") as (process, address):
+        headers = {"Authorization": "Bearer sesame"}
+        wait_until_up(address)
+        assert httpx.post(f"{address}/predict", json=body).status_code == 401
+        assert httpx.post(f"{address}/predict", json=body, headers=headers).json()["predictions"] == [1]
+        assert httpx.get(f"{address}/models", headers=headers).json() == {"models": ["plain", "other"]}
+        loaded = httpx.get(f"{address}/schema", headers=headers).json()["loaded_at"]
+        process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 30
+        while httpx.get(f"{address}/schema", headers=headers).json()["loaded_at"] == loaded:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        with httpx.Client() as client:
+            assert client.post(f"{address}/predict", json=body, headers=headers).status_code == 200
+            process.kill()  # in the midst of a connection
+            process.wait()
+            with pytest.raises(httpx.HTTPError):
+                client.post(f"{address}/predict", json=body, headers=headers)
+    port = address.rsplit(":", 1)[1]
+    with command(tmp_path / "plain.skops", "--port", port) as (process, again):
+        assert again == address
+        wait_until_up(address)
+        with httpx.Client() as client:
+            assert client.post(f"{address}/predict", json=body).json()["predictions"] == [1]
+            process.terminate()
+            assert process.wait(30) == 0
+
+
+def wait_until_up(address):
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return httpx.get(f"{address}/healthz")
+        except httpx.TransportError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_requests_under_way_are_answered_when_the_server_stops(files):
+    with running(scoring_app({"plain": files / "plain.skops"}, scorer_after(lambda: time.sleep(0.5)))) as address:
+        found = []
+
+        def ask():
+            found.append(httpx.post(f"{address}/predict", json={"rows": [{"x0": 2.0, "x1": 0, "x2": 0}]}, timeout=30))
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        time.sleep(0.2)
+    thread.join()
+    assert found[0].json()["predictions"] == [1]
+
+
+def test_names_of_models():
+    found = named_files(["a/bank.skops", "homes=b/x.skops", "a/my model.skops"])
+    assert {name: path.as_posix() for name, path in found.items()} == {
+        "bank": "a/bank.skops",
+        "homes": "b/x.skops",
+        "my-model": "a/my model.skops",
+    }
+    with pytest.raises(InputError, match="two models are named 'bank'"):
+        named_files(["a/bank.skops", "b/bank.skops"])
+
+
+def test_what_cannot_be_served_is_said(tmp_path):
+    with pytest.raises(InputError, match="there is no file"):
+        load_scorer(tmp_path / "none.skops")
+    (tmp_path / "x.skops").write_bytes(b"x")
+    with pytest.raises(InputError, match="not a complete gramless model file"):
+        load_scorer(tmp_path / "x.skops")

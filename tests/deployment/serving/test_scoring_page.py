@@ -1,0 +1,84 @@
+"""The page with a form made from a model's columns, in a real browser."""
+
+import pytest
+from running_servers import running
+
+from gramless.cli.serve import load_scorer
+from gramless.deployment.serving import scoring_app
+
+
+@pytest.fixture
+def watched(browser):
+    """A page of a phone's width whose complaints are counted."""
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    page.complaints = []
+    page.on("console", lambda message: page.complaints.append(message.text))
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    yield page
+    context.close()
+
+
+def test_the_form_predicts_while_one_types(watched, address):
+    requests = []
+    watched.on("request", lambda wanted: requests.append(wanted.url))
+    watched.goto(address)
+    watched.locator("#prediction").get_by_text("birch").wait_for()
+    labels = watched.locator("#inputs label > span").all_inner_texts()
+    assert labels == ["height (m)", "leaves", "soil", "planted"]
+    assert watched.get_by_text("No input on its own.").is_visible()
+    watched.get_by_label("height (m)").fill("4.5")
+    watched.get_by_label("leaves").fill("25")
+    watched.get_by_label("soil").select_option("loam")
+    watched.locator("#prediction").get_by_text("cedar").wait_for()
+    assert watched.locator("#classes li").count() == 3
+    assert watched.locator("#classes li.best span").inner_text() == "cedar"
+    watched.get_by_label("height (m)").fill("3.0")
+    watched.wait_for_timeout(600)
+    moved = watched.locator("#moved li span").all_inner_texts()
+    assert "leaves" in moved
+    assert set(moved) <= {"height (m)", "leaves", "soil"}
+    watched.get_by_label("leaves").fill("")  # a gap
+    watched.get_by_label("soil").select_option("(not known)")
+    watched.wait_for_timeout(400)
+    assert watched.locator("#said").inner_text() == ""
+    wide = watched.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wide == 0
+    assert watched.complaints == []
+    assert all(url.startswith((address, "data:")) for url in requests)
+
+
+def test_another_model_and_its_interval(watched, address):
+    watched.goto(address)
+    watched.locator("#prediction").get_by_text("birch").wait_for()
+    watched.locator("#models").select_option("weights")
+    watched.get_by_text("90 % interval:").wait_for()
+    assert watched.locator("h1").inner_text() == "Predict weight"
+    assert not watched.locator("#chances").is_visible()
+    assert watched.complaints == []
+
+
+def test_the_page_asks_for_the_token(watched, files):
+    with running(scoring_app({"plain": files / "plain.skops"}, load_scorer, token="sesame")) as address:
+        watched.goto(address)
+        watched.get_by_label("Token of this server").fill("sesame")
+        watched.get_by_role("button", name="Open").click()
+        watched.locator("#classes li.best").wait_for()
+        assert watched.get_by_label("x0").is_visible()
+
+
+def test_names_of_columns_are_text_and_not_markup(watched, tmp_path):
+    import numpy as np
+    import pandas as pd
+
+    import gramless
+
+    name = "<img src=x onerror=document.title=1>"
+    X = pd.DataFrame({name: np.arange(20.0), "b": np.arange(20.0)[::-1]})
+    gramless.save(gramless.LSSVC().fit(X, np.repeat(["<b>low</b>", "<b>high</b>"], 10)), tmp_path / "m.skops")
+    with running(scoring_app({"m": tmp_path / "m.skops"}, load_scorer)) as address:
+        watched.goto(address)
+        watched.locator("#prediction").get_by_text("<b>").wait_for()
+        assert name in watched.locator("#inputs label > span").all_inner_texts()
+        assert watched.title() == "gramless: predict"
+        assert watched.locator("img").count() == 0

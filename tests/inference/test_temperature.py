@@ -1,0 +1,85 @@
+"""One temperature for all classes, by maximum likelihood."""
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from sklearn.datasets import load_digits
+from sklearn.metrics import log_loss
+
+import gramless
+from gramless import LSSVC
+from gramless.inference import on_demand
+from gramless.inference.temperature import fit_temperature, temperature_probabilities
+
+
+@pytest.mark.parametrize("truth", [0.2, 1.0, 7.0])
+def test_the_temperature_that_made_the_labels_is_found(truth):
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(20_000, 4)) * 3
+    codes = (rng.random((20_000, 1)) > np.cumsum(softmax(scores / truth, axis=1), axis=1)).sum(axis=1)
+    assert fit_temperature(scores, codes) == pytest.approx(truth, rel=0.05)
+
+
+def test_no_other_temperature_has_a_smaller_log_loss():
+    rng = np.random.default_rng(1)
+    scores, codes = rng.normal(size=500), rng.integers(0, 2, 500)
+    best = fit_temperature(scores, codes)
+    both, shares = np.tile(scores, 3), np.concatenate([np.ones(500), np.full(1000, 0.5 / 500)])
+    labels = np.concatenate([codes, np.zeros(500, dtype=int), np.ones(500, dtype=int)])
+    losses = [log_loss(labels, temperature_probabilities(both, best * f), sample_weight=shares) for f in (0.9, 1.0, 1.1)]
+    assert losses[1] == min(losses)
+
+
+def test_weights_equal_repetition():
+    rng = np.random.default_rng(2)
+    scores, codes, w = rng.normal(size=(200, 3)), rng.integers(0, 3, 200), rng.integers(1, 4, 200)
+    assert fit_temperature(scores, codes, w) == pytest.approx(
+        fit_temperature(scores.repeat(w, 0), codes.repeat(w)), rel=1e-4
+    )
+
+
+def test_scores_that_are_all_zero_or_perfect_give_finite_probabilities():
+    codes = np.array([0, 1, 1, 0])
+    assert np.isfinite(temperature_probabilities(np.zeros(4), fit_temperature(np.zeros(4), codes))).all()
+    perfect = np.array([-1.0, 1.0, 1.0, -1.0])
+    probabilities = temperature_probabilities(perfect, fit_temperature(perfect, codes)).max(axis=1)
+    np.testing.assert_allclose(probabilities, 4.5 / 5)  # four rows that are right, and one more of which half is
+
+
+def test_the_default_is_calibrated_when_it_is_first_asked_for(tmp_path):
+    """The same temperature as the one that is fitted at once, without a cost to fit; kept in a file or made anew."""
+    X, y = load_digits(return_X_y=True)
+    X, y, new = X[:500], y[:500], X[500:700]
+    lazy, eager = LSSVC(C=10.0).fit(X, y), LSSVC(C=10.0, probability="temperature").fit(X, y)
+    assert not lazy._calibration
+    gramless.save(lazy, tmp_path / "before.skops")
+    np.testing.assert_allclose(lazy.predict_proba(new), eager.predict_proba(new), rtol=1e-5)
+    assert lazy.temperature_ == pytest.approx(eager.temperature_)
+    np.testing.assert_array_equal(lazy.predict_proba(new).argmax(axis=1), lazy.predict(new))
+    np.testing.assert_allclose(gramless.load(tmp_path / "before.skops").predict_proba(new), lazy.predict_proba(new))
+    sets = lazy.predict_set(new, coverage=0.95, random_state=0)
+    assert sets.shape == (200, 10)
+
+
+def test_models_that_are_too_large_for_it_stay_uncalibrated(monkeypatch):
+    X, y = load_digits(return_X_y=True)
+    for change in ("points", "memory"):
+        with monkeypatch.context() as patch:
+            if change == "points":
+                patch.setattr(on_demand, "CALIBRATED_UP_TO", 100)
+            else:
+                patch.setattr(on_demand, "parse_budget", lambda *_: 1000)
+            model = LSSVC(C=10.0).fit(X[:200], y[:200])
+            np.testing.assert_allclose(model.predict_proba(X), softmax(model.decision_function(X), axis=1))
+            assert model.temperature_ == 1.0
+            with pytest.raises(ValueError, match="10,000 points"):
+                model.predict_set(X)
+
+
+def test_a_callback_may_ask_for_probabilities():
+    X, y = load_digits(return_X_y=True)
+    seen = []
+    model = LSSVC(solver="cg", callback=lambda m, record: seen.append(m.predict_proba(X[:3]).sum()) or False)
+    model.fit(X[:300], y[:300])
+    np.testing.assert_allclose(seen, 3.0)
+    assert model.temperature_ != 1.0

@@ -1,0 +1,67 @@
+"""Which solver `solver="auto"` takes, decided from sizes alone: no device is needed to ask."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gramless.kernels import RBF, Polynomial
+from gramless.linalg.planning import plan
+from gramless.linalg.planning.plan import Blocks, make_plan, sizes
+
+GB = 10**9
+
+
+@pytest.fixture(autouse=True)
+def with_triton(monkeypatch):
+    monkeypatch.setattr(plan, "has_triton", lambda: True)
+
+
+def on_gpu(n, precision="medium"):
+    return sizes(n, 784, 10, np.float32, "cuda:0", Polynomial(4, 1.0), precision=precision)
+
+
+def test_blocks_for_a_loose_tolerance_on_what_only_streams():
+    chosen = make_plan(on_gpu(1_000_000), "auto", 18 * GB, tol=0.07)
+    assert chosen.solver == "sketch_project"
+    assert "tol=0.07" in chosen.reason
+    assert not chosen.cached
+    assert 0 < chosen.block_size < 1_000_000 // 20
+    assert chosen.memory.nbytes < 18 * GB
+
+
+@pytest.mark.parametrize(
+    ("n", "precision", "budget", "tol"),
+    [
+        (1_000_000, "medium", 18 * GB, 1e-3),  # a tight tolerance
+        (100_000, "medium", 18 * GB, 0.1),  # few rows
+        (400_000, "medium", 18 * GB, 0.05),  # enough rows for a residual of 0.1, not for half of it
+        (500_000, "medium", 900 * GB, 0.07),  # a budget in which the matrix is cached
+        (1_000_000, "highest", 18 * GB, 0.07),  # products that do not run fused
+    ],
+)
+def test_conjugate_gradients_otherwise(n, precision, budget, tol):
+    assert make_plan(on_gpu(n, precision), "auto", budget, tol=tol).solver == "cg"
+
+
+def test_landmarks_are_not_held_where_products_are_fused():
+    assert not make_plan(on_gpu(200_000), "cg", 18 * GB).store_landmarks
+    assert make_plan(on_gpu(200_000, "highest"), "cg", 18 * GB).store_landmarks
+
+
+def test_a_block_that_does_not_fit_is_refused_with_one_that_does():
+    with pytest.raises(MemoryError, match="use block_size=") as refused:
+        make_plan(on_gpu(1_000_000), "sketch_project", 18 * GB, blocks=Blocks(100_000))
+    fitting = int(str(refused.value).split("use block_size=")[1].split()[0])
+    assert make_plan(on_gpu(1_000_000), "sketch_project", 18 * GB, blocks=Blocks(fitting)).block_size == fitting
+
+
+def test_more_landmarks_where_products_cost_more_and_a_tight_tolerance_asks_for_more_of_them():
+    def landmarks(k, tol):
+        size = sizes(20_000, 10, k, np.float32, "cpu", RBF(0.1))
+        return make_plan(size, "cg", 10**10, tol=tol).n_landmarks
+
+    few = landmarks(1, 1e-3)
+    assert few == landmarks(4, 1e-3)  # reading the matrix costs as much as multiplying it with five columns
+    assert few < landmarks(10, 1e-3) < landmarks(26, 1e-3) < 2 * few
+    assert landmarks(1, 1e-1) < few < landmarks(1, 1e-6)

@@ -1,0 +1,125 @@
+"""Finding and reading datasets, and what is said when that fails."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from gramless.papers.datasets import DatasetError, find, load, names, search_path
+
+SIZES = {
+    "mnist": (60_000, 784, 10_000),
+    "cifar10": (50_000, 3072, 10_000),
+    "usps": (7291, 256, 2007),
+    "letter": (16_000, 16, 4000),
+    "pendigits": (7494, 16, 3498),
+    "covtype": (15_120, 54, 565_892),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name not in ("cifar10", "covtype", "mnist")])
+def test_every_dataset_loads(name):
+    if name != "digits" and find(name) is None:
+        pytest.skip(f"{name} is in no data folder (set GRAMLESS_DATA)")
+    dataset = load(name, download=False)
+    n_train, d, n_test = SIZES.get(name, (*dataset.x_train.shape, len(dataset.y_test)))
+    assert dataset.x_train.shape == (n_train, d)
+    assert dataset.x_test.shape == (n_test, d)
+    assert dataset.y_train.shape == (n_train,)
+    if dataset.task == "classification":
+        assert set(np.unique(dataset.y_test)) <= set(np.unique(dataset.y_train)) | set(np.unique(dataset.y_test))
+        labels = np.unique(np.concatenate([dataset.y_train, dataset.y_test]))
+        assert dataset.class_names is None or len(dataset.class_names) == len(labels)
+    if dataset.image_shape is not None:
+        assert int(np.prod(dataset.image_shape)) == d
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10", "covtype"])
+def test_large_datasets_load(name):
+    if find(name) is None:
+        pytest.skip(f"{name} is in no data folder (set GRAMLESS_DATA)")
+    dataset = load(name, download=False)
+    n_train, d, n_test = SIZES[name]
+    assert dataset.x_train.shape == (n_train, d)
+    assert len(dataset.y_test) == n_test
+    if name == "cifar10":
+        assert tuple(dataset.x_train[0, :3]) == (59, 62, 63)
+        mean = dataset.x_train.reshape(-1, 3).mean(axis=0) / 255
+        assert mean == pytest.approx([0.49139968, 0.48215841, 0.44653091], abs=1e-7)
+
+
+def test_folders_are_searched_in_order(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRAMLESS_DATA", str(tmp_path / "second"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "third"))
+    assert search_path(tmp_path / "first") == [
+        tmp_path / "first",
+        tmp_path / "second",
+        tmp_path / "third" / "gramless",
+    ]
+    for folder in ("second", "third/gramless"):
+        (tmp_path / folder).mkdir(parents=True)
+        np.savez(tmp_path / folder / "wine.npz", x=np.zeros((4, 13)), y=np.array([0, 0, 1, 1]))
+    assert find("wine", tmp_path / "first") == tmp_path / "second" / "wine.npz"
+
+
+def test_a_seed_gives_one_split_and_another_seed_another():
+    first, same, other = load("digits"), load("digits"), load("digits", seed=1)
+    assert np.array_equal(first.x_train, same.x_train)
+    assert not np.array_equal(first.x_train, other.x_train)
+    shares = np.bincount(first.y_test) / np.bincount(load("digits").pooled()[1])
+    assert np.allclose(shares, 0.25, atol=0.01)
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones():
+    with pytest.raises(DatasetError, match="digits, mnist, cifar10"):
+        load("minst")
+
+
+def test_a_file_that_would_run_code_is_refused(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return (exec, (f"open({str(tmp_path / 'sprung')!r}, 'w')",))
+
+    np.savez(tmp_path / "wine.npz", x=np.array([Trap()], dtype=object), y=np.zeros(1))
+    (tmp_path / "spambase.npz").write_bytes(pickle.dumps(Trap()))
+    for name in ("wine", "spambase"):
+        with pytest.raises(DatasetError, match="without pickles"):
+            load(name, data=tmp_path)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_truncated_file_is_named(tmp_path):
+    np.savez(tmp_path / "whole.npz", x=np.zeros((10, 13)), y=np.zeros(10))
+    whole = (tmp_path / "whole.npz").read_bytes()
+    (tmp_path / "wine.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DatasetError, match=r"wine\.npz cannot be read"):
+        load("wine", data=tmp_path)
+
+
+def test_parts_of_a_dataset():
+    digits = load("digits")
+    two = digits.only([3, 8])
+    assert set(np.unique(two.y_train)) == {3, 8}
+    assert two.class_names == ("3", "8")
+    few = digits.head(per_class=5)
+    assert np.bincount(few.y_train).tolist() == [5] * 10
+    assert np.array_equal(few.x_test, digits.x_test)
+    assert len(digits.sample(100).y_train) == 100
+    assert np.array_equal(digits.sample(100).x_train, digits.sample(100, seed=0).x_train)
+    anew = digits.resplit(500, seed=3)
+    assert len(anew.y_test) == 500
+    assert anew.split == "random, seed 3"
+
+
+def test_another_file_of_the_same_name_is_reported(tmp_path):
+    np.savez(tmp_path / "cifar10.npz", x_train=np.zeros((2, 3072)), y_train=np.zeros(2))
+    with pytest.raises(DatasetError, match=r"no array 'd_train', only x_train, y_train\. Move it away"):
+        load("cifar10", data=tmp_path, download=False)
+
+
+def test_a_cache_that_cannot_be_written_is_reported_with_what_to_do(tmp_path, monkeypatch):
+    (tmp_path / "cache").write_text("a file where a folder should be")
+    monkeypatch.delenv("GRAMLESS_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(DatasetError, match=r"nothing can be kept in .*Not a directory.*put mnist\.npz"):
+        load("mnist")

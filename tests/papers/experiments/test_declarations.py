@@ -1,0 +1,127 @@
+"""Every declared experiment can be run: it pickles, its quick form needs no file, its grid is plain JSON."""
+
+import json
+import pickle
+
+import pytest
+
+from gramless.papers.experiments import CHAPTERS, Reference, Spec, Table, product, specs
+
+ALL = specs("all")
+
+
+def machine(params, seed):
+    raise NotImplementedError
+
+
+def forms(spec):
+    return (spec,) if spec.quick is None else (spec, spec.quick_form())
+
+
+@pytest.mark.parametrize("spec", ALL, ids=lambda spec: f"{spec.paper}/{spec.name}")
+class TestDeclared:
+    def test_it_reaches_another_process(self, spec):
+        again = pickle.loads(pickle.dumps(spec))
+        assert [again.key(*fit) for fit in again.fits()] == [spec.key(*fit) for fit in spec.fits()]
+
+    def test_its_grid_is_plain(self, spec):
+        for params in (params for form in forms(spec) for params in form.grid):
+            assert json.loads(json.dumps(params)) == params
+
+    def test_no_two_fits_are_the_same(self, spec):
+        for form in forms(spec):
+            keys = [form.key(params, seed) for params, seed in form.fits()]
+            assert keys
+            assert len(set(keys)) == len(keys)
+
+    def test_its_quick_form_needs_no_file(self, spec, monkeypatch, tmp_path):
+        if spec.quick is None:
+            pytest.skip("no quick form")
+        monkeypatch.delenv("GRAMLESS_DATA", raising=False)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        form = spec.quick_form()
+        dataset = form.dataset(form.seeds[0])
+        assert len(dataset.y_train) > 0
+        assert form.estimator(form.grid[0], form.seeds[0]) is not None
+
+    def test_its_title_names_what_is_fitted_and_nothing_else(self, spec):
+        """The quick forms fit other data than the full ones: no text of theirs speaks of those."""
+        for form in forms(spec):
+            assert form.on
+            assert form.heading.startswith(form.on)
+        if spec.quick is None:
+            return
+        form = spec.quick_form()
+        dataset = form.dataset(form.seeds[0])
+        assert dataset.name.replace("_", " ").lower() in form.on.lower()
+        text = f"{form.heading} {form.about} {form.finding}".lower()
+        full = ["mnist", "cifar", "usps", "letter", "pendigits", "spambase", "bank", "60,000"]
+        assert not [name for name in full if name in text]
+        assert form.paper_says == ()
+
+    def test_its_headline_is_one_setting(self, spec):
+        if spec.headline is not None:
+            assert spec.chosen
+            assert any(spec.headline.items() <= params.items() for params in spec.grid)
+
+    def test_the_papers_figures_speak_of_something_in_the_grid(self, spec):
+        for reference in spec.paper_says:
+            assert any(reference.matches(params) for params in spec.grid), reference
+
+
+def test_names_are_unique_within_a_paper():
+    names = [(spec.paper, spec.name) for spec in ALL]
+    assert len(set(names)) == len(names)
+    assert {spec.paper for spec in ALL} == set(CHAPTERS)
+
+
+def test_an_unknown_paper_is_answered_with_the_known_ones():
+    with pytest.raises(ValueError, match="randomized, budget, risvo, prototypes, smo"):
+        specs("nonesuch")
+
+
+BASE = Spec("smo", "demo", "Demo", "mnist", machine, product(C=[1, 10]), seeds=(0, 1))
+
+
+def test_the_quick_form_drops_the_papers_figures_and_takes_the_digits():
+    spec = Spec("smo", "demo", "Demo", "mnist", machine, product(C=[1]), paper_says=(Reference(1.0, "Table 1"),))
+    quick = spec.quick_form()
+    assert quick.data == "digits"
+    assert quick.paper_says == ()
+
+
+def test_every_paper_has_something_quick():
+    assert {spec.paper for spec in ALL if spec.quick is not None} == {spec.paper for spec in ALL}
+
+
+def test_an_experiment_may_have_no_quick_form():
+    spec = Spec("smo", "demo", "Demo", "mnist", machine, product(C=[1]), quick=None)
+    with pytest.raises(ValueError, match="no quick form"):
+        spec.quick_form()
+
+
+def test_the_key_sees_what_decides_and_not_what_is_shown():
+    from dataclasses import replace
+
+    key = BASE.key({"C": 1}, 0)
+    assert key == replace(BASE, title="Other", about="x", views=(Table(),)).key({"C": 1}, 0)
+    others = [
+        BASE.key({"C": 10}, 0),
+        BASE.key({"C": 1}, 1),
+        BASE.key({"C": 1}, 0, "cuda"),
+        replace(BASE, data="usps").key({"C": 1}, 0),
+        replace(BASE, folds=5).key({"C": 1}, 0),
+        replace(BASE, name="other").key({"C": 1}, 0),
+    ]
+    assert len({key, *others}) == 7
+
+
+def test_seeds_run_after_the_whole_grid():
+    assert [(params["C"], seed) for params, seed in BASE.fits()] == [(1, 0), (10, 0), (1, 1), (10, 1)]
+
+
+def test_a_figure_matches_the_fits_it_speaks_of():
+    reference = Reference(1.1, "Fig. 2", {"solver": "cg"})
+    assert reference.matches({"solver": "cg", "C": 1})
+    assert not reference.matches({"solver": "smo"})
+    assert not reference.matches({"C": 1})

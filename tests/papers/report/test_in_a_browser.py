@@ -1,0 +1,205 @@
+"""The page as a person meets it: in a real browser, wide and narrow, light and dark."""
+
+import pytest
+
+from gramless.papers.datasets.layouts import CIFAR10_CLASSES
+from gramless.papers.report import write_report
+
+
+@pytest.fixture(params=[(1280, 900, "light"), (390, 844, "light"), (390, 844, "dark")], ids=str)
+def opened(request, browser, report_path):
+    width, height, scheme = request.param
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page = context.new_page()
+    page.complaints = []
+    page.requests = []
+    page.on("console", lambda message: page.complaints.append(message.text))
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    page.on("request", lambda wanted: page.requests.append(wanted.url))
+    page.goto(report_path.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    yield page
+    context.close()
+
+
+def test_nothing_complains_and_nothing_is_fetched(opened):
+    opened.wait_for_load_state("load")
+    assert opened.complaints == []
+    assert [url for url in opened.requests if not url.startswith(("file:", "data:"))] == []
+
+
+def test_hostile_text_does_not_run(opened):
+    assert opened.evaluate("window.hacked") is None
+    assert opened.locator("main script").count() == 0
+    assert opened.locator("details.experiment p", has_text="onerror").count() >= 1
+
+
+def test_every_picture_is_drawn(opened):
+    images = opened.locator("img")
+    assert images.count() == 61  # the gallery and one atom
+    assert opened.evaluate("[...document.images].every(i => i.complete && i.naturalWidth >= 2)")
+    boxes = opened.evaluate(
+        "[...document.querySelectorAll('svg.chart')].filter(s => getComputedStyle(s).display !== 'none')"
+        ".map(s => [s.getBoundingClientRect().width, s.getBoundingClientRect().height,"
+        " s.querySelectorAll('path.line').length])"
+    )
+    assert len(boxes) == 6
+    assert all(width > 250 and height > 150 and lines >= 1 for width, height, lines in boxes)
+
+
+def test_lines_stay_inside_their_charts(opened):
+    outside = opened.evaluate(
+        "[...document.querySelectorAll('svg.chart')].filter(s => getComputedStyle(s).display !== 'none')"
+        ".filter(s => { const b = s.getBoundingClientRect();"
+        " return [...s.querySelectorAll('path,circle,polygon,text')].some(e => { const r = e.getBoundingClientRect();"
+        " return r.left < b.left - 1 || r.right > b.right + 1 || r.top < b.top - 1 || r.bottom > b.bottom + 1 }) })"
+        ".length"
+    )
+    assert outside == 0
+
+
+def test_nothing_overflows(opened):
+    assert opened.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    # What is wider than the screen scrolls within its own frame.
+    wide = opened.evaluate(
+        "[...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1"
+        " && !e.closest('.scroll')).map(e => e.outerHTML.slice(0, 80))"
+    )
+    assert wide == []
+
+
+def test_text_in_charts_is_large_enough_to_read(opened):
+    sizes = opened.evaluate(
+        "[...document.querySelectorAll('svg.chart')].filter(s => getComputedStyle(s).display !== 'none').map(s =>"
+        " s.getBoundingClientRect().width / s.viewBox.baseVal.width"
+        " * parseFloat(getComputedStyle(s.querySelector('text')).fontSize))"
+    )
+    assert all(10 <= size <= 16 for size in sizes)
+
+
+def test_the_contents_lead_to_each_chapter_and_experiment_and_unfold_it(opened):
+    opened.evaluate("document.querySelectorAll('details.experiment').forEach(d => { d.open = false })")
+    opened.evaluate("document.documentElement.style.scrollBehavior = 'auto'")
+    links = opened.locator("nav a")
+    targets = [links.nth(k).get_attribute("href") for k in range(links.count())]
+    assert {"#glance", "#randomized", "#randomized-steps", "#budget-curve", "#papers", "#data", "#machine"} <= set(targets)
+    for k, target in enumerate(targets):
+        links.nth(k).click()
+        assert opened.evaluate("location.hash") == target
+        opened.wait_for_function(f"document.querySelector('{target}').getBoundingClientRect().top < 844")
+    assert opened.locator("#budget-curve").evaluate("e => e.open")
+
+
+def test_parts_are_folded_at_first_and_unfold_at_once(browser, report_path):
+    page = browser.new_page()
+    page.goto(report_path.as_uri())
+    folded = "[...document.querySelectorAll('details.experiment')].map(d => d.open)"
+    assert not any(page.evaluate(folded))
+    page.get_by_role("button", name="unfold all").click()
+    assert all(page.evaluate(folded))
+    page.close()
+
+
+def test_the_filter_leaves_what_matches(browser, report_path):
+    page = browser.new_page()
+    page.goto(report_path.as_uri())
+    page.locator("#filter").fill("accuracy")
+    seen = "[...document.querySelectorAll('details.experiment')].filter(d => !d.hidden).map(d => d.id)"
+    assert page.evaluate(seen) == ["budget-curve"]
+    assert page.locator("nav li[data-to='randomized-steps']").is_hidden()
+    page.locator("#filter").fill("")
+    assert len(page.evaluate(seen)) == 4
+    page.close()
+
+
+def test_a_command_can_be_read(opened):
+    first = opened.locator("details.again code").first
+    assert first.inner_text().startswith("gramless reproduce randomized --only steps --where")
+
+
+def test_no_column_of_a_confusion_matrix_is_cut_on_a_phone(browser, report_specs, report_records, tmp_path):
+    named = [
+        {**r, "confusion": {**r["confusion"], "labels": list(CIFAR10_CLASSES)}} if "confusion" in r else r
+        for r in report_records
+    ]
+    page = browser.new_context(viewport={"width": 390, "height": 844}).new_page()
+    page.goto(write_report(report_specs, named, tmp_path / "report.html").as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    outside = page.evaluate(
+        "[...document.querySelectorAll('.confusion td, .confusion th')].filter(e => { const r = e.getBoundingClientRect();"
+        " return r.right > innerWidth || r.width < 14 }).length"
+    )
+    page.context.close()
+    assert outside == 0
+
+
+def test_the_links_of_the_overview_lead_to_experiments(opened):
+    broken = opened.evaluate(
+        "[...document.querySelectorAll('a[href^=\"#\"]')].filter(a => !document.getElementById("
+        "a.getAttribute('href').slice(1))).length"
+    )
+    assert broken == 0
+
+
+def test_dark_is_dark(browser, report_path):
+    shades = {}
+    for scheme in ("light", "dark"):
+        context = browser.new_context(color_scheme=scheme)
+        page = context.new_page()
+        page.goto(report_path.as_uri())
+        shades[scheme] = page.evaluate(
+            "['backgroundColor', 'color'].map(p => getComputedStyle(document.body)[p]"
+            ".match(/[0-9]+/g).slice(0, 3).map(Number).reduce((a, b) => a + b) / 3)"
+        )
+        context.close()
+    paper, ink = shades["light"]
+    assert paper - ink > 150
+    paper, ink = shades["dark"]
+    assert ink - paper > 150
+
+
+def test_time_and_memory_open_and_close(opened):
+    details = opened.locator("details.costs").first
+    bars = details.locator(".bars")
+    assert bars.is_visible()
+    details.locator("summary").click()
+    assert not bars.is_visible()
+
+
+def test_a_matrix_of_words_fits_beside_its_gallery(browser, report_specs, report_records, tmp_path):
+    named = [
+        {**record, "confusion": {**record["confusion"], "labels": list(CIFAR10_CLASSES)}}
+        if "confusion" in record
+        else record
+        for record in report_records
+    ]
+    path = write_report(report_specs, named, tmp_path / "report.html")
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    frames = page.evaluate(
+        "[...document.querySelectorAll('.pair .confusion')].map(t => [t.offsetWidth, t.parentElement.clientWidth])"
+    )
+    context.close()
+    assert frames
+    assert all(table <= frame for table, frame in frames)
+
+
+@pytest.mark.parametrize(("n_images", "columns"), [(10, 2), (40, 1)])
+def test_a_long_gallery_has_a_row_of_its_own(browser, report_specs, report_records, tmp_path, n_images, columns):
+    records = [
+        {**record, "misclassified": {**record["misclassified"], "images": record["misclassified"]["images"][:1] * n_images}}
+        for record in report_records
+        if record.get("misclassified")
+    ]
+    path = write_report(report_specs, records, tmp_path / "report.html")
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    columns_of = "p => getComputedStyle(p).gridTemplateColumns.split(' ').length"
+    seen = page.evaluate(f"[...document.querySelectorAll('.pair:has(.gallery)')].map({columns_of})")
+    context.close()
+    assert seen
+    assert set(seen) == {columns}

@@ -1,0 +1,370 @@
+"""The page as text, and its parts."""
+
+import errno
+import json
+import pathlib
+import re
+import struct
+import zlib
+from dataclasses import replace
+from html.parser import HTMLParser
+from statistics import stdev
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gramless.papers.experiments import FIELDS, PAPERS, Curve, Table, product, specs
+from gramless.papers.report import page, write_report
+from gramless.papers.report.charts import Chart, Line, draw
+from gramless.papers.report.commands import command
+from gramless.papers.report.figures import curve_figure
+from gramless.papers.report.groups import (
+    CHOSEN_BY_CROSS_VALIDATION,
+    CHOSEN_ON_THE_TEST_ROWS,
+    headlines,
+    points,
+    said,
+    varying,
+)
+from gramless.papers.report.png import png
+from gramless.papers.report.scales import fit_scale
+from gramless.papers.report.tables import cost_bars
+from gramless.papers.report.words import duration, label, memory, plain_number
+
+
+class Outline(HTMLParser):
+    """Checks that tags are closed in order and remembers them."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        if tag not in ("meta", "link", "br", "img", "input"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if tag != "link":
+            assert self.open.pop() == tag
+
+
+def outline(text):
+    parser = Outline()
+    parser.feed(text)
+    parser.close()
+    assert parser.open == []
+    return parser.seen
+
+
+def test_the_page_is_well_formed_and_fetches_no_script(report_specs, report_records):
+    seen = outline(page(report_specs, report_records))
+    assert [attrs for tag, attrs in seen if tag == "script"] == [{}]  # ours, inside the page
+    assert not [attrs for tag, attrs in seen if any(name.startswith("on") for name in attrs)]
+    ids = [attrs["id"] for tag, attrs in seen if "id" in attrs]
+    assert len(ids) == len(set(ids))
+
+
+def of_one_setting(records, **params):
+    return [r for r in records if r["status"] == "done" and params.items() <= r["params"].items()]
+
+
+def test_the_headline_is_the_mean_and_spread_over_the_seeds_of_one_setting(report_specs, report_records):
+    """The least error of all fits, seeds and settings together, is a lucky number."""
+    budget = report_specs[1]
+    done = [r for r in report_records if r["paper"] == "budget"]
+    (found,) = headlines(budget, done)
+    errors = {
+        share: [r["metrics"]["error"] for r in of_one_setting(done, method="budget", budget=share)]
+        for share in (0.2, 0.6, 1.0)
+    }
+    others = [r["metrics"]["error"] for r in done if r["params"]["method"] != "budget"]
+    assert min(min(e) for e in errors.values()) < found.point.mean("error") or min(others) < found.point.mean("error")
+    means = {tuple(p.params.items()): p.mean("error") for p in points(done)}
+    assert found.point.mean("error") == min(means.values())
+    assert found.chosen == CHOSEN_ON_THE_TEST_ROWS
+    text = page(report_specs, report_records)
+    spread = stdev(found.point.values("error"))
+    assert f"<b>{found.point.mean('error'):.2f} ± {spread:.2f}</b><small> 3 seeds</small>" in text
+    assert CHOSEN_ON_THE_TEST_ROWS in text
+
+
+def test_a_declared_setting_is_the_headline_whatever_its_error(report_specs, report_records):
+    spec = report_specs[0]
+    done = [r for r in report_records if r["paper"] == "randomized"]
+    (found,) = headlines(spec, done)
+    assert found.point.params == {"solver": "matching_pursuit", "block_size": 500}
+    assert found.chosen.startswith("declared")
+
+
+def test_cross_validation_chooses_before_the_test_rows(report_specs, report_records):
+    done = [r for r in report_records if r["paper"] == "budget"]
+    validated = [{**r, "metrics": {**r["metrics"], "cv_error": -r["metrics"]["error"]}} for r in done]
+    (found,) = headlines(report_specs[1], validated)
+    assert found.chosen == CHOSEN_BY_CROSS_VALIDATION
+    assert found.point.mean("error") == max(p.mean("error") for p in points(done))
+
+
+def test_devices_are_not_pooled(report_specs, report_records):
+    spec = report_specs[0]
+    done = [r for r in report_records if r["paper"] == "randomized"]
+    faster = [{**r, "device": "cuda", "hardware": {**r["hardware"], "gpu": "H200"}} for r in done]
+    assert len(points(done + faster)) == 2 * len(points(done))
+    assert all(p.spread("error") is None for p in points(done + faster))
+    assert [h.point.device for h in headlines(spec, done + faster)] == ["CPU", "H200"]
+    text = page(report_specs[:1], done + faster)
+    assert "The same on H200" in text
+    assert '<th scope="col">device</th>' in text
+
+
+def test_captions_are_those_of_the_rows(report_specs, report_records):
+    text = page(report_specs, report_records)
+    (record,) = of_one_setting(report_records, solver="matching_pursuit", block_size=500)
+    caption = f"solver matching pursuit, block size 500, seed 0: {record['metrics']['error']:.2f} % error"
+    assert text.count(caption) == 2  # the confusion matrix and the gallery
+    row = re.search(r'<th scope="row">matching pursuit</th><th scope="row">500</th><td class="number ours">([0-9.]+)', text)
+    assert row.group(1) == f"{record['metrics']['error']:.2f}"
+
+
+def test_the_difference_to_the_paper_is_shown(report_specs, report_records):
+    text = page(report_specs, report_records)
+    (record,) = of_one_setting(report_records, solver="matching_pursuit", block_size=500)
+    assert f"{record['metrics']['error'] - 1.1:+.2f}".replace("-", "−") in text
+
+
+def test_a_warning_is_said_once_whatever_its_numbers(report_specs, report_records):
+    text = page(report_specs, report_records)
+    assert text.count("ConvergenceWarning") == 1
+    assert "in 22 fits: randomized steps, budget curve" in text
+
+
+def test_a_row_has_the_command_that_repeats_it(report_specs, report_records):
+    point = points(of_one_setting(report_records, solver="kaczmarz", block_size=100))[0]
+    line = command(report_specs[0], point, quick=True)
+    assert (
+        line == "gramless reproduce randomized --only steps --where solver=kaczmarz --where block_size=100 --seed 0 --quick"
+    )
+    assert line in page(report_specs, report_records, quick=True)
+
+
+def test_the_records_are_linked_and_their_fields_explained(report_specs, report_records):
+    text = page(report_specs, report_records, results="results.jsonl")
+    assert '<a href="results.jsonl">' in text
+    assert all(f"<code>{field}</code>" in text for field in FIELDS)
+
+
+def test_papers_are_named_as_on_their_title_pages(report_specs):
+    text = page(report_specs, [])
+    for paper in PAPERS.values():
+        assert paper.title in text
+    assert "@misc{prototypes," in text
+    assert "doi" not in text.lower()  # the texts give none
+    assert "arxiv" not in text.lower()
+
+
+def test_a_quick_page_has_no_verdicts():
+    quick = [spec.quick_form() for spec in specs("smo")]
+    assert "whether it was reproduced" not in page(quick, [], quick=True)
+    assert "whether it was reproduced" in page(specs("smo"), [])
+
+
+def test_other_packages_come_from_the_benchmarks(report_specs):
+    folder = pathlib.Path(__file__).parents[3] / "benchmarks" / "results"
+    text = page(report_specs, [], benchmarks=folder)
+    records = json.loads((folder / "svm_cpu.json").read_text())["records"]
+    fits = {r["method"]: r for r in records if (r["case"], r["C"]) == ("usps", 1.0)}
+    intel = fits["scikit-learn-intelex"]["fit_seconds"]
+    assert duration(intel) in text
+    assert f"{intel / fits['gramless']['fit_seconds']:.1f}" in text
+    assert "mean rank" in text
+
+
+def chart_of(lines, **settings):
+    return Chart("", "x", "test accuracy, %", lines, **settings)
+
+
+def ticks_of(drawn):
+    return [float(s.text) for s in drawn["shapes"] if s.tag == "text" and "end" in s.attributes["class"]]
+
+
+@pytest.mark.parametrize("values", [[99.5, 99.9, 100.0], [90.0, 95.0, 99.0], [0.0, 50.0, 100.0], [100.0, 100.0, 100.0]])
+def test_no_axis_of_a_percentage_goes_beyond_a_hundred(values):
+    drawn = draw(chart_of([Line("", [1, 2, 3], values, [5.0, 5.0, 5.0])], share=True))
+    assert 0 <= min(ticks_of(drawn)) <= max(ticks_of(drawn)) <= 100
+    assert max(fit_scale(values, 0, 1, bounds=(0, 100)).ticks()) <= 100
+
+
+def test_lines_on_top_of_each_other_are_both_visible():
+    same = [Line("a", [1, 2, 3], [1.0, 2.0, 3.0]), Line("b", [1, 2, 3], [1.0, 2.0, 3.0], colour=1)]
+    paths = [s.attributes for s in draw(chart_of(same))["shapes"] if s.tag == "path"]
+    assert ["stroke-dasharray" in p for p in paths] == [False, True]
+    apart = [same[0], replace(same[1], y=[1.0, 2.5, 3.0])]
+    assert not any("stroke-dasharray" in s.attributes for s in draw(chart_of(apart))["shapes"] if s.tag == "path")
+
+
+def test_two_points_are_no_line(report_specs, report_records):
+    assert not [s for s in draw(chart_of([Line("", [1, 2], [1.0, 2.0])]))["shapes"] if s.tag == "path"]
+    done = [r for r in report_records if r["paper"] == "budget" and r["params"]["budget"] != 0.6]
+    assert curve_figure(Curve("budget", "accuracy"), report_specs[1], done) is None
+
+
+def test_bars_that_are_all_alike_become_a_sentence(report_records):
+    done = [r for r in report_records if r["paper"] == "randomized"]
+    alike = [{**r, "metrics": {**r["metrics"], "peak_mb": 150.0 + k}} for k, r in enumerate(done)]
+    costs = cost_bars(alike)
+    assert costs["bars"] == {"time": True, "memory": False}
+    assert "150 MB to 153 MB" in costs["words"]
+    apart = [{**r, "metrics": {**r["metrics"], "peak_mb": 150.0 * (k + 1)}} for k, r in enumerate(done)]
+    assert cost_bars(apart)["bars"]["memory"]
+
+
+def test_what_failed_and_what_is_missing_is_said(report_specs, report_records):
+    text = page(report_specs, report_records, missing=7)
+    assert "partial: 7 fits not run yet" in text
+    assert "1 fit failed" in text
+    assert "ValueError: &lt;img" in text
+    assert "Not run yet." in text
+
+
+def test_the_quick_form_says_what_it_is(report_specs, report_records):
+    assert "need a run without --quick" in page(report_specs, report_records, quick=True)
+    assert "need a run without --quick" not in page(report_specs, report_records)
+
+
+def test_no_two_settings_share_a_name():
+    assert label("landmarks") != label("n_landmarks")
+    shown = {metric for spec in specs() for view in spec.views if isinstance(view, Table) for metric in view.metrics}
+    assert "landmarks" not in shown  # a number under the heading "landmark rule"
+
+
+def test_one_is_not_many(report_specs, report_records):
+    text = page(report_specs, report_records[:1], missing=1)
+    assert "· 1 fit ·" in text
+    assert "partial: 1 fit not run yet" in text
+    assert "1 fits" not in text
+
+
+def test_a_report_that_cannot_be_written_leaves_nothing(report_specs, tmp_path, monkeypatch):
+    def full(self, text, **options):
+        self.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pathlib.Path, "write_text", full)
+    with pytest.raises(OSError, match=r"report\.html"):
+        write_report(report_specs, [], tmp_path / "report.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.001, 123_456.0])
+def test_numbers_of_the_axis_stay_clear_of_its_name(scale):
+    """Twelve units of text: a digit is about seven wide, the name ends at 18."""
+    shapes = draw(Chart("", "x", "y", [Line("", [0, 1], [0.1 * scale, 1.1 * scale])]))["shapes"]
+    ends = [shape.attributes["x"] for shape in shapes if shape.tag == "text" and "end" in shape.attributes["class"]]
+    longest = max(len(plain_number(tick)) for tick in fit_scale([0.1 * scale, 1.1 * scale], 234, 14).ticks())
+    assert ends
+    assert all(at - 7 * longest >= 18 for at in ends)
+
+
+def test_an_empty_run_has_a_page_too(report_specs):
+    text = page(report_specs, [], missing=20)
+    outline(text)
+    assert "No fit has finished." in text
+
+
+def test_an_older_page_is_replaced_in_one_piece(tmp_path, report_specs, report_records):
+    path = tmp_path / "deep" / "report.html"
+    write_report(report_specs, [], path)
+    write_report(report_specs, report_records, path)
+    assert path.read_text(encoding="utf-8").endswith("</html>\n")
+    assert [child.name for child in path.parent.iterdir()] == ["report.html"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_text_is_escaped_wherever_it_is_put(report_specs, said, named):
+    """The same tags, whatever a title, a setting or a reason says."""
+    spec = replace(report_specs[3], title=said, about=named, grid=product(m=[named]))
+    failed = {"status": "failed", "paper": spec.paper, "experiment": spec.name, "params": {"m": named}, "reason": said}
+    plain = replace(spec, title="a", about="b")
+    expected = outline(page([plain], [failed | {"params": {"m": "c"}, "reason": "d"}]))
+    assert without_words(outline(page([spec], [failed]))) == without_words(expected)
+
+
+def without_words(seen):
+    """What the filter looks at is text, in an attribute."""
+    return [(tag, {name: given for name, given in attrs.items() if name != "data-words"}) for tag, attrs in seen]
+
+
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20),
+    st.booleans(),
+)
+@example([5e-324], False)
+@example([5e-324, 1e-323], False)
+def test_scales_hold_their_values_and_have_ticks(values, log):
+    if log:
+        values = [abs(value) + 1e-6 for value in values]
+    scale = fit_scale(values, 0, 100, log=log)
+    assert all(-1e-6 <= scale(value) <= 100 + 1e-6 for value in values)
+    ticks = scale.ticks()
+    assert 2 <= len(ticks) <= 14
+    assert ticks == sorted(ticks)
+    assert all(scale.low * (1 - 1e-2) - 1e-6 <= tick <= scale.high * (1 + 1e-2) + 1e-6 for tick in ticks if tick > 0)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 3)])
+def test_png_keeps_every_pixel(shape):
+    channels = shape[2] if len(shape) == 3 else 1
+    pixels = bytes(range(2 * 3 * channels))
+    made = png(pixels, shape)
+    width, height, depth, colour = struct.unpack(">IIBB", made[16:26])
+    assert (width, height, depth, colour) == (3, 2, 8, 2 if channels == 3 else 0)
+    start = made.index(b"IDAT") + 4
+    rows = zlib.decompress(made[start : made.index(b"IEND") - 8])
+    stride = 3 * channels + 1
+    assert b"".join(rows[k * stride + 1 : (k + 1) * stride] for k in range(2)) == pixels
+
+
+def test_png_refuses_what_is_no_image():
+    with pytest.raises(ValueError, match="5 bytes"):
+        png(bytes(5), (2, 3))
+    with pytest.raises(ValueError, match="one or three channels"):
+        png(bytes(12), (2, 3, 2))
+
+
+def test_numbers_read_well():
+    assert [duration(s) for s in (0.0123, 0.5, 12.3, 300, 9000)] == ["12 ms", "0.50 s", "12 s", "5 min", "2.5 h"]
+    assert [memory(m) for m in (153.4, 2345)] == ["153 MB", "2.35 GB"]
+    assert [plain_number(n) for n in (5, 5.0, 0.25, 1e-6, 60000, 1e8, True, "x")] == [
+        "5",
+        "5",
+        "0.25",
+        "1e-6",
+        "60,000",
+        "1e8",
+        "True",
+        "x",
+    ]
+
+
+def test_seeds_are_averaged(report_records):
+    budget = [record for record in report_records if record["paper"] == "budget"]
+    grouped = points(budget)
+    assert len(grouped) == 6
+    assert all(len(point.records) == 3 for point in grouped)
+    assert grouped[0].mean("error") == pytest.approx(sum(grouped[0].values("error")) / 3)
+    assert grouped[0].spread("error") > 0
+    assert set(varying(budget)) == {"method", "budget"}
+
+
+def test_the_most_specific_figure_of_the_paper_wins():
+    from gramless.papers.experiments import Reference
+
+    general, special = Reference(1.0, "a"), Reference(2.0, "b", {"J": 1})
+    assert said([general, special], {"J": 1}, "error") is special
+    assert said([general, special], {"J": 2}, "error") is general
+    assert said([general], {"J": 2}, "accuracy") is None

@@ -1,0 +1,59 @@
+"""Rows of a Gram matrix within a budget: right whatever is thrown out, and no copy that nobody has counted."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from gramless.kernels import RBF
+from gramless.svm.gram_rows import GramRows, own_blocks
+
+N = 3000
+
+
+@pytest.fixture(scope="module")
+def points():
+    return np.random.default_rng(0).normal(size=(N, 5)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def truth(points):
+    return RBF(gamma=0.2)(points, points)
+
+
+def parts_of(points, held):
+    parts = [slice(0, 1200), slice(1200, N)]
+    return parts, own_blocks(RBF(gamma=0.2), points, parts, 1e9 if held else 0, 1)
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_rows_that_replace_others_are_the_same(points, truth, held, workers):
+    parts, blocks = parts_of(points, held)
+    rows = GramRows(RBF(gamma=0.2), points, parts, blocks=blocks, budget=700 * N * 4 / 0.75, workers=workers)
+    assert rows.capacity == 700
+    rng = np.random.default_rng(1)
+    for _ in range(4):
+        idx, total = np.sort(rng.permutation(N)[:650]), np.zeros(N)
+        weights = rng.normal(size=650)
+        rows.add([(idx, weights, total)])
+        np.testing.assert_allclose(total, weights @ truth[idx], atol=1e-4)
+        chosen = rng.permutation(N)[:1500]
+        np.testing.assert_allclose(rows.gram(chosen), truth[np.ix_(chosen, chosen)], atol=1e-6)
+
+
+def test_what_is_computed_beside_the_store_and_the_set_is_a_few_tiles(points):
+    rows = GramRows(RBF(gamma=0.2), points, [slice(0, N)], budget=1500 * N * 4 / 0.75)
+    rows.add([(np.arange(1500), np.ones(1500), np.zeros(N))])
+    # Half of them are known, so that the places of the others are not in one piece.
+    others = np.concatenate([np.arange(0, 1500, 2), np.arange(1500, 2250)])
+    gram, chosen = np.empty((2500, 2500), np.float32), np.random.default_rng(0).permutation(N)[:2500]
+    tracemalloc.start()
+    rows.add([(others, np.ones(1500), np.zeros(N))])
+    _, adding = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    rows.fill(gram, chosen, np.arange(2500))
+    _, filling = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    tile = 1024 * 1024 * 4
+    assert max(adding, filling) < 1.5 * tile

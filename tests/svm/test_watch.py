@@ -1,0 +1,102 @@
+"""Fits that are watched: counts that add up, callbacks in the thread that fits, stops that are passed on."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from gramless._core.threads import run, share
+from gramless.kernels import RBF
+from gramless.svm.box_qp import BoxQP
+from gramless.svm.gram_rows import GramRows
+from gramless.svm.problems import DUAL_SOLVERS, Resources, solve_machine
+from gramless.svm.smo import SMO
+from gramless.svm.watch import Watch
+
+
+def digits(n=600):
+    X, y = load_digits(return_X_y=True)
+    return X[:n] / 16, y[:n]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("one_vs_one", [True, False])
+def test_what_is_counted_adds_up(one_vs_one, threads):
+    X, y = digits()
+    records, where = [], set()
+
+    def callback(record):
+        records.append(record)
+        where.add(threading.get_ident())
+
+    watch = Watch(45 if one_vs_one else 10, callback=callback)
+    resources = Resources(1e8, threads, 0)
+    options = {"n_classes": 10, "one_vs_one": one_vs_one}
+    machine = solve_machine(RBF(0.05), X, y, np.full(len(y), 5.0), SMO(), resources, watch=watch, **options)
+    watch.report()
+    assert where == {threading.get_ident()}
+    assert records[-1]["n_iter"] == sum(solution.n_iter for solution in machine.solutions)
+    assert records[-1]["solved"] == records[-1]["n_problems"] == len(machine.solutions)
+    assert np.all(np.diff([record["n_iter"] for record in records]) >= 0)
+
+
+@pytest.mark.parametrize("name", DUAL_SOLVERS)
+def test_a_stop_ends_the_solver_where_it_is(name):
+    X, y = digits(200)
+    signs = np.where(y % 2, 1.0, -1.0)
+    watch = Watch(callback=lambda record: record["n_iter"] > 0)
+    qp = BoxQP.classification(signs, np.full(len(y), 5.0))
+    solver = DUAL_SOLVERS[name](tol=1e-9)
+    if name == "smo":
+        solver.set_params(working_set=16)
+    [solution] = solver.maximise([qp], GramRows(RBF(0.05), X, [slice(0, len(y))]), None, watch)
+    assert watch.by_callback
+    assert not solution.converged
+    assert solution.n_iter > 0
+    assert abs(solution.beta.sum()) < 1e-9
+
+
+def test_pairs_that_wait_are_left_alone_after_a_stop():
+    X, y = digits()
+    watch = Watch(45, callback=lambda record: record["solved"] >= 5)
+    options = {"n_classes": 10, "one_vs_one": True}
+    machine = solve_machine(RBF(0.05), X, y, np.full(len(y), 5.0), SMO(), Resources(1e8, 1, 0), watch=watch, **options)
+    done = [solution.converged for solution in machine.solutions]
+    assert done[:5] == [True] * 5
+    assert not any(done[6:])
+    assert all(solution.violation == 2 for solution in machine.solutions[6:])
+
+
+@pytest.mark.parametrize("in_worker", [True, False])
+def test_what_is_raised_ends_the_other_workers(in_worker):
+    stop = threading.Event()
+
+    def work(k):
+        if in_worker and k == 1:
+            raise KeyError("broken")
+        stop.wait(20)
+
+    def meanwhile():
+        if not in_worker:
+            raise KeyError("broken")
+
+    start = time.monotonic()
+    with pytest.raises(KeyError, match="broken"):
+        run(work, 2, meanwhile=meanwhile, abandon=stop.set)
+    assert time.monotonic() - start < 10
+
+
+def test_a_broken_task_ends_the_sharing():
+    done = []
+
+    def do(task):
+        if task == 1:
+            raise KeyError("broken")
+        time.sleep(0.001)
+        done.append(task)
+
+    with pytest.raises(KeyError, match="broken"):
+        share(range(4000), do, 2)
+    assert len(done) < 1000
