@@ -2,7 +2,8 @@
 
     python benchmarks/images.py [--only mnist,usps,cifar10] [--device cuda] [--seeds 3] [--validate] [--out FILE]
 
-The datasets are those of `gramless.papers.datasets` (--data FOLDER, or GRAMLESS_DATA). With --validate, 10,000 training images
+The datasets are those of `gramless.papers.datasets` (--data FOLDER, or GRAMLESS_DATA). With --validate, 10,000 training
+images
 (2,000 of USPS) are held out and the error is theirs, to choose settings by; without, the test set is used once for each
 seed. Seconds are wall clock from the images to the labels of the test set: features (dictionary
 learnt, all images transformed), solve, predict. Beside them the processor's seconds, of all threads.

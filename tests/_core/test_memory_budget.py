@@ -146,7 +146,8 @@ warm = type(model)(**{**model.get_params(deep=False)})
 warm.fit(X[:60], y[:60])  # loads and compiles what will be used
 from gramless._core.grid import has_integer_products
 if has_integer_products():
-    import gramless._core.compiled.tile_loops, gramless._core.compiled.integer_products  # and so do these, for a matrix worth it
+    # and so do these, for a matrix worth it
+    import gramless._core.compiled.tile_loops, gramless._core.compiled.integer_products
 def peak():
     with open("/proc/self/status") as f:
         return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmHWM"))

@@ -55,7 +55,8 @@ class BudgetLSSVC(OnePassClassifier):
         Points that carry the model, as `n_landmarks` of `NystromLSSVC`: a number, or a share of the rows above 0 and at most
         1 (`partial_fit` needs a number).
     landmarks : str, LandmarkRule or array, default="uniform"
-        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A rule chooses
+        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A
+        rule chooses
         from a uniform sample of at most 50,000 rows (all where there are fewer), of a generator from its first rows (four
         for each landmark).
     class_weight : dict, "balanced" or None, default=None
@@ -209,7 +210,8 @@ class BudgetLSSVR(OnePassRegressor):
         Points that carry the model, as `n_landmarks` of `NystromLSSVC`: a number, or a share of the rows above 0 and at most
         1 (`partial_fit` needs a number).
     landmarks : str, LandmarkRule or array, default="uniform"
-        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A rule chooses
+        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A
+        rule chooses
         from a uniform sample of at most 50,000 rows (all where there are fewer), of a generator from its first rows (four
         for each landmark).
     loss : {"dual", "primal"}, default="dual"

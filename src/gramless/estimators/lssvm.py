@@ -78,7 +78,8 @@ class LSSVC(ExpansionClassifier):
         faster than `"cg"` to a loose `tol` on very large streamed data; `"auto"` chooses from the sizes, `tol`, the memory
         and the device, and says in `solver_` what it chose. The randomised `"matching_pursuit"`, `"kaczmarz"`,
         `"kaczmarz_mp"` and `"nystrom_committee"` (whose members `max_iter` counts) read a block of rows at a time. An
-        object of `gramless.linalg.solvers` brings its own settings: `CG(n_landmarks=2000)`, `MatchingPursuit(block_size=2000)`,
+        object of `gramless.linalg.solvers` brings its own settings: `CG(n_landmarks=2000)`,
+        `MatchingPursuit(block_size=2000)`,
         `Averaged(Kaczmarz(), n_runs=5)`.
     tol : float or "auto", default="auto"
         Relative residual `||Z - A W|| / ||Z||` at which a solver given by name stops; a solver object has a `tol` of its

@@ -50,7 +50,8 @@ class NystromLSSVC(OnePassClassifier):
     n_landmarks : int or float, default=500
         How many landmarks: a number, or a share of the rows above 0 and at most 1 (`partial_fit` needs a number).
     landmarks : str, LandmarkRule or array, default="uniform"
-        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A rule chooses
+        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A
+        rule chooses
         from a uniform sample of at most 50,000 rows (all where there are fewer), of a generator from its first rows (four
         for each landmark).
     Cs : sequence of float
@@ -206,7 +207,8 @@ class NystromLSSVR(OnePassRegressor):
     n_landmarks : int or float, default=500
         How many landmarks: a number, or a share of the rows above 0 and at most 1 (`partial_fit` needs a number).
     landmarks : str, LandmarkRule or array, default="uniform"
-        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A rule chooses
+        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A
+        rule chooses
         from a uniform sample of at most 50,000 rows (all where there are fewer), of a generator from its first rows (four
         for each landmark).
     Cs : sequence of float

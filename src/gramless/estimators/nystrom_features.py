@@ -54,7 +54,8 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     n_landmarks : int or float, default=500
         How many landmarks, and so features: a number, or a share of the rows above 0 and at most 1.
     landmarks : str, LandmarkRule or array, default="uniform"
-        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A rule chooses
+        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A
+        rule chooses
         from a uniform sample of at most 50,000 rows.
     dtype : {"float32", "float64"} or None, default=None
         Of the features. None is float32 for float32 and byte data, else float64.

@@ -84,7 +84,8 @@ class RiSVOClassifier(ExpansionClassifier):
     n_landmarks : int, default=1000
         Size of the basis at most.
     landmarks : str, LandmarkRule or array, default="basis"
-        How the basis is chosen: a name or a rule of `gramless.approximation.landmarks`, row numbers, or points. `"all"` takes the active
+        How the basis is chosen: a name or a rule of `gramless.approximation.landmarks`, row numbers, or points. `"all"`
+        takes the active
         set itself, which is a least-squares support vector machine on ever fewer points.
     gamma_l, gamma_u : float, default=-1.1, 1.1
         Between which the own class's margin keeps a pattern active.

@@ -2,7 +2,8 @@
 
 A least-squares model on features `phi` with the identity as their penalty is the posterior mean of a process with covariance
 `s phi(x) . phi(y)`, noise of variance `s ridge` and a constant of unknown size. With the sums of
-`gramless.streaming.learners.ridge_sums` (mean feature m, centred scatter `Q diag(v) Q^T`, N rows) and `u = Q^T (phi(x) - m)`:
+`gramless.streaming.learners.ridge_sums` (mean feature m, centred scatter `Q diag(v) Q^T`, N rows) and `u = Q^T (phi(x) -
+m)`:
 
     h(x) = 1 / N + sum_j u_j^2 / (v_j + ridge)                         leverage of a row
     var f(x) / s = ridge h(x) + rest(x),  rest(x) = k(x, x) - |phi(x)|^2

@@ -1,4 +1,5 @@
-"""Writes the model files of this version that later versions must read: `python tests/deployment/model_files/write_files.py`.
+"""Writes the model files of this version that later versions must read: `python
+tests/deployment/model_files/write_files.py`.
 
 Run once for each release; files of earlier releases stay as they are.
 """

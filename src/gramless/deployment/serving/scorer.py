@@ -1,6 +1,7 @@
 """What a server needs of a model: the columns it takes, and scores for a table of them.
 
-Rows arrive as JSON, CSV or Arrow and are checked against the columns (`gramless.deployment.serving.bodies`); a scorer then sees arrays
+Rows arrive as JSON, CSV or Arrow and are checked against the columns (`gramless.deployment.serving.bodies`); a scorer then
+sees arrays
 only: float64 with NaN for numbers, objects with NaN for words, datetime64 for dates.
 """
 

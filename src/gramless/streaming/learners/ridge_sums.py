@@ -27,7 +27,8 @@ landmarks then predicts noise). What remains is the rounding of the features the
 
 Jitter, one policy: a penalty that comes as a matrix gets `eps sqrt(p) max(diag P)`, `eps` that of the features, because
 directions below their rounding carry no information; it grows tenfold until the factorisation goes through
-(`gramless.linalg.operators.jitter`, the only place where one grows) and is reported. `M` gets none: its eigenvalues are at least
+(`gramless.linalg.operators.jitter`, the only place where one grows) and is reported. `M` gets none: its eigenvalues are at
+least
 zero but for rounding, so where Cholesky finds one below `-ridge` all that are negative are cut off at zero, and the result
 says how much was cut.
 

@@ -2,7 +2,8 @@
 
     min_{A, b}  sum_i w_i ||z_i - A^T phi(x_i) - b||^2 + (1 / C) tr(A^T P A)
 
-from the sums of `gramless.streaming.learners.ridge_sums`: O(p^2) time for each row and O(p^2) memory whatever the number of rows, the
+from the sums of `gramless.streaming.learners.ridge_sums`: O(p^2) time for each row and O(p^2) memory whatever the number of
+rows, the
 same model in any order and any grouping of them, here or on many machines.
 
 `C="loo"` takes the value of a path with the smallest leave-one-out squared error, in closed form: leverages come from the
