@@ -9,6 +9,7 @@ from write_files import FILES, answers
 
 import gramless
 from gramless import LSSVC
+from gramless.deployment import model_files
 
 WRITTEN = sorted(FILES.glob("*/*.skops"))
 
@@ -84,3 +85,20 @@ def test_points_with_few_digits_take_half_the_room_and_come_back(tmp_path, dtype
     model = LSSVC(gamma=1e-5).fit(others, X[:, 0] > 128)
     gramless.save(model, tmp_path / "whole.skops")
     np.testing.assert_array_equal(gramless.load(tmp_path / "whole.skops").points_, model.points_)
+
+
+def test_the_longest_old_name_is_replaced():
+    """A class that moved out of a package that moved too has an entry of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(model_files.RENAMED, "gramless.program.model.TableModel", "gramless.tables.Other")
+        schema = [
+            {"__module__": "gramless.program.model", "__class__": "TableModel"},
+            {"__module__": "gramless.program.pictures", "__class__": "PictureModel"},
+            {"__module__": "gramless.programs", "__class__": "TableModel"},
+        ]
+        assert model_files._use_current_names(schema)
+    assert [f"{node['__module__']}.{node['__class__']}" for node in schema] == [
+        "gramless.tables.Other",
+        "gramless.cli.pictures.PictureModel",
+        "gramless.programs.TableModel",
+    ]
