@@ -296,7 +296,8 @@ def _is_sklearn_estimator(name: str) -> bool:
     module, _, short = name.rpartition(".")
     package = module.split("._")[0]
     parts = package.split(".")
-    if name.startswith(_UNSAFE_SKLEARN) or len(parts) != 2 or parts[0] != "sklearn" or parts[1] not in sklearn.__all__:
+    is_public = len(parts) == 2 and parts[0] == "sklearn" and parts[1] in getattr(sklearn, "__all__", ())
+    if not is_public or name.startswith(_UNSAFE_SKLEARN):
         return False
     public = importlib.import_module(package)
     cls = getattr(public, short, None) if short in getattr(public, "__all__", ()) else None
