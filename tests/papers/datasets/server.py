@@ -1,15 +1,15 @@
-"""A web server for tests that can behave badly: cut answers short, lie, disappear."""
+"""A web server for tests that can truncate its responses."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Files:
-    """Serves `contents` (path -> bytes) on a free port of this machine; a context manager."""
+    """Context manager that serves `contents` (path -> bytes) on a free local port."""
 
     def __init__(self, contents, *, cut_after=None, cut_always=False):
         self.contents = contents
-        self.cut_after = cut_after  # bytes after which the first answer of each path is cut, or every one
+        self.cut_after = cut_after  # bytes of the first response of each path, or of every response
         self.cut_always = cut_always
         self.requests = []
         self._cut = set()
@@ -48,7 +48,7 @@ class Files:
         self.thread.start()
         return self
 
-    def __exit__(self, *trouble):
+    def __exit__(self, *exception):
         self.server.shutdown()
         self.server.server_close()
         self.thread.join()

@@ -1,4 +1,4 @@
-"""Finding and reading datasets, and what is said when that fails."""
+"""Finding and loading datasets, and the error messages."""
 
 import pickle
 
@@ -20,7 +20,7 @@ SIZES = {
 @pytest.mark.parametrize("name", [name for name in names() if name not in ("cifar10", "covtype", "mnist")])
 def test_every_dataset_loads(name):
     if name != "digits" and find(name) is None:
-        pytest.skip(f"{name} is in no data folder (set GRAMLESS_DATA)")
+        pytest.skip(f"{name} was not found (set GRAMLESS_DATA)")
     dataset = load(name, download=False)
     n_train, d, n_test = SIZES.get(name, (*dataset.x_train.shape, len(dataset.y_test)))
     assert dataset.x_train.shape == (n_train, d)
@@ -37,7 +37,7 @@ def test_every_dataset_loads(name):
 @pytest.mark.parametrize("name", ["mnist", "cifar10", "covtype"])
 def test_large_datasets_load(name):
     if find(name) is None:
-        pytest.skip(f"{name} is in no data folder (set GRAMLESS_DATA)")
+        pytest.skip(f"{name} was not found (set GRAMLESS_DATA)")
     dataset = load(name, download=False)
     n_train, d, n_test = SIZES[name]
     assert dataset.x_train.shape == (n_train, d)
@@ -62,7 +62,7 @@ def test_folders_are_searched_in_order(tmp_path, monkeypatch):
     assert find("wine", tmp_path / "first") == tmp_path / "second" / "wine.npz"
 
 
-def test_a_seed_gives_one_split_and_another_seed_another():
+def test_split_depends_on_the_seed():
     first, same, other = load("digits"), load("digits"), load("digits", seed=1)
     assert np.array_equal(first.x_train, same.x_train)
     assert not np.array_equal(first.x_train, other.x_train)
@@ -70,12 +70,12 @@ def test_a_seed_gives_one_split_and_another_seed_another():
     assert np.allclose(shares, 0.25, atol=0.01)
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones():
+def test_unknown_name_lists_the_known_names():
     with pytest.raises(DatasetError, match="digits, mnist, cifar10"):
         load("minst")
 
 
-def test_a_file_that_would_run_code_is_refused(tmp_path):
+def test_file_with_pickles_raises(tmp_path):
     class Trap:
         def __reduce__(self):
             return (exec, (f"open({str(tmp_path / 'sprung')!r}, 'w')",))
@@ -88,7 +88,7 @@ def test_a_file_that_would_run_code_is_refused(tmp_path):
     assert not (tmp_path / "sprung").exists()
 
 
-def test_a_truncated_file_is_named(tmp_path):
+def test_truncated_file_raises(tmp_path):
     np.savez(tmp_path / "whole.npz", x=np.zeros((10, 13)), y=np.zeros(10))
     whole = (tmp_path / "whole.npz").read_bytes()
     (tmp_path / "wine.npz").write_bytes(whole[: len(whole) // 2])
@@ -96,7 +96,7 @@ def test_a_truncated_file_is_named(tmp_path):
         load("wine", data=tmp_path)
 
 
-def test_parts_of_a_dataset():
+def test_subsets_of_a_dataset():
     digits = load("digits")
     two = digits.only([3, 8])
     assert set(np.unique(two.y_train)) == {3, 8}
@@ -111,15 +111,15 @@ def test_parts_of_a_dataset():
     assert anew.split == "random, seed 3"
 
 
-def test_another_file_of_the_same_name_is_reported(tmp_path):
+def test_another_file_of_the_same_name_raises(tmp_path):
     np.savez(tmp_path / "cifar10.npz", x_train=np.zeros((2, 3072)), y_train=np.zeros(2))
-    with pytest.raises(DatasetError, match=r"no array 'd_train', only x_train, y_train\. Move it away"):
+    with pytest.raises(DatasetError, match=r"no array 'd_train', only x_train, y_train\. Move it to another folder"):
         load("cifar10", data=tmp_path, download=False)
 
 
-def test_a_cache_that_cannot_be_written_is_reported_with_what_to_do(tmp_path, monkeypatch):
+def test_cache_folder_not_writable_raises_with_advice(tmp_path, monkeypatch):
     (tmp_path / "cache").write_text("a file where a folder should be")
     monkeypatch.delenv("GRAMLESS_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(DatasetError, match=r"nothing can be kept in .*Not a directory.*put mnist\.npz"):
+    with pytest.raises(DatasetError, match=r"cannot write to .*Not a directory.*put mnist\.npz"):
         load("mnist")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gramless.papers.datasets.layouts import CIFAR10_CLASSES
+from gramless.papers.datasets.catalogue import CIFAR10_CLASSES
 from gramless.papers.report import write_report
 
 

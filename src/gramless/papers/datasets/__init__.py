@@ -1,4 +1,4 @@
-"""The datasets of the papers, as plain arrays with their standard splits.
+"""The datasets of the papers and benchmarks as NumPy arrays with their standard splits.
 
 >>> from gramless.papers.datasets import load
 >>> load("digits").x_test.shape

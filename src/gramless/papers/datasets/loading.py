@@ -1,4 +1,8 @@
-"""Find a dataset's file, fetch its original where there is none, or say which file to put where."""
+"""Find, download and load datasets.
+
+A dataset is one `.npz` file, searched in the given folder, then `$GRAMLESS_DATA`, then the cache folder. A missing file is
+built from the published files, which pooch downloads and checks.
+"""
 
 from __future__ import annotations
 
@@ -6,85 +10,35 @@ import errno
 import os
 import tarfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from gramless._core.files import replaced
-from gramless.papers.datasets.catalogue import CATALOGUE, Entry, digest
+from gramless.papers.datasets.catalogue import CATALOGUE, DIGITS, Entry, digest
 from gramless.papers.datasets.dataset import Dataset, DatasetError
-from gramless.papers.datasets.download import Progress, fetch
-from gramless.papers.datasets.layouts import DIGITS, pooled_layout
 
 ENVIRONMENT_VARIABLE = "GRAMLESS_DATA"
+TIMEOUT = (10, 30)  # seconds to connect, and to wait for the next bytes
+RETRIES = 2
+
+Progress = Callable[[str, int, int | None], None]
+"""Progress callback of a download: file name, bytes received, bytes in total or None if unknown."""
 
 
 def names() -> tuple[str, ...]:
-    """List every name that `load` knows.
-
-    Returns
-    -------
-    tuple of str
-        The names.
-
-    See Also
-    --------
-    load : Loads one of them.
-
-    Examples
-    --------
-    >>> from gramless.papers.datasets import names
-    >>> names()[:3]
-    ('digits', 'mnist', 'cifar10')
-    """
+    """Return the names of all datasets."""
     return ("digits", *CATALOGUE)
 
 
 def cache_folder() -> Path:
-    """Name the folder where downloads are kept.
-
-    Returns
-    -------
-    Path
-        ``$XDG_CACHE_HOME/gramless``, by default ``~/.cache/gramless``.
-
-    See Also
-    --------
-    search_path : All folders looked into.
-
-    Examples
-    --------
-    >>> from gramless.papers.datasets import cache_folder
-    >>> cache_folder().name
-    'gramless'
-    """
+    """Return the folder of downloaded datasets: `$XDG_CACHE_HOME/gramless`, by default `~/.cache/gramless`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gramless"
 
 
 def search_path(data: str | os.PathLike | None = None) -> list[Path]:
-    """List the folders in which datasets are looked for.
-
-    Parameters
-    ----------
-    data : path-like, optional
-        A folder to look into first.
-
-    Returns
-    -------
-    list of Path
-        First one first: `data`, ``$GRAMLESS_DATA``, the cache folder.
-
-    See Also
-    --------
-    find : The file of one dataset in these folders.
-
-    Examples
-    --------
-    >>> from gramless.papers.datasets import search_path
-    >>> search_path("mine")[0].name
-    'mine'
-    """
+    """Return the folders in which datasets are searched: `data`, `$GRAMLESS_DATA`, the cache folder."""
     folders = [Path(data)] if data is not None else []
     if os.environ.get(ENVIRONMENT_VARIABLE):
         folders.append(Path(os.environ[ENVIRONMENT_VARIABLE]))
@@ -92,32 +46,7 @@ def search_path(data: str | os.PathLike | None = None) -> list[Path]:
 
 
 def find(name: str, data: str | os.PathLike | None = None) -> Path | None:
-    """Find the file of a dataset.
-
-    Parameters
-    ----------
-    name : str
-        One of `names()`.
-    data : path-like, optional
-        A folder to look into first.
-
-    Returns
-    -------
-    Path or None
-        The file; None where no folder of the search path holds it.
-
-    See Also
-    --------
-    obtain : Also fetches it.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from gramless.papers.datasets import find
-    >>> path = find("mnist", data=tempfile.mkdtemp())
-    >>> path is None or path.name == "mnist.npz"
-    True
-    """
+    """Return the file of a dataset, or None if no folder of the search path has it."""
     candidates = (folder / _entry(name).file for folder in search_path(data))
     return next((path for path in candidates if path.is_file()), None)
 
@@ -131,88 +60,25 @@ def load(
     download: bool = True,
     progress: Progress | None = None,
 ) -> Dataset:
-    """Load a dataset as plain arrays with its standard split.
+    """Load a dataset, and download it if no folder of the search path has it and `download` is true.
 
-    Parameters
-    ----------
-    name : str
-        One of `gramless.papers.datasets.names()`. ``"digits"`` comes with scikit-learn and needs no file.
-    data : path-like, optional
-        Folder to look into first; then ``$GRAMLESS_DATA``, then the cache folder.
-    seed : int, default=0
-        Shuffles the rows of a dataset that has no standard split.
-    test_size : float, default=0.25
-        Share of test rows of a dataset that has no standard split.
-    download : bool, default=True
-        Whether a dataset that is in none of the folders is fetched from its public original into the cache
-        folder.
-    progress : callable, optional
-        Hears ``progress(file, bytes so far, bytes in all or None)`` of a download.
-
-    Returns
-    -------
-    Dataset
-        ``x_train, y_train, x_test, y_test`` and the names that go with them.
-
-    See Also
-    --------
-    names : What there is.
-    obtain : Fetches a dataset without loading it.
-
-    Examples
-    --------
-    >>> from gramless.papers.datasets import load
-    >>> load("digits").split
-    'random, seed 0'
+    `seed` and `test_size` are used only for datasets without a standard split. "digits" is part of scikit-learn.
     """
     if name == "digits":
-        return _digits(seed, test_size)
-    entry = _entry(name)
-    path = find(name, data)
-    if path is None and download:
-        path = obtain(name, data=data, progress=progress)
-    if path is None:
-        raise DatasetError(where_to_put(name, data))
-    arrays = _open(path)
-    try:
-        return entry.layout(arrays, seed, test_size)
-    except KeyError as reason:
-        held = ", ".join(sorted(arrays)) or "nothing"
-        raise DatasetError(
-            f"{path} is another file of that name: it has no array {reason}, only {held}. Move it away to have the original "
-            "fetched, or point --data at another folder"
-        ) from reason
+        dataset = _digits()
+    else:
+        path = obtain(name, data=data, progress=progress) if download else find(name, data)
+        if path is None:
+            raise DatasetError(where_to_put(name, data))
+        dataset = _read_archive(name, path)
+    return dataset if len(dataset.y_test) else dataset.resplit(test_size, seed=seed)
 
 
 def obtain(name: str, *, data: str | os.PathLike | None = None, progress: Progress | None = None) -> Path | None:
-    """Make sure that the file of a dataset is here, by download where it is not.
+    """Return the file of a dataset, downloaded if necessary; None for "digits", which has no file.
 
-    The originals are read, their values checked, and the result put into the cache folder in one move; the
-    downloaded files are removed then.
-
-    Parameters
-    ----------
-    name : str
-        One of `names()`.
-    data : path-like, optional
-        A folder to look into first.
-    progress : callable, optional
-        Hears ``progress(file, bytes so far, bytes in all or None)`` of a download.
-
-    Returns
-    -------
-    Path or None
-        The file; None for ``"digits"``, which needs none.
-
-    See Also
-    --------
-    load : Loads it too.
-
-    Examples
-    --------
-    >>> from gramless.papers.datasets import obtain
-    >>> obtain("digits") is None
-    True
+    The arrays of the published files are compared with the known digest and written to the cache folder in one step; the
+    published files are then deleted.
     """
     if name == "digits":
         return None
@@ -221,41 +87,92 @@ def obtain(name: str, *, data: str | os.PathLike | None = None, progress: Progre
         return path
     entry = _entry(name)
     target = cache_folder() / entry.file
-    raw = cache_folder() / "originals"
+    folder = cache_folder() / "originals"
     try:
         files = [
-            fetch(url, raw, f"{target.stem}-{number}", checksum, progress=progress)
-            for number, (url, checksum) in enumerate(entry.original.files)
+            fetch(url, folder, f"{target.stem}-{number}", checksum, progress=progress)
+            for number, (url, checksum) in enumerate(entry.urls)
         ]
     except DatasetError as reason:
         raise DatasetError(f"{reason}. {where_to_put(name, data)}") from reason
     except OSError as reason:
         if reason.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise DatasetError(f"nothing can be kept in {raw}: {reason.strerror}. {where_to_put(name, data)}") from reason
+        raise DatasetError(f"cannot write to {folder}: {reason.strerror}. {where_to_put(name, data)}") from reason
     try:
-        arrays = entry.original.read(files)
-    except (ValueError, KeyError, OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as reason:
-        _remove(files)
-        raise DatasetError(f"the original of {name!r} cannot be read: {reason}. Nothing was kept") from reason
-    if digest(arrays) != entry.original.digest:
-        _remove(files)
-        raise DatasetError(
-            f"the original of {name!r} holds other values than it should (their checksum differs); nothing was kept"
-        )
-    with replaced(target) as part, open(part, "wb") as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-    _remove(files)
+        arrays = _read_published(name, files)
+        with replaced(target) as part, open(part, "wb") as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    finally:
+        for file_path in files:
+            file_path.unlink(missing_ok=True)
     return target
 
 
+def fetch(url: str, folder: Path, name: str, checksum: str | None, *, progress: Progress | None = None) -> Path:
+    """Download `url` to `folder/name` unless that file exists and has the checksum ("sha256:..." or "md5:...")."""
+    try:
+        import pooch
+        import requests
+    except ImportError as reason:
+        raise DatasetError(f"the download of {url} needs pooch: pip install 'gramless[cli]'") from reason
+
+    pooch.get_logger().setLevel("ERROR")
+    cache = pooch.create(folder, base_url="", registry={name: checksum}, urls={name: url}, retry_if_failed=RETRIES)
+    downloader = pooch.HTTPDownloader(
+        progressbar=False if progress is None else _ProgressBar(name, progress),
+        timeout=TIMEOUT,
+        headers={"Accept-Encoding": "identity"},  # a compressed transfer has another length and checksum
+    )
+    try:
+        return Path(cache.fetch(name, downloader=downloader))
+    except requests.Timeout as reason:
+        raise DatasetError(f"could not download {url}: the server does not answer") from reason
+    except requests.exceptions.ChunkedEncodingError as reason:
+        raise DatasetError(f"could not download {url}: the connection was closed before the end of the file") from reason
+    except requests.HTTPError as reason:
+        raise DatasetError(f"could not download {url}: {reason}") from reason
+    except requests.RequestException as reason:
+        raise DatasetError(f"could not download {url}: the server cannot be reached") from reason
+    except ValueError as reason:
+        raise DatasetError(f"could not download {url}: the checksum differs from the published one") from reason
+
+
+class _ProgressBar:
+    """Progress bar with pooch's interface that calls a function."""
+
+    def __init__(self, name: str, progress: Progress):
+        self.name = name
+        self.progress = progress
+        self.total = 0
+
+    @property
+    def total(self) -> int:
+        return self._total
+
+    @total.setter
+    def total(self, length: int) -> None:  # pooch assigns it at every attempt
+        self._total, self._done = length, 0
+
+    def update(self, size: int) -> None:
+        # pooch counts the last, shorter block as a full one.
+        self._done = min(self._done + size, self._total) if self._total else self._done + size
+        self.progress(self.name, self._done, self._total or None)
+
+    def reset(self) -> None:
+        self._done = 0
+
+    def close(self) -> None:
+        pass
+
+
 def where_to_put(name: str, data: str | os.PathLike | None = None) -> str:
-    """A sentence for people: the file that is missing and the folders it may lie in."""
+    """Return a sentence that names the missing file and the folders in which it may lie."""
     entry = _entry(name)
     folders = ", ".join(str(folder) for folder in search_path(data))
     return (
-        f"dataset {name!r} is not on this machine: put {entry.file} ({entry.about}) into one of "
-        f"{folders}, or point --data or ${ENVIRONMENT_VARIABLE} at the folder that holds it"
+        f"dataset {name!r} was not found: put {entry.file} ({entry.source}) into one of {folders}, or set --data or "
+        f"${ENVIRONMENT_VARIABLE} to the folder that contains it"
     )
 
 
@@ -265,23 +182,41 @@ def _entry(name: str) -> Entry:
     return CATALOGUE[name]
 
 
-def _remove(files: Sequence[Path]) -> None:
-    for path in files:
-        path.unlink(missing_ok=True)
+def _read_published(name: str, files: Sequence[Path]) -> dict[str, np.ndarray]:
+    entry = _entry(name)
+    try:
+        arrays = entry.read(files)
+    except (ValueError, KeyError, OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as reason:
+        raise DatasetError(f"the published files of {name!r} cannot be read and were deleted: {reason}") from reason
+    if digest(arrays) != entry.digest:
+        raise DatasetError(f"the published files of {name!r} have other values than expected and were deleted")
+    return arrays
 
 
-def _digits(seed: int, test_size: float) -> Dataset:
+def _digits() -> Dataset:
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
-    read = pooled_layout("digits", image_shape=(8, 8), class_names=DIGITS)
-    return read({"x": bunch.data.astype(np.float32), "y": bunch.target}, seed, test_size)
+    return Dataset.unsplit(
+        bunch.data.astype(np.float32),
+        bunch.target.astype(np.int64),
+        name="digits",
+        image_shape=(8, 8),
+        class_names=DIGITS,
+    )
 
 
-def _open(path: Path) -> dict[str, np.ndarray]:
-    # Never unpickled: a file from a stranger may hold numbers and text, nothing that runs.
+def _read_archive(name: str, path: Path) -> Dataset:
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
+            arrays = {key: archive[key] for key in archive.files}
     except (zipfile.BadZipFile, ValueError, EOFError, OSError) as reason:
         raise DatasetError(f"{path} cannot be read as a NumPy archive without pickles: {reason}") from reason
+    try:
+        return _entry(name).dataset(name, arrays)
+    except KeyError as reason:
+        found = ", ".join(sorted(arrays)) or "nothing"
+        raise DatasetError(
+            f"{path} is another file of that name: it has no array {reason}, only {found}. Move it to another folder to "
+            "download the original, or set --data to another folder"
+        ) from reason
