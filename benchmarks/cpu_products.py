@@ -32,7 +32,7 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.grid import GridRows, on_grid
-from gramless._core.threads import blas_threads, one_blas_thread, run
+from gramless._core.threads import blas_threads, one_blas_thread, run_threads
 from gramless.images import UnitNormalizer
 from gramless.kernels import Linear, Polynomial
 from gramless.linalg.operators import KernelOperator, byte_rows
@@ -66,7 +66,7 @@ def fastest(
 def shared(op: KernelOperator, work: Callable[[list], object]) -> None:
     """`work` on its thread's share of the tiles."""
     workers = blas_threads()
-    run(lambda k: work(op._tiles[k::workers]), workers)
+    run_threads(lambda k: work(op._tiles[k::workers]), workers)
 
 
 def values(op: KernelOperator, points: object) -> None:

@@ -25,7 +25,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from gramless import SphericalKMeans
-from gramless._core.threads import CPU_TILE, blas_threads, share, slices
+from gramless._core.threads import CPU_TILE, blas_threads, parallel_for, slices
 from gramless.images import Patches
 from gramless.papers.datasets import load
 from gramless.papers.experiments.environment import environment
@@ -42,7 +42,7 @@ def product(X: np.ndarray, centres: np.ndarray, out: np.ndarray) -> np.ndarray:
     """The faster of two ways to compute X @ centres.T and nothing else."""
 
     def tiles() -> None:
-        share(slices(len(X), CPU_TILE), lambda rows: np.matmul(X[rows], centres.T, out=out[rows]), blas_threads())
+        parallel_for(slices(len(X), CPU_TILE), lambda rows: np.matmul(X[rows], centres.T, out=out[rows]), blas_threads())
 
     return np.minimum(timed(lambda: np.matmul(X, centres.T, out=out)), timed(tiles))
 

@@ -9,7 +9,7 @@ import importlib
 import sys
 from typing import Any
 
-from gramless._core import dask_hooks
+from gramless._core import dask_dispatch
 from gramless._version import __version__
 
 # Public name -> the module that defines it.
@@ -57,7 +57,7 @@ def _distributed() -> Any:
     return distributed
 
 
-dask_hooks.register(_distributed)
+dask_dispatch.register(_distributed)
 
 
 def __getattr__(name: str) -> Any:

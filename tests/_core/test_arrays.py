@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 
 from gramless._core import arrays as xa
-from gramless._core.threads import blas_threads, lower_tiles, run, share, slices
+from gramless._core.threads import blas_threads, lower_tiles, parallel_for, run_threads, slices
 
 rng = np.random.default_rng(0)
 A = rng.normal(size=(12, 5))
@@ -123,9 +123,9 @@ def test_work_is_cut_and_dealt_completely():
     assert slices(10, 4) == [slice(0, 4), slice(4, 8), slice(8, 10)]
     assert len(lower_tiles(slices(10, 4))) == 6
     seen = []
-    share(list(range(7)), seen.append, 3)
+    parallel_for(list(range(7)), seen.append, 3)
     assert sorted(seen) == list(range(7))
-    assert run(lambda k: k * k, 3) == [0, 1, 4]
+    assert run_threads(lambda k: k * k, 3) == [0, 1, 4]
 
 
 def test_an_error_in_a_thread_is_raised():
@@ -133,7 +133,7 @@ def test_an_error_in_a_thread_is_raised():
         raise ZeroDivisionError(k)
 
     with pytest.raises(ZeroDivisionError):
-        run(work, 2)
+        run_threads(work, 2)
 
 
 def test_limits_of_threads_are_respected():

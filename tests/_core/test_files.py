@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from gramless._core.checkpoint import StateFile
-from gramless._core.files import Lock, replaced
+from gramless._core.files import Lock, atomic_write
 
 
 def test_what_was_written_takes_the_name_at_the_end(tmp_path):
     target = tmp_path / "a.txt"
     target.write_text("old")
-    with replaced(target) as part:
+    with atomic_write(target) as part:
         part.write_text("new")
         assert target.read_text() == "old"
     assert target.read_text() == "new"
@@ -27,7 +27,7 @@ def test_an_error_leaves_the_old_file_alone_and_says_which_it_is(tmp_path):
     target.write_text("old")
 
     def fail_half_way():
-        with replaced(target) as part:
+        with atomic_write(target) as part:
             part.write_text("ne")
             raise OSError(28, "the disk is full")
 
@@ -39,7 +39,7 @@ def test_an_error_leaves_the_old_file_alone_and_says_which_it_is(tmp_path):
 
 
 def test_two_writers_do_not_share_a_partial_file(tmp_path):
-    with replaced(tmp_path / "a") as one, replaced(tmp_path / "a") as other:
+    with atomic_write(tmp_path / "a") as one, atomic_write(tmp_path / "a") as other:
         assert one != other
         one.write_text("1")
         other.write_text("2")
@@ -58,14 +58,14 @@ def test_what_a_killed_process_left_is_removed_at_the_next_start(tmp_path):
     subprocess.run([sys.executable, "-c", work, str(tmp_path / "a")], check=False)
     assert len(list(tmp_path.iterdir())) == 1
     (tmp_path / "a.b.partial").write_text("a file of the user's own")
-    with replaced(tmp_path / "a") as part:
+    with atomic_write(tmp_path / "a") as part:
         part.write_text("whole")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.b.partial"]
 
 
 def test_a_name_may_be_as_long_as_the_system_allows(tmp_path):
     target = tmp_path / ("x" * 250)
-    with replaced(target) as part:
+    with atomic_write(target) as part:
         part.write_text("new")
     assert target.read_text() == "new"
 

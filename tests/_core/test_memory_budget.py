@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 import gramless
 from gramless import LSSVC, LSSVCCV, LSSVR, estimate
 from gramless._core import memory as _memory
-from gramless._core.memory import MemoryEstimate, human, parse_budget
+from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_no_sizes(bad):
 
 
 def test_sizes_for_people():
-    assert [human(x) for x in (3, 4_000, 1_230_000, 5e9, 2e12)] == ["3 B", "4 KB", "1.2 MB", "5.0 GB", "2.0 TB"]
+    assert [format_bytes(x) for x in (3, 4_000, 1_230_000, 5e9, 2e12)] == ["3 B", "4 KB", "1.2 MB", "5.0 GB", "2.0 TB"]
 
 
 def test_free_memory_is_what_the_system_says():
@@ -119,7 +119,7 @@ def test_the_estimate_says_what_compiled_loops_take_to_load():
     done = subprocess.run([sys.executable, "-c", _LOADING], capture_output=True, text=True, check=True)
     told, measured, sentence, once_loaded = json.loads(done.stdout)
     assert told / 2.5 < measured < told
-    assert f"compiled loops take up to {human(told)} more, once, to load" in sentence
+    assert f"compiled loops take up to {format_bytes(told)} more, once, to load" in sentence
     assert once_loaded == 0
 
 

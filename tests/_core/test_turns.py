@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from gramless._core.threads import in_turns
+from gramless._core.threads import run_round_robin
 
 
 def counting(steps, result, seen=None):
@@ -19,13 +19,13 @@ def counting(steps, result, seen=None):
 def test_every_job_runs_to_its_end_and_results_keep_their_order(workers):
     seen: list[tuple[int, int]] = []
     lengths = [5, 0, 3, 1, 7]
-    assert in_turns([counting(steps, k, seen) for k, steps in enumerate(lengths)], workers) == [0, 1, 2, 3, 4]
+    assert run_round_robin([counting(steps, k, seen) for k, steps in enumerate(lengths)], workers) == [0, 1, 2, 3, 4]
     assert sorted(seen) == [(k, step) for k, steps in enumerate(lengths) for step in range(steps)]
 
 
 def test_one_thread_gives_each_job_a_step_in_turn():
     seen: list[tuple[int, int]] = []
-    in_turns([counting(2, k, seen) for k in range(3)], 1)
+    run_round_robin([counting(2, k, seen) for k in range(3)], 1)
     assert seen == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
 
 
@@ -38,7 +38,7 @@ def test_two_threads_work_at_the_same_time_on_jobs_that_rest():
             meeting.wait()
             yield
 
-    assert in_turns([meets(), meets(), meets()], 2) == [None, None, None]
+    assert run_round_robin([meets(), meets(), meets()], 2) == [None, None, None]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -50,7 +50,7 @@ def test_what_a_job_raises_ends_the_others_where_they_rest(workers):
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        in_turns([fails(), counting(10**9, 1, None)], workers)
+        run_round_robin([fails(), counting(10**9, 1, None)], workers)
     with pytest.raises(ValueError, match="no"):
-        in_turns([counting(10**4, 1, seen), fails()], workers)
+        run_round_robin([counting(10**4, 1, seen), fails()], workers)
     assert len(seen) < 10**4

@@ -47,7 +47,7 @@ def test_a_transformer_links_to_its_room():
 
 def test_one_address_for_the_documentation():
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
-    reference = importlib.import_module("gramless._core.reference")
+    reference = importlib.import_module("gramless._core.doc_links")
     assert reference.DOCUMENTATION.startswith(urls["Documentation"])
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from gramless._core.threads import run, share
+from gramless._core.threads import parallel_for, run_threads
 from gramless.kernels import RBF
 from gramless.svm.box_qp import BoxQP
 from gramless.svm.gram_rows import GramRows
@@ -84,7 +84,7 @@ def test_what_is_raised_ends_the_other_workers(in_worker):
 
     start = time.monotonic()
     with pytest.raises(KeyError, match="broken"):
-        run(work, 2, meanwhile=meanwhile, abandon=stop.set)
+        run_threads(work, 2, meanwhile=meanwhile, abandon=stop.set)
     assert time.monotonic() - start < 10
 
 
@@ -98,5 +98,5 @@ def test_a_broken_task_ends_the_sharing():
         done.append(task)
 
     with pytest.raises(KeyError, match="broken"):
-        share(range(4000), do, 2)
+        parallel_for(range(4000), do, 2)
     assert len(done) < 1000

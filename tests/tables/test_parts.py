@@ -13,7 +13,7 @@ from sklearn.metrics import log_loss
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import QuantileTransformer
 
-from gramless._core.threads import in_turns
+from gramless._core.threads import run_round_robin
 from gramless.inference.softmax_link import fit_link, link_probabilities, temperature_loss
 from gramless.kernels import RBF, Exponential, Laplacian, Matern52
 from gramless.tables import metric, search
@@ -213,7 +213,7 @@ def test_learned_scales_are_compared_on_rows_they_were_not_learned_from():
     one = search.Search(encoded.take(order), order, prepared, loss, None, np.arange(30), seconds=1.0, tell=lambda _: None)
     (learned,) = one.learn([Setting("standard", "rbf", 0.3, 1.0)], 120)
     flattered = one.evaluate(learned, 120)
-    (honest,) = in_turns([one.honest(flattered)], 1)
+    (honest,) = run_round_robin([one.honest(flattered)], 1)
     assert honest.loss > 1.02 * flattered.loss  # there is nothing to learn
     even, odd = one.halves[learned.scales].even, one.halves[learned.scales].odd
     without = one.evaluate(search.replace(learned, scales=odd), 120).predictions

@@ -86,7 +86,7 @@ class NotPositiveDefiniteError(ArithmeticError):
     """A Cholesky factorisation met a pivot that is not positive."""
 
 
-def known_numpy(x: Array) -> np.ndarray:
+def cast_numpy(x: Array) -> np.ndarray:
     """`x` itself, for types alone: where it can be no tensor, and has those of NumPy's methods that are called."""
     return cast(np.ndarray, x)
 
@@ -163,7 +163,7 @@ def to_device(x: Array, device: str, dtype: Any = None) -> Array:
     if sp.issparse(x):
         if device != "cpu":
             return _dense_on_device(x, device, dtype)
-        return x if dtype is None else known_numpy(x).astype(dtype, copy=False)
+        return x if dtype is None else cast_numpy(x).astype(dtype, copy=False)
     if device == "cpu":
         host = to_numpy(x)
         return host if dtype is None else host.astype(dtype, copy=False)
@@ -209,10 +209,10 @@ def numpy_dtype(x: Array) -> np.dtype:
 def astype(x: Array, dtype: Any) -> Array:
     if is_torch(x):
         return x.to(getattr(sys.modules["torch"], np.dtype(dtype).name))
-    return known_numpy(x).astype(dtype, copy=False)
+    return cast_numpy(x).astype(dtype, copy=False)
 
 
-def half(x: Array, name: str) -> Array:
+def to_half(x: Array, name: str) -> Array:
     """A tensor in `"float16"` or `"bfloat16"`."""
     if not is_torch(x) or name not in ("float16", "bfloat16"):
         raise ValueError(f"half-precision storage is 'float16' or 'bfloat16', of tensors (device='cuda'); got {name!r}")
@@ -242,10 +242,10 @@ def empty(shape: tuple[int, ...], reference: Array, dtype: Any = None) -> Array:
         torch = sys.modules["torch"]
         kind = reference.dtype if dtype is None else getattr(torch, np.dtype(dtype).name)
         return torch.empty(shape, dtype=kind, device=reference.device)
-    return empty_in_lines(shape, reference.dtype if dtype is None else dtype)
+    return empty_aligned(shape, reference.dtype if dtype is None else dtype)
 
 
-def empty_in_lines(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def empty_aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Uninitialised NumPy array; a large one begins with a line of the cache.
 
     NumPy's own begin 16 bytes after one, so that every second vector of a row lies in two lines: compiled products with a
@@ -291,12 +291,12 @@ def indices(idx: np.ndarray, reference: Array) -> Array:
 def dot(X: Array, Y: Array, out: Array | None = None) -> Array:
     """`X @ Y.T` as a dense block, into `out` where given; either side may be CSR, or rows kept as bytes."""
     if is_grid(X) and is_grid(Y):
-        return _grid.dot(X, Y, None if out is None else known_numpy(out))
+        return _grid.dot(X, Y, None if out is None else cast_numpy(out))
     X, Y = (side.astype(side.dtype) if is_grid(side) else side for side in (X, Y))
     if is_sparse(X) or is_sparse(Y):
         from gramless._core import sparse as _sparse
 
-        return _sparse.dot(X, Y, None if out is None else known_numpy(out))
+        return _sparse.dot(X, Y, None if out is None else cast_numpy(out))
     return matmul(X, Y.T, out=out)
 
 
@@ -313,7 +313,7 @@ def matmul(A: Array, B: Array, out: Array | None = None) -> Array:
     """`A @ B` into `out` where given."""
     if is_torch(A):
         return sys.modules["torch"].matmul(A, B, out=out)
-    return np.matmul(A, B) if out is None else np.matmul(A, B, out=known_numpy(out))
+    return np.matmul(A, B) if out is None else np.matmul(A, B, out=cast_numpy(out))
 
 
 def square_norms(X: Array) -> Array:
@@ -329,27 +329,27 @@ def square_norms(X: Array) -> Array:
 
 def exp_(x: Array) -> Array:
     """Exponential in place."""
-    return x.exp_() if is_torch(x) else np.exp(x, out=known_numpy(x))
+    return x.exp_() if is_torch(x) else np.exp(x, out=cast_numpy(x))
 
 
 def tanh_(x: Array) -> Array:
     """Hyperbolic tangent in place."""
-    return x.tanh_() if is_torch(x) else np.tanh(x, out=known_numpy(x))
+    return x.tanh_() if is_torch(x) else np.tanh(x, out=cast_numpy(x))
 
 
 def sqrt_(x: Array) -> Array:
     """Square root in place."""
-    return x.sqrt_() if is_torch(x) else np.sqrt(x, out=known_numpy(x))
+    return x.sqrt_() if is_torch(x) else np.sqrt(x, out=cast_numpy(x))
 
 
 def clip_below_(x: Array, low: float) -> Array:
     """Raise every entry to at least `low`, in place."""
-    return x.clamp_(min=low) if is_torch(x) else np.maximum(x, low, out=known_numpy(x))
+    return x.clamp_(min=low) if is_torch(x) else np.maximum(x, low, out=cast_numpy(x))
 
 
 def clip_above_(x: Array, high: float) -> Array:
     """Lower every entry to at most `high`, in place."""
-    return x.clamp_(max=high) if is_torch(x) else np.minimum(x, high, out=known_numpy(x))
+    return x.clamp_(max=high) if is_torch(x) else np.minimum(x, high, out=cast_numpy(x))
 
 
 def integer_power_(x: Array, exponent: int) -> Array:
@@ -390,10 +390,10 @@ def cholesky_(A: Array) -> Array:
         if int(info) != 0:
             raise NotPositiveDefiniteError(f"pivot {int(info)} of {A.shape[0]} is not positive")
         return L
-    workers, flags = blas_threads(), known_numpy(A).flags
+    workers, flags = blas_threads(), cast_numpy(A).flags
     if workers > 1 and A.shape[0] > _FACTORED_WHOLE and flags.c_contiguous and flags.writeable:
         with one_blas_thread():
-            info = factor_lower_(known_numpy(A), workers)
+            info = factor_lower_(cast_numpy(A), workers)
         factor = A.T
     else:
         (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (A,))
@@ -448,9 +448,9 @@ def add_gram_(S: Array, B: Array) -> Array:
             S[i:, i : i + width].addmm_(B[:, i:].T, B[:, i : i + width])
         return S
     workers = blas_threads()
-    if workers > 1 and B.shape[0] * B.shape[1] ** 2 >= _FACTORED_WHOLE**3 and known_numpy(S).flags.writeable:
+    if workers > 1 and B.shape[0] * B.shape[1] ** 2 >= _FACTORED_WHOLE**3 and cast_numpy(S).flags.writeable:
         with one_blas_thread():
-            add_lower_gram_(known_numpy(S), known_numpy(B), workers)
+            add_lower_gram_(cast_numpy(S), cast_numpy(B), workers)
         return S
     # Row-major B and S are column-major B^T and S^T: the upper triangle there is the lower one here, and nothing is copied.
     return scipy.linalg.blas.dsyrk(1.0, B.T, beta=1.0, c=S.T, overwrite_c=1).T
@@ -496,8 +496,8 @@ def row_argmax(A: Array) -> tuple[Array, Array]:
     if is_torch(A):
         values, columns = A.max(dim=1)
         return columns, values
-    columns = known_numpy(A).argmax(axis=1)
-    return columns, np.take_along_axis(known_numpy(A), columns[:, None], axis=1)[:, 0]
+    columns = cast_numpy(A).argmax(axis=1)
+    return columns, np.take_along_axis(cast_numpy(A), columns[:, None], axis=1)[:, 0]
 
 
 def move_rows_(sums: Array, X: Array, old: Array, new: Array, weights: Array) -> Array:
@@ -510,5 +510,5 @@ def move_rows_(sums: Array, X: Array, old: Array, new: Array, weights: Array) ->
         return totals.index_add_(0, old[had], (X[had] * -weights[had, None]).to(sums.dtype))
     from gramless._core.compiled.scatter import move_rows
 
-    move_rows(*map(known_numpy, (sums, X, old, new, weights)))
+    move_rows(*map(cast_numpy, (sums, X, old, new, weights)))
     return sums

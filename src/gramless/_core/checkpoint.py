@@ -21,7 +21,7 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.files import Lock, remove_remains, replaced
+from gramless._core.files import Lock, atomic_write, remove_partial_files
 
 _FORMAT = 2
 
@@ -84,7 +84,7 @@ class StateFile:
         if not self.path.parent.is_dir():
             raise FileNotFoundError(f"the folder of the checkpoint does not exist: {self.path.parent}")
         self._lock = Lock(self.path, f"another fit is using the checkpoint {self.path}: wait for it, or give another path")
-        remove_remains(self.path)
+        remove_partial_files(self.path)
 
     def save(
         self,
@@ -108,7 +108,7 @@ class StateFile:
         text = json.dumps(header, default=_plain)
         encoded = np.frombuffer(text.encode(), dtype=np.uint8)
         sum_ = np.frombuffer(fingerprint(text, sorted(arrays.items())).encode(), dtype=np.uint8)
-        with replaced(self.path) as part, open(part, "wb") as file:
+        with atomic_write(self.path) as part, open(part, "wb") as file:
             np.savez(file, allow_pickle=False, header=encoded, checksum=sum_, **arrays)
             file.flush()
             os.fsync(file.fileno())

@@ -18,12 +18,12 @@ _DAY = 86_400.0
 
 
 @contextmanager
-def replaced(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """A place beside `path` to write to; what was written takes its name at the end, and is gone after an error.
 
     What processes that were killed left behind at such places is removed first.
     """
-    remove_remains(path)
+    remove_partial_files(path)
     part = path.with_name(f"{_stem(path)}{_host()}-{os.getpid()}-{secrets.token_hex(4)}.partial")
     try:
         yield part
@@ -35,7 +35,7 @@ def replaced(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def remove_remains(path: Path) -> None:
+def remove_partial_files(path: Path) -> None:
     """Remove the partial files of `path` whose writers are no more; those of other machines after a day."""
     mine = re.compile(re.escape(_stem(path)) + r"([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.partial")
     try:

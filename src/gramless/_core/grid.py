@@ -92,7 +92,7 @@ def on_grid(X: Any) -> GridRows | None:
     if not has_integer_products():
         return None
     from gramless._core.compiled.integer_products import encode
-    from gramless._core.threads import blas_threads, share, slices
+    from gramless._core.threads import blas_threads, parallel_for, slices
 
     rows = GridRows(np.zeros((n, -(-d // 4) * 4), np.uint8), np.empty(n), np.empty(n), d)
     first, *others = slices(n, _ROWS_AT_A_TIME)
@@ -104,7 +104,7 @@ def on_grid(X: Any) -> GridRows | None:
 
     fill(first)
     if others and not missed:
-        share(others, fill, blas_threads())
+        parallel_for(others, fill, blas_threads())
     return None if missed else rows
 
 

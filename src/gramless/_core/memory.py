@@ -52,7 +52,7 @@ def parse_budget(budget: str | float | None, device: str = "cpu") -> int:
     )
 
 
-def human(nbytes: float) -> str:
+def format_bytes(nbytes: float) -> str:
     """`1234567890` as `1.2 GB`."""
     for unit in ("B", "KB", "MB", "GB"):
         if nbytes < 1000:
@@ -85,14 +85,14 @@ class MemoryEstimate:
         return "host memory" if not self.device.startswith("cuda") else f"memory of {self.device}"
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{name} {human(size)}" for name, size in self.parts.items() if size)
-        once = f"; compiled loops take up to {human(self.loading)} more, once, to load" if self.loading else ""
-        return f"{human(self.nbytes)} of {self.where} ({parts}){once}"
+        parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in self.parts.items() if size)
+        once = f"; compiled loops take up to {format_bytes(self.loading)} more, once, to load" if self.loading else ""
+        return f"{format_bytes(self.nbytes)} of {self.where} ({parts}){once}"
 
     def check(self, budget: int, advice: str) -> None:
         """Refuse a fit that cannot fit, before anything is computed."""
         if self.nbytes > budget:
-            raise MemoryError(f"the fit needs {self}, and memory_budget allows {human(budget)}; {advice}")
+            raise MemoryError(f"the fit needs {self}, and memory_budget allows {format_bytes(budget)}; {advice}")
 
 
 def free_memory(device: str = "cpu") -> int:

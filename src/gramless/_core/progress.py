@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gramless._core.compiled.compiling import hearing_of_compilation
+from gramless._core.compiled.compilation_events import compilation_listener
 
 COMPILING = "compiling, once after installation"
 
 _SECONDS_BETWEEN_LINES = 2.0
 
 
-def say(verbose: int, message: str) -> None:
+def log_progress(verbose: int, message: str) -> None:
     """One line to standard error where the user asked for words."""
     if verbose:
         sys.stderr.write(f"[gramless] {message}\n")
@@ -23,7 +23,7 @@ def say(verbose: int, message: str) -> None:
 
 
 @contextmanager
-def telling_of_compilation(tell: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
+def report_compilation(tell: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
     """A `tell` that says of anything that is done while loops are compiled what takes so long."""
     doing, compiling = "", False
 
@@ -40,7 +40,7 @@ def telling_of_compilation(tell: Callable[[str], None]) -> Iterator[Callable[[st
         compiling = begins
         say_it()
 
-    with hearing_of_compilation(hear):
+    with compilation_listener(hear):
         yield told
 
 
@@ -54,16 +54,16 @@ class Progress:
         self._bar: Any = None
         self._task: Any = None
         self._last = 0.0
-        self._hearing = hearing_of_compilation(self._hear)
+        self._listening = compilation_listener(self._on_compilation)
 
-    def _hear(self, begins: bool) -> None:
+    def _on_compilation(self, begins: bool) -> None:
         if self._bar is not None:
             self._bar.update(self._task, numbers=COMPILING if begins else "")
         elif begins:
-            say(self.verbose, f"{self.label}: {COMPILING}")
+            log_progress(self.verbose, f"{self.label}: {COMPILING}")
 
     def __enter__(self) -> Progress:
-        self._hearing.__enter__()
+        self._listening.__enter__()
         if self.verbose and sys.stderr.isatty():
             try:
                 from rich.console import Console
@@ -96,15 +96,15 @@ class Progress:
         elif time.monotonic() - self._last > _SECONDS_BETWEEN_LINES:
             self._last = time.monotonic()
             of = "" if self.total is None else f"/{self.total}"
-            say(self.verbose, f"{self.label}: {record['n_iter']}{of}  {numbers}")
+            log_progress(self.verbose, f"{self.label}: {record['n_iter']}{of}  {numbers}")
 
     def __exit__(self, *exception: Any) -> None:
-        self._hearing.__exit__(*exception)
+        self._listening.__exit__(*exception)
         if self._bar is not None:
             self._bar.__exit__(*exception)
 
 
-def speed(rows: int, start: int, total: int | None, seconds: float) -> dict[str, Any]:
+def throughput_record(rows: int, start: int, total: int | None, seconds: float) -> dict[str, Any]:
     """Rows a second since `start`, and what is left at that rate, as a record for `Progress.update`."""
     rate = (rows - start) / max(seconds, 1e-9)
     record: dict[str, Any] = {"n_iter": rows, "rows/s": rate}

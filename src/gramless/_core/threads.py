@@ -64,7 +64,7 @@ def one_blas_thread() -> Iterator[None]:
         _limiting.release()
 
 
-def run(
+def run_threads(
     work: Callable[[int], T],
     workers: int,
     *,
@@ -97,7 +97,7 @@ def run(
             raise
 
 
-def share(tasks: Sequence[Any], do: Callable[[Any], None], workers: int, *, blas: bool = True) -> None:
+def parallel_for(tasks: Sequence[Any], do: Callable[[Any], None], workers: int, *, blas: bool = True) -> None:
     """Call `do` on every task, dealt round-robin to `workers` threads; where one raises, the others go no further.
 
     `blas=False` says that no task calls BLAS.
@@ -111,10 +111,10 @@ def share(tasks: Sequence[Any], do: Callable[[Any], None], workers: int, *, blas
                 return
             do(task)
 
-    run(work, workers, abandon=abandoned.set, blas=blas)
+    run_threads(work, workers, abandon=abandoned.set, blas=blas)
 
 
-def in_turns(jobs: Sequence[Generator[None, None, T]], workers: int) -> list[T]:
+def run_round_robin(jobs: Sequence[Generator[None, None, T]], workers: int) -> list[T]:
     """What each job returns; jobs rest wherever they yield, and a thread that is free takes the one that rests longest.
 
     Jobs of unequal length keep all threads busy almost to the end. For jobs whose results do not depend on each other's.
@@ -150,7 +150,7 @@ def in_turns(jobs: Sequence[Generator[None, None, T]], workers: int) -> list[T]:
                     resting.append(taken)
                     changed.notify()
 
-    run(work, max(1, min(workers, len(jobs))), abandon=abandon)
+    run_threads(work, max(1, min(workers, len(jobs))), abandon=abandon)
     return [results[number] for number in range(len(jobs))]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from gramless._core.threads import lower_tiles, share, slices
+from gramless._core.threads import lower_tiles, parallel_for, slices
 
 _EDGE = 256
 # Rows below a tile of the diagonal that a thread takes together.
@@ -47,7 +47,9 @@ def factor_lower_(A: np.ndarray, workers: int) -> int:
         below = n - k.stop
         if below:
             height = min(_ROWS, -(-below // workers))
-            share([slice(k.stop + i.start, k.stop + i.stop) for i in slices(below, height)], finish, workers, blas=False)
+            parallel_for(
+                [slice(k.stop + i.start, k.stop + i.stop) for i in slices(below, height)], finish, workers, blas=False
+            )
     return 0
 
 
@@ -58,4 +60,4 @@ def add_lower_gram_(S: np.ndarray, B: np.ndarray, workers: int) -> None:
         rows, columns = tile
         S[rows, columns] += B[:, rows].T @ B[:, columns]
 
-    share(lower_tiles(slices(len(S), _EDGE)), add, workers, blas=False)
+    parallel_for(lower_tiles(slices(len(S), _EDGE)), add, workers, blas=False)

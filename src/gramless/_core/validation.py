@@ -22,7 +22,7 @@ _SINGLE_PRECISION_INPUTS = ("float32", "float16", "uint8", "int8")
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
-def all_or_nothing(fit: Fit) -> Fit:
+def atomic_fit(fit: Fit) -> Fit:
     """A `fit` that ends with a model of finite numbers, or raises and leaves the estimator as it was before.
 
     As it was is unfitted, or with its last model.
@@ -118,7 +118,7 @@ def _is_plain(estimator: Any, X: Any, dtype: np.dtype, reset: bool) -> bool:
         if not _all_finite(X):
             return False
         estimator.n_features_in_ = X.shape[1]
-        forget_names(estimator)
+        remove_feature_names(estimator)
         return True
     return "feature_names_in_" not in known and X.shape[1] == known.get("n_features_in_") and _all_finite(X)
 
@@ -141,7 +141,7 @@ def _check_tensor(estimator: Any, X: Any, reset: bool) -> None:
         raise ValueError(f"Input X contains NaN or infinity; {type(estimator).__name__} does not accept missing values")
     if reset:
         estimator.n_features_in_ = X.shape[1]
-        forget_names(estimator)
+        remove_feature_names(estimator)
     elif X.shape[1] != estimator.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} features"
@@ -155,7 +155,7 @@ def _refuse_gradients(name: str, tensor: Any) -> None:
         )
 
 
-def forget_names(estimator: Any) -> None:
+def remove_feature_names(estimator: Any) -> None:
     """The columns of an earlier table had names; those of what is fitted now have none."""
     estimator.__dict__.pop("feature_names_in_", None)
 
@@ -177,7 +177,7 @@ def check_labels(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     y = column_or_1d(_off_torch("y", y), warn=True)
     if len(y) != n:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {[n, len(y)]}")
-    if y.dtype.kind == "O" and missing(y).any():
+    if y.dtype.kind == "O" and missing_mask(y).any():
         raise ValueError("Input y contains NaN or other missing labels")
     assert_all_finite(y, input_name="y")
     check_classification_targets(y)
@@ -220,7 +220,7 @@ def _off_torch(name: str, values: Any) -> Any:
     return xa.to_numpy(values)
 
 
-def missing(y: np.ndarray) -> np.ndarray:
+def missing_mask(y: np.ndarray) -> np.ndarray:
     """Which targets are None, not a number, infinite, or what pandas has for a missing value."""
     if y.dtype.kind == "f":
         return ~np.isfinite(y).reshape(len(y), -1).all(axis=1)
@@ -264,7 +264,7 @@ def check_weights(
             per_class = weights.sum() / (np.count_nonzero(mass) * np.where(mass > 0, mass, 1.0))
         else:
             if isinstance(class_weight, dict):
-                check_class_factors(class_weight)
+                check_class_weights(class_weight)
             per_class = compute_class_weight(class_weight, classes=classes, y=classes[codes])
         weights = weights * per_class[codes]
     if not weights.any():
@@ -272,7 +272,7 @@ def check_weights(
     return weights
 
 
-def check_class_factors(class_weight: dict[Any, float]) -> dict[Any, float]:
+def check_class_weights(class_weight: dict[Any, float]) -> dict[Any, float]:
     """A factor for each class, none of them negative."""
     for label, factor in class_weight.items():
         if not isinstance(factor, Real) or not 0 <= factor < float("inf"):

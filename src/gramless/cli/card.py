@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gramless._core.files import replaced
+from gramless._core.files import atomic_write
 from gramless.cli.coverage import COVERAGES, can_cover, measured_coverage
 from gramless.cli.model import TableModel
 from gramless.cli.scores import Score
@@ -54,7 +54,7 @@ def write_card(model: TableModel, scores: list[Score], X: Any, y: np.ndarray, pa
     parts += _coverage(model, X, y)
     page = "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>"
     page += f"<title>{escape(about['data'])}</title><style>{_STYLE}</style><body>{''.join(parts)}</body></html>"
-    with replaced(path) as part:
+    with atomic_write(path) as part:
         part.write_text(page, encoding="utf-8")
 
 

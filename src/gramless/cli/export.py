@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import gramless
-from gramless._core.files import replaced
+from gramless._core.files import atomic_write
 from gramless.cli.errors import InputError, check_readable, check_writable
 
 
@@ -29,7 +29,7 @@ def export(model_path: Path, out: Path, console: Console) -> dict[str, Any]:
     except ValueError as reason:
         raise InputError(f"{model_path} cannot be exported: {reason}") from reason
     content = graph.SerializeToString()
-    with replaced(out.resolve()) as part:
+    with atomic_write(out.resolve()) as part:
         part.write_bytes(content)
     found: dict[str, Any] = {"model": str(model_path), "out": str(out), "bytes": len(content)}
     found["inputs"] = {one.name: _kind(one) for one in graph.graph.input}

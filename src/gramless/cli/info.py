@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import gramless
-from gramless._core.memory import free_memory, human
+from gramless._core.memory import format_bytes, free_memory
 from gramless.estimators.table import default_seconds
 from gramless.papers.experiments.environment import commit, hardware, versions
 from gramless.tables.members import part_size
@@ -73,7 +73,7 @@ def _table(found: dict[str, Any]) -> Table:
     table.add_row("threads", f"{hardware['blas_threads']} in the linear algebra (OMP_NUM_THREADS changes it)")
     for device in found["devices"]:
         name = f" {device['name']}" if "name" in device else ""
-        table.add_row("device", escape(f"{device['device']}{name}, {human(device['free_bytes'])} free"))
+        table.add_row("device", escape(f"{device['device']}{name}, {format_bytes(device['free_bytes'])} free"))
     table.add_row("versions", escape(", ".join(f"{name} {number}" for name, number in found["versions"].items())))
     if found["commit"]:
         table.add_row("commit", found["commit"])
@@ -85,6 +85,6 @@ def _table(found: dict[str, Any]) -> Table:
             table.add_row("", escape(f"LSSVC: {made['lssvc_why']}"))
         else:
             kept = "kernel matrix kept" if made["lssvc_cached"] else "kernel matrix streamed"
-            words = f"LSSVC: {made['lssvc']}, {kept}, about {human(made['lssvc_bytes'])} ({made['lssvc_why']})"
+            words = f"LSSVC: {made['lssvc']}, {kept}, about {format_bytes(made['lssvc_bytes'])} ({made['lssvc_why']})"
             table.add_row("", escape(words))
     return table

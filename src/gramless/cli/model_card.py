@@ -9,7 +9,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from gramless._core.files import replaced
+from gramless._core.files import atomic_write
 from gramless.cli.model import TableModel
 
 Section = tuple[str, list[str], list[list[str]]]
@@ -86,7 +86,7 @@ def write_model_card(model: TableModel, path: Path) -> None:
     lines = [f"# {model.about.get('target') or 'y'}", "", f"`{path.name}`, SHA-256 `{checksum(path)}`", ""]
     for title, heading, rows in sections(model):
         lines += [f"## {title}", "", _line(heading), _line(["---"] * len(heading)), *map(_line, rows), ""]
-    with replaced(card_path(path)) as part:
+    with atomic_write(card_path(path)) as part:
         part.write_text("\n".join(lines), encoding="utf-8")
 
 

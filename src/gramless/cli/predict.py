@@ -20,7 +20,7 @@ import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 
-from gramless._core.files import replaced
+from gramless._core.files import atomic_write
 from gramless.cli.errors import InputError, check_writable
 from gramless.cli.heartbeat import Heartbeat
 from gramless.cli.model import TableModel, load_model
@@ -244,7 +244,7 @@ def rows_written(out: Path | None) -> Iterator[Callable[[pd.DataFrame, list[str]
     import pyarrow.parquet
 
     with ExitStack() as open_files:
-        part = open_files.enter_context(replaced(out.resolve()))
+        part = open_files.enter_context(atomic_write(out.resolve()))
         writer: list[Any] = []
 
         def write(frame: pd.DataFrame, rounded: list[str]) -> None:
@@ -293,7 +293,7 @@ def written(out: Path | None) -> Iterator[TextIO]:
             yield file
         return
     out = out.resolve()  # the file itself, not a link to it, is replaced
-    with replaced(out) as part, open(part, "w", encoding="utf-8", newline="") as file:
+    with atomic_write(out) as part, open(part, "w", encoding="utf-8", newline="") as file:
         yield file
 
 

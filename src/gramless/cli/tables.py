@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from gramless._core.memory import free_memory, human
+from gramless._core.memory import format_bytes, free_memory
 from gramless.cli.errors import InputError, check_readable
 from gramless.streaming import parquet, text
 
@@ -175,8 +175,8 @@ def _svmlight(path: Path, n_features: int | None, counts_from: int | None) -> Ro
     # The preparation holds some dense vectors as long as a row.
     if _VECTORS * 8 * x.shape[1] > free_memory() / 10:
         raise InputError(
-            f"{path} numbers columns up to {x.shape[1] - 1:,}: vectors of that length take {human(8 * x.shape[1])} each. "
-            "Number the columns that occur from 1 on"
+            f"{path} numbers columns up to {x.shape[1] - 1:,}: vectors of that length take {format_bytes(8 * x.shape[1])} "
+            "each. Number the columns that occur from 1 on"
         )
     lowest = int(x.indices.min()) if x.nnz else 0
     if counts_from is None:

@@ -17,7 +17,7 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, Strati
 from sklearn.pipeline import Pipeline
 
 import gramless
-from gramless._core.progress import telling_of_compilation
+from gramless._core.progress import report_compilation
 from gramless._version import __version__
 from gramless.cli.card import write_card
 from gramless.cli.columns import Columns, as_known, choose_columns, find_columns, preparation, told_columns
@@ -175,7 +175,7 @@ def train(
             w = None if helpers["weights"] is None else helpers["weights"][some].astype(np.float64)
             if by_table:
                 return fit_table(_rows_of(X, some), y[some], w, used, task, asked, now, console)
-            with telling_of_compilation(now) as told:
+            with report_compilation(now) as told:
                 return fit_machine(_rows_of(X, some), y[some], w, used, task, asked, told, console)
 
         def model_of(made: Made, n_train: int, n_scored: int, y_train: np.ndarray) -> TableModel:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import gramless
-from gramless._core.memory import human, parse_budget
+from gramless._core.memory import format_bytes, parse_budget
 from gramless._core.targets.columns import class_targets
 from gramless.inference.leave_one_out import dense_scores
 from gramless.kernels import as_kernel
@@ -63,8 +63,8 @@ def tune(
     grid_rows, walk_rows = (min(most, int((budget / (8 * _MATRICES)) ** 0.5)) for most in (GRID_ROWS, WALK_ROWS))
     if grid_rows < min(_FEWEST_ROWS, len(y)):
         raise MemoryError(
-            f"leave-one-out on {_FEWEST_ROWS} rows takes {human(8 * _MATRICES * _FEWEST_ROWS**2)}, and memory_budget allows "
-            f"{human(budget)}; allow more, or choose C and gamma with tune='none'"
+            f"leave-one-out on {_FEWEST_ROWS} rows takes {format_bytes(8 * _MATRICES * _FEWEST_ROWS**2)}, and "
+            f"memory_budget allows {format_bytes(budget)}; allow more, or choose C and gamma with tune='none'"
         )
     order = np.random.default_rng(seed).permutation(X.shape[0])
     if task == "classification":

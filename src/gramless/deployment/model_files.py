@@ -29,8 +29,8 @@ import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
-from gramless._core.files import replaced
-from gramless._core.stored import check_sparse, unpacked_bytes
+from gramless._core.files import atomic_write
+from gramless._core.untrusted_arrays import check_sparse_arrays, unzipped_bytes
 from gramless._version import __version__
 from gramless.deployment.tuning import TUNING, DeploymentTuning
 
@@ -114,7 +114,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         raise IsADirectoryError(errno.EISDIR, "this is a folder, and a model is a file", str(target))
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder to save a model in", str(target.parent))
-    with replaced(target) as partial:
+    with atomic_write(target) as partial:
         skops.io.dump(payload, partial, compression=zipfile.ZIP_DEFLATED, compresslevel=TUNING.compression_level)
         with open(partial, "rb") as file, zipfile.ZipFile(file) as archive:
             rejected = _rejected_types(json.loads(archive.read("schema.json")))
@@ -194,7 +194,7 @@ def _read(file: BinaryIO, source: Path, max_bytes: int | None, tuning: Deploymen
         size = os.fstat(file.fileno()).st_size
         limit = max(tuning.max_unpacked_bytes, tuning.max_compression_ratio * size) if max_bytes is None else max_bytes
         declared = sum(member.file_size for member in archive.infolist())
-        needed = declared if declared > limit else unpacked_bytes(archive)
+        needed = declared if declared > limit else unzipped_bytes(archive)
         if needed > limit:
             raise _RejectedFileError(
                 f"{source} would take {needed / 1e6:,.0f} MB, and {limit / 1e6:,.0f} MB are allowed: if you trust its "
@@ -228,7 +228,7 @@ def _read(file: BinaryIO, source: Path, max_bytes: int | None, tuning: Deploymen
     objects = list(_reachable(payload["estimator"]))
     for part in objects:
         if sp.issparse(part):
-            check_sparse(part)
+            check_sparse_arrays(part)
         elif renamed and (names_of := RENAMED_ATTRIBUTES.get(_full_name(type(part)))):
             attributes = vars(part)
             attributes |= {new: attributes.pop(old) for old, new in names_of.items() if old in attributes}

@@ -16,8 +16,8 @@ from sklearn.base import is_classifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.random import sample_without_replacement
 
-from gramless._core.dask_hooks import is_dask
-from gramless._core.validation import forget_names, missing, working_dtype
+from gramless._core.dask_dispatch import is_dask_collection
+from gramless._core.validation import missing_mask, remove_feature_names, working_dtype
 from gramless.distributed.cluster import cluster_memory
 
 # Up to so many rows a sample is drawn as a permutation, which is what a fit on one machine draws.
@@ -147,7 +147,7 @@ def describe(client: Client, estimator: Any, X: Any, y: Any, sample_weight: Any)
     if hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
         estimator.feature_names_in_ = np.asarray(X.columns, dtype=object)
     else:
-        forget_names(estimator)
+        remove_feature_names(estimator)
     return rows
 
 
@@ -164,7 +164,7 @@ def _aligned(name: str, values: Any, X: Any, n_parts: int) -> list[Any]:
     """Delayed partitions of targets or weights, cut like the rows of `X`."""
     lengths = (np.nan,) if hasattr(X, "columns") else X.chunks[0]
     known = not np.isnan(lengths).any()
-    if not is_dask(values):
+    if not is_dask_collection(values):
         import dask.array as da
 
         if not known:
@@ -192,7 +192,7 @@ def load_piece(X: Any, y: Any, weights: Any, dtype: Any, columns: int | list[Any
             raise ValueError(f"a partition of X has {len(X)} rows and that of {name} has {len(values)}")
     if not np.isfinite(X).all():
         raise ValueError("Input X contains NaN or infinity")
-    if missing(y).any():
+    if missing_mask(y).any():
         raise ValueError("Input y contains NaN, infinity or missing values")
     if weights is not None and not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise ValueError("sample_weight must be finite and at least 0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gramless._core.validation import all_or_nothing
+from gramless._core.validation import atomic_fit
 from gramless.distributed.cluster import active_client
 from gramless.distributed.collections import describe
 from gramless.distributed.lssvm import check_least_squares, fit_least_squares
@@ -66,7 +66,7 @@ def fit(estimator: Any, X: Any, y: Any, sample_weight: Any = None, *, client: An
         return _fit(estimator, work, connected, X, y, sample_weight)
 
 
-@all_or_nothing
+@atomic_fit
 def _fit(estimator: Any, work: Callable[[Any, Any, Any], None], client: Any, X: Any, y: Any, sample_weight: Any) -> Any:
     work(client, estimator, describe(client, estimator, X, y, sample_weight))
     return estimator

@@ -11,8 +11,8 @@ import dask.array as da
 import numpy as np
 
 from gramless._core.arrays import Array, to_numpy
-from gramless._core.dask_hooks import is_dask
-from gramless._core.validation import check_X, forget_names
+from gramless._core.dask_dispatch import is_dask_collection
+from gramless._core.validation import check_X, remove_feature_names
 from gramless.kernels import Kernel, Linear
 from gramless.linalg.operators import expand
 
@@ -54,7 +54,7 @@ def predict_partitions(estimator: Any, method: str, X: Any) -> da.Array:
     """
     frame = hasattr(X, "columns")
     example = X._meta_nonempty if frame else np.zeros((1, *X.shape[1:]), X.dtype)
-    if is_dask(estimator.__dict__.get("points_")):
+    if is_dask_collection(estimator.__dict__.get("points_")):
         check_X(estimator, example, dtype=estimator.dual_coef_.dtype, reset=False)
         return _from_scores(estimator, method, _scores_by_workers(estimator, _as_array(X)))
     model = dask.delayed(estimator, traverse=False, pure=False)
@@ -175,5 +175,5 @@ def _of_scores(estimator: Any, k: int, dtype: np.dtype) -> Any:
     model = copy.copy(estimator)
     model.kernel_, model.points_, model.dual_coef_ = Linear(), np.eye(k, dtype=dtype), np.eye(k, dtype=dtype)
     model.intercept_, model.support_, model.n_features_in_ = np.zeros(k, dtype), np.arange(k), k
-    forget_names(model)
+    remove_feature_names(model)
     return model

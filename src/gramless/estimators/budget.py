@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gramless._core.reference import described
+from gramless._core.doc_links import link_documentation
 from gramless._core.validation import check_choice
 from gramless.approximation.features import LandmarkMap
 from gramless.models.expansion import kernel_from_settings
@@ -34,7 +34,7 @@ from gramless.models.one_pass import OnePassClassifier, OnePassRegressor, Parts
 from gramless.streaming.learners import PassOptions, Steps, from_model
 
 
-@described
+@link_documentation
 class BudgetLSSVC(OnePassClassifier):
     """Least-squares support vector classifier learnt online on a budget of points.
 
@@ -189,7 +189,7 @@ class BudgetLSSVC(OnePassClassifier):
         return feature_map, learner, PassOptions.of(self, batch_rows=None)
 
 
-@described
+@link_documentation
 class BudgetLSSVR(OnePassRegressor):
     """Least-squares support vector regressor learnt online on a budget of points.
 

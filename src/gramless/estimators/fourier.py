@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gramless._core.reference import described
+from gramless._core.doc_links import link_documentation
 from gramless._core.validation import check_choice
 from gramless.approximation.features import FourierMap
 from gramless.inference.one_pass import prediction_intervals, standard_deviations
@@ -38,7 +38,7 @@ def _sums_or_steps(settings: Any, *, leave_one_out: bool = False, keep_rows: boo
     return Steps(settings.C, optimizer=settings.optimizer, batch_size=batch_size, epochs=settings.epochs)
 
 
-@described
+@link_documentation
 class FourierLSSVC(OnePassClassifier):
     """Least-squares support vector classifier on random Fourier features, for data of any length.
 
@@ -194,7 +194,7 @@ class FourierLSSVC(OnePassClassifier):
         return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size if self.method == "exact" else None)
 
 
-@described
+@link_documentation
 class FourierLSSVR(OnePassRegressor):
     """Least-squares support vector regressor on random Fourier features, for data of any length.
 

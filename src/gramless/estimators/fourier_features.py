@@ -20,16 +20,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
+from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate
-from gramless._core.reference import described
-from gramless._core.validation import all_or_nothing, check_X, working_dtype
+from gramless._core.validation import atomic_fit, check_X, working_dtype
 from gramless.approximation.features.fourier_map import FourierMap
 from gramless.kernels import Kernel
 from gramless.linalg.planning.plan import FitPlan
 from gramless.models.expansion import kernel_from_settings
 
 
-@described
+@link_documentation
 class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Random features whose inner products are a stationary kernel on average.
 
@@ -99,7 +99,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.dtype = dtype
         self.random_state = random_state
 
-    @all_or_nothing
+    @atomic_fit
     def fit(self, X: Any, y: Any = None) -> FourierFeatures:
         """Draw frequencies.
 

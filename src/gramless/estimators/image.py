@@ -25,11 +25,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.memory import MemoryEstimate, human, parse_budget
-from gramless._core.progress import say
-from gramless._core.reference import described
+from gramless._core.doc_links import link_documentation
+from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
+from gramless._core.progress import log_progress
 from gramless._core.targets.columns import class_targets
-from gramless._core.validation import all_or_nothing, check_labels, check_positive, check_weights
+from gramless._core.validation import atomic_fit, check_labels, check_positive, check_weights
 from gramless.estimators.lssvm import LSSVC
 from gramless.images.patch_dictionary import PatchDictionary
 from gramless.images.reading import read_images
@@ -57,7 +57,7 @@ class ImagePlan:
     sample: int
 
 
-@described
+@link_documentation
 class ImageClassifier(ClassifierMixin, BaseEstimator):
     """Classify images by a dictionary of their patches and a least-squares support vector machine.
 
@@ -165,7 +165,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    @all_or_nothing
+    @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ImageClassifier:
         """Learn a dictionary from the images, and a machine from its features.
 
@@ -200,7 +200,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         features = self.dictionary_.transform(images)
         C, wrong = self._choose(xa.take_rows(features, sample), codes[sample])
         self.chosen_ = {"C": C, "mirror": bool(mirror), "leave_one_out_error": wrong}
-        say(self.verbose, f"C={C:g}, mirror={bool(mirror)}")
+        log_progress(self.verbose, f"C={C:g}, mirror={bool(mirror)}")
         self.machine_ = LSSVC(
             kernel=self._kernel(self.dictionary_),
             C=C,
@@ -292,8 +292,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             sample = min(sample, int((max(0, budget - held) / (_SAMPLE_MATRICES * 8)) ** 0.5))
         if sample < min(n, _FEWEST):
             raise MemoryError(
-                f"the features of {n:,} images take {human(held)}, and memory_budget allows {human(budget)}: too little is "
-                "left to choose C; give C and mirror, lower n_components, or raise memory_budget"
+                f"the features of {n:,} images take {format_bytes(held)}, and memory_budget allows {format_bytes(budget)}: "
+                "too little is left to choose C; give C and mirror, lower n_components, or raise memory_budget"
             )
         choosing = MemoryEstimate(
             {"features": held, "kernel matrices of a sample": _SAMPLE_MATRICES * sample**2 * 8}, device
@@ -354,7 +354,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             min(leave_one_out(kernel, features, codes, _CS), key=lambda found: found.squares)
             for kernel in (plain, Reflected(plain, pilot.n_odd_))
         )
-        say(self.verbose, f"leave-one-out error {plain_best.wrong:.2%}, with mirror images {mirror_best.wrong:.2%}")
+        log_progress(self.verbose, f"leave-one-out error {plain_best.wrong:.2%}, with mirror images {mirror_best.wrong:.2%}")
         return mirror_best.squares < plain_best.squares
 
     def _choose(self, features: Array, codes: np.ndarray) -> tuple[float, float | None]:

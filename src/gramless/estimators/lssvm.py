@@ -24,12 +24,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.dask_hooks import fits_collections, over_partitions
+from gramless._core.dask_dispatch import dispatch_fit, dispatch_prediction
 from gramless._core.device import Device
-from gramless._core.reference import described
+from gramless._core.doc_links import link_documentation
 from gramless._core.targets.columns import Standardised, class_targets
 from gramless._core.validation import (
-    all_or_nothing,
+    atomic_fit,
     check_choice,
     check_indicator,
     check_labels,
@@ -56,7 +56,7 @@ from gramless.models.expansion import (
 from gramless.models.least_squares import check_rows, check_settings, fit_expansion, generator, plan_fit
 
 
-@described
+@link_documentation
 class LSSVC(ExpansionClassifier):
     """Least-squares support vector classifier.
 
@@ -214,8 +214,8 @@ class LSSVC(ExpansionClassifier):
         self.verbose = verbose
         self.random_state = random_state
 
-    @all_or_nothing
-    @fits_collections
+    @atomic_fit
+    @dispatch_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVC:
         """Fit to labels.
 
@@ -359,7 +359,7 @@ class LSSVC(ExpansionClassifier):
         chances = np.asarray(self.predict_proba(X))
         return prediction_sets(chances, own, codes, coverage, per_class=per_class, random_state=random_state)
 
-    @over_partitions
+    @dispatch_prediction
     def decision_function(self, X: Any) -> Array:
         """Class scores, or with `decision_function_shape="ovo"` their differences for each pair of classes.
 
@@ -385,7 +385,7 @@ class LSSVC(ExpansionClassifier):
         first, second = map(list, zip(*combinations(range(len(self.classes_)), 2), strict=True))
         return scores[:, first] - scores[:, second]
 
-    @over_partitions
+    @dispatch_prediction
     def predict(self, X: Any) -> np.ndarray:
         """The class of each row, or the labels that it has.
 
@@ -403,7 +403,7 @@ class LSSVC(ExpansionClassifier):
         return (scores > 0).astype(np.int64) if self.multilabel_ else scores_to_labels(self.classes_, scores)
 
     @available_if(has_probabilities)
-    @over_partitions
+    @dispatch_prediction
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class, or of each label; what `probability` says it is.
 
@@ -460,7 +460,7 @@ def _share_of_wrong_signs(scores: np.ndarray, Z: np.ndarray) -> float:
     return float(np.mean((scores > 0) != (Z > 0)))
 
 
-@described
+@link_documentation
 class LSSVR(ExpansionRegressor):
     """Least-squares support vector regressor: kernel ridge with an unpenalised bias; many outputs at once.
 
@@ -584,8 +584,8 @@ class LSSVR(ExpansionRegressor):
         self.verbose = verbose
         self.random_state = random_state
 
-    @all_or_nothing
-    @fits_collections
+    @atomic_fit
+    @dispatch_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVR:
         """Fit to values.
 

@@ -19,12 +19,12 @@ from sklearn.utils.validation import check_is_fitted
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.device import Device
+from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate, parse_budget
 from gramless._core.progress import Progress
-from gramless._core.reference import described
 from gramless._core.targets.columns import class_targets
 from gramless._core.validation import (
-    all_or_nothing,
+    atomic_fit,
     check_choice,
     check_labels,
     check_outputs,
@@ -190,7 +190,7 @@ def _one_copy_left_out(scores: np.ndarray, Z: np.ndarray, coef: np.ndarray, C: f
     return Z - LeftOut.from_solution(residuals * diagonal, diagonal[:, 0], 1.0 / C, weights).residuals
 
 
-@described
+@link_documentation
 class LSSVCCV(ExpansionClassifier):
     """Least-squares support vector classifier that chooses C and the kernel by closed-form leave-one-out.
 
@@ -303,7 +303,7 @@ class LSSVCCV(ExpansionClassifier):
         self.callback = callback
         self.verbose = verbose
 
-    @all_or_nothing
+    @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVCCV:
         """Search and keep the best model.
 
@@ -400,7 +400,7 @@ class LSSVCCV(ExpansionClassifier):
         return plan_search(self, n, d, n_outputs, dtype, device)
 
 
-@described
+@link_documentation
 class LSSVRCV(ExpansionRegressor):
     """Least-squares support vector regressor that chooses C and the kernel by closed-form leave-one-out.
 
@@ -497,7 +497,7 @@ class LSSVRCV(ExpansionRegressor):
         self.callback = callback
         self.verbose = verbose
 
-    @all_or_nothing
+    @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVRCV:
         """Search and keep the best model.
 

@@ -35,11 +35,11 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
+from gramless._core.doc_links import link_documentation
 from gramless._core.memory import parse_budget
 from gramless._core.progress import Progress
-from gramless._core.reference import described
 from gramless._core.validation import (
-    all_or_nothing,
+    atomic_fit,
     check_choice,
     check_labels,
     check_positive,
@@ -75,7 +75,7 @@ _MAX_ALTERNATIONS = 200
 _WIDTHS = (0.1, 1.0, 10.0)
 
 
-@described
+@link_documentation
 class MKLClassifier(ClassifierMixin, BaseEstimator):
     """Support vector classifier on a learnt weighted sum of kernels.
 
@@ -211,7 +211,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    @all_or_nothing
+    @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MKLClassifier:
         """Learn the weights and the machine.
 

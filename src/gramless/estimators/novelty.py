@@ -28,9 +28,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
-from gramless._core.reference import described
+from gramless._core.doc_links import link_documentation
 from gramless._core.threads import slices
-from gramless._core.validation import all_or_nothing, check_positive, check_X, working_dtype
+from gramless._core.validation import atomic_fit, check_positive, check_X, working_dtype
 from gramless.estimators.nystrom_features import NystromFeatures
 from gramless.inference.feature_process import FeatureProcess
 from gramless.kernels import Kernel
@@ -48,7 +48,7 @@ _COPIES_OF_A_BATCH = 5
 _CALIBRATION_ROWS = 16_384
 
 
-@described
+@link_documentation
 class NystromNovelty(OutlierMixin, BaseEstimator):
     """Novelty detector on landmarks: flags rows far from all that was seen, at a chosen rate of false alarms.
 
@@ -140,7 +140,7 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
         self.dtype = dtype
         self.random_state = random_state
 
-    @all_or_nothing
+    @atomic_fit
     def fit(self, X: Any, y: Any = None) -> NystromNovelty:
         """Learn what rows look like.
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from gramless._core.reference import described
+from gramless._core.doc_links import link_documentation
 from gramless._core.validation import check_choice
 from gramless.approximation.features import LandmarkMap
 from gramless.inference.one_pass import prediction_intervals, standard_deviations
@@ -29,7 +29,7 @@ from gramless.models.one_pass import OnePassClassifier, OnePassRegressor, Parts
 from gramless.streaming.learners import C_PATH, PassOptions, Sums, from_model
 
 
-@described
+@link_documentation
 class NystromLSSVC(OnePassClassifier):
     """Least-squares support vector classifier on landmarks, fitted in one pass over data of any length.
 
@@ -186,7 +186,7 @@ class NystromLSSVC(OnePassClassifier):
         return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size)
 
 
-@described
+@link_documentation
 class NystromLSSVR(OnePassRegressor):
     """Least-squares support vector regressor on landmarks, fitted in one pass over data of any length.
 

@@ -21,10 +21,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
+from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate
-from gramless._core.reference import described
 from gramless._core.threads import slices
-from gramless._core.validation import all_or_nothing, check_X, working_dtype
+from gramless._core.validation import atomic_fit, check_X, working_dtype
 from gramless.approximation.features.landmark_map import LandmarkMap, Whitening, landmark_gram, whiten_rows
 from gramless.approximation.landmarks import as_points, select
 from gramless.kernels import Kernel
@@ -37,7 +37,7 @@ from gramless.streaming.learners.driver import CANDIDATES
 _ROWS_AT_A_TIME = 4096
 
 
-@described
+@link_documentation
 class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Features whose inner products approximate any kernel, from its values with some landmarks.
 
@@ -125,7 +125,7 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.dtype = dtype
         self.random_state = random_state
 
-    @all_or_nothing
+    @atomic_fit
     def fit(self, X: Any, y: Any = None) -> NystromFeatures:
         """Choose landmarks.
 

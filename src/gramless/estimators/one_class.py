@@ -22,8 +22,8 @@ from sklearn.utils import check_random_state
 
 from gramless._core import arrays as xa
 from gramless._core.device import Device
-from gramless._core.reference import described
-from gramless._core.validation import all_or_nothing, check_choice, check_weights
+from gramless._core.doc_links import link_documentation
+from gramless._core.validation import atomic_fit, check_choice, check_weights
 from gramless.kernels import Kernel
 from gramless.linalg.operators import expand
 from gramless.linalg.planning.plan import FitPlan
@@ -49,7 +49,7 @@ from gramless.svm.problems import DUAL_SOLVERS, Machine, make_solver, warn_unles
 from gramless.svm.watch import Watch
 
 
-@described
+@link_documentation
 class KernelOneClassSVM(OutlierMixin, BaseEstimator):
     """One-class support vector machine for any kernel of the library: novelty and outliers, without labels.
 
@@ -188,7 +188,7 @@ class KernelOneClassSVM(OutlierMixin, BaseEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    @all_or_nothing
+    @atomic_fit
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelOneClassSVM:
         """Fit to points.
 

@@ -19,10 +19,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
-from gramless._core.memory import MemoryEstimate, human, parse_budget
-from gramless._core.progress import say
-from gramless._core.reference import described
-from gramless._core.validation import all_or_nothing, check_choice, check_labels, check_weights
+from gramless._core.doc_links import link_documentation
+from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
+from gramless._core.progress import log_progress
+from gramless._core.validation import atomic_fit, check_choice, check_labels, check_weights
 from gramless.estimators.prototypes import PrototypeLSSVC
 from gramless.images import Patches
 from gramless.linalg.planning.plan import FitPlan
@@ -40,7 +40,7 @@ def _can_estimate_probability(self: Any) -> bool:
     return True
 
 
-@described
+@link_documentation
 class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """A vote of a classifier's predictions for all windows of an image.
 
@@ -117,7 +117,7 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @all_or_nothing
+    @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PatchClassifier:
         """Fit the estimator to the windows of all images.
 
@@ -152,8 +152,8 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         labels = np.repeat(self.classes_[codes], self.n_patches_)
         estimator, in_memory, memory = self._within(n * self.n_patches_, width, len(self.classes_), dtype)
         place = "in memory" if in_memory else "in a temporary file"
-        needed = human(n * self.n_patches_ * width * dtype.itemsize)
-        say(self.verbose, f"{n * self.n_patches_:,} windows of {n:,} images: {needed} {place}; peak {memory}")
+        needed = format_bytes(n * self.n_patches_ * width * dtype.itemsize)
+        log_progress(self.verbose, f"{n * self.n_patches_:,} windows of {n:,} images: {needed} {place}; peak {memory}")
         if in_memory:
             self.estimator_ = estimator.fit(self._patches.transform(X), labels, **options)
             return self
@@ -162,7 +162,7 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             windows = np.memmap(Path(folder) / "windows", dtype=dtype, mode="w+", shape=shape)
             for part, block in self._patches.iterate(X, memory.parts["blocks"] // _COPIES_OF_A_BLOCK):
                 windows[part.start * self.n_patches_ : part.stop * self.n_patches_] = block
-                say(self.verbose, f"windows of {part.stop:,} of {n:,} images written")
+                log_progress(self.verbose, f"windows of {part.stop:,} of {n:,} images written")
             self.estimator_ = estimator.fit(windows, labels, **options)
         return self
 

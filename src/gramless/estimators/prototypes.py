@@ -24,10 +24,10 @@ from sklearn.utils import check_random_state
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.device import Device
+from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate, parse_budget
-from gramless._core.progress import say
-from gramless._core.reference import described
-from gramless._core.validation import all_or_nothing, check_labels, check_positive, check_weights, check_X, working_dtype
+from gramless._core.progress import log_progress
+from gramless._core.validation import atomic_fit, check_labels, check_positive, check_weights, check_X, working_dtype
 from gramless.callbacks import read_functions
 from gramless.estimators.lssvm import LSSVC
 from gramless.estimators.nystrom import NystromLSSVC
@@ -44,7 +44,7 @@ class PrototypePlan:
     for_machine: int
 
 
-@described
+@link_documentation
 class PrototypeLSSVC(ExpansionClassifier):
     """Least-squares support vector classifier on the centroids of a spherical k-means for each class.
 
@@ -187,7 +187,7 @@ class PrototypeLSSVC(ExpansionClassifier):
         self.verbose = verbose
         self.random_state = random_state
 
-    @all_or_nothing
+    @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PrototypeLSSVC:
         """Cluster each class, then solve on the prototypes.
 
@@ -324,7 +324,9 @@ class PrototypeLSSVC(ExpansionClassifier):
             elapsed += time.perf_counter() - clock
             record = {"n_iter": code + 1, "seconds": elapsed, "class": label, "points": len(members)}
             self.clusterings_.append({**record, "prototypes": len(found), **report})
-            say(self.verbose, f"class {label}: {len(found)} prototypes of {len(members)} points, {report['passes']} passes")
+            log_progress(
+                self.verbose, f"class {label}: {len(found)} prototypes of {len(members)} points, {report['passes']} passes"
+            )
             if callbacks(self, self.clusterings_[-1]):
                 raise RuntimeError(
                     f"stopped by the callback after {code + 1} of {len(self.classes_)} classes: there is no model"

@@ -26,12 +26,12 @@ from sklearn.utils import check_random_state
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.dask_hooks import fits_collections
+from gramless._core.dask_dispatch import dispatch_fit
+from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate, parse_budget
-from gramless._core.reference import described
 from gramless._core.threads import CPU_TILE, blas_threads
 from gramless._core.validation import (
-    all_or_nothing,
+    atomic_fit,
     check_choice,
     check_labels,
     check_positive,
@@ -67,7 +67,7 @@ class BasisPlan:
     """Bytes that the choice of the basis may hold."""
 
 
-@described
+@link_documentation
 class RiSVOClassifier(ExpansionClassifier):
     """Ridge regression on a kernel basis with a shrinking active set.
 
@@ -212,8 +212,8 @@ class RiSVOClassifier(ExpansionClassifier):
         self.verbose = verbose
         self.random_state = random_state
 
-    @all_or_nothing
-    @fits_collections
+    @atomic_fit
+    @dispatch_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RiSVOClassifier:
         """Fit to labels.
 

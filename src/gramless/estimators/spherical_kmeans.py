@@ -25,11 +25,11 @@ from sklearn.utils.validation import check_is_fitted
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.device import Device
+from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate
-from gramless._core.progress import say
-from gramless._core.reference import described
+from gramless._core.progress import log_progress
 from gramless._core.threads import CPU_TILE, blas_threads, slices
-from gramless._core.validation import all_or_nothing, check_choice, check_positive, check_weights, check_X, working_dtype
+from gramless._core.validation import atomic_fit, check_choice, check_positive, check_weights, check_X, working_dtype
 from gramless.approximation.clustering.bounds import Bounds
 from gramless.approximation.clustering.starts import plus_plus, random_points
 from gramless.approximation.clustering.steps import deviation_of, inertia_of, mass_of, nearest, reseed, turn, workers_for
@@ -54,7 +54,7 @@ def kmeans_memory(n: int, d: int, k: int, itemsize: int, device: str) -> MemoryE
     return MemoryEstimate(parts, device)
 
 
-@described
+@link_documentation
 class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """Clustering of directions by k-means with the cosine.
 
@@ -138,7 +138,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         self.verbose = verbose
         self.random_state = random_state
 
-    @all_or_nothing
+    @atomic_fit
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SphericalKMeans:
         """Find the centroids.
 
@@ -276,7 +276,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         sums = [xa.zeros((k, X.shape[1]), X, np.float64) for _ in range(workers_for(X, k))]
         old = xa.zeros((n,), X, np.int64) - 1
         # On a device a product costs less than to find out which part of it could be left out.
-        bounds = Bounds(xa.known_numpy(X), xa.known_numpy(scale)) if xa.device_of(X) == "cpu" else None
+        bounds = Bounds(xa.cast_numpy(X), xa.cast_numpy(scale)) if xa.device_of(X) == "cpu" else None
         labels = xa.zeros((n,), X, np.int64) if bounds is None else bounds.labels
         drift = None
 
@@ -288,7 +288,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             if bounds is None:
                 nearest(X, centres, labels, visit=move)
             else:
-                bounds.assign(xa.known_numpy(centres), drift, move)
+                bounds.assign(xa.cast_numpy(centres), drift, move)
             # The sums hold every cosine: those of a cluster add up to <sum, centre>.
             inertia = max(0.0, float(mass.sum()) - float((sum(sums[1:], sums[0]) * centres).sum()))
             counts = np.bincount(xa.to_numpy(labels), mass > 0, minlength=k)
@@ -360,7 +360,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         clock = {"n_iter": n_iter, "seconds": time.perf_counter() - start}
         record = {**clock, "inertia": inertia, "deviation": deviation, "moved": moved, "reseeded": reseeded}
         self.history_.append(record)
-        say(self.verbose, f"pass {n_iter} of at most {self.max_iter}: inertia {inertia:.6g}, {moved} points moved")
+        log_progress(self.verbose, f"pass {n_iter} of at most {self.max_iter}: inertia {inertia:.6g}, {moved} points moved")
         callbacks = read_functions(self)
         if not callbacks.functions:
             return False

@@ -25,8 +25,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core.device import Device
-from gramless._core.reference import described
-from gramless._core.validation import all_or_nothing, check_choice, check_labels, check_positive, check_weights
+from gramless._core.doc_links import link_documentation
+from gramless._core.validation import atomic_fit, check_choice, check_labels, check_positive, check_weights
 from gramless.inference.coupling import couple
 from gramless.inference.platt import fit_sigmoid, fit_sigmoids, sigmoid_probabilities
 from gramless.kernels import Kernel
@@ -75,7 +75,7 @@ def _has_probabilities(estimator: KernelSVC) -> bool:
     return True
 
 
-@described
+@link_documentation
 class KernelSVC(ClassifierMixin, BaseEstimator):
     """Support vector classifier for any kernel of the library.
 
@@ -256,7 +256,7 @@ class KernelSVC(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    @all_or_nothing
+    @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KernelSVC:
         """Fit to points and labels.
 

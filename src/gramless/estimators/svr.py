@@ -30,8 +30,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import column_or_1d
 
 from gramless._core.device import Device
-from gramless._core.reference import described
-from gramless._core.validation import all_or_nothing, check_choice, check_outputs, check_weights
+from gramless._core.doc_links import link_documentation
+from gramless._core.validation import atomic_fit, check_choice, check_outputs, check_weights
 from gramless.kernels import Kernel
 from gramless.linalg.operators import byte_rows
 from gramless.linalg.planning.plan import FitPlan
@@ -71,7 +71,7 @@ from gramless.svm.watch import Watch
 LOSSES = ("epsilon_insensitive", "pinball", "huber")
 
 
-@described
+@link_documentation
 class KernelSVR(RegressorMixin, BaseEstimator):
     """Support vector regression for any kernel of the library: values, quantiles, or values that outliers do not move.
 
@@ -239,7 +239,7 @@ class KernelSVR(RegressorMixin, BaseEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    @all_or_nothing
+    @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KernelSVR:
         """Fit to points and values.
 

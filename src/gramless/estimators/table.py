@@ -16,11 +16,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
+from gramless._core.doc_links import link_documentation
 from gramless._core.memory import parse_budget
-from gramless._core.progress import say, telling_of_compilation
-from gramless._core.reference import described
+from gramless._core.progress import log_progress, report_compilation
 from gramless._core.validation import (
-    all_or_nothing,
+    atomic_fit,
     check_choice,
     check_labels,
     check_outputs,
@@ -42,7 +42,7 @@ def default_seconds(n: int) -> float:
     return max(3.0, 45.0 * (n / 50_000) ** 0.5, 9e-4 * n)
 
 
-@described
+@link_documentation
 class TableClassifier(ClassifierMixin, BaseEstimator):
     """Classes from a table: a DataFrame (pandas, polars, arrow) or an array.
 
@@ -139,7 +139,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.string = True
         return tags
 
-    @all_or_nothing
+    @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableClassifier:
         """Fit to labels.
 
@@ -275,7 +275,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[most_probable]
 
 
-@described
+@link_documentation
 class TableRegressor(RegressorMixin, BaseEstimator):
     """Values from a table: a DataFrame (pandas, polars, arrow) or an array.
 
@@ -365,7 +365,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         tags.input_tags.string = True
         return tags
 
-    @all_or_nothing
+    @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableRegressor:
         """Fit to values.
 
@@ -522,11 +522,11 @@ def fit_table(estimator: Any, encoded: Any, loss: Any, weights: np.ndarray | Non
         raise ValueError("Input X contains infinity: leave such cells empty (NaN)")
 
     def tell(doing: str) -> None:
-        say(estimator.verbose, doing)
+        log_progress(estimator.verbose, doing)
         if estimator.callback is not None:
             estimator.callback(doing)
 
-    with telling_of_compilation(tell) as told:
+    with report_compilation(tell) as told:
         return fit_members(
             encoded,
             loss,

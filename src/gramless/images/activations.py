@@ -17,7 +17,7 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.threads import blas_threads, run, slices
+from gramless._core.threads import blas_threads, run_threads, slices
 
 # What a thread activates at a time stays in the caches closest to it.
 _CACHED_BYTES = 2**20
@@ -126,7 +126,7 @@ class Activations:
                     )
                     into[:, :, part] = pooled.reshape(pooling.n_cells, signs, size)
 
-        run(work, workers)
+        run_threads(work, workers)
 
     def _on_a_device(self, images: Array, out: Array) -> Array:
         k, P, cells = self.filters.shape[1], self.pooling.n_positions, self.pooling.n_cells

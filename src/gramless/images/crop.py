@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
-from gramless._core.reference import described
+from gramless._core.doc_links import link_documentation
 from gramless.images.resample import sample_columns, sample_rows
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan
 
@@ -27,7 +27,7 @@ def extent(occupied: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return first, last - first + 1
 
 
-@described
+@link_documentation
 class Crop(OneToOneFeatureMixin, ImageTransformer):
     """Trim the black border of every image, then resize it back.
 

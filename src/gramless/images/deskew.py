@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.base import OneToOneFeatureMixin
 
-from gramless._core.reference import described
+from gramless._core.doc_links import link_documentation
 from gramless.images.resample import sample_columns
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan
 
@@ -45,7 +45,7 @@ def hough_matrix(height: int, width: int, angles: np.ndarray, dtype: np.dtype) -
     return csr_array(entries, (len(angles) * n_offsets, height * width)), n_offsets
 
 
-@described
+@link_documentation
 class Deskew(OneToOneFeatureMixin, ImageTransformer):
     """Straighten slanted images, bright on black, by a shear along the rows.
 

@@ -19,12 +19,12 @@ import numpy as np
 from scipy.fft import rfft
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
-from gramless._core.reference import described
+from gramless._core.doc_links import link_documentation
 from gramless.images.normalise import centre_and_normalise
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan
 
 
-@described
+@link_documentation
 class FourierFeatures(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
     """Normalised pixels and the normalised square root of the Fourier magnitudes, side by side.
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
-from gramless._core.reference import described
+from gramless._core.doc_links import link_documentation
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan
 
 NORMS = ("l2-hys", "l2", "l1", "none")
@@ -50,7 +50,7 @@ def normalise_blocks(V: np.ndarray, norm: str) -> np.ndarray:
     return unit(np.minimum(unit(V), 0.2)) if norm == "l2-hys" else unit(V)
 
 
-@described
+@link_documentation
 class HOG(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
     """Histograms of oriented gradients.
 

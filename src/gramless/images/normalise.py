@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
-from gramless._core.reference import described
+from gramless._core.doc_links import link_documentation
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan
 
 
@@ -30,7 +30,7 @@ def centre_and_normalise(V: np.ndarray) -> np.ndarray:
     return V
 
 
-@described
+@link_documentation
 class UnitNormalizer(OneToOneFeatureMixin, ImageTransformer):
     """Centre every image and scale it to unit norm.
 

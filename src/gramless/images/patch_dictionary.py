@@ -25,11 +25,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.memory import MemoryEstimate, human, parse_budget
-from gramless._core.progress import Progress, say, speed
-from gramless._core.reference import described
+from gramless._core.doc_links import link_documentation
+from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
+from gramless._core.progress import Progress, log_progress, throughput_record
 from gramless._core.threads import slices
-from gramless._core.validation import all_or_nothing, check_choice, check_positive
+from gramless._core.validation import atomic_fit, check_choice, check_positive
 from gramless.approximation.clustering.directions import common_directions
 from gramless.images.activations import Activations, make_pooling
 from gramless.images.projection import leading_directions, rows_wanted
@@ -45,7 +45,7 @@ _CELLS = 4
 _NUMBERS_OF_A_WINDOW = 8
 
 
-@described
+@link_documentation
 class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Features of images from a dictionary of their patches.
 
@@ -177,7 +177,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.verbose = verbose
         self.random_state = random_state
 
-    @all_or_nothing
+    @atomic_fit
     def fit(self, X: Any, y: Any = None) -> PatchDictionary:
         """Learn the atoms, the mean of the features and, where asked for, their leading directions.
 
@@ -206,7 +206,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         images = xa.to_device(images, device)
         start = time.perf_counter()
         self._learn_atoms(images, rng)
-        say(self.verbose, f"{len(self.atoms_)} atoms in {time.perf_counter() - start:.1f} s")
+        log_progress(self.verbose, f"{len(self.atoms_)} atoms in {time.perf_counter() - start:.1f} s")
         self._learn_features(images, rng)
         self._n_features_out = self.n_features_ if self.components_ is None else sum(c.shape[1] for c in self.components_)
         return self
@@ -234,8 +234,9 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         batch = self._images_per_batch(budget - result, device)
         if batch < 1:
             raise MemoryError(
-                f"the features of {n} images take {human(result)}, and memory_budget allows {human(budget)} with what is "
-                "computed beside them; transform fewer at a time, set n_components or dtype='uint8', or raise memory_budget"
+                f"the features of {n} images take {format_bytes(result)}, and memory_budget allows {format_bytes(budget)} "
+                "for them and for temporary arrays; transform fewer at a time, set n_components or dtype='uint8', or raise "
+                "memory_budget"
             )
         out = None
         start = time.perf_counter()
@@ -245,7 +246,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 if out is None:
                     out = xa.empty((n, width), part, kind)
                 out[rows] = part
-                progress.update(speed(rows.stop, 0, n, time.perf_counter() - start))
+                progress.update(throughput_record(rows.stop, 0, n, time.perf_counter() - start))
         assert out is not None
         return out if xa.is_torch(images) else xa.to_numpy(out)
 
@@ -450,7 +451,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         counts = np.bincount(which[np.argsort(-sizes, kind="stable")[:wanted]], minlength=len(found))
         self.components_ = [xa.to_numpy(columns[:, :count]) for (columns, _), count in zip(found, counts, strict=True)]
         self.n_odd_ = int(counts[1]) if self.mirror else 0
-        say(self.verbose, f"{wanted} leading directions in {time.perf_counter() - start:.1f} s")
+        log_progress(self.verbose, f"{wanted} leading directions in {time.perf_counter() - start:.1f} s")
 
     # -- the steps of a transform
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from gramless._core.reference import described
+from gramless._core.doc_links import link_documentation
 from gramless.images.normalise import centre_and_normalise
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan, blocks
 
 
-@described
+@link_documentation
 class Patches(ImageTransformer):
     """All windows of every image, one row each, those of one image after the other.
 

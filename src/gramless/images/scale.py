@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
-from gramless._core.reference import described
+from gramless._core.doc_links import link_documentation
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan
 
 
-@described
+@link_documentation
 class Scale01(OneToOneFeatureMixin, ImageTransformer):
     """Stretch the intensities of every image to [0, 1], its channels together.
 

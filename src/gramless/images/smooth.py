@@ -14,11 +14,11 @@ import numpy as np
 from scipy.ndimage import gaussian_filter, median_filter
 from sklearn.base import OneToOneFeatureMixin
 
-from gramless._core.reference import described
+from gramless._core.doc_links import link_documentation
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan
 
 
-@described
+@link_documentation
 class MedianFilter(OneToOneFeatureMixin, ImageTransformer):
     """Replace every pixel by the median of the window around it.
 
@@ -60,7 +60,7 @@ class MedianFilter(OneToOneFeatureMixin, ImageTransformer):
         return Plan(apply, None, 2 * prod(shape) * dtype.itemsize)
 
 
-@described
+@link_documentation
 class GaussianBlur(OneToOneFeatureMixin, ImageTransformer):
     """Convolve every image with a Gaussian.
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
-from gramless._core.reference import described
+from gramless._core.doc_links import link_documentation
 from gramless.images.transformer import ImageShape, ImageTransformer, Plan
 
 
-@described
+@link_documentation
 class GaussianWindow(OneToOneFeatureMixin, ImageTransformer):
     """Multiply every image with a Gaussian centred on it.
 

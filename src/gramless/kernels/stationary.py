@@ -132,10 +132,10 @@ class RBF(Kernel):
         if isinstance(X, np.ndarray) and isinstance(Y, np.ndarray) and X.size * Y.shape[0] <= _FEW_DIFFERENCES:
             # So few that calls cost more than arithmetic: no products, no centre.
             difference = (X[:, None, :] - Y[None, :, :]) * gamma**0.5
-            block = np.einsum("ijk,ijk->ij", difference, difference, out=None if out is None else xa.known_numpy(out))
+            block = np.einsum("ijk,ijk->ij", difference, difference, out=None if out is None else xa.cast_numpy(out))
             return xa.exp_(np.negative(block, out=block))
         if in_registers(X, Y, X.shape[0] * Y.shape[0]) and (out is None or _has_rows(out, X.dtype)):
-            return _in_registers(xa.known_numpy(X), xa.known_numpy(Y), gamma, out)
+            return _in_registers(xa.cast_numpy(X), xa.cast_numpy(Y), gamma, out)
         X, Y = without_offset(X, Y)
         X, Y = X * (2 * gamma) ** 0.5, Y * (2 * gamma) ** 0.5
         block = xa.dot(X, Y, out=out)
@@ -143,7 +143,7 @@ class RBF(Kernel):
         if _compiles(block):
             from gramless._core.compiled.rbf_loops import finish
 
-            finish(*xa.as_flat(block), xa.known_numpy(half_x), xa.known_numpy(half_y))
+            finish(*xa.as_flat(block), xa.cast_numpy(half_x), xa.cast_numpy(half_y))
             return block
         block -= half_x[:, None]
         block -= half_y[None, :]
@@ -216,13 +216,13 @@ def in_registers(X: Array, Y: Array, n_values: int, worth_loading: int = _WORTH_
 def offset_to_remove(Y: np.ndarray) -> np.ndarray:
     """What `without_offset` takes away; zeros where it leaves the points alone."""
     centre, far = _offset(Y)
-    return xa.known_numpy(centre).astype(Y.dtype) if far else np.zeros(Y.shape[1], Y.dtype)
+    return xa.cast_numpy(centre).astype(Y.dtype) if far else np.zeros(Y.shape[1], Y.dtype)
 
 
 def _in_registers(X: np.ndarray, Y: np.ndarray, gamma: float, out: Array | None) -> np.ndarray:
     from gramless._core.compiled.gaussian_tiles import block
 
-    values = np.empty((X.shape[0], Y.shape[0]), X.dtype) if out is None else xa.known_numpy(out)
+    values = np.empty((X.shape[0], Y.shape[0]), X.dtype) if out is None else xa.cast_numpy(out)
     scale = X.dtype.type((2 * gamma) ** 0.5)
     rows, others = np.ascontiguousarray(X), np.ascontiguousarray(Y)
     block(rows, others, offset_to_remove(Y), scale, *xa.as_flat(values))
@@ -262,16 +262,16 @@ def _city_block(X: Array, Y: Array, out: Array | None = None) -> Array:
     elif xa.is_sparse(X) or xa.is_sparse(Y):
         from gramless._core import sparse as _sparse
 
-        return _sparse.city_block(X, Y, None if out is None else xa.known_numpy(out))
+        return _sparse.city_block(X, Y, None if out is None else xa.cast_numpy(out))
     else:
-        into = np.empty((X.shape[0], Y.shape[0]), dtype=X.dtype) if out is None else xa.known_numpy(out)
+        into = np.empty((X.shape[0], Y.shape[0]), dtype=X.dtype) if out is None else xa.cast_numpy(out)
         if into.size < _WORTH_LOADING and "gramless._core.compiled.city_block" not in sys.modules:
             # A few rows do not wait for a compiler: SciPy's loop is as exact.
-            into[...] = cdist(xa.known_numpy(X), xa.known_numpy(Y), "cityblock")
+            into[...] = cdist(xa.cast_numpy(X), xa.cast_numpy(Y), "cityblock")
             return into
         from gramless._core.compiled.city_block import city_block
 
-        city_block(xa.known_numpy(X), xa.known_numpy(Y), into)
+        city_block(xa.cast_numpy(X), xa.cast_numpy(Y), into)
         return into
     if out is None:
         return block

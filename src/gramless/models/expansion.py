@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.dask_hooks import over_partitions
+from gramless._core.dask_dispatch import dispatch_prediction
 from gramless._core.device import precision_of
 from gramless._core.threads import slices
 from gramless._core.validation import check_X
@@ -171,7 +171,7 @@ class ExpansionClassifier(ClassifierMixin, BaseEstimator):
     kernel: Any
     probability: str | bool
 
-    @over_partitions
+    @dispatch_prediction
     def decision_function(self, X: Any) -> Array:
         """Class scores.
 
@@ -188,7 +188,7 @@ class ExpansionClassifier(ClassifierMixin, BaseEstimator):
         scores = self._scores(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
-    @over_partitions
+    @dispatch_prediction
     def predict(self, X: Any) -> np.ndarray:
         """The class of each row.
 
@@ -206,7 +206,7 @@ class ExpansionClassifier(ClassifierMixin, BaseEstimator):
         return scores_to_labels(self.classes_, scores)
 
     @available_if(has_probabilities)
-    @over_partitions
+    @dispatch_prediction
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class.
 
@@ -257,7 +257,7 @@ class ExpansionRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
     kernel: Any
     _single_output: bool
 
-    @over_partitions
+    @dispatch_prediction
     def predict(self, X: Any) -> Array:
         """Predicted values.
 

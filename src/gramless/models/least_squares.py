@@ -23,7 +23,7 @@ from gramless._core.arrays import Array
 from gramless._core.checkpoint import StateFile, fingerprint
 from gramless._core.device import Device, check_device, precision_of, storage_of
 from gramless._core.memory import parse_budget
-from gramless._core.progress import say
+from gramless._core.progress import log_progress
 from gramless._core.targets.holdout import hold_out
 from gramless._core.validation import check_positive, check_square, check_X, working_dtype
 from gramless.callbacks import Checkpoint, read_callbacks
@@ -193,7 +193,7 @@ def fit_expansion(
     plan = plan_fit(estimator, kernel, shape, Z.shape[1], dtype, device, leave_one_out=leave_one_out)
     estimator.solver_ = plan.solver if plan.solver != "custom" else type(estimator.solver).__name__
     estimator.solver_reason_ = plan.reason
-    say(estimator.verbose, f"solver {estimator.solver_}: {plan.reason}; peak {plan.memory}")
+    log_progress(estimator.verbose, f"solver {estimator.solver_}: {plan.reason}; peak {plan.memory}")
 
     points = X
     if len(train) < X.shape[0]:
@@ -248,7 +248,7 @@ def fit_expansion(
     )
     take(system.settle(result.W, lambda coef: KernelOperator(on_device, kernel) @ coef, solver.tol))
     estimator.history_, estimator.n_iter_, estimator.residual_ = result.history, result.n_iter, result.residual
-    say(estimator.verbose, f"{result.message}; relative residual {result.residual:.2g}")
+    log_progress(estimator.verbose, f"{result.message}; relative residual {result.residual:.2g}")
     _warn_unless_ended_well(type(estimator).__name__, system, result, solver)
     if estimator.warm_start:
         estimator._solution = xa.to_numpy(result.W)

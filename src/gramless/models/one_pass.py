@@ -21,10 +21,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.dask_hooks import fits_collections, over_partitions
+from gramless._core.dask_dispatch import dispatch_fit, dispatch_prediction
 from gramless._core.device import precision_of
 from gramless._core.targets.streamed import LabelTargets, Targets, ValueTargets
-from gramless._core.validation import all_or_nothing, check_X
+from gramless._core.validation import atomic_fit, check_X
 from gramless.approximation.features import FeatureMap
 from gramless.callbacks import read_callbacks
 from gramless.inference.one_pass import keep_residuals
@@ -112,8 +112,8 @@ class OnePassClassifier(ClassifierMixin, BaseEstimator):
         """
         raise NotImplementedError(f"{type(self).__name__} does not say what its parts are")
 
-    @all_or_nothing
-    @fits_collections
+    @atomic_fit
+    @dispatch_fit
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit in one pass, or in as many epochs as the settings ask for.
 
@@ -134,7 +134,7 @@ class OnePassClassifier(ClassifierMixin, BaseEstimator):
         """
         return self.adopt(learn(self, rows_and_labels, X, y, sample_weight))
 
-    @all_or_nothing
+    @atomic_fit
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more rows, once each; where sums are learnt, the result is that of one `fit` on all rows together.
 
@@ -276,7 +276,7 @@ class OnePassClassifier(ClassifierMixin, BaseEstimator):
             model.calibration = own, codes
         return model.calibration
 
-    @over_partitions
+    @dispatch_prediction
     def decision_function(self, X: Any) -> Array:
         """Class scores.
 
@@ -293,7 +293,7 @@ class OnePassClassifier(ClassifierMixin, BaseEstimator):
         scores = score_rows(self, X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
-    @over_partitions
+    @dispatch_prediction
     def predict(self, X: Any) -> np.ndarray:
         """The class of each row.
 
@@ -311,7 +311,7 @@ class OnePassClassifier(ClassifierMixin, BaseEstimator):
         return scores_to_labels(self.classes_, scores)
 
     @available_if(has_probabilities)
-    @over_partitions
+    @dispatch_prediction
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class: the softmax of the scores, or Platt's sigmoid of each score, normalised.
 
@@ -359,8 +359,8 @@ class OnePassRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         """
         raise NotImplementedError(f"{type(self).__name__} does not say what its parts are")
 
-    @all_or_nothing
-    @fits_collections
+    @atomic_fit
+    @dispatch_fit
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit in one pass, or in as many epochs as the settings ask for.
 
@@ -381,7 +381,7 @@ class OnePassRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         """
         return self.adopt(learn(self, rows_and_values, X, y, sample_weight))
 
-    @all_or_nothing
+    @atomic_fit
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more rows, once each; where sums are learnt, the result is that of one `fit` on all rows together.
 
@@ -460,7 +460,7 @@ class OnePassRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
         """
         return plan_parts(self.parts(), n, d, n_outputs, dtype, device)
 
-    @over_partitions
+    @dispatch_prediction
     def predict(self, X: Any) -> Array:
         """Predicted values.
 

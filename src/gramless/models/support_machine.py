@@ -20,14 +20,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.device import CUDA
-from gramless._core.memory import human, parse_budget
+from gramless._core.memory import format_bytes, parse_budget
 from gramless._core.validation import (
-    check_class_factors,
+    check_class_weights,
     check_positive,
     check_square,
     check_weights,
     check_X,
-    forget_names,
+    remove_feature_names,
     working_dtype,
 )
 from gramless.callbacks import read_callbacks
@@ -142,7 +142,7 @@ def training_points(estimator: Any, X: Any, kernel: Kernel, sample_weight: Any =
     estimator.__dict__.pop("_objects", None)
     if isinstance(kernel, Callable_) and _holds_objects(X):
         estimator.__dict__.pop("n_features_in_", None)
-        forget_names(estimator)
+        remove_feature_names(estimator)
         values = _values_of_objects(estimator, kernel, X, X)
         estimator._objects, estimator.shape_fit_ = X, (len(X),)
         return values, Precomputed()
@@ -239,7 +239,7 @@ def class_factors(class_weight: Any, classes: np.ndarray, codes: np.ndarray) -> 
     if class_weight is None:
         return np.ones(len(classes))
     if isinstance(class_weight, dict):
-        check_class_factors(class_weight)
+        check_class_weights(class_weight)
     return compute_class_weight(class_weight, classes=classes, y=classes[codes]).astype(np.float64)
 
 
@@ -286,8 +286,8 @@ def _values_of_objects(estimator: Any, kernel: Callable_, X: Any, Y: Any) -> np.
     needed, allowed = shape[0] * shape[1] * dtype.itemsize, parse_budget(estimator.memory_budget)
     if needed > allowed:
         raise MemoryError(
-            f"the kernel values of {shape[0]} and {shape[1]} objects take {human(needed)}, and memory_budget allows "
-            f"{human(allowed)}"
+            f"the kernel values of {shape[0]} and {shape[1]} objects take {format_bytes(needed)}, and memory_budget allows "
+            f"{format_bytes(allowed)}"
         )
     values = np.asarray(kernel.function(X, Y), dtype=dtype)
     if values.shape != shape:

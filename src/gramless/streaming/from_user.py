@@ -10,12 +10,12 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.targets.streamed import LabelTargets, ValueTargets
 from gramless._core.validation import (
-    check_class_factors,
+    check_class_weights,
     check_labels,
     check_outputs,
     check_weights,
     check_X,
-    forget_names,
+    remove_feature_names,
     working_dtype,
 )
 from gramless.streaming.stream import Stream, is_stream_like
@@ -25,7 +25,7 @@ def rows_and_labels(
     estimator: Any, X: Any, y: Any, sample_weight: Any, *, accept_sparse: bool
 ) -> tuple[Stream, LabelTargets]:
     """The stream of a classifier's `fit`, and its targets; `estimator` has `dtype` and `class_weight`."""
-    forget_names(estimator)
+    remove_feature_names(estimator)
     if _is_streamed(X):
         return _stream(X, y, sample_weight), LabelTargets(None, class_factors(estimator.class_weight))
     X = _array(estimator, X, accept_sparse, reset=True)
@@ -40,7 +40,7 @@ def rows_and_values(
     estimator: Any, X: Any, y: Any, sample_weight: Any, *, accept_sparse: bool
 ) -> tuple[Stream, ValueTargets]:
     """The stream of a regressor's `fit`, and its targets; `estimator` has `dtype`."""
-    forget_names(estimator)
+    remove_feature_names(estimator)
     if _is_streamed(X):
         return _stream(X, y, sample_weight), ValueTargets()
     X = _array(estimator, X, accept_sparse, reset=True)
@@ -89,7 +89,7 @@ def class_factors(class_weight: Any) -> dict[Any, float] | None:
     if class_weight is None:
         return None
     if isinstance(class_weight, dict):
-        return check_class_factors(class_weight)
+        return check_class_weights(class_weight)
     raise ValueError(f"class_weight={class_weight!r} needs all labels beforehand: pass arrays to fit, or a dict of weights")
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.checkpoint import StateFile, fingerprint
-from gramless._core.stored import checked_csr
+from gramless._core.untrusted_arrays import build_checked_csr
 from gramless.streaming.stream import Stream
 
 _SPARSE = ("data", "indices", "indptr", "shape")
@@ -44,7 +44,7 @@ class PassCheckpoint:
         state = {key: value for key, value in saved.state.items() if ":" not in key}
         for key in {key.split(":")[0] for key in saved.state if ":" in key}:
             data, indices, indptr, shape = (saved.state[f"{key}:{part}"] for part in _SPARSE)
-            state[key] = checked_csr(data, indices, indptr, tuple(int(side) for side in shape))
+            state[key] = build_checked_csr(data, indices, indptr, tuple(int(side) for side in shape))
         return state
 
     def remove(self) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.validation import missing
+from gramless._core.validation import missing_mask
 from gramless.streaming.read_ahead import read_ahead
 from gramless.streaming.reservoir import Reservoir
 from gramless.streaming.sources import ArraySource, IterableSource, Rows, Source
@@ -345,5 +345,5 @@ def _not_finite(X: Array) -> tuple[int, int] | None:
 def _not_finite_target(y: Any) -> int | None:
     if y is None:
         return None
-    bad = missing(xa.to_numpy(y))
+    bad = missing_mask(xa.to_numpy(y))
     return int(np.argmax(bad)) if bad.any() else None

@@ -23,7 +23,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from gramless._core import arrays as xa
-from gramless._core.memory import human
+from gramless._core.memory import format_bytes
 from gramless._core.threads import slices
 from gramless.kernels.base import Kernel
 from gramless.svm.box_qp import BoxQP, DualSolution
@@ -111,8 +111,8 @@ class BatchedSMO(BaseEstimator):
                 return q, max(one, min(everything, _SHARE_OF_STATE * budget, budget - values))
             if q <= _SMALLEST_SET:
                 raise MemoryError(
-                    f"a dual problem of {largest} points takes {human(one + values)} beside the points, and memory_budget "
-                    f"leaves {human(int(budget))} for it; allow more"
+                    f"a dual problem of {largest} points takes {format_bytes(one + values)} beside the points, and "
+                    f"memory_budget leaves {format_bytes(int(budget))} for it; allow more"
                 )
             q //= 2
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gramless._core import arrays as xa
-from gramless._core.threads import CPU_TILE, lower_tiles, one_blas_thread, share, slices
+from gramless._core.threads import CPU_TILE, lower_tiles, one_blas_thread, parallel_for, slices
 from gramless.kernels.base import Kernel
 
 Part = slice | np.ndarray
@@ -112,7 +112,7 @@ class GramRows:
                 if r != c:
                     out[places[c], places[r]] = out[places[r], places[c]].T
 
-            share([(r, c) for r in range(len(places)) for c in range(r + 1)], fill, self.workers)
+            parallel_for([(r, c) for r in range(len(places)) for c in range(r + 1)], fill, self.workers)
             self._whole = out
         return self._whole
 
@@ -151,7 +151,7 @@ class GramRows:
             scatter(xa.to_numpy(block), here, there, out)
 
         if tasks:
-            share(tasks, compute, self.workers)
+            parallel_for(tasks, compute, self.workers)
         mirror(out, fresh, idx.size)
 
     def _by_part(self, idx: np.ndarray, positions: np.ndarray) -> list[np.ndarray]:
@@ -175,7 +175,7 @@ class GramRows:
                 here = (idx >= present[0]) & (idx <= present[-1])
                 add_rows(self.rows, self.slot_of[idx[here]], weights[here], total, strip.start, strip.stop)
 
-            share([(update, strip) for update in updates for strip in strips], apply, self.workers)
+            parallel_for([(update, strip) for update in updates for strip in strips], apply, self.workers)
 
     def _fetch(self, idx: np.ndarray) -> None:
         """Make the rows `idx` (ascending, at most `capacity`) present."""
@@ -227,7 +227,7 @@ class GramRows:
                 scatter(xa.to_numpy(values), slots[here], np.arange(into.start, into.stop), self.rows)
 
         if tasks:
-            share(tasks, fill, self.workers)
+            parallel_for(tasks, fill, self.workers)
 
 
 class HeldRows:
@@ -255,7 +255,7 @@ class HeldRows:
             K[before, rows] = K[rows, before].T
 
         with one_blas_thread():
-            share(slices(n, _STRIP)[::-1], fill, workers)
+            parallel_for(slices(n, _STRIP)[::-1], fill, workers)
         return cls(K)
 
     def part(self, first: slice, second: slice) -> HeldRows:
@@ -288,7 +288,7 @@ class HeldRows:
             (idx, weights, total), strip = task
             add_rows(self.K, idx, weights, total, strip.start, strip.stop)
 
-        share([(update, strip) for update in updates for strip in strips], apply, self.workers)
+        parallel_for([(update, strip) for update in updates for strip in strips], apply, self.workers)
 
 
 def as_indices(part: Part) -> np.ndarray:
@@ -325,5 +325,5 @@ def own_blocks(kernel: Kernel, X: Any, parts: Sequence[Part], budget: float, wor
             block[columns, rows] = block[rows, columns].T
 
     if tasks:
-        share(tasks, fill, workers if kernel.thread_safe else 1)
+        parallel_for(tasks, fill, workers if kernel.thread_safe else 1)
     return blocks

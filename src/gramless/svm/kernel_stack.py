@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gramless._core import arrays as xa
-from gramless._core.threads import CPU_TILE, share, slices
+from gramless._core.threads import CPU_TILE, parallel_for, slices
 from gramless.kernels import Kernel, Precomputed, Scaled
 from gramless.linalg.operators import expand
 from gramless.linalg.operators.blocks import workers_for
@@ -78,7 +78,7 @@ class HeldKernels:
             for gram, scale in zip(self.grams[1:], scales[1:], strict=True):
                 self._sum[rows] += scale * gram[rows]
 
-        share(slices(len(self._sum), 64), fill, self.workers)
+        parallel_for(slices(len(self._sum), 64), fill, self.workers)
         return Precomputed(), self._sum
 
     def energies(self, machine: Machine) -> np.ndarray:

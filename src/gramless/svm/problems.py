@@ -25,8 +25,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gramless._core import arrays as xa
 from gramless._core.device_rows import SparseRows, rows_on_device
-from gramless._core.memory import MemoryEstimate, human, parse_budget
-from gramless._core.threads import CPU_TILE, blas_threads, run
+from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
+from gramless._core.threads import CPU_TILE, blas_threads, run_threads
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators import byte_rows, expand
 from gramless.linalg.operators.blocks import FEW_VALUES, expand_groups, workers_for
@@ -312,7 +312,7 @@ def _pairs_in_turn(
         waiting.clear()
         watch.stop()
 
-    run(work, at_once, meanwhile=watch.report, abandon=abandon)
+    run_threads(work, at_once, meanwhile=watch.report, abandon=abandon)
     return solutions
 
 
@@ -386,8 +386,8 @@ def row_resources(memory_budget: Any, kernel: Kernel, X: Any, seed: int) -> Reso
     budget = parse_budget(memory_budget)
     if budget < fixed:
         raise MemoryError(
-            f"the fit needs {human(fixed)} beside kernel rows (a sorted copy of the data and the working sets) and "
-            f"memory_budget allows {human(budget)}; allow more, or fit fewer samples"
+            f"the fit needs {format_bytes(fixed)} beside kernel rows (a sorted copy of the data and the working sets) and "
+            f"memory_budget allows {format_bytes(budget)}; allow more, or fit fewer samples"
         )
     return Resources(budget - fixed, workers, seed)
 

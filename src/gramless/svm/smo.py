@@ -28,7 +28,7 @@ from typing import Protocol
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from gramless._core.threads import share
+from gramless._core.threads import parallel_for
 from gramless.svm.box_qp import BoxQP, DualSolution
 from gramless.svm.gram_rows import GramRows, HeldRows, Update
 from gramless.svm.watch import Watch
@@ -127,7 +127,7 @@ class SMO(BaseEstimator):
             watch.advance(moved, violation=max(ascent.violation for ascent in ascents), solved=solved)
             if not active or watch.stopped:
                 break
-            share(active, Ascent.improve, rows.workers)
+            parallel_for(active, Ascent.improve, rows.workers)
             matrix.add([ascent.update for ascent in active])
         return [ascent.solution() for ascent in ascents]
 

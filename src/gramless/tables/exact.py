@@ -129,7 +129,7 @@ def upper_kernel_matrix(points: np.ndarray, kernel: Kernel) -> np.ndarray:
     """
     n = len(points)
     if n >= CPU_TILE:
-        return xa.known_numpy(KernelOperator(points, kernel, np.zeros(n, points.dtype)).dense())
+        return xa.cast_numpy(KernelOperator(points, kernel, np.zeros(n, points.dtype)).dense())
     K = np.zeros((n, n), points.dtype)
     for rows in slices(n, _STRIP):
         kernel(points[rows], points[rows.start :], out=K[rows, rows.start :])

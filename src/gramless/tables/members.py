@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from gramless._core.memory import MemoryEstimate, human
-from gramless._core.threads import blas_threads, share
+from gramless._core.memory import MemoryEstimate, format_bytes
+from gramless._core.threads import blas_threads, parallel_for
 from gramless.kernels import Kernel
 from gramless.linalg.operators import expand
 from gramless.tables.columns import Encoded
@@ -199,8 +199,8 @@ def fit_members(
     if size < n:
         why = "memory" if size < part_size(n, 1, SHARES["fit"] * seconds, 1 << 62) else "time"
         gave_up.append(
-            f"one exact solution of all {n:,} rows ({human(8 * n * n)}): for {why}, every row carries the model of its own "
-            f"neighbourhood of at most {size:,} rows"
+            f"one exact solution of all {n:,} rows ({format_bytes(8 * n * n)}): for {why}, every row carries the model "
+            f"of its own neighbourhood of at most {size:,} rows"
         )
     if searched < n:
         gave_up.append(f"settings from all rows: they were chosen on {searched:,}")
@@ -322,7 +322,7 @@ def _fit_member(
     # As many parts at a time as there are threads, one each, which need not wait for each other; the rest by all threads.
     workers = parts_at_once(count, size, memory)
     together = count - count % workers if workers > 1 else 0
-    share(range(together), solve, workers)
+    parallel_for(range(together), solve, workers)
     for part in range(together, count):
         solve(part)
     found = [solutions[part] for part in range(count)]

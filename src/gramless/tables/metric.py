@@ -46,9 +46,9 @@ def kernel_and_slopes(name: str, X: np.ndarray, gamma: float) -> tuple[np.ndarra
     `dK_ij / d log s_k` is the second matrix times `|x_ik - x_jk|` for the Laplacian, times the square of that for others.
     """
     if name == "laplacian":
-        K = xa.known_numpy(Laplacian(gamma)(X, X))
+        K = xa.cast_numpy(Laplacian(gamma)(X, X))
         return K, -gamma * K
-    distances = xa.known_numpy(euclidean_distances(X, X))
+    distances = xa.cast_numpy(euclidean_distances(X, X))
     if name == "rbf":
         K = np.exp(-gamma * distances**2)
         return K, -2 * gamma * K

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from gramless._core.threads import blas_threads, in_turns, one_blas_thread
+from gramless._core.threads import blas_threads, one_blas_thread, run_round_robin
 from gramless.kernels import RBF, Exponential, Kernel, Laplacian, Matern52, ScaledColumns
 from gramless.tables.columns import Encoded
 from gramless.tables.exact import Kept, Solution, Spare, inverse_factor, solve_dense, solve_exact, upper_kernel_matrix
@@ -248,7 +248,7 @@ class Search:
         """What each job finds, some at the same time, one thread each."""
         at_once = workers()  # of as many threads as BLAS has, before it is left one
         with one_blas_thread():
-            return in_turns(list(jobs), at_once)
+            return run_round_robin(list(jobs), at_once)
 
     def _weights(self, n: int) -> np.ndarray | None:
         return None if self.weights is None else self.weights[self.rows[:n]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numba as numba
 from numba.core import event
 
-from gramless._core.compiled.compiling import pass_on
+from gramless._core.compiled.compilation_events import notify_listeners
 
 
 class _Listener(event.Listener):
@@ -20,12 +20,12 @@ class _Listener(event.Listener):
     def on_start(self, event: event.Event) -> None:
         self._depth += 1
         if self._depth == 1:
-            pass_on(True)
+            notify_listeners(True)
 
     def on_end(self, event: event.Event) -> None:
         self._depth -= 1
         if self._depth == 0:
-            pass_on(False)
+            notify_listeners(False)
 
 
 event.register("numba:compile", _Listener())

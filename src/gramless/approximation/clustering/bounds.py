@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramless._core.threads import CPU_TILE, run, slices
+from gramless._core.threads import CPU_TILE, run_threads, slices
 from gramless.approximation.clustering.steps import Visit, workers_for
 
 # Shares of the centres that may be taken out of the bound.
@@ -86,7 +86,7 @@ class Bounds:
                 looked_at[worker] += len(idx)
                 visit(worker, rows, part, self.labels[rows])
 
-        run(work, workers)
+        run_threads(work, workers)
         self.computed = len(far) / k + looked_at.sum() / n
 
     def _loosen(self, drift: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.threads import CPU_TILE, CUDA_TILE, blas_threads, run, slices
+from gramless._core.threads import CPU_TILE, CUDA_TILE, blas_threads, run_threads, slices
 
 # A point whose cosine with its centroid is this close to 1 is served as well as rounding allows.
 SERVED = 1 - 1e-6
@@ -53,7 +53,7 @@ def nearest(
             if visit is not None:
                 visit(worker, rows, part, labels[rows])
 
-    run(work, workers)
+    run_threads(work, workers)
     return labels, cosines
 
 

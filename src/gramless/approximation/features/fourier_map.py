@@ -25,7 +25,7 @@ from sklearn.base import clone
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.threads import CPU_TILE, blas_threads, share, slices
+from gramless._core.threads import CPU_TILE, blas_threads, parallel_for, slices
 from gramless._core.validation import check_positive
 from gramless.approximation.features.base import FeatureMap, Features
 from gramless.kernels import RBF, Exponential, Kernel, Laplacian, Matern32, Matern52, ScaledColumns, as_kernel
@@ -89,7 +89,7 @@ class FourierFeatures(Features):
             self._fill(X, out)
             return out
         tasks = slices(int(X.shape[0]), CPU_TILE)
-        share(tasks, lambda rows: self._fill(X[rows], out[rows]), blas_threads())
+        parallel_for(tasks, lambda rows: self._fill(X[rows], out[rows]), blas_threads())
         return out
 
     def frequencies(self) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.grid import on_grid
-from gramless._core.threads import CPU_TILE, CUDA_TILE, blas_threads, share, slices
+from gramless._core.threads import CPU_TILE, CUDA_TILE, blas_threads, parallel_for, slices
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
 from gramless.kernels.stationary import RBF, in_registers, offset_to_remove
@@ -136,7 +136,7 @@ def evaluate(kernel: Kernel, X: Array, Y: Array, out: Array | None = None) -> Ar
         rows, columns = task
         kernel(X[rows], Y[columns], out=out[rows, columns])
 
-    share(tasks, fill, workers_for(kernel, X))
+    parallel_for(tasks, fill, workers_for(kernel, X))
     return out
 
 
@@ -225,7 +225,7 @@ def expand_groups(
     same = xa.numpy_dtype(X) == xa.numpy_dtype(coef)
     if type(kernel) is RBF and same and in_registers(X, points, n_values, _MANY_VALUES):
         scores = np.zeros((X.shape[0], n_columns))
-        _add_gaussian(kernel, xa.known_numpy(X), xa.known_numpy(points), xa.to_numpy(coef), bounds, into, scores)
+        _add_gaussian(kernel, xa.cast_numpy(X), xa.cast_numpy(points), xa.to_numpy(coef), bounds, into, scores)
         return scores
     scores = np.zeros((X.shape[0], n_columns), xa.numpy_dtype(coef))
     edge = tile_edge(X) if n_values >= _MANY_VALUES or xa.is_grid(X) else _SMALL_EDGE
@@ -245,7 +245,7 @@ def expand_groups(
 
     # Small inputs still keep every core busy: no fewer row groups than threads.
     workers = workers_for(kernel, X)
-    share(slices(X.shape[0], max(1, min(edge, -(-X.shape[0] // workers)))), fill, workers)
+    parallel_for(slices(X.shape[0], max(1, min(edge, -(-X.shape[0] // workers)))), fill, workers)
     return scores
 
 
@@ -316,4 +316,4 @@ def _add_gaussian(
     workers = workers_for(kernel, X) if enough else 1
     # As many tasks for each thread, all of one size.
     tasks = workers * -(-X.shape[0] // (workers * CPU_TILE))
-    share(slices(X.shape[0], -(-X.shape[0] // tasks)), add, workers, blas=False)
+    parallel_for(slices(X.shape[0], -(-X.shape[0] // tasks)), add, workers, blas=False)

@@ -18,8 +18,8 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.memory import free_memory, human
-from gramless._core.threads import lower_tiles, run, share, slices
+from gramless._core.memory import format_bytes, free_memory
+from gramless._core.threads import lower_tiles, parallel_for, run_threads, slices
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators.base import CAPABILITIES, Operator
 from gramless.linalg.operators.blocks import byte_rows, evaluate, expand, tile_edge, workers_for
@@ -109,7 +109,7 @@ class KernelOperator(Operator):
         assert buffer is not None
         tile = self.kernel.block(self.X, rows, columns, out=buffer[: shape[0], : shape[1]])
         if self.cache:
-            tile = self._stored[key] = tile if self.storage is None else xa.half(tile, self.storage)
+            tile = self._stored[key] = tile if self.storage is None else xa.to_half(tile, self.storage)
         return tile
 
     def _slot(self, key: tuple[int, int], shape: tuple[int, int]) -> Array:
@@ -144,8 +144,8 @@ class KernelOperator(Operator):
         needed = (1 + self.kernel.temporaries) * self.edge**2 * self.dtype.itemsize
         if self.edge <= _SMALLEST_TILE:
             raise MemoryError(
-                f"a tile of the kernel matrix needs {human(needed)} of the memory of {xa.device_of(self.X)}, which has "
-                f"{human(free_memory(xa.device_of(self.X)))} free; free some, or use device='cpu'"
+                f"a tile of the kernel matrix needs {format_bytes(needed)} of the memory of {xa.device_of(self.X)}, which "
+                f"has {format_bytes(free_memory(xa.device_of(self.X)))} free; free some, or use device='cpu'"
             ) from error
         self.edge //= 2
         self._tiles = lower_tiles(slices(self.shape[0], self.edge))
@@ -162,7 +162,7 @@ class KernelOperator(Operator):
                 sums.add(tile if self.storage is None else xa.astype(tile, self.dtype), rows, columns)
             return sums.total()
 
-        total, *others = run(work, workers)
+        total, *others = run_threads(work, workers)
         for other in others:
             total += other
         total += self.ridge[:, None] * V
@@ -206,7 +206,7 @@ class KernelOperator(Operator):
         def compute(tile: tuple[slice, slice]) -> None:
             self._tile(*tile, None)
 
-        share(missing, compute, workers_for(self.kernel, self.X))
+        parallel_for(missing, compute, workers_for(self.kernel, self.X))
 
     def _cached_rows(self, idx: np.ndarray, out: Array | None) -> Array:
         if len(self._stored) < len(self._tiles):
@@ -247,7 +247,7 @@ class KernelOperator(Operator):
                     A[columns, rows] = A[rows, columns].T
 
         workers = max(1, min(workers_for(self.kernel, self.X), len(self._tiles)))
-        run(work, workers)
+        run_threads(work, workers)
         return xa.add_diagonal_(A, xa.astype(self.ridge, dtype))
 
 

@@ -20,7 +20,7 @@ import scipy.linalg
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.threads import blas_threads, run, slices
+from gramless._core.threads import blas_threads, run_threads, slices
 
 PANEL = 16
 """Tiles for the compiled loops start at a multiple of as many rows."""
@@ -76,7 +76,7 @@ class Columns:
 
 def _in_lines(A: np.ndarray) -> np.ndarray:
     """A contiguous copy that begins with a line of the cache."""
-    copy = xa.empty_in_lines(A.shape, A.dtype)
+    copy = xa.empty_aligned(A.shape, A.dtype)
     copy[...] = A
     return copy
 
@@ -109,7 +109,7 @@ class NarrowSums:
 
     def add(self, tile: Array, rows: slice, columns: slice) -> None:
         """Add both halves' products of a tile."""
-        _add_narrow(xa.known_numpy(tile), rows, columns, self.V, self.V, self.sums, self.sums, True, rows != columns)
+        _add_narrow(xa.cast_numpy(tile), rows, columns, self.V, self.V, self.sums, self.sums, True, rows != columns)
 
     def total(self) -> np.ndarray:
         """The sums in the shape of the right-hand side."""
@@ -145,7 +145,7 @@ class CompiledSums:
         """Add both halves' products of a tile; `columns` starts at a whole panel."""
         from gramless._core.compiled.tile_loops import add_products
 
-        V, block = self.columns, xa.known_numpy(tile)
+        V, block = self.columns, xa.cast_numpy(tile)
         panels = slice(columns.start // V.lanes, -(-columns.stop // V.lanes))
         for g in range(V.groups):
             here, there = V.rows[g, rows], V.panels[g, panels]
@@ -197,7 +197,7 @@ def product(C: Array, W: Array) -> Array:
             add_products(C[part], rows, panels, rows, panels, True, False)
 
     parts = _parts(len(C))
-    run(lambda k: work(parts[k]), len(parts))
+    run_threads(lambda k: work(parts[k]), len(parts))
     return _from_rows(out, len(C), W.shape[1])
 
 
@@ -220,7 +220,7 @@ def transposed_product(C: Array, V: Array) -> Array:
         return out
 
     parts = _parts(len(C))
-    total, *others = run(lambda k: work(parts[k]), len(parts))
+    total, *others = run_threads(lambda k: work(parts[k]), len(parts))
     for other in others:
         total += other
     return _from_panels(total, C.shape[1], V.shape[1])
@@ -253,7 +253,7 @@ def _narrow_product(C: np.ndarray, W: np.ndarray) -> np.ndarray:
         # Nothing is read from the rows' side, nor written to the columns'.
         _add_narrow(C[parts[k]], parts[k], columns, out, factors, out, factors, True, False)
 
-    run(work, len(parts), blas=False)
+    run_threads(work, len(parts), blas=False)
     return np.ascontiguousarray(out.T)
 
 
@@ -266,7 +266,7 @@ def _narrow_transposed_product(C: np.ndarray, V: np.ndarray) -> np.ndarray:
         _add_narrow(C[parts[k]], parts[k], columns, factors, out, factors, out, False, True)
         return out
 
-    total, *others = run(work, len(parts), blas=False)
+    total, *others = run_threads(work, len(parts), blas=False)
     for other in others:
         total += other
     return np.ascontiguousarray(total.T)

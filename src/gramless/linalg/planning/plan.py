@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gramless._core.device import PRECISIONS
-from gramless._core.memory import MemoryEstimate, human
+from gramless._core.memory import MemoryEstimate, format_bytes
 from gramless._core.threads import CPU_TILE, CUDA_TILE, blas_threads
 from gramless._core.validation import check_choice
 from gramless.kernels.base import Kernel
@@ -151,9 +151,11 @@ def _iterative_plan(s: Sizes, name: str, budget: int, n_landmarks: Any, blocks: 
     cached = base.nbytes + gram <= budget
     if cached:
         base.parts["kernel matrix"] = gram
-        reason = f"one triangle of the kernel matrix ({human(gram)}) fits the budget of {human(budget)}: cached"
+        reason = (
+            f"one triangle of the kernel matrix ({format_bytes(gram)}) fits the budget of {format_bytes(budget)}: cached"
+        )
     else:
-        reason = f"the kernel matrix ({human(gram)}) does not fit the budget of {human(budget)}: streamed"
+        reason = f"the kernel matrix ({format_bytes(gram)}) does not fit the budget of {format_bytes(budget)}: streamed"
         if s.fused:  # fused products with the landmarks cost less than to read what would be held
             store, base.parts["preconditioner"] = False, _preconditioner_bytes(s, m, False)
     base.solver = name

@@ -102,7 +102,7 @@ class Cholesky(Solver):
             if keep is None:
                 # Few columns are read from memory and multiplied by one core as fast as by several.
                 with one_blas_thread() if W.shape[1] <= _FEW_COLUMNS else nullcontext():
-                    R = B - product_from_upper(xa.to_numpy(A), xa.to_numpy(diagonal), xa.known_numpy(W))
+                    R = B - product_from_upper(xa.to_numpy(A), xa.to_numpy(diagonal), xa.cast_numpy(W))
             else:
                 R = B - keep @ W
             previous, residual = residual, xa.norm(R) / z_norm

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gramless._core.files import replaced
+from gramless._core.files import atomic_write
 from gramless.papers.datasets.catalogue import CATALOGUE, DIGITS, Entry, digest
 from gramless.papers.datasets.dataset import Dataset, DatasetError
 
@@ -101,7 +101,7 @@ def obtain(name: str, *, data: str | os.PathLike | None = None, progress: Progre
         raise DatasetError(f"cannot write to {folder}: {reason.strerror}. {where_to_put(name, data)}") from reason
     try:
         arrays = _read_published(name, files)
-        with replaced(target) as part, open(part, "wb") as file:
+        with atomic_write(target) as part, open(part, "wb") as file:
             np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
     finally:
         for file_path in files:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gramless._core.files import replaced
+from gramless._core.files import atomic_write
 from gramless._version import __version__
 from gramless.papers.experiments import (
     CHAPTERS,
@@ -92,7 +92,7 @@ def write_report(
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replaced(path) as part:
+    with atomic_write(path) as part:
         text = page(specs, records, quick=quick, missing=missing, benchmarks=benchmarks, results=results)
         part.write_text(text, encoding="utf-8")
     return path

@@ -27,7 +27,7 @@ from sklearn.utils import check_random_state
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.memory import MemoryEstimate, parse_budget
-from gramless._core.progress import Progress, say, speed
+from gramless._core.progress import Progress, log_progress, throughput_record
 from gramless._core.targets.streamed import Targets, ValueTargets
 from gramless._core.validation import check_positive, working_dtype
 from gramless.approximation.features import FeatureMap, Features
@@ -836,7 +836,7 @@ def run_pass(
                 done += count
                 spent = seconds + time.perf_counter() - started
                 if epochs == 1:
-                    progress.update(speed(done, skip, stream.n_rows, spent))
+                    progress.update(throughput_record(done, skip, stream.n_rows, spent))
                 if file is not None and number % file.every == 0:
                     file.save(state.state(), spent)
             if done == 0:
@@ -911,7 +911,7 @@ def more_rows(
             for batch in stream.batches(plan.batch_rows, prepare=lambda X: state.prepare(X, options.name)):
                 state.add(batch.X, state.targets.read(batch.y), batch.weights, learner, budget)
                 done += len(batch)
-                progress.update(speed(done, 0, stream.n_rows, time.perf_counter() - started))
+                progress.update(throughput_record(done, 0, stream.n_rows, time.perf_counter() - started))
         return
     for batch in stream.batches(MOST_BATCH_ROWS, prepare=lambda X: state.prepare(X, options.name)):
         rows = (batch.X, state.targets.read(batch.y), batch.weights)
@@ -975,7 +975,7 @@ def _plan(
         dtype=state.dtype,
         device=state.device,
     )
-    say(0 if quiet else options.verbose, f"{options.name}: {plan.batch_rows} rows at a time; peak {plan.memory}")
+    log_progress(0 if quiet else options.verbose, f"{options.name}: {plan.batch_rows} rows at a time; peak {plan.memory}")
     return plan
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import gramless
-from gramless._core.compiled.compiling import hearing_of_compilation
-from gramless._core.progress import COMPILING, Progress, telling_of_compilation
+from gramless._core.compiled.compilation_events import compilation_listener
+from gramless._core.progress import COMPILING, Progress, report_compilation
 from gramless.tables import search
 
 
@@ -35,7 +35,7 @@ def new_loop():
 
 def test_the_beginning_and_the_end_are_heard_once_for_each_kind_of_argument():
     loop, heard = new_loop(), []
-    with hearing_of_compilation(heard.append):
+    with compilation_listener(heard.append):
         assert loop(3) == 7
         assert heard == [True, False]
         assert loop(4) == 9
@@ -48,7 +48,7 @@ def test_the_beginning_and_the_end_are_heard_once_for_each_kind_of_argument():
 
 def test_what_is_being_done_is_said_before_and_after():
     said, loop = [], new_loop()
-    with telling_of_compilation(said.append) as tell:
+    with report_compilation(said.append) as tell:
         tell("learning")
         loop(1)
         tell("fitting")
@@ -58,9 +58,9 @@ def test_what_is_being_done_is_said_before_and_after():
 def test_loops_on_disk_are_loaded_without_a_word(tmp_path):
     code = (
         "import json, numpy as np\n"
-        "from gramless._core.compiled.compiling import hearing_of_compilation\n"
+        "from gramless._core.compiled.compilation_events import compilation_listener\n"
         "heard = []\n"
-        "with hearing_of_compilation(heard.append):\n"
+        "with compilation_listener(heard.append):\n"
         "    from gramless._core.compiled.scatter import move_rows\n"
         "    rows = np.zeros(1, dtype=np.intp)\n"
         "    move_rows(np.zeros((2, 3)), np.ones((1, 3)), rows, rows + 1, np.ones(1))\n"
@@ -81,7 +81,7 @@ def test_every_compiled_module_gets_numba_where_it_is_listened_to():
         for path in source.rglob("*.py")
         if re.search(r"^(import numba|from numba import .*n?jit)", path.read_text(), re.MULTILINE)
     ]
-    assert plain == ["_compiled/compiler.py"]
+    assert plain == ["_core/compiled/compiler.py"]
 
 
 @pytest.mark.parametrize("verbose", [0, 1])

@@ -14,16 +14,16 @@ import numpy as np
 import scipy.sparse as sp
 
 
-def checked_csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, ...]) -> sp.csr_matrix:
+def build_checked_csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, ...]) -> sp.csr_matrix:
     """A CSR matrix of parts that fit together; ValueError where they do not."""
     if len(shape) != 2 or min(shape) < 0:
         raise ValueError(f"a sparse matrix of shape {shape}")
     matrix = sp.csr_matrix((np.asarray(data), np.asarray(indices), np.asarray(indptr)), shape=shape)
-    check_sparse(matrix)
+    check_sparse_arrays(matrix)
     return matrix
 
 
-def check_sparse(matrix: Any) -> None:
+def check_sparse_arrays(matrix: Any) -> None:
     """Raise ValueError where an index or a pointer of a CSR or CSC matrix leaves its bounds, or a value is not finite."""
     if matrix.format not in ("csr", "csc"):
         raise ValueError(f"a sparse matrix in the form {matrix.format!r}, which no model has")
@@ -38,7 +38,7 @@ def check_sparse(matrix: Any) -> None:
         raise ValueError("a sparse matrix with values that are not finite numbers")
 
 
-def unpacked_bytes(archive: zipfile.ZipFile) -> int:
+def unzipped_bytes(archive: zipfile.ZipFile) -> int:
     """What the members of a zip file take when they are read; archives and arrays among them say what they need in turn.
 
     A member that holds less than the array that it announces is refused.
@@ -48,7 +48,7 @@ def unpacked_bytes(archive: zipfile.ZipFile) -> int:
         total += member.file_size
         if member.filename.endswith(".npz"):
             with archive.open(member) as file, zipfile.ZipFile(io.BytesIO(file.read(member.file_size))) as inner:
-                total += unpacked_bytes(inner)
+                total += unzipped_bytes(inner)
         elif member.filename.endswith(".npy"):
             with archive.open(member) as opened:
                 _check_announced(opened, member.file_size)  # type: ignore[arg-type]

@@ -1,8 +1,7 @@
-"""Where dask collections enter, recognised by what they can do so that nobody else imports dask.
+"""Dispatch of dask collections to `gramless.distributed`.
 
-`fit` of an estimator that can be fitted on many machines is wrapped in `fits_collections`, its prediction methods in
-`over_partitions`. Both hand dask collections to the handler that the package's own `__init__` registers, and leave all else
-alone; this room knows no other.
+`fit` of an estimator that supports dask is decorated with `dispatch_fit`, its prediction methods with `dispatch_prediction`.
+Both pass dask collections to the handler that `gramless/__init__.py` registers, and call the method itself for other data.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def register(load: Callable[[], Any]) -> None:
     _load = load
 
 
-def is_dask(x: Any) -> bool:
+def is_dask_collection(x: Any) -> bool:
     """Whether `x` is a dask array, dataframe or series."""
     return hasattr(x, "__dask_graph__") and hasattr(x, "to_delayed")
 
@@ -53,26 +52,26 @@ def _handler() -> Handler:
         raise ImportError("dask collections need dask and distributed: pip install 'gramless[dask]'") from error
 
 
-def fits_collections(fit: Callable[..., Any]) -> Callable[..., Any]:
+def dispatch_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
     """A `fit` that hands dask collections over to the workers of the active client."""
 
     @functools.wraps(fit)
     def either(self: Any, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        if is_dask(X):
+        if is_dask_collection(X):
             return _handler().fit(self, X, y, sample_weight)
         return fit(self, X, y, sample_weight)
 
     return either
 
 
-def over_partitions(method: Callable[..., Any]) -> Callable[..., Any]:
+def dispatch_prediction(method: Callable[..., Any]) -> Callable[..., Any]:
     """A prediction method that maps over the partitions of a collection, or over points that live on workers."""
 
     @functools.wraps(method)
     def either(self: Any, X: Any) -> Any:
-        if is_dask(X):
+        if is_dask_collection(X):
             return _handler().predict_partitions(self, method.__name__, X)
-        if is_dask(vars(self).get("points_")):
+        if is_dask_collection(vars(self).get("points_")):
             return _handler().predict_rows(self, method.__name__, X)
         return method(self, X)
 

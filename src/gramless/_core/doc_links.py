@@ -9,7 +9,7 @@ DOCUMENTATION = "https://gramless.readthedocs.io/en/stable"
 _Class = TypeVar("_Class", bound=type)
 
 
-def described(cls: _Class) -> _Class:
+def link_documentation(cls: _Class) -> _Class:
     """Class decorator: link the HTML form to the page of the class in the reference."""
     made: Any = cls
     made._doc_link_module = "gramless"

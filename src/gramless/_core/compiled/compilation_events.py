@@ -13,7 +13,7 @@ _listeners: list[Callable[[bool], None]] = []
 
 
 @contextmanager
-def hearing_of_compilation(hear: Callable[[bool], None]) -> Iterator[None]:
+def compilation_listener(hear: Callable[[bool], None]) -> Iterator[None]:
     """`hear(True)` when numba begins to compile anything, in whatever thread, `hear(False)` when it has ended."""
     _listeners.append(hear)
     try:
@@ -22,7 +22,7 @@ def hearing_of_compilation(hear: Callable[[bool], None]) -> Iterator[None]:
         _listeners.remove(hear)
 
 
-def pass_on(begins: bool) -> None:
+def notify_listeners(begins: bool) -> None:
     """Tell everyone; another thread's fit may end meanwhile."""
     for hear in tuple(_listeners):
         hear(begins)
