@@ -76,4 +76,4 @@ $(VENV)/.installed-docs: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf docs/_build docs/_made docs/gallery docs/reference docs/guide.md docs/papers.md docs/performance.md $(VENV) gramless-report build dist .coverage* .mypy_cache .pytest_cache .ruff_cache
+	rm -rf docs/_build docs/_generated docs/gallery docs/reference docs/guide.md docs/papers.md docs/performance.md $(VENV) gramless-report build dist .coverage* .mypy_cache .pytest_cache .ruff_cache

@@ -1,4 +1,4 @@
-"""Every link inside the built site leads to a page, and to a place on it, that is there: `make docs` runs it."""
+"""Checks that every internal link of the built site has an existing target; `make docs` runs this script."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 
 class Page(HTMLParser):
-    """The targets and the links of one page."""
+    """Parser that collects the link targets and the links of one page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ def read(path: Path) -> Page:
 
 
 def broken(root: Path) -> list[str]:
-    """Links that lead nowhere, with the page that has them."""
+    """Return the internal links without a target, each with the page that contains it."""
     pages = {path: read(path) for path in root.rglob("*.html") if "_static" not in path.parts}
     found = []
     for path, page in pages.items():
@@ -42,14 +42,16 @@ def broken(root: Path) -> list[str]:
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             if target.is_dir():
                 target = target / "index.html"
-            place = unquote(parts.fragment)
-            if not target.exists() or (place and target in pages and place not in pages[target].ids and place != "top"):
+            fragment = unquote(parts.fragment)
+            if not target.exists() or (
+                fragment and target in pages and fragment not in pages[target].ids and fragment != "top"
+            ):
                 found.append(f"{path.relative_to(root)}: {link}")
     return found
 
 
 if __name__ == "__main__":
-    lost = broken(Path(sys.argv[1]).resolve())
-    if lost:
-        sys.exit("\n".join(["links that lead nowhere:", *sorted(set(lost))]))
-    print("every link inside the site leads somewhere")
+    missing = broken(Path(sys.argv[1]).resolve())
+    if missing:
+        sys.exit("\n".join(["links without a target:", *sorted(set(missing))]))
+    print("all internal links have a target")

@@ -1,4 +1,4 @@
-"""Settings of the documentation: `make docs` builds it into docs/_build/html."""
+"""Sphinx settings; `make docs` builds the documentation in docs/_build/html."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-import made_pages  # noqa: E402
+import generated_pages  # noqa: E402
 
 import gramless  # noqa: E402
 
@@ -31,11 +31,11 @@ source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 templates_path = ["_templates"]
 nitpicky = True
-# Other projects' names; their pages are not looked up, so that the documentation builds without a network.
+# References to other projects are not resolved, so that the documentation builds without a network connection.
 nitpick_ignore_regex = [(r"py:.*", r"(sklearn|numpy|scipy|torch|dask|pandas|onnx|starlette)\b.*")]
 default_role = "code"
 
-# Types in docstrings are sentences of their own, and signatures repeat them: neither is turned into links.
+# Types in docstrings are prose, so they are not converted to links.
 autodoc_typehints = "none"
 autodoc_inherit_docstrings = True
 autosummary_generate = True
@@ -50,7 +50,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"gramless {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_extra_path = ["_made"]
+html_extra_path = ["_generated"]
 html_copy_source = False
 html_show_sourcelink = False
 html_sidebars = {"papers": [], "performance": [], "index": []}
@@ -83,14 +83,14 @@ sphinx_gallery_conf = {
     "show_signature": False,
 }
 
-made_pages.write(HERE)
+generated_pages.write(HERE)
 
 
-def skip_what_is_inherited(app, what, name, thing, skip, options):
-    """Leave out what scikit-learn writes: its pages describe it, with references that have no target here."""
-    where = getattr(thing, "__module__", "") or ""
-    return True if where.startswith("sklearn") or name.endswith("_request") else None
+def skip_inherited_members(app, what, name, thing, skip, options):
+    """Skip members inherited from scikit-learn, whose docstrings refer to pages that are not part of this site."""
+    module = getattr(thing, "__module__", "") or ""
+    return True if module.startswith("sklearn") or name.endswith("_request") else None
 
 
 def setup(app):
-    app.connect("autodoc-skip-member", skip_what_is_inherited)
+    app.connect("autodoc-skip-member", skip_inherited_members)

@@ -1,9 +1,9 @@
-"""Pages that are made from the code and from committed records each time the documentation is built.
+"""Generates pages of the documentation from the code and from committed records.
 
-- `reference/*.rst`: every public name, from the `__all__` of each room.
-- `guide.md`: the pages beside this file, in reading order; one that is not listed comes last.
-- `papers.md`: what the papers claim and whether it was reproduced, from `benchmarks/results/*/results.jsonl`; the full
-  report goes to `_made/report.html`.
+- `reference/*.rst`: every public name, from the `__all__` of the modules in `MODULES`.
+- `guide.md`: the table of contents of the pages in this folder; pages that are not in `GUIDE` come last.
+- `papers.md`: the claims of the papers with their verdicts, from `benchmarks/results/*/results.jsonl`; the full report is
+  written to `_generated/report.html`.
 - `performance.md`: the tables of the benchmarks against other packages, from `benchmarks/results/*.json`.
 """
 
@@ -14,95 +14,96 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-ROOMS = {
+MODULES = {
     "gramless": "Estimators and functions",
     "gramless.kernels": "Kernels",
     "gramless.linalg.solvers": "Solvers",
     "gramless.approximation.landmarks": "Landmarks",
     "gramless.images": "Images",
     "gramless.callbacks": "Callbacks",
-    "gramless.streaming": "Streams",
-    "gramless.approximation.features": "Feature maps",
-    "gramless.streaming.learners": "Learners",
-    "gramless.linalg.operators": "Operators",
-    "gramless.linalg.preconditioner": "Preconditioners",
-    "gramless.distributed": "Dask",
-    "gramless.deployment.serving": "Serving",
-    "gramless.papers.datasets": "Datasets",
-    "gramless.papers.experiments": "Experiments",
-    "gramless.papers.report": "The report",
 }
 
-# In reading order: the rest of the pages follow.
+# Headings of the guide and their pages, in reading order.
 GUIDE = {
     "First steps": ["installation", "which_estimator", "kernels", "tables", "fitting", "coming_from", "command_line"],
-    "Size": ["memory", "block_solvers", "landmarks", "streaming", "gpu", "distributed", "cpu"],
+    "Large data": ["memory", "block_solvers", "landmarks", "streaming", "gpu", "distributed", "cpu"],
     "Models": ["svm", "uncertainty", "image_recognition", "risvo"],
     "Use": ["production"],
     "Background": ["architecture", "glossary"],
 }
-ELSEWHERE = {"index", "guide", "papers", "performance"}
+NOT_IN_GUIDE = {"index", "guide", "papers", "performance"}
 
 
 def write(here: Path) -> None:
-    """Write every made page below the folder of the documentation."""
+    """Write all generated pages into the folder of the documentation."""
     _replace(here / "guide.md", guide(here))
-    _forget_old_pages(here / "reference" / "generated")
-    for module, title in ROOMS.items():
+    _delete_old_pages(here / "reference" / "generated")
+    for module, title in MODULES.items():
         _replace(here / "reference" / f"{module}.rst", reference(module, title))
     _replace(here / "reference" / "index.rst", reference_index())
     results = here.parent / "benchmarks" / "results"
-    made = here / "_made"
-    made.mkdir(exist_ok=True)
+    generated = here / "_generated"
+    generated.mkdir(exist_ok=True)
     specs, records = read_records(results)
-    report(specs, records, results, made / "report.html")
+    report(specs, records, results, generated / "report.html")
     _replace(here / "papers.md", papers(records))
-    chart(results, made / "support-vector-machines.svg")
+    chart(results, generated / "support-vector-machines.svg")
     _replace(here / "performance.md", performance(results))
 
 
 def guide(here: Path) -> str:
-    """The table of contents of the user guide."""
-    there = {path.stem for path in here.glob("*.md")} - ELSEWHERE
+    """Return the table of contents of the user guide."""
+    existing = {path.stem for path in here.glob("*.md")} - NOT_IN_GUIDE
     listed = {name for names in GUIDE.values() for name in names}
-    parts = {**GUIDE, "More": sorted(there - listed)}
+    parts = {**GUIDE, "More": sorted(existing - listed)}
     lines = ["# User guide", ""]
     for heading, names in parts.items():
-        shown = [name for name in names if name in there]
+        shown = [name for name in names if name in existing]
         if shown:
             lines += ["```{toctree}", ":maxdepth: 1", f":caption: {heading}", "", *shown, "```", ""]
     return "\n".join(lines)
 
 
 def reference(module: str, title: str) -> str:
-    """One room: its names in a table, each with a page of its own."""
-    room = importlib.import_module(module)
-    names = [name for name in room.__all__ if name != "__version__"]
-    at_the_top = set() if module == "gramless" else {name for name in names if _is_also_at_the_top(room, name)}
-    shown = [name for name in names if _has_page(getattr(room, name)) and name not in at_the_top]
-    others = [name for name in names if name not in shown and name not in at_the_top]
+    """Return the reference page of a module: a table of its names, each of which has its own page."""
+    imported = importlib.import_module(module)
+    names = [name for name in imported.__all__ if name != "__version__"]
+    exported = set() if module == "gramless" else {name for name in names if _is_exported_by_gramless(imported, name)}
+    shown = [name for name in names if _has_page(getattr(imported, name)) and name not in exported]
+    others = [name for name in names if name not in shown and name not in exported]
     heading = f"{title}: ``{module}``"
-    summary = (inspect.getdoc(room) or "").split("\n\n")[0].replace("`", "``")
+    summary = (inspect.getdoc(imported) or "").split("\n\n")[0].replace("`", "``")
     lines = [heading, "=" * len(heading), "", f".. currentmodule:: {module}", "", summary, ""]
     lines += [".. autosummary::", "   :toctree: generated", "", *(f"   {name}" for name in shown), ""]
-    for name in sorted(at_the_top):
-        lines += [f"Also here: :py:obj:`gramless.{name}`.", ""]
+    for name in sorted(exported):
+        lines += [f"See also :py:obj:`gramless.{name}`.", ""]
     for name in others:
-        lines += [f".. py:data:: {name}", "   :no-index-entry:", "", f"   {_about(getattr(room, name))}", ""]
+        lines += [f".. py:data:: {name}", "   :no-index-entry:", "", f"   {_about(getattr(imported, name))}", ""]
     return "\n".join(lines)
 
 
 def reference_index() -> str:
-    """The table of contents of the reference."""
+    """Return the table of contents of the reference."""
     heading = "API reference"
-    names = [f"   {module}" for module in ROOMS]
+    names = [f"   {module}" for module in MODULES]
     return "\n".join(
-        [heading, "=" * len(heading), "", "Every public name.", "", ".. toctree::", "   :maxdepth: 2", "", *names, ""]
+        [
+            heading,
+            "=" * len(heading),
+            "",
+            "All public names by module.",
+            "",
+            ".. toctree::",
+            "   :maxdepth: 2",
+            "",
+            *names,
+            "",
+        ]
     )
 
 
 def read_records(results: Path) -> tuple[list[Any], list[dict[str, Any]]]:
-    """The committed records of the full experiments, and the experiments that they belong to."""
+    """Return the experiments that have committed full-size records, and the records."""
     from gramless.papers.experiments import Results, specs
 
     records = [record for path in sorted(results.glob("*/results.jsonl")) for record in Results(path).records()]
@@ -111,14 +112,14 @@ def read_records(results: Path) -> tuple[list[Any], list[dict[str, Any]]]:
 
 
 def report(specs: list[Any], records: list[dict[str, Any]], results: Path, path: Path) -> None:
-    """The full page of all papers, as `gramless report` writes it."""
+    """Write the report of all papers, as `gramless report` does."""
     from gramless.papers.report import write_report
 
     write_report(specs, records, path, benchmarks=results)
 
 
 def papers(records: list[dict[str, Any]]) -> str:
-    """What each paper claims, with the verdict and the figures."""
+    """Return the page of claims: each paper's claims with verdicts and measurements."""
     from gramless.papers.experiments import PAPERS, claims
     from gramless.papers.report.claims import claims_section
     from gramless.papers.report.groups import group_by
@@ -127,17 +128,17 @@ def papers(records: list[dict[str, Any]]) -> str:
     lines = [
         "# The papers",
         "",
-        "What the five papers claim, and whether the experiments of this library reproduce it: yes, no, or partly, which "
-        "means that some of the comparisons come out as claimed. A comparison with a figure of a paper allows one standard "
-        "error of a share of the test rows unless it says otherwise, one with other fits one standard deviation over the "
-        "seeds. <a href='report.html'>The full report</a> has every comparison, curve and setting, and the command that "
-        "repeats it; `gramless reproduce` runs the experiments.",
+        "The tables list the claims of five papers and whether the experiments of this library reproduce them: yes, no, or "
+        "partly, if only some of the comparisons agree. A comparison with a value of a paper has a tolerance of one "
+        "standard error of the test error unless stated otherwise, and a comparison between fits one standard deviation over the "
+        "seeds. <a href='report.html'>The full report</a> has all comparisons, curves and settings, and the commands that "
+        "repeat them; `gramless reproduce` runs the experiments.",
         "",
     ]
     for name, paper in PAPERS.items():
         section = claims_section(claims(name), name, found)
         lines += [f"## {paper.heading}", "", paper.citation, "", paper.summary, ""]
-        lines += ["| reproduced | the paper claims | where | for example |", "|---|---|---|---|"]
+        lines += ["| reproduced | claim of the paper | experiment | example |", "|---|---|---|---|"]
         for item in section["claims"] if section else ():
             verdict = item["verdict"] + (f" ({item['count']})" if item["count"] else "")
             lines.append(f"| {verdict} | {_cell(item['says'])} | {_cell(item['where'])} | {_example(item['checks'])} |")
@@ -146,17 +147,18 @@ def papers(records: list[dict[str, Any]]) -> str:
 
 
 def performance(results: Path) -> str:
-    """The benchmarks against other packages, as tables."""
+    """Return the page with the tables of the benchmarks against other packages."""
     from gramless.papers.report.peers import peers
 
     lines = [
         "# Performance",
         "",
-        "Measured figures, losses included. Each table comes from the records of a script in `benchmarks/`, which repeats "
-        "it; the records name versions, hardware and commit. More in the pages on [CPUs](cpu.md), [GPUs](gpu.md), "
-        "[support vector machines](svm.md), [tables](tables.md) and [images](image_recognition.md).",
+        "Benchmarks against other packages, including those that gramless loses. Each table is generated from the records "
+        "of a script in `benchmarks/`; the records contain versions, hardware and commit. See also the pages on "
+        "[CPUs](cpu.md), [GPUs](gpu.md), [support vector machines](svm.md), [tables](tables.md) and "
+        "[images](image_recognition.md).",
         "",
-        '<img src="support-vector-machines.svg" alt="Seconds to fit of three packages on six problems" width="85%">',
+        '<img src="support-vector-machines.svg" alt="Fit times of three packages" width="85%">',
         "",
     ]
     for peer in peers(results):
@@ -168,7 +170,7 @@ def performance(results: Path) -> str:
 
 
 def chart(results: Path, path: Path) -> None:
-    """Seconds to fit of each package on each problem of `benchmarks/svm_cpu.py`, as bars."""
+    """Draw the fit times of each package on each problem of `benchmarks/svm_cpu.py` as bars."""
     import json
 
     from matplotlib.figure import Figure
@@ -177,14 +179,16 @@ def chart(results: Path, path: Path) -> None:
     for record in records:
         record["problem"] = f"{record['case']}, C = {record['C']:g}"
     cases = list(dict.fromkeys(record["problem"] for record in records))[::-1]
-    colours = {"scikit-learn": "0.6", "scikit-learn-intelex": "tab:orange", "gramless": "tab:blue"}
-    methods = [name for name in colours if any(r["method"] == name for r in records)]
+    colors = {"scikit-learn": "0.6", "scikit-learn-intelex": "tab:orange", "gramless": "tab:blue"}
+    methods = [name for name in colors if any(r["method"] == name for r in records)]
     figure = Figure(figsize=(8, 1 + 0.4 * len(cases)), layout="constrained")
     axis = figure.subplots()
     for k, method in enumerate(methods):
-        mine = {record["problem"]: record["fit_seconds"] for record in records if record["method"] == method}
-        places = [row + 0.27 * (1 - k) for row, case in enumerate(cases) if case in mine]
-        axis.barh(places, [mine[case] for case in cases if case in mine], height=0.25, color=colours[method], label=method)
+        seconds = {record["problem"]: record["fit_seconds"] for record in records if record["method"] == method}
+        positions = [row + 0.27 * (1 - k) for row, case in enumerate(cases) if case in seconds]
+        axis.barh(
+            positions, [seconds[case] for case in cases if case in seconds], height=0.25, color=colors[method], label=method
+        )
     axis.set_yticks(range(len(cases)), cases)
     axis.margins(y=0.01)
     axis.set(xscale="log", xlabel="seconds to fit an RBF SVM, two cores; shorter is better")
@@ -193,7 +197,7 @@ def chart(results: Path, path: Path) -> None:
 
 
 def _example(checks: list[dict[str, str]]) -> str:
-    """The comparison that decides against a claim, or else the first."""
+    """Return the first comparison that contradicts a claim, else the first comparison."""
     if not checks:
         return ""
     one = next((check for check in checks if check["holds"] == "no"), checks[0])
@@ -206,10 +210,10 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _is_also_at_the_top(room: Any, name: str) -> bool:
+def _is_exported_by_gramless(module: Any, name: str) -> bool:
     import gramless
 
-    return getattr(gramless, name, None) is getattr(room, name)
+    return getattr(gramless, name, None) is getattr(module, name)
 
 
 def _has_page(thing: Any) -> bool:
@@ -222,18 +226,20 @@ def _about(thing: Any) -> str:
     return f"``{thing!r}``" if len(repr(thing)) < 200 else f"A {type(thing).__name__}."
 
 
-def _forget_old_pages(folder: Path) -> None:
-    """Pages of names that are public no more, left by an earlier build."""
-    public = {f"{module}.{name}" for module in ROOMS for name in importlib.import_module(module).__all__}
+def _delete_old_pages(folder: Path) -> None:
+    """Delete pages of names that are no longer public, left by an earlier build."""
+    public = {f"{module}.{name}" for module in MODULES for name in importlib.import_module(module).__all__}
     for page in folder.glob("*.rst"):
-        room, _, name = page.stem.rpartition(".")
-        doubled = room != "gramless" and page.stem in public and _is_also_at_the_top(importlib.import_module(room), name)
-        if page.stem not in public or doubled:
+        module, _, name = page.stem.rpartition(".")
+        duplicate = (
+            module != "gramless" and page.stem in public and _is_exported_by_gramless(importlib.import_module(module), name)
+        )
+        if page.stem not in public or duplicate:
             page.unlink()
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write only what changed, or Sphinx would read everything again."""
+    """Write a file only if its text changed, so that Sphinx does not read unchanged pages again."""
     path.parent.mkdir(exist_ok=True)
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
