@@ -63,7 +63,7 @@ def curve(records: Path, picture: Path) -> None:
 
 
 def shrink(picture: Path) -> None:
-    """The same picture with 192 colors: a third of the bytes."""
+    """Reduce an image to 192 colors, which takes a third of the bytes."""
     with Image.open(picture) as image:
         image.convert("RGB").quantize(192, dither=Image.Dither.NONE).save(picture, optimize=True)
 
