@@ -131,8 +131,8 @@ def papers(records: list[dict[str, Any]]) -> str:
         "The tables list the claims of five papers and whether the experiments of this library reproduce them: yes, no, or "
         "partly, if only some of the comparisons agree. A comparison with a value of a paper has a tolerance of one "
         "standard error of the test error unless stated otherwise, and a comparison between fits one standard deviation "
-        "over the seeds. <a href='report.html'>The full report</a> has all comparisons, curves and settings, and the commands that "
-        "repeat them; `gramless reproduce` runs the experiments.",
+        "over the seeds. <a href='report.html'>The full report</a> has all comparisons, curves and settings, and the "
+        "commands that repeat them; `gramless reproduce` runs the experiments.",
         "",
     ]
     for name, paper in PAPERS.items():
