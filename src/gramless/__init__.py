@@ -1,6 +1,6 @@
-"""Kernel machines for data too large for a Gram matrix, with scikit-learn's interface.
+"""Kernel methods for data too large for a full kernel matrix, with the interface of scikit-learn.
 
-Every public name is imported when it is first used, so `import gramless` stays fast and needs no extra.
+Public names are imported at first use, so that `import gramless` is fast and needs no optional dependency.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ import importlib
 import sys
 from typing import Any
 
-from gramless._core import dask_dispatch
 from gramless._version import __version__
 
-# Public name -> the module that defines it.
+# Public name: module that defines it.
 _EXPORTS: dict[str, str] = {
     "CUDA": "gramless._core.device",
     "BudgetLSSVC": "gramless.estimators.budget",
@@ -51,18 +50,9 @@ _EXPORTS: dict[str, str] = {
 __all__ = ["__version__", *_EXPORTS]
 
 
-def _distributed() -> Any:
-    from gramless import distributed
-
-    return distributed
-
-
-dask_dispatch.register(_distributed)
-
-
 def __getattr__(name: str) -> Any:
     if name not in _EXPORTS:
-        # With both, Python asks whether another name was meant.
+        # With `name` and `obj` Python's error message suggests similar names.
         raise AttributeError(f"module 'gramless' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     return getattr(importlib.import_module(_EXPORTS[name]), name)
 

@@ -1,4 +1,7 @@
-"""`python -m gramless`, and the `gramless` command, which is installed whether or not its extra is."""
+"""Entry point of the `gramless` command and of `python -m gramless`.
+
+The command is installed even without its optional dependencies.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command, or say how to install what it needs."""
+    """Run the command line, or exit with the installation hint if an optional dependency is missing."""
     try:
         from gramless.cli.app import main as run
     except ModuleNotFoundError as error:

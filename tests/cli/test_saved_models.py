@@ -142,10 +142,10 @@ def test_help_imports_nothing_that_computes(arguments):
     assert done.stdout.splitlines()[-1] == "set()"
 
 
-def test_a_quick_start_leaves_python_as_it_was():
+def test_import_skops_restores_what_it_replaces():
     code = (
         "import gc, sys\n"
-        "from gramless._core.quick_start import quick_start; quick_start()\n"
+        "from gramless.cli.fast_imports import import_skops; import_skops()\n"
         "import sklearn.utils\n"
         "print(gc.isenabled(), 'skops.io' in sys.modules, 'torch' in sys.modules, len(sklearn.utils.all_estimators()) > 100)"
     )

@@ -425,11 +425,11 @@ def main() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
             with contextlib.suppress(OSError):
                 os.dup2(getattr(sys, name).fileno(), number)
-    from gramless._core.quick_start import quick_start
+    from gramless.cli.fast_imports import import_skops
 
     warnings.showwarning = lambda message, *_, **__: _say("yellow", message)
     try:
-        app(obj=quick_start)
+        app(obj=import_skops)
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever reads (`| head`) has seen enough; nothing more is to be written, not even at exit.

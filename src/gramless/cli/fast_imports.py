@@ -1,0 +1,36 @@
+"""Import SciPy, scikit-learn and skops in a third of the usual time, for processes that the command line starts.
+
+`import skops.io` lists every scikit-learn estimator, which imports all of scikit-learn and, through its array API wrappers,
+torch and dask: 3.6 s of processor time against 1.1 s without (`gramless predict`, two cores at 2.5 GHz). `gramless.load`
+does not need the list because it looks up each estimator that a file names. scikit-learn has no setting to skip the search,
+so `all_estimators` is replaced while skops is imported and restored at once; the library itself never does this, only the
+command, which owns its process.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+
+def import_skops() -> None:
+    """Import skops without its list of scikit-learn estimators; do nothing if skops is already imported."""
+    if "skops.io" in sys.modules:
+        return
+    collecting = gc.isenabled()
+    gc.disable()  # imports create hundreds of thousands of permanent objects that need no search for cycles
+    try:
+        # skops looks up the module of each function of scipy.special in the order of imports, so this comes first.
+        import scipy.special  # noqa: F401
+        import sklearn.utils
+
+        all_estimators = sklearn.utils.all_estimators
+        sklearn.utils.all_estimators = lambda type_filter=None: []
+        try:
+            import skops.io  # noqa: F401
+        finally:
+            sklearn.utils.all_estimators = all_estimators
+    finally:
+        gc.freeze()
+        if collecting:
+            gc.enable()
