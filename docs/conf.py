@@ -32,7 +32,7 @@ exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 templates_path = ["_templates"]
 nitpicky = True
 # References to other projects are not resolved, so that the documentation builds without a network connection.
-nitpick_ignore_regex = [(r"py:.*", r"(sklearn|numpy|scipy|torch|dask|pandas|onnx|starlette)\b.*")]
+nitpick_ignore_regex = [(r"py:.*", r"(sklearn|numpy|scipy|torch|dask|pandas|onnx|fastapi)\b.*")]
 default_role = "code"
 
 # Types in docstrings are prose, so they are not converted to links.

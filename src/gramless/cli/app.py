@@ -367,10 +367,10 @@ def serve(
         int, typer.Option(help="That compute a prediction; more than one pays for large batches only.", min=1)
     ] = 1,
 ) -> None:
-    """Serve models over HTTP: POST /predict takes rows as JSON, CSV or Arrow; / has a form to try.
+    """Serve models over HTTP: POST /predict accepts rows as JSON or CSV; / is a page with a form.
 
-    Where the environment variable GRAMLESS_TOKEN is set, requests must send it as "Authorization: Bearer ...". SIGHUP loads
-    the files again, without losing a request; SIGTERM ends the server when what is under way is answered.
+    If the environment variable GRAMLESS_TOKEN is set, requests must send it as "Authorization: Bearer ...". SIGHUP reloads
+    the files without losing a request; SIGTERM stops the server after the running requests are answered.
     """
     from gramless.cli.serve import serve_models
     from gramless.deployment.serving.limits import Limits

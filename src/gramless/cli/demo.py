@@ -20,7 +20,7 @@ ATOMS = 64
 
 def demo(port: int, data: Path | None, console: Console) -> None:
     """Train on MNIST where it is, on scikit-learn's digits elsewhere, and serve the page until Ctrl-C."""
-    for needed in ("starlette", "uvicorn"):
+    for needed in ("fastapi", "uvicorn"):
         if importlib.util.find_spec(needed) is None:
             raise InputError(f"the page needs {needed}: pip install 'gramless[serve]'")
     from gramless.deployment.serving import drawing_app, serve

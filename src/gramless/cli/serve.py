@@ -6,6 +6,7 @@ import importlib.util
 import ipaddress
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.markup import escape
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
@@ -21,27 +23,22 @@ from gramless.cli.errors import InputError, check_readable
 from gramless.cli.model import TableModel
 from gramless.deployment.compiled_novelty import compiled_novelty
 from gramless.deployment.serving.limits import Limits
-from gramless.deployment.serving.scorer import Column, Scores, Table
+from gramless.deployment.serving.scorer import InputColumn, Scorer, Scores, Table
 from gramless.tables.columns import ArrayFrame
 
 TOKEN = "GRAMLESS_TOKEN"
-# A model answers for so many rows before it is served: compiled loops of each size are then ready.
-_TRIED = (1, 16, 128, 1024)
+# Numbers of rows that are scored before the model is served, so that the loops for each size are compiled.
+_WARM_UP_ROWS = (1, 16, 128, 1024)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class TableScorer:
-    """A model that `gramless train` made, for a server.
-
-    Parameters
-    ----------
-    model : TableModel
-    """
+    """Scorer of a model that `gramless train` saved."""
 
     def __init__(self, model: TableModel):
         self._model = model
         machine = model.pipeline.named_steps["machine"]
-        # A machine for tables is the whole pipeline, and takes rows that were encoded once for all that is asked about them.
+        # A table estimator accepts encoded rows, so that they are encoded once for predictions and novelty.
         self._encodes = machine.columns_ if hasattr(machine, "columns_") else None
         self._predicts = model.pipeline if self._encodes is None else machine
         self._names = model.columns.used if self._encodes is None else self._encodes.names_
@@ -49,81 +46,79 @@ class TableScorer:
         detector = getattr(model, "novelty", None)
         self._novelty = None if detector is None else compiled_novelty(detector)
         self.task = model.task
-        self.columns = table_columns(model)
-        self.classes = model.classes.tolist() if model.task == "classification" else None
-        self.about = {key: value for key, value in model.about.items() if key != "inputs"}
+        self.columns: Sequence[InputColumn] = table_columns(model)
+        self.classes: list[Any] | None = model.classes.tolist() if model.task == "classification" else None
+        self.about: dict[str, Any] = {key: value for key, value in model.about.items() if key != "inputs"}
 
     def score(self, table: Table) -> Scores:
-        """Predictions of the pipeline, and its probabilities or intervals."""
+        """Return the predictions with their probabilities or intervals."""
         model = self._model
         columns = {name: table[name] for name in self._names}
         rows: Any = pd.DataFrame(columns, copy=False) if self._encodes is None else self._encodes.encode(ArrayFrame(columns))
         if self._has_probabilities:
-            chances = self._predicts.predict_proba(rows)
-            return Scores(model.classes[chances.argmax(axis=1)], chances, novel=self._novel(rows))
-        predicted = np.asarray(self._predicts.predict(rows))
-        return Scores(predicted, intervals=model.intervals(predicted), novel=self._novel(rows))
+            probabilities = self._predicts.predict_proba(rows)
+            return Scores(model.classes[probabilities.argmax(axis=1)], probabilities, novel=self._novel(rows))
+        predictions = np.asarray(self._predicts.predict(rows))
+        return Scores(predictions, intervals=model.intervals(predictions), novel=self._novel(rows))
 
     def _novel(self, rows: Any) -> np.ndarray | None:
         return None if self._novelty is None else self._novelty(self._model.prepared(rows))
 
 
 class ArrayScorer:
-    """An estimator that was fitted to an array of numbers, for a server.
+    """Scorer of a fitted estimator, or a pipeline, that takes an array of numbers; `origin` is its file."""
 
-    Parameters
-    ----------
-    model : estimator
-        Fitted, or a pipeline that ends with one.
-    origin : str
-        The file, for sentences.
-    """
-
-    def __init__(self, model: Any, origin: str):
+    def __init__(self, model: BaseEstimator, origin: str):
         check_is_fitted(model)
         if not hasattr(model, "predict") or not hasattr(model, "n_features_in_"):
-            raise InputError(f"{origin} holds a {type(model).__name__}, which cannot be served: it does not predict rows")
+            raise InputError(f"{origin} contains a {type(model).__name__}, which cannot be served: it has no predict")
         self._model = model
-        self.classes = model.classes_.tolist() if hasattr(model, "classes_") else None
+        self.classes: list[Any] | None = model.classes_.tolist() if hasattr(model, "classes_") else None
         self.task = "regression" if self.classes is None else "classification"
-        width = int(model.n_features_in_)
-        names = [str(name) for name in getattr(model, "feature_names_in_", [f"x{k}" for k in range(width)])]
-        points = getattr(model, "points_", None)
-        known = isinstance(points, np.ndarray) and points.ndim == 2 and points.shape[1] == width and len(points) > 0
-        ends = (
-            np.quantile(np.asarray(points).astype(np.float64), [0.0, 0.5, 1.0], axis=0, method="lower").T if known else None
-        )
-        self.columns = []
-        for k, name in enumerate(names):
-            low, typical, high = (None, None, None) if ends is None else ends[k].tolist()
-            self.columns.append(Column(name, "number", typical, low, high, gaps=False))
         self._named = hasattr(model, "feature_names_in_")
+        width = int(model.n_features_in_)
+        names = [str(name) for name in model.feature_names_in_] if self._named else [f"x{k}" for k in range(width)]
+        self.columns: Sequence[InputColumn] = [
+            InputColumn(name, "number", typical, low, high, allows_missing=False)
+            for name, (low, typical, high) in zip(names, _column_ranges(model, width), strict=True)
+        ]
         self.about: dict[str, Any] = {"estimator": type(model).__name__}
 
     def score(self, table: Table) -> Scores:
-        """Predictions, and probabilities where the model has them."""
+        """Return the predictions, with probabilities if the model has them."""
         X: Any = np.column_stack([table[column.name] for column in self.columns])
         if self._named:
             X = pd.DataFrame(X, columns=[column.name for column in self.columns])
-        predicted = np.asarray(self._model.predict(X))
-        return Scores(predicted, self._model.predict_proba(X) if hasattr(self._model, "predict_proba") else None)
+        predictions = np.asarray(self._model.predict(X))
+        return Scores(predictions, self._model.predict_proba(X) if hasattr(self._model, "predict_proba") else None)
 
 
-def table_columns(model: TableModel) -> list[Column]:
-    """The columns of a model, with what training saw in them."""
-    kinds = {"number": model.numbers, "word": model.words, "date": model.columns.dates}
-    facts = {record["name"]: record for record in model.about.get("inputs", [])}
-    found = []
-    for kind, names in kinds.items():
-        for name in names:
-            record = facts.get(name, {})
-            known = {key: record.get(key) for key in ("typical", "low", "high")}
-            found.append(Column(name, kind, **known, levels=tuple(record.get("levels", ()))))
-    return found
+def _column_ranges(model: BaseEstimator, width: int) -> list[list[float | None]]:
+    """Return minimum, median and maximum of each feature over the points of the model; None if the points are unknown."""
+    points = getattr(model, "points_", None)
+    if not isinstance(points, np.ndarray) or points.ndim != 2 or points.shape[1] != width or len(points) == 0:
+        return [[None, None, None]] * width
+    return np.quantile(points.astype(np.float64), [0.0, 0.5, 1.0], axis=0, method="lower").T.tolist()
 
 
-def load_scorer(path: Path) -> Any:
-    """What a server needs of the model in a file; it must answer for a row."""
+def table_columns(model: TableModel) -> list[InputColumn]:
+    """Return the input columns of a model, with the ranges and categories of the training rows."""
+    names = {"number": model.numbers, "category": model.words, "date": model.columns.dates}
+    records = {record["name"]: record for record in model.about.get("inputs", [])}
+    return [
+        InputColumn(
+            name,
+            kind,  # type: ignore[arg-type]
+            **{key: records.get(name, {}).get(key) for key in ("typical", "low", "high")},
+            levels=tuple(records.get(name, {}).get("levels", ())),
+        )
+        for kind, of_this_kind in names.items()
+        for name in of_this_kind
+    ]
+
+
+def load_scorer(path: Path) -> Scorer:
+    """Load a model file and return its scorer, after predictions for tables of several sizes."""
     check_readable(path)
     try:
         model = gramless.load(path)
@@ -131,13 +126,13 @@ def load_scorer(path: Path) -> Any:
         raise InputError(str(reason)) from reason
     if isinstance(model, TableModel) and not model.columns.used:
         raise InputError(f"{path} was trained on sparse data, whose columns have no names: it cannot be served")
-    scorer: Any = TableScorer(model) if isinstance(model, TableModel) else ArrayScorer(model, str(path))
-    for rows in _TRIED:
-        scorer.score({column.name: np.repeat(_any_value(column), rows) for column in scorer.columns})
+    scorer: Scorer = TableScorer(model) if isinstance(model, TableModel) else ArrayScorer(model, str(path))
+    for rows in _WARM_UP_ROWS:
+        scorer.score({column.name: np.repeat(_example_value(column), rows) for column in scorer.columns})
     return scorer
 
 
-def _any_value(column: Column) -> np.ndarray:
+def _example_value(column: InputColumn) -> np.ndarray:
     if column.kind == "number":
         return np.array([0.0 if column.typical is None else column.typical])
     if column.kind == "date":
@@ -145,15 +140,15 @@ def _any_value(column: Column) -> np.ndarray:
     return np.array([np.nan if column.typical is None else column.typical], dtype=object)
 
 
-def named_files(given: list[str]) -> dict[str, Path]:
-    """Models by name, from `model.skops` or `name=model.skops`."""
+def named_files(arguments: list[str]) -> dict[str, Path]:
+    """Return model files by name, from arguments such as `model.skops` or `name=model.skops`."""
     files: dict[str, Path] = {}
-    for text in given:
-        name, mark, path = text.partition("=")
-        if not mark or not _NAME.fullmatch(name):
-            name, path = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(text).stem), text
+    for argument in arguments:
+        name, separator, path = argument.partition("=")
+        if not separator or not _NAME.fullmatch(name):
+            name, path = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(argument).stem), argument
         if not _NAME.fullmatch(name):
-            raise InputError(f"{text!r} does not make a name: write name={text}")
+            raise InputError(f"no name can be derived from {argument!r}: write name={argument}")
         if name in files:
             raise InputError(f"two models are named {name!r}: write other-name={path} for one of them")
         files[name] = Path(path)
@@ -163,31 +158,31 @@ def named_files(given: list[str]) -> dict[str, Path]:
 def serve_models(
     models: list[str], *, host: str, port: int, watch: float | None, threads: int, limits: Limits, console: Console
 ) -> None:
-    """Load the models and serve them until Ctrl-C or SIGTERM; `threads` compute a prediction."""
-    for needed in ("starlette", "uvicorn", "prometheus_client"):
-        if importlib.util.find_spec(needed) is None:
-            raise InputError(f"serving needs {needed}: pip install 'gramless[serve]'")
+    """Load the models and serve them until Ctrl-C or SIGTERM; `threads` is the number of BLAS threads."""
+    for package in ("fastapi", "uvicorn", "prometheus_client"):
+        if importlib.util.find_spec(package) is None:
+            raise InputError(f"serving needs {package}: pip install 'gramless[serve]'")
     from gramless.deployment.serving import scoring_app, serve
 
     files = named_files(models)
     token = os.environ.get(TOKEN) or None
-    own = is_loopback(host)
-    if not own and token is None:
+    local = is_loopback(host)
+    if not local and token is None:
         console.print(
-            f"[yellow]{escape(host)} can be reached from other machines, and no token is asked for[/yellow]: set {TOKEN}",
+            f"[yellow]{escape(host)} can be reached from other machines without a token[/yellow]: set {TOKEN}",
             soft_wrap=True,
         )
 
-    def announce(address: str) -> None:
-        told = ", ".join(files)
-        console.print(f"Serving {escape(told)} at [bold]{address}[/bold]; Ctrl-C ends it.", highlight=False, soft_wrap=True)
+    def on_start(address: str) -> None:
+        names = escape(", ".join(files))
+        console.print(f"Serving {names} at [bold]{address}[/bold]; Ctrl-C stops it.", highlight=False, soft_wrap=True)
 
-    # BLAS's threads stay awake after each small product, in the way of those that read and write requests.
+    # BLAS threads wait actively after each small product and take processor time from the event loop.
     with threadpool_limits(limits=threads, user_api="blas"):
-        hosts = None if own else ["*"]
+        hosts = None if local else ["*"]
         app = scoring_app(files, load_scorer, limits=limits, token=token, hosts=hosts, watch_seconds=watch)
         try:
-            serve(app, port, announce, host=host, limits=limits)
+            serve(app, port, on_start, host=host, limits=limits)
         except OSError as reason:
             raise InputError(
                 f"{host}:{port} cannot be used ({reason.strerror}): give another --host or --port, or port 0 for any"
@@ -195,7 +190,7 @@ def serve_models(
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine only."""
+    """Return whether an address is reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -14,7 +14,7 @@ import pandas as pd
 
 
 def plants(n=200, seed=0):
-    """Three kinds of plant by numbers, a word, a date and gaps; and their weight."""
+    """Three kinds of plant by numbers, a category, a date and missing values; and their weight."""
     rng = np.random.default_rng(seed)
     kind = rng.integers(0, 3, n)
     frame = pd.DataFrame(
@@ -38,12 +38,12 @@ def running(app, limits=None):
     import uvicorn
 
     from gramless.deployment.serving import Limits
-    from gramless.deployment.serving.server import impatient
+    from gramless.deployment.serving.server import protocol_with_header_timeout
 
     limits = Limits() if limits is None else limits
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_level="error", http=impatient(limits.reading_seconds), timeout_graceful_shutdown=10)
+    config = uvicorn.Config(app, log_level="error", http=protocol_with_header_timeout(limits), timeout_graceful_shutdown=10)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

@@ -1,4 +1,4 @@
-"""Models over HTTP: right answers in three formats, a sentence for every wrong request, bounds that hold."""
+"""Models over HTTP: predictions in JSON and CSV, reasons for rejected requests, and limits."""
 
 import asyncio
 import io
@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from running_servers import command, plants, running
 
@@ -22,8 +21,7 @@ import gramless
 from gramless.cli.errors import InputError
 from gramless.cli.serve import load_scorer, named_files
 from gramless.deployment.serving import Limits, scoring_app
-from gramless.deployment.serving.batches import Batches
-from gramless.deployment.serving.bodies import ARROW_FILE, ARROW_STREAM
+from gramless.deployment.serving.batching import RequestBatcher
 from gramless.deployment.serving.scorer import RequestError, Scores
 from gramless.tables.preparation import Preparation
 
@@ -72,23 +70,6 @@ def test_csv_rows_and_a_csv_answer(address, asked, truth):
     np.testing.assert_allclose(found[["p(ash)", "p(birch)", "p(cedar)"]], truth[1], atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", [ARROW_STREAM, ARROW_FILE])
-@pytest.mark.parametrize("dictionary", [False, True])
-def test_arrow_rows_and_an_arrow_answer(address, asked, truth, kind, dictionary):
-    frame = asked.astype({"soil": "category"}) if dictionary else asked
-    table, sink = pa.Table.from_pandas(frame, preserve_index=False), io.BytesIO()
-    new = pa.ipc.new_file if kind == ARROW_FILE else pa.ipc.new_stream
-    with new(sink, table.schema) as writer:
-        for batch in table.to_batches(max_chunksize=11):
-            writer.write_batch(batch)
-    headers = {"Content-Type": kind, "Accept": ARROW_STREAM}
-    answer = httpx.post(f"{address}/predict", content=sink.getvalue(), headers=headers)
-    assert answer.status_code == 200, answer.text
-    found = pa.ipc.open_stream(answer.content).read_all().to_pandas()
-    assert found["prediction"].tolist() == truth[0].tolist()
-    np.testing.assert_allclose(found["p(cedar)"], truth[1][:, 2], atol=1e-12)
-
-
 def test_a_quantity_has_an_interval(address, files):
     rows = as_rows(plants(20, seed=6).drop(columns=["kind", "weight", "planted"]))
     found = httpx.post(f"{address}/models/weights/predict", json={"rows": rows}).json()
@@ -106,12 +87,13 @@ def test_an_estimator_of_an_array(address):
     assert (refused.status_code, refused.json()["error"]) == (422, "row 1, column 'x0': the model needs a value here")
 
 
-def test_which_inputs_moved_a_prediction(address, files):
+def test_effects_of_the_columns_on_a_prediction(address, files):
     schema = httpx.get(f"{address}/schema").json()
     typical = {column["name"]: column["typical"] for column in schema["columns"]}
     found = httpx.post(f"{address}/predict", json={"rows": [typical, ROW], "explain": True}).json()
     still, moved = found["moved"]
-    assert all(one["change"] == 0 for one in still)
+    # Equal rows at different places of a batch may differ in the last bits.
+    assert all(abs(one["change"]) < 1e-12 for one in still)
     assert {one["column"] for one in moved} == set(ROW)
     sizes = [abs(one["change"]) for one in moved]
     assert sizes == sorted(sizes, reverse=True)
@@ -130,7 +112,7 @@ def test_rows_far_from_training_are_flagged(address):
     assert httpx.post(f"{address}/predict", json={"rows": [typical, far]}).json()["novel"] == [False, True]
 
 
-def test_gaps_and_words_that_training_never_saw_are_taken(address):
+def test_missing_values_and_unknown_categories_are_accepted(address):
     rows = [dict.fromkeys(ROW), {**ROW, "soil": "lava"}, {**ROW, "leaves": "23"}]
     answer = httpx.post(f"{address}/predict", json={"rows": rows})
     assert answer.status_code == 200
@@ -151,91 +133,63 @@ JSON_ERRORS = {
     "a missing column": (json.dumps({"rows": [ROW, without("soil")]}), 422, "row 2 lacks the column 'soil'"),
     "a word for a number": (json.dumps({"rows": [{**ROW, "leaves": "many"}]}), 422, "'leaves': 'many' is not a number"),
     "a list for a number": (json.dumps({"rows": [{**ROW, "leaves": [1]}]}), 422, "'leaves': [1] is not a number"),
-    "a list for a word": (json.dumps({"rows": [{**ROW, "soil": ["sand"]}]}), 422, "'soil': ['sand'] is not a word"),
+    "a list for a word": (json.dumps({"rows": [{**ROW, "soil": ["sand"]}]}), 422, "'soil': ['sand'] is not a string"),
     "no date": (json.dumps({"rows": [{**ROW, "planted": "soon"}]}), 422, "'planted': 'soon' is not a date"),
-    "NaN": (json.dumps({"rows": [{**ROW, "leaves": float("nan")}]}), 400, "JSON has no NaN"),
+    "NaN": (json.dumps({"rows": [{**ROW, "leaves": float("nan")}]}), 400, "write null for a missing value"),
     "infinity": (json.dumps({"rows": [{**ROW, "leaves": 0}]}).replace('"leaves": 0', '"leaves": 1e999'), 422, "too large"),
     "a long whole number": (json.dumps({"rows": [{**ROW, "leaves": 10**400}]}), 422, "too large"),
     "a longer whole number": (b'{"rows": [' + b"9" * 10_000 + b"]}", 400, "the body is not JSON"),
-    "deep": (b'{"rows": ' + b"[" * 100_000, 400, "too deep"),
-    "explain": (json.dumps({"rows": [ROW], "explain": "yes"}), 422, "explain is true or false"),
-    "many explained": (json.dumps({"rows": [ROW] * 21, "explain": True}), 413, "explain is for up to 20 rows"),
-    "many rows": (json.dumps({"rows": [ROW] * 10_001}), 413, "a request may have 10,000 rows"),
+    "deep": (b'{"rows": ' + b"[" * 100_000, 400, "recursion limit exceeded"),
+    "explain": (json.dumps({"rows": [ROW], "explain": "yes"}), 422, "explain is 'yes': send true or false"),
+    "many explained": (
+        json.dumps({"rows": [ROW] * 21, "explain": True}),
+        413,
+        "explain accepts at most 20 rows, and this request has 21",
+    ),
+    "many rows": (json.dumps({"rows": [ROW] * 10_001}), 413, "a request has at most 10,000 rows"),
 }
 
 
 @pytest.mark.parametrize("name", JSON_ERRORS)
-def test_wrong_json_is_answered_with_a_sentence(address, name):
+def test_wrong_json_is_answered_with_the_reason(address, name):
     body, status, said = JSON_ERRORS[name]
     answer = httpx.post(f"{address}/predict", content=body, headers={"Content-Type": "application/json"})
     assert (answer.status_code, said in answer.json()["error"]) == (status, True), answer.text
 
 
 CSV_ERRORS = {
-    "nothing": (b"", 422, "the heading lacks the columns"),
+    "nothing": (b"", 422, "the header lacks the columns"),
     "no rows": (b"height (m),leaves,soil,planted\n", 422, "there are no rows"),
-    "a missing column": (b"leaves,soil,planted\n1,a,\n", 422, "the heading lacks the column 'height (m)'"),
+    "a missing column": (b"leaves,soil,planted\n1,a,\n", 422, "the header lacks the column 'height (m)'"),
     "twins": (b"height (m),leaves,leaves,soil,planted\n1,2,3,a,\n", 422, "'leaves' more than once"),
-    "ragged": (b"height (m),leaves,soil,planted\n1,2\n", 422, "row 1 has 2 cells, and the heading has 4"),
+    "ragged": (b"height (m),leaves,soil,planted\n1,2\n", 422, "row 1 has 2 cells, and the header has 4"),
     "not text": (b"\xff\xfe", 400, "not text in UTF-8"),
     "a quote": (b'height (m),leaves,soil,planted\n1,"2', 400, "not CSV"),
 }
 
 
 @pytest.mark.parametrize("name", CSV_ERRORS)
-def test_wrong_csv_is_answered_with_a_sentence(address, name):
+def test_wrong_csv_is_answered_with_the_reason(address, name):
     body, status, said = CSV_ERRORS[name]
     answer = httpx.post(f"{address}/predict", content=body, headers={"Content-Type": "text/csv"})
     assert (answer.status_code, said in answer.json()["error"]) == (status, True), answer.text
 
 
-def arrow_stream(table, **options):
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
-
-
-def test_wrong_arrow_is_answered_with_a_sentence(address, asked):
-    table = pa.Table.from_pandas(asked, preserve_index=False)
-    whole = arrow_stream(table)
-
-    def said(body, kind=ARROW_STREAM):
-        answer = httpx.post(f"{address}/predict", content=body, headers={"Content-Type": kind})
-        return answer.status_code, answer.json()["error"]
-
-    assert said(b"no arrow")[0] == 400
-    assert said(whole[:200])[0] == 400
-    assert said(whole, ARROW_FILE)[0] == 400
-    assert said(arrow_stream(table, compression="zstd")) == (415, "the Arrow buffers are compressed: send them as they are")
-    nested = table.set_column(1, "leaves", pa.array([[1]] * len(asked)))
-    assert said(arrow_stream(nested))[1] == "the column 'leaves' is of the Arrow type list<item: int64>, which is not taken"
-    nulls = pa.table({name: pa.nulls(10_001) for name in asked})
-    assert said(arrow_stream(nulls))[0] == 413
-    rng = np.random.default_rng(0)
-    for _ in range(150):  # no spoiled byte is a failure of the server
-        spoiled = bytearray(whole)
-        for place in rng.integers(0, len(whole), 3):
-            spoiled[place] ^= 1 << int(rng.integers(8))
-        answer = httpx.post(f"{address}/predict", content=bytes(spoiled), headers={"Content-Type": ARROW_STREAM})
-        assert answer.status_code in (200, 400, 413, 415, 422), answer.text
-
-
 def test_other_wrong_requests(address):
     for path, method, status, said in [
         ("/nowhere", "GET", 404, "there is no page /nowhere"),
-        ("/predict", "GET", 405, "/predict does not take GET"),
+        ("/predict", "GET", 405, "/predict does not accept GET"),
         ("/models/none/predict", "POST", 404, "there is no model 'none'; there are 'kinds', 'weights', 'plain'"),
     ]:
         answer = httpx.request(method, address + path)
         assert (answer.status_code, answer.json()["error"]) == (status, said)
     answer = httpx.post(f"{address}/predict", content=b"x", headers={"Content-Type": "image/png"})
     assert answer.status_code == 415
-    assert "'image/png' is not understood" in answer.json()["error"]
+    assert "'image/png' is not supported" in answer.json()["error"]
     assert httpx.get(f"{address}/healthz", headers={"host": "example.org"}).status_code == 400
 
 
-def test_health_schema_openapi_and_figures(address):
+def test_health_schema_openapi_and_metrics(address):
     assert httpx.get(f"{address}/healthz").json() == {"status": "ok", "models": ["kinds", "weights", "plain"]}
     schema = httpx.get(f"{address}/models/kinds/schema").json()
     assert schema == httpx.get(f"{address}/schema").json()
@@ -278,7 +232,7 @@ def test_requests_that_come_while_a_batch_runs_share_the_next_one():
         return Scores(2 * table["x"])
 
     async def work():
-        batches = Batches(score, waiting_rows=100, batch_rows=8, hear=lambda rows, seconds: None)
+        batches = RequestBatcher(score, Limits(waiting_rows=100, batch_rows=8), lambda rows, seconds: None)
         tasks = [asyncio.create_task(batches.submit({"x": np.full(2, float(k))})) for k in range(6)]
         await asyncio.sleep(0.05)
         go.set()
@@ -292,7 +246,7 @@ def test_requests_that_come_while_a_batch_runs_share_the_next_one():
     assert sizes == [8, 4]
 
 
-def test_a_failing_neighbour_does_not_fail_a_request_and_the_queue_is_bounded():
+def test_an_error_fails_only_its_own_request_and_the_queue_is_bounded():
     go = threading.Event()
 
     def score(table):
@@ -302,12 +256,12 @@ def test_a_failing_neighbour_does_not_fail_a_request_and_the_queue_is_bounded():
         return Scores(table["x"])
 
     async def work():
-        batches = Batches(score, waiting_rows=3, batch_rows=10, hear=lambda rows, seconds: None)
+        batches = RequestBatcher(score, Limits(waiting_rows=3, batch_rows=10), lambda rows, seconds: None)
         first = asyncio.create_task(batches.submit({"x": np.array([0.0])}))
         await asyncio.sleep(0.05)
         tasks = [asyncio.create_task(batches.submit({"x": np.array([x])})) for x in (1.0, -1.0, 2.0)]
         await asyncio.sleep(0)
-        with pytest.raises(RequestError, match="3 rows wait already"):
+        with pytest.raises(RequestError, match="3 rows are waiting"):
             await batches.submit({"x": np.array([3.0])})
         go.set()
         found = await asyncio.gather(first, *tasks, return_exceptions=True)
@@ -319,7 +273,7 @@ def test_a_failing_neighbour_does_not_fail_a_request_and_the_queue_is_bounded():
     assert isinstance(found[2], ValueError)
 
 
-def test_a_quick_model_is_scored_where_requests_are_read_and_a_slow_one_in_its_thread():
+def test_a_fast_model_is_scored_in_the_event_loop_and_a_slow_one_in_its_thread():
     threads, pause = [], [0.05]
 
     def score(table):
@@ -328,7 +282,7 @@ def test_a_quick_model_is_scored_where_requests_are_read_and_a_slow_one_in_its_t
         return Scores(table["x"])
 
     async def work(count):
-        batches = Batches(score, waiting_rows=100, batch_rows=8, hear=lambda rows, seconds: None)
+        batches = RequestBatcher(score, Limits(waiting_rows=100, batch_rows=8), lambda rows, seconds: None)
         for k in range(count):
             pause[0] = 0.05 if k in (0, 3) else 0.0  # slow by chance, as on a machine that does something else
             await batches.submit({"x": np.array([float(k)])})
@@ -372,7 +326,7 @@ def scorer_after(wait):
     return load
 
 
-def test_a_late_answer_is_refused_in_time(files):
+def test_a_slow_prediction_is_answered_with_a_timeout(files):
     limits, go, scored = Limits(seconds=0.2), threading.Event(), threading.Event()
 
     def wait():
@@ -387,7 +341,7 @@ def test_a_late_answer_is_refused_in_time(files):
         assert httpx.get(f"{address}/healthz").status_code == 200
 
 
-def test_slow_and_huge_clients_are_let_go(files):
+def test_slow_clients_and_large_requests_are_disconnected(files):
     limits = Limits(reading_seconds=0.4, body_bytes=1000)
     with running(scoring_app({"plain": files / "plain.skops"}, load_scorer, limits=limits), limits) as address:
         port = int(address.rsplit(":", 1)[1])
@@ -418,7 +372,7 @@ def test_slow_and_huge_clients_are_let_go(files):
         assert httpx.get(f"{address}/healthz").status_code == 200
 
 
-def test_a_token_is_asked_for(files):
+def test_a_token_is_required(files):
     with running(scoring_app({"plain": files / "plain.skops"}, load_scorer, token="sesame")) as address:
         body = {"rows": [{"x0": 1, "x1": 0, "x2": 0}]}
         for headers in (
@@ -430,7 +384,7 @@ def test_a_token_is_asked_for(files):
             encoded = {key: value.encode() for key, value in headers.items()}
             answer = httpx.post(f"{address}/predict", json=body, headers=encoded)
             assert answer.status_code == 401
-            assert "wants a token" in answer.json()["error"]
+            assert "requires a token" in answer.json()["error"]
         for path in ("/schema", "/metrics", "/models", "/openapi.json"):
             assert httpx.get(address + path).status_code == 401
         assert httpx.get(f"{address}/healthz").status_code == 200
@@ -546,7 +500,7 @@ def test_names_of_models():
         named_files(["a/bank.skops", "b/bank.skops"])
 
 
-def test_what_cannot_be_served_is_said(tmp_path):
+def test_files_that_cannot_be_served_raise(tmp_path):
     with pytest.raises(InputError, match="there is no file"):
         load_scorer(tmp_path / "none.skops")
     (tmp_path / "x.skops").write_bytes(b"x")

@@ -26,7 +26,7 @@ def test_the_form_predicts_while_one_types(watched, address):
     watched.locator("#prediction").get_by_text("birch").wait_for()
     labels = watched.locator("#inputs label > span").all_inner_texts()
     assert labels == ["height (m)", "leaves", "soil", "planted"]
-    assert watched.get_by_text("No input on its own.").is_visible()
+    assert watched.get_by_text("No input has an effect by itself.").is_visible()
     watched.get_by_label("height (m)").fill("4.5")
     watched.get_by_label("leaves").fill("25")
     watched.get_by_label("soil").select_option("loam")
@@ -38,10 +38,10 @@ def test_the_form_predicts_while_one_types(watched, address):
     moved = watched.locator("#moved li span").all_inner_texts()
     assert "leaves" in moved
     assert set(moved) <= {"height (m)", "leaves", "soil"}
-    watched.get_by_label("leaves").fill("")  # a gap
-    watched.get_by_label("soil").select_option("(not known)")
+    watched.get_by_label("leaves").fill("")  # a missing value
+    watched.get_by_label("soil").select_option("(missing)")
     watched.wait_for_timeout(400)
-    assert watched.locator("#said").inner_text() == ""
+    assert watched.locator("#message").inner_text() == ""
     wide = watched.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert wide == 0
     assert watched.complaints == []

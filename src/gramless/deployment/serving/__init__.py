@@ -1,4 +1,4 @@
-"""Small web servers: pages and scores over HTTP, bound to the loopback interface unless told otherwise."""
+"""HTTP servers for models: predictions of saved models, and a page on which digits are drawn and recognised."""
 
 from __future__ import annotations
 

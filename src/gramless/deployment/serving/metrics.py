@@ -1,66 +1,100 @@
-"""Figures for Prometheus: requests, rows, batches, seconds, memory.
+"""Prometheus metrics of a server: requests, rows, batches, seconds, memory.
 
-Names of paths are those of routes and never what a client sent, so the number of series is bounded.
+Labels are the paths of routes and the names of models, never text from a client, so the number of time series is bounded.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384)
 
 
 class Metrics:
-    """Counters of one application, in a registry of its own."""
+    """Metrics of one application, in a registry of their own."""
+
+    content_type = CONTENT_TYPE_LATEST
 
     def __init__(self) -> None:
-        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-
-        self.registry = CollectorRegistry()
-        self._children: dict[tuple[Any, tuple[str, ...]], Any] = {}
-        ProcessCollector(registry=self.registry)
-        own: dict[str, Any] = {"registry": self.registry}
+        self._registry = CollectorRegistry()
+        self._series: dict[tuple[Any, tuple[str, ...]], Any] = {}
+        ProcessCollector(registry=self._registry)
+        own: dict[str, Any] = {"registry": self._registry}
+        seconds, rows = {"buckets": _SECONDS, **own}, {"buckets": _ROWS, **own}
         self._requests = Counter("gramless_requests", "Requests by route and status.", ["route", "status"], **own)
-        self._seconds = Histogram(
-            "gramless_request_seconds", "From a request to its answer.", ["route"], buckets=_SECONDS, **own
-        )
+        self._seconds = Histogram("gramless_request_seconds", "From a request to its response.", ["route"], **seconds)
         self._rows = Counter("gramless_rows", "Rows scored.", ["model"], **own)
-        self._batch = Histogram("gramless_batch_rows", "Rows scored together.", ["model"], buckets=_ROWS, **own)
-        self._scoring = Histogram("gramless_batch_seconds", "Seconds of a batch.", ["model"], buckets=_SECONDS, **own)
+        self._batch_rows = Histogram("gramless_batch_rows", "Rows of a batch.", ["model"], **rows)
+        self._batch_seconds = Histogram("gramless_batch_seconds", "Seconds of a batch.", ["model"], **seconds)
         self._reloads = Counter("gramless_reloads", "Model files loaded again.", ["model", "outcome"], **own)
         self._waiting = Gauge("gramless_waiting_rows", "Rows that wait to be scored.", **own)
 
-    def _child(self, figure: Any, *labels: str) -> Any:
-        """One series of a figure, found once: prometheus_client checks labels whenever it is asked."""
-        key = (figure, labels)
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = figure.labels(*labels)
-        return child
+    def _with_labels(self, metric: Any, *labels: str) -> Any:
+        """Return a time series from a cache, since prometheus_client validates the labels in each lookup."""
+        key = (metric, labels)
+        if key not in self._series:
+            self._series[key] = metric.labels(*labels)
+        return self._series[key]
 
-    def watch_waiting(self, count: Callable[[], int]) -> None:
-        """Ask `count` for the rows that wait whenever figures are read."""
+    def set_waiting_rows(self, count: Callable[[], int]) -> None:
+        """Call `count` for the number of waiting rows whenever the metrics are read."""
         self._waiting.set_function(count)
 
-    def request(self, route: str, status: int, seconds: float) -> None:
+    def count_request(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
-        self._child(self._requests, route, str(status)).inc()
-        self._child(self._seconds, route).observe(seconds)
+        self._with_labels(self._requests, route, str(status)).inc()
+        self._with_labels(self._seconds, route).observe(seconds)
 
-    def batch(self, model: str, rows: int, seconds: float) -> None:
+    def count_batch(self, model: str, rows: int, seconds: float) -> None:
         """Count a batch."""
-        self._child(self._rows, model).inc(rows)
-        self._child(self._batch, model).observe(rows)
-        self._child(self._scoring, model).observe(seconds)
+        self._with_labels(self._rows, model).inc(rows)
+        self._with_labels(self._batch_rows, model).observe(rows)
+        self._with_labels(self._batch_seconds, model).observe(seconds)
 
-    def reloaded(self, model: str, outcome: str) -> None:
-        """Count a file that was loaded again, or refused."""
+    def count_reload(self, model: str, outcome: str) -> None:
+        """Count a file that was loaded again or could not be loaded."""
         self._reloads.labels(model, outcome).inc()
 
-    def text(self) -> tuple[bytes, str]:
-        """All figures, and their media type."""
-        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+    def text(self) -> bytes:
+        """Return all metrics in the text format of Prometheus."""
+        return generate_latest(self._registry)
 
-        return generate_latest(self.registry), CONTENT_TYPE_LATEST
+
+class MetricsMiddleware:
+    """ASGI middleware that counts and times the requests of each route."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics):
+        self.app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+
+        async def send_and_record(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_and_record)
+        finally:
+            route = getattr(scope.get("route"), "path", "unknown")
+            self._metrics.count_request(route, status, time.perf_counter() - started)

@@ -1,15 +1,14 @@
-"""What a server needs of a model: the columns it takes, and scores for a table of them.
+"""Interface between a server and a model: the input columns, and the scores of a table with these columns.
 
-Rows arrive as JSON, CSV or Arrow and are checked against the columns (`gramless.deployment.serving.bodies`); a scorer then
-sees arrays
-only: float64 with NaN for numbers, objects with NaN for words, datetime64 for dates.
+A table is a dict of arrays, one per column: float64 with NaN for numbers, objects with NaN for categories, datetime64 with
+NaT for dates. `gramless.deployment.serving.request_rows` validates the rows of a request and converts them to a table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -17,53 +16,39 @@ Table = dict[str, np.ndarray]
 
 
 class RequestError(Exception):
-    """A request that cannot be answered: the status of the answer, and a sentence that says why."""
+    """Error of a request: the HTTP status of the response and the reason."""
 
-    def __init__(self, status: int, sentence: str):
-        super().__init__(sentence)
+    def __init__(self, status: int, reason: str):
+        super().__init__(reason)
         self.status = status
 
 
 @dataclass(frozen=True)
-class Column:
-    """One input of a model.
-
-    Parameters
-    ----------
-    name : str
-    kind : {"number", "word", "date"}
-    typical : object
-        Stands for "nothing special": the median, or the most common word; None where nothing is known.
-    low, high : object
-        Ends of what training saw; None where that is not known, and for words.
-    levels : tuple of str
-        The words that training saw.
-    gaps : bool
-        Whether a value may be missing.
-    """
+class InputColumn:
+    """Input column of a model, with the median or mode, the range and the categories of its training values if known."""
 
     name: str
-    kind: str
+    kind: Literal["number", "category", "date"]
     typical: Any = None
     low: Any = None
     high: Any = None
     levels: tuple[str, ...] = ()
-    gaps: bool = True
+    allows_missing: bool = True
 
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON, without what is not known."""
+        """Return the column as plain JSON, without unknown values."""
         known = {"typical": self.typical, "low": self.low, "high": self.high, "levels": list(self.levels) or None}
         return {
             "name": self.name,
             "kind": self.kind,
-            "gaps": self.gaps,
+            "allows_missing": self.allows_missing,
             **{key: value for key, value in known.items() if value is not None},
         }
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Answers for some rows: predictions, and what else the model knows about them."""
+    """Predictions for the rows of a table, with probabilities, intervals and novelty flags if the model has them."""
 
     predictions: np.ndarray
     probabilities: np.ndarray | None = None
@@ -71,67 +56,59 @@ class Scores:
     novel: np.ndarray | None = None
 
     def rows(self, start: int, stop: int) -> Scores:
-        """The answers for some of the rows."""
+        """Return the scores of the rows from `start` to `stop`."""
         parts = (self.predictions, self.probabilities, self.intervals, self.novel)
         return Scores(*(None if part is None else part[start:stop] for part in parts))  # type: ignore[arg-type]
 
 
 class Scorer(Protocol):
-    """A model that can be served."""
+    """Model that can be served; `about` describes its training in plain JSON."""
 
     task: str
-    columns: Sequence[Column]
+    columns: Sequence[InputColumn]
     classes: list[Any] | None
     about: dict[str, Any]
 
     def score(self, table: Table) -> Scores:
-        """Answers for every row of a table with the model's columns."""
+        """Return the scores of a table that has the columns of the model."""
         ...
 
 
-@dataclass(frozen=True)
-class Moved:
-    """Which inputs moved a prediction: how it changes when one of them has its typical value, largest first."""
-
-    changes: list[tuple[str, float]] = field(default_factory=list)
-
-
 def row_count(table: Table) -> int:
-    """Rows of a table."""
+    """Return the number of rows of a table."""
     return len(next(iter(table.values())))
 
 
-def with_typical(table: Table, columns: Sequence[Column]) -> tuple[Table, list[Column]]:
-    """The rows, and below them the rows again for each column, in which that column has its typical value.
-
-    Columns without a typical value are passed over.
-    """
+def with_typical_values(table: Table, columns: Sequence[InputColumn]) -> tuple[Table, list[InputColumn]]:
+    """Append, for each column with a typical value, a copy of all rows in which the column has this value."""
     n = row_count(table)
     varied = [column for column in columns if column.typical is not None]
-    out = {name: np.tile(values, 1 + len(varied)) for name, values in table.items()}
-    for place, column in enumerate(varied, start=1):
-        values = out[column.name]
+    extended = {name: np.tile(values, 1 + len(varied)) for name, values in table.items()}
+    for k, column in enumerate(varied, start=1):
         typical = np.datetime64(column.typical, "us") if column.kind == "date" else column.typical
-        values[place * n : (place + 1) * n] = typical
-    return out, varied
+        extended[column.name][k * n : (k + 1) * n] = typical
+    return extended, varied
 
 
-def moved_by(scores: Scores, varied: Sequence[Column], n: int, classes: list[Any] | None) -> list[Moved]:
-    """For each of the first `n` rows what each column did: the predicted class's probability, or the value, with the
-    column's own value minus that with its typical one.
+def effects_of_columns(task: str, scores: Scores, varied: Sequence[InputColumn], n: int) -> list[list[dict[str, Any]]]:
+    """Return the effect of each column on the first `n` predictions, the largest effect first.
+
+    The effect is the difference between the prediction (of a classifier: the probability of the predicted class) and the
+    prediction with the typical value of the column. `scores` are the scores of the table of `with_typical_values`; without
+    probabilities, a classifier has no effects.
     """
-    if classes is None:
-        own = np.asarray(scores.predictions[:n], dtype=np.float64)
-        others = np.asarray(scores.predictions[n:], dtype=np.float64).reshape(len(varied), n)
-    elif scores.probabilities is not None:
-        best = scores.probabilities[:n].argmax(axis=1)
-        rows = np.arange(n)
-        own = scores.probabilities[rows, best]
-        others = scores.probabilities[n:].reshape(len(varied), n, -1)[:, rows, best]
+    if scores.probabilities is not None:
+        best, rows = scores.probabilities[:n].argmax(axis=1), np.arange(n)
+        values = scores.probabilities.reshape(1 + len(varied), n, -1)[:, rows, best]
+    elif task == "regression":
+        values = np.asarray(scores.predictions, dtype=np.float64).reshape(1 + len(varied), n)
     else:
-        return [Moved() for _ in range(n)]
-    found = []
-    for row in range(n):
-        changes = [(column.name, float(own[row] - others[k, row])) for k, column in enumerate(varied)]
-        found.append(Moved(sorted(changes, key=lambda change: -abs(change[1]))))
-    return found
+        return [[] for _ in range(n)]
+    changes = (values[0] - values[1:]).T.tolist()
+    return [
+        sorted(
+            ({"column": column.name, "change": change} for column, change in zip(varied, row, strict=True)),
+            key=lambda effect: -abs(effect["change"]),
+        )
+        for row in changes
+    ]

@@ -1,8 +1,8 @@
-"""Run an application until it is told to stop, for this machine only unless told otherwise.
+"""Run an application with uvicorn, on the loopback interface by default.
 
-The socket is bound to 127.0.0.1, and requests must name it or `localhost` as their host: a page of some other site cannot
-have a browser send requests here under its own name. Clients that do not send their headers in time are let go, connections
-are counted, and a stop (Ctrl-C, SIGTERM) lets requests that are under way end.
+Requests must name 127.0.0.1 or localhost as host, so that a page of another site cannot make a browser send requests here
+under the name of that site. Clients that do not send their headers in time are disconnected. On Ctrl-C or SIGTERM, running
+requests are completed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from gramless.deployment.serving.limits import Limits
 
 LOOPBACK = "127.0.0.1"
 HOSTS = [LOOPBACK, "localhost"]
-_MOST_HEADER_BYTES = 64 * 1024
 PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'self' 'unsafe-inline'; img-src data:; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -30,55 +29,28 @@ PAGE_HEADERS = {
 def serve(
     app: Any,
     port: int,
-    announce: Callable[[str], None],
+    on_start: Callable[[str], None],
     *,
     host: str = LOOPBACK,
     limits: Limits | None = None,
 ) -> None:
-    """Serve an application until Ctrl-C or SIGTERM.
+    """Serve an ASGI application until Ctrl-C or SIGTERM; port 0 is any free port.
 
-    Parameters
-    ----------
-    app : callable
-        An ASGI application.
-    port : int
-        0 takes any free one.
-    announce : callable
-        Called with the address when it can be opened.
-    host : str, default="127.0.0.1"
-        The address to listen on.
-    limits : Limits, optional
-        Of connections and seconds.
-
-    Raises
-    ------
-    OSError
-        Where the port is taken.
-
-    See Also
-    --------
-    drawing_app : A page to draw digits on.
-    scoring_app : Models over HTTP.
-
-    Examples
-    --------
-    >>> from gramless.deployment.serving import serve
-    >>> serve(app, 0, print)  # doctest: +SKIP
-    http://127.0.0.1:41234
+    `on_start` is called with the address as soon as the port is bound; a port in use raises `OSError`.
     """
     import uvicorn
 
     limits = Limits() if limits is None else limits
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as listening, _quiet_stop():
+    with socket.socket(family) as listening, _signals_ignored_after_shutdown():
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
         shown = f"[{host}]" if ":" in host else host
-        announce(f"http://{shown}:{listening.getsockname()[1]}")
+        on_start(f"http://{shown}:{listening.getsockname()[1]}")
         config = uvicorn.Config(
             app,
             log_level="warning",
-            http=impatient(limits.reading_seconds),
+            http=protocol_with_header_timeout(limits),
             limit_concurrency=limits.connections,
             timeout_graceful_shutdown=int(limits.stopping_seconds),
             server_header=False,
@@ -86,63 +58,59 @@ def serve(
         uvicorn.Server(config).run(sockets=[listening])
 
 
-def impatient(seconds: float) -> type[asyncio.Protocol]:
-    """uvicorn's HTTP protocol, which also lets go of a client that does not end its headers in time.
+def protocol_with_header_timeout(limits: Limits) -> type[asyncio.Protocol]:
+    """Return uvicorn's HTTP protocol with limits on the time and the size of the headers.
 
-    Parameters
-    ----------
-    seconds : float
-        From the connection, or from the first byte of a later request on it, to the end of the headers.
-
-    Returns
-    -------
-    type
+    The time counts from the connection, or from the first byte of a later request on the connection.
     """
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-    class Impatient(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-        _waiting: asyncio.TimerHandle | None = None
+    class HeaderTimeoutProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+        _timer: asyncio.TimerHandle | None = None
         _header_bytes = 0
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._wait()
+            self._start_timer()
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
-            if self.cycle is None or self.cycle.response_complete:
+            if self._is_between_requests():
                 self._header_bytes += len(data)
-                if self._header_bytes > _MOST_HEADER_BYTES:
+                if self._header_bytes > limits.header_bytes:
                     self.transport.close()
-                elif self._waiting is None and self.timeout_keep_alive_task is None:
-                    self._wait()
+                elif self._timer is None and self.timeout_keep_alive_task is None:
+                    self._start_timer()
             else:
                 self._header_bytes = 0
-                self._stop_waiting()
+                self._stop_timer()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_waiting()
+            self._stop_timer()
             super().connection_lost(exc)
 
-        def _wait(self) -> None:
-            self._waiting = self.loop.call_later(seconds, self._let_go)
+        def _is_between_requests(self) -> bool:
+            return self.cycle is None or self.cycle.response_complete
 
-        def _stop_waiting(self) -> None:
-            if self._waiting is not None:
-                self._waiting.cancel()
-                self._waiting = None
+        def _start_timer(self) -> None:
+            self._timer = self.loop.call_later(limits.reading_seconds, self._close_if_waiting)
 
-        def _let_go(self) -> None:
-            self._waiting = None
-            if (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing():
+        def _stop_timer(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _close_if_waiting(self) -> None:
+            self._timer = None
+            if self._is_between_requests() and not self.transport.is_closing():
                 self.transport.close()
 
-    return Impatient
+    return HeaderTimeoutProtocol
 
 
 @contextmanager
-def _quiet_stop() -> Iterator[None]:
-    """uvicorn sends itself the signal again that ended it: here it has done its work."""
+def _signals_ignored_after_shutdown() -> Iterator[None]:
+    """Ignore the signal that uvicorn raises again after its graceful shutdown."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

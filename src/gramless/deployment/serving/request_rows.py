@@ -1,0 +1,194 @@
+"""Validation of the rows of a request, sent as JSON or CSV, and conversion to a table of arrays.
+
+The columns of a model define a pydantic type, which validates the rows and describes them in the OpenAPI document.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, NotRequired
+
+import numpy as np
+from pydantic import AfterValidator, BeforeValidator, FailFast, Field, StrictBool, StrictFloat, StrictInt, TypeAdapter
+from pydantic import ValidationError as PydanticError
+from pydantic_core import from_json
+from typing_extensions import TypedDict
+
+from gramless.deployment.serving.scorer import InputColumn, RequestError, Table
+from gramless.streaming.text import GAPS, NOT_KNOWN
+
+JSON, CSV = "application/json", "text/csv"
+# The sum of the squares of a million such numbers does not overflow in float64.
+LARGEST = float(np.sqrt(np.finfo(np.float64).max)) / 2**20
+_LISTED_NAMES = 10
+_SHOWN_CHARACTERS = 60
+
+
+def _parse_date(value: Any) -> Any:
+    """Return a date in ISO format as a datetime without time zone, in UTC if the date has a time zone."""
+    if not isinstance(value, str):
+        raise ValueError("not a string")
+    date = datetime.fromisoformat(value)
+    return date if date.tzinfo is None else date.astimezone(UTC).replace(tzinfo=None)
+
+
+def _as_none(_: str) -> None:
+    return None
+
+
+# The strings that mean a missing value are those of text files: more of them among numbers and dates than among categories.
+_MissingString = Annotated[Literal[tuple(sorted((*NOT_KNOWN, *GAPS)))], AfterValidator(_as_none)]  # type: ignore[valid-type]
+_TYPES: dict[str, Any] = {
+    "number": Annotated[float, Field(gt=-LARGEST, lt=LARGEST, allow_inf_nan=False)],
+    "category": str | StrictBool | StrictInt | StrictFloat,
+    "date": Annotated[datetime, BeforeValidator(_parse_date)],
+}
+_EXPECTED = {
+    "number": "is not a number",
+    "category": "is not a string",
+    "date": "is not a date such as 2024-02-29 or 2024-02-29T12:00:00",
+}
+
+
+class RequestRows:
+    """Validator of requests to a model: pydantic type of the body, and conversion of valid rows to arrays."""
+
+    def __init__(self, columns: Sequence[InputColumn], most_rows: int):
+        self._columns = columns
+        self._most_rows = most_rows
+        typed_dict: Any = TypedDict  # mypy accepts only literal keys
+        row = typed_dict("Row", {column.name: _cell_type(column) for column in columns})
+        rows = Annotated[list[row], Field(min_length=1, max_length=most_rows), FailFast()]  # type: ignore[valid-type]
+        explain = Annotated[StrictBool, Field(description="Also return the effect of each column on each prediction.")]
+        self._body: TypeAdapter[Any] = TypeAdapter(typed_dict("Body", {"rows": rows, "explain": NotRequired[explain]}))
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the JSON schema of the body of a request."""
+        schema = self._body.json_schema()
+        schema["properties"]["rows"]["items"] = schema.pop("$defs")["Row"]
+        return schema
+
+    def read(self, media_type: str, body: bytes) -> tuple[Table, bool]:
+        """Return the rows of a body as a table, and whether the effects of the columns are requested."""
+        if media_type == JSON:
+            content = _parse_json(body)
+        elif media_type == CSV:
+            content = {"rows": self._parse_csv(body)}
+        else:
+            raise RequestError(415, f"the media type {_shown(media_type)} is not supported: send {JSON} or {CSV}")
+        try:
+            valid = self._body.validate_python(content)
+        except PydanticError as error:
+            raise self._request_error(error) from None
+        rows = valid["rows"]
+        table: Table = {}
+        numbers = [column.name for column in self._columns if column.kind == "number"]
+        block = np.array([[row[name] for row in rows] for name in numbers], dtype=np.float64)  # None becomes NaN
+        for column in self._columns:
+            if column.kind == "category":
+                table[column.name] = np.array([_category(row[column.name], column) for row in rows], dtype=object)
+            elif column.kind == "date":
+                table[column.name] = np.array([row[column.name] for row in rows], dtype="datetime64[us]")
+        table |= zip(numbers, block, strict=True)
+        return table, valid.get("explain", False)
+
+    def _parse_csv(self, body: bytes) -> list[dict[str, str]]:
+        try:
+            reader = csv.reader(io.StringIO(body.decode("utf-8-sig"), newline=""), strict=True, skipinitialspace=True)
+            header = next(reader, [])
+            missing = [column.name for column in self._columns if column.name not in header]
+            if missing:
+                raise RequestError(422, f"the header lacks {_listed(missing)}")
+            repeated = [column.name for column in self._columns if header.count(column.name) > 1]
+            if repeated:
+                raise RequestError(422, f"the header has {_listed(repeated)} more than once")
+            rows: list[dict[str, str]] = []
+            for cells in reader:
+                if not cells:
+                    continue
+                if len(cells) != len(header):
+                    raise RequestError(422, f"row {len(rows) + 1} has {len(cells)} cells, and the header has {len(header)}")
+                rows.append(dict(zip(header, cells, strict=True)))
+                if len(rows) > self._most_rows:
+                    break  # validation raises the error
+        except UnicodeDecodeError as reason:
+            raise RequestError(400, f"the body is not text in UTF-8: {reason}") from reason
+        except csv.Error as reason:
+            raise RequestError(400, f"the body is not CSV: {reason}") from reason
+        return rows
+
+    def _request_error(self, error: PydanticError) -> RequestError:
+        """Return the first error of pydantic as a sentence that names the row, the column and the value."""
+        first = error.errors(include_url=False)[0]
+        location, value = first["loc"], first["input"]
+        if location == ("explain",):
+            return RequestError(422, f"explain is {_shown(value)}: send true or false")
+        if location == ("rows",) and first["type"] == "too_short":
+            return RequestError(422, "there are no rows")
+        if location == ("rows",) and first["type"] == "too_long":
+            return RequestError(
+                413, f"a request has at most {self._most_rows:,} rows, and this one has more: send it in parts"
+            )
+        if len(location) < 2:
+            return RequestError(422, 'send an object with rows: {"rows": [{"column": value, ...}, ...]}')
+        row = f"row {int(location[1]) + 1}"
+        if len(location) == 2:
+            return RequestError(422, f"{row} is {_shown(value)}, not an object with the columns of the model")
+        if first["type"] == "missing":
+            missing = [str(one["loc"][2]) for one in error.errors(include_url=False) if one["type"] == "missing"]
+            return RequestError(422, f"{row} lacks {_listed(missing)}; send null for a missing value")
+        column = next(column for column in self._columns if column.name == location[2])
+        cell = f"{row}, column {_shown(column.name)}"
+        if value is None or (value in (*NOT_KNOWN, *GAPS) and not column.allows_missing):
+            return RequestError(422, f"{cell}: the model needs a value here")
+        too_large = isinstance(value, int) or first["type"] in ("finite_number", "greater_than", "less_than")
+        return RequestError(422, f"{cell}: {_shown(value)} {'is too large' if too_large else _EXPECTED[column.kind]}")
+
+
+def _cell_type(column: InputColumn) -> Any:
+    """Return the pydantic type of the cells of a column."""
+    known = None
+    if column.levels:
+        shown = ", ".join(column.levels[:20]) + (", ..." if len(column.levels) > 20 else "")
+        known = f"Categories of the training rows: {shown}"
+    elif column.low is not None:
+        known = f"Range of the training rows: {column.low} to {column.high}"
+    about = Field(description=known, examples=None if column.typical is None else [column.typical])
+    cell = _TYPES[column.kind]
+    if not column.allows_missing:
+        return Annotated[cell, about]
+    cell = cell | None if column.kind == "category" else cell | _MissingString | None
+    return Annotated[cell, Field(union_mode="left_to_right"), about]
+
+
+def _category(value: Any, column: InputColumn) -> Any:
+    """Return a category as training writes it: True and False capitalised, and 3.0 as 3 unless 3.0 is a category."""
+    if value is None or (isinstance(value, str) and value in NOT_KNOWN):
+        return np.nan
+    text = str(value)
+    if text.lower() in ("true", "false"):
+        return text.capitalize()
+    if isinstance(value, float) and value.is_integer() and text not in column.levels:
+        return str(int(value))
+    return text
+
+
+def _parse_json(body: bytes) -> Any:
+    try:
+        return from_json(body, allow_inf_nan=False)
+    except ValueError as reason:
+        raise RequestError(400, f"the body is not JSON: {reason}; write null for a missing value") from reason
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+
+
+def _listed(names: Sequence[str]) -> str:
+    listed = ", ".join(map(_shown, names[:_LISTED_NAMES]))
+    more = f" and {len(names) - _LISTED_NAMES} more" if len(names) > _LISTED_NAMES else ""
+    return f"the column{'s' * (len(names) > 1)} {listed}{more}"
