@@ -1,10 +1,10 @@
-"""Accuracy of models on ten times fewer points: `gramless.compress` on MNIST and Covertype.
+"""Accuracy of models compressed to a tenth of their points: `gramless.compress` on MNIST and Covertype.
 
     python benchmarks/compress.py [--rows 6000]
     python benchmarks/compress.py --rows 50000 --device cuda [--out benchmarks/results/compress.json]
 
-Each model is fitted to a sample and compressed to a tenth of its points; both are scored on test rows that neither saw:
-MNIST's own, and a random sample of the rest of Covertype.
+Each model is fitted to a sample of the training rows and compressed to a tenth of its points. Both models are scored on rows
+that were used for neither: the test set of MNIST and a random sample of the remaining rows of Covertype.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SETTINGS = {"mnist": {"gamma": 2.0, "C": 100.0}, "covtype": {"gamma": 0.25, "C":
 
 
 def prepared(name: str, rows: int, test: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """A sample: images without their mean and of unit length; columns standardised."""
+    """Return a sample: images centred and scaled to unit norm, or standardised columns."""
     data = load(name, download=False)
     rng = np.random.RandomState(0)
     if name == "mnist":
@@ -43,7 +43,7 @@ def prepared(name: str, rows: int, test: int) -> tuple[np.ndarray, np.ndarray, n
 
 
 def main() -> None:
-    """Fit, compress, score, print, write."""
+    """Fit, compress, score, print and write the records."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--test", type=int, default=10_000)

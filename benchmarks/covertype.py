@@ -1,12 +1,13 @@
-"""Covertype in one pass: NystromLSSVC against scikit-learn's Nystroem + RidgeClassifier, same landmarks, and bare products.
+"""Covertype in one pass: NystromLSSVC against scikit-learn's Nystroem + RidgeClassifier with the same landmarks.
 
     python benchmarks/covertype.py [--landmarks 2000] [--rows 581012] [--out benchmarks/results/covertype.json]
 
-Nine tenths of the rows train, one tenth tests (seed 0); the ten numeric columns are standardised, the 44 indicators stay.
-The rows lie in an array on disk and are read in batches. Each machine runs in a process of its own, so that its peak memory
-is its own. The bare rate is that of the two matrix products alone, X L^T (float32) and the symmetric update F^T F (float64),
-on blocks of the same sizes, timed between the batches of a second pass over part of the rows; medians of both. Processor
-seconds are those of all threads together and depend less than the wall clock on what else the machine is doing.
+Nine tenths of the rows are used for training and one tenth for testing (seed 0). The ten numeric columns are
+standardised; the 44 indicator columns are unchanged. The rows are read in batches from an array on disk. Each model
+runs in its own process, so that peak memory is measured separately. The lower bound of the time is that of the two
+matrix products alone, X L^T (float32) and the symmetric update F^T F (float64), on blocks of the same sizes, timed
+between the batches of a second pass over a part of the rows; medians of both. CPU seconds are summed over all threads
+and depend less on other programs than wall-clock seconds.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def load(folder: Path) -> tuple[np.ndarray, ...]:
 
 
 class BareProducts:
-    """The two matrix products alone, timed between batches of the pass: the same minutes, the same load of the machine."""
+    """Time the two matrix products between batches of the pass, so that both are measured under the same load."""
 
     def __init__(self, points: np.ndarray):
         self.points = points
@@ -83,7 +84,7 @@ def ours(folder: Path, landmarks: int, gamma: float, C: float) -> dict:
     peak = peak_mb()
     predicted = model.predict(X_test)
 
-    # Then a pass over part of the rows with the bare products between its batches.
+    # Then a pass over a part of the rows, with the matrix products timed between its batches.
     bare, passed = BareProducts(points), []
     add = Pass.add
 
@@ -121,7 +122,7 @@ def scikit_learn(folder: Path, landmarks: int, gamma: float, C: float) -> dict:
     features = Nystroem(kernel="rbf", gamma=gamma, n_components=landmarks, random_state=0)
     reset_peak()
     started, processor = time.perf_counter(), time.process_time()
-    features.fit(points)  # all of the given points become its components
+    features.fit(points)  # All given points become components.
     ridge = RidgeClassifier(alpha=1.0 / C)
     ridge.fit(features.transform(X), y)
     seconds, processor = time.perf_counter() - started, time.process_time() - processor

@@ -1,23 +1,22 @@
-"""The compiled products against BLAS: kernel values, symmetric tiles times two and eleven columns, tall float64 sums.
+"""Compiled products against BLAS: kernel values, symmetric tiles times two and eleven columns, tall float64 sums.
 
     python benchmarks/cpu_products.py [--rows 60000] [--out benchmarks/results/cpu_products.json]
-
     python benchmarks/cpu_products.py --only city_block
     python benchmarks/cpu_products.py --only bytes
 
-City-block distances: additions per second of one core (two for each column of a pair: a difference and a sum), as a share of
-what the core reaches on sums that never leave its registers; seconds of the processor, since one thread works.
+City-block distances: additions per second on one core (two per column of a pair: a difference and a sum), as a fraction
+of the rate that the core reaches for sums in registers; CPU seconds of one thread.
 
-Gaussian kernel: values of 1,024 rows with as many others on one core, by a matrix product and NumPy's exponential, and in
-registers from the product to the exponential.
+Gaussian kernel: values of 1,024 rows with 1,024 others on one core, by a matrix product followed by NumPy's
+exponential, and by the compiled loop that computes product and exponential in registers.
 
-Rows kept as bytes: inner products of 1,024 rows with as many others on one core, with every row in strips and as the library
-chooses, by lists of what differs from a row's background where that is less work. The floor is the time of dense bytes in
-strips times the share of the pairs of features that differ.
+Rows stored as bytes: inner products of 1,024 rows with 1,024 others on one core, with every row stored densely, and with the
+library's choice between dense rows and lists of the values that differ from the background. The lower bound is the time of
+dense bytes multiplied by the fraction of pairs of features that differ from the background.
 
-The rest: MNIST, centred unit-norm images. Kernel values: every tile of one triangle of the matrix, written into a buffer in
-cache, so that no memory is touched for the first time. Symmetric products: a cached matrix of a third of the rows. Each
-pair in one process, turn by turn; the fastest of three counts, which was disturbed least.
+The other cases use MNIST with centred unit-norm images. Kernel values: every tile of one triangle of the matrix,
+written into a buffer in cache, so that no new memory is touched. Symmetric products: a cached matrix of a third of the
+rows. Both sides of a comparison run alternately in one process; the fastest of three repetitions counts.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ COLUMNS, LANDMARKS = 11, 1728
 def fastest(
     ways: dict[str, Callable[[], object]], turns: int = 3, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, float]:
-    """Seconds of each, taken in turns."""
+    """Return the seconds of each function, measured alternately."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(turns):
         for name, way in ways.items():
@@ -64,7 +63,7 @@ def fastest(
 
 
 def shared(op: KernelOperator, work: Callable[[list], object]) -> None:
-    """`work` on its thread's share of the tiles."""
+    """Call `work` on this thread's share of the tiles."""
     workers = blas_threads()
     run_threads(lambda k: work(op._tiles[k::workers]), workers)
 
@@ -89,7 +88,7 @@ def symmetric(op: KernelOperator, make_sums: Callable[[], BlasSums | CompiledSum
 
 
 def addition_rate(kind: str, turns: int = 200) -> float:
-    """Additions per second of one core: eight independent sums of vectors, in registers throughout."""
+    """Return the additions per second of one core: eight independent sums of vectors in registers."""
     import numba
     from llvmlite import ir
     from numba import types
@@ -124,7 +123,7 @@ def addition_rate(kind: str, turns: int = 200) -> float:
 
 
 def city_block_rates() -> dict[str, dict[str, float]]:
-    """Billions of additions per second of one core, and their share of the core's rate."""
+    """Return billions of additions per second of one core, and their fraction of the core's peak rate."""
     from gramless._core.compiled.city_block import city_block
 
     rng, found = np.random.default_rng(0), {}
@@ -140,7 +139,7 @@ def city_block_rates() -> dict[str, dict[str, float]]:
 
 
 def gaussian_rates() -> dict[str, dict[str, float]]:
-    """Nanoseconds of one core for a kernel value."""
+    """Return the nanoseconds of one core per kernel value."""
     from gramless.kernels import RBF
 
     rng, found = np.random.default_rng(0), {}
@@ -166,7 +165,7 @@ def gaussian_rates() -> dict[str, dict[str, float]]:
 
 
 def in_strips(X: GridRows, Y: GridRows, out: np.ndarray) -> None:
-    """`grid.dot` without lists."""
+    """Compute `grid.dot` without lists of differing values."""
     from gramless._core.compiled import integer_products as compiled
 
     n, m, rows = len(X), len(Y), np.arange(len(X))
@@ -182,7 +181,7 @@ def in_strips(X: GridRows, Y: GridRows, out: np.ndarray) -> None:
 
 
 def byte_rates(images: np.ndarray) -> dict[str, dict[str, float]]:
-    """Milliseconds of one core, and the share of pairs of features that differ from their row's background."""
+    """Return milliseconds of one core, and the fraction of pairs of features that differ from their row's background."""
     from gramless._core.grid import dot
 
     n = 1024
@@ -221,7 +220,7 @@ def print_bytes(rates: dict[str, dict[str, float]]) -> None:
 
 
 def instructions() -> str:
-    """What the compiled loops are compiled for."""
+    """Return the instruction set that the loops are compiled for."""
     from gramless._core.compiled.simd import available, lanes
 
     if not lanes():

@@ -1,11 +1,11 @@
-"""What distribution costs: two worker processes of this machine against one process with as many threads.
+"""Overhead of distributed fits: two local worker processes against one process with as many threads.
 
     python benchmarks/distributed_overhead.py --data FOLDER --out benchmarks/results/distributed_overhead.json
-    python benchmarks/distributed_overhead.py --rows 4000 --landmarks 200     # a trial
+    python benchmarks/distributed_overhead.py --rows 4000 --landmarks 200     # a small trial
 
-For each machine: seconds of both, the largest difference of coefficients relative to the largest coefficient (float64), and
-what goes over the wire. Then the rates from which an estimate for many workers follows: rows per second and thread of the
-normal equations, seconds to merge two of them, and bytes of one.
+Measures for each estimator the seconds of both fits, the largest difference of coefficients relative to the largest
+coefficient (float64), and the bytes that are transferred; then the rates from which the estimate for many workers is
+computed: rows per second and thread of the normal equations, seconds to merge two of them, and their size in bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def machines(m: int, n_lssvc: int) -> dict[str, tuple]:
 
 
 def on_workers(client: Client, values: np.ndarray, parts: int) -> da.Array:
-    """A dask array whose parts are on the workers before any clock starts."""
+    """Return a Dask array whose chunks are on the workers before the measurement starts."""
     pieces = np.array_split(values, parts)
     futures = client.scatter(pieces)
     blocks = [
@@ -55,7 +55,7 @@ def timed(work) -> tuple[float, object]:
 
 
 def rates(X: np.ndarray, m: int) -> dict[str, float]:
-    """Rows per second of one thread, and seconds to merge two sums."""
+    """Return rows per second of one thread, and seconds to merge two sums."""
     kernel, points = RBF(gamma=0.02), X[:m]
     rows = X[: min(len(X), 4096)]
     sums = RidgeSums(m, 10)

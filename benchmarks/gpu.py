@@ -1,10 +1,10 @@
-"""What one GPU does: exact-quality MNIST in a fraction of a second, a million points in minutes.
+"""Fits and products on one GPU: MNIST, the fused product, a million rows, Covertype.
 
     python benchmarks/gpu.py --data FOLDER --out benchmarks/results/gpu.json [--only mnist,fused,...]
 
-FOLDER holds mnist.npz and, for `covertype`, covtype.npz.
-Every time is wall clock around a call with NumPy input and output (transfers included), after one warm-up call, device
-synchronised, median of the repetitions. The two ceilings (matrix rate, memory bandwidth) are measured in the same run.
+FOLDER contains mnist.npz and, for `covertype`, covtype.npz. Every time is wall-clock time of a call with NumPy input
+and output (transfers included), after one warm-up call, with a synchronised device; the median of the repetitions. The
+peak matrix rate and memory bandwidth are measured in the same run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ POLY4 = {"kernel": "poly", "degree": 4, "gamma": 1.0, "C": 1e4, "device": "cuda"
 
 
 def clock(work: Callable[[], Any], repeat: int = 3, warm: int = 1) -> tuple[float, Any]:
-    """Median seconds of `work` after `warm` calls, and its last result."""
+    """Return the median seconds of `work` after `warm` calls, and its last result."""
     seconds = []
     for i in range(warm + repeat):
         torch.cuda.synchronize()
@@ -61,7 +61,7 @@ def unit(images: np.ndarray) -> np.ndarray:
 
 
 def ceilings() -> dict[str, float]:
-    """Measured matrix rates (TFLOP/s) and copy bandwidth (TB/s) of this card."""
+    """Return measured matrix rates (TFLOP/s) and copy bandwidth (TB/s) of this GPU."""
     n, d = 32768, 784
     A = torch.randn(n, d, device="cuda")
     rates = {}
@@ -134,7 +134,7 @@ def fused(rates: dict[str, float]) -> None:
 
 
 def blocked_product(kernel: Any, X: torch.Tensor, V: torch.Tensor, how: str) -> torch.Tensor:
-    """What a careful user of torch writes: blocks of the kernel matrix, in-place functions, a second product."""
+    """Compute the product with plain torch: blocks of the kernel matrix, in-place functions, a second product."""
     dtype = torch.float32 if how == "float32" else torch.bfloat16
     B, W = X.to(dtype), V.to(dtype)
     out = torch.empty_like(V)
@@ -156,7 +156,7 @@ def blocked_product(kernel: Any, X: torch.Tensor, V: torch.Tensor, how: str) -> 
 
 
 def deformed(images: torch.Tensor, copies: int, seed: int) -> torch.Tensor:
-    """Seeded elastic deformations: smooth random displacements of about two pixels, bilinear, on the device."""
+    """Apply random elastic deformations: smooth displacements of about two pixels, bilinear, on the GPU."""
     generator = torch.Generator(images.device).manual_seed(seed)
     n, size = images.shape[0], images.shape[-1]
     axis = torch.linspace(-1, 1, size, device=images.device)
@@ -172,7 +172,7 @@ def deformed(images: torch.Tensor, copies: int, seed: int) -> torch.Tensor:
 
 
 def augmented(raw: Any, n: int) -> tuple[torch.Tensor, np.ndarray]:
-    """n unit vectors on the device: MNIST's training images, each with so many deformed copies, and their labels."""
+    """Return n unit vectors on the GPU (MNIST images and deformed copies of each) and their labels."""
     images, labels = torch.as_tensor(raw[0], device="cuda").float(), raw[1]
     copies = -(-n // len(images))
     parts = range(0, len(images), 10_000)
@@ -187,7 +187,7 @@ def augmented(raw: Any, n: int) -> tuple[torch.Tensor, np.ndarray]:
 
 
 def streamed_fit(name: str, X: torch.Tensor, y: np.ndarray, data: Any, **settings: Any) -> np.ndarray:
-    """One fit through the fused product within 18 GB of device memory; the test set's labels."""
+    """Fit through the fused product within 18 GB of device memory and predict the labels of the test set."""
     _, _, T, t = data
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
@@ -208,7 +208,7 @@ def streamed_fit(name: str, X: torch.Tensor, y: np.ndarray, data: Any, **setting
 
 
 def compile_for(X: torch.Tensor, y: np.ndarray) -> None:
-    """Have Triton compile what the fits will run, on rows enough for the longer strips."""
+    """Let Triton compile the kernels of the fits, on enough rows for the longer strips."""
     for solver in ("cg", "sketch_project"):
         LSSVC(solver=solver, max_iter=2, memory_budget="4GB", **{**POLY4, "device": CUDA(precision="medium")}).fit(
             X[:50_000], y[:50_000]
@@ -216,7 +216,7 @@ def compile_for(X: torch.Tensor, y: np.ndarray) -> None:
 
 
 def million(data: Any, raw: Any) -> None:
-    """A million rows, to two tolerances: how many labels still change between them says whether that is converged."""
+    """Fit a million rows to two tolerances and count how many predicted labels differ between them."""
     X, y = augmented(raw, 1_000_000)
     compile_for(X, y)
     before = None
@@ -228,14 +228,14 @@ def million(data: Any, raw: Any) -> None:
 
 
 def million_cg(data: Any, raw: Any) -> None:
-    """As far as conjugate gradients come in a minute."""
+    """Run conjugate gradients for one minute and report the residual reached."""
     X, y = augmented(raw, 1_000_000)
     compile_for(X, y)
     streamed_fit("cg 16 iterations", X, y, data, solver=CG(tol=0.1, max_iter=16, n_landmarks=20_000))
 
 
 def crossover(data: Any, raw: Any) -> None:
-    """Seconds to a residual with conjugate gradients and with steps on blocks."""
+    """Measure the seconds to reach a residual with conjugate gradients and with sketch-and-project."""
     for n in (100_000, 200_000, 400_000):
         X, y = augmented(raw, n)
         compile_for(X, y)
@@ -245,7 +245,7 @@ def crossover(data: Any, raw: Any) -> None:
 
 
 def curve(data: Any) -> None:
-    """Seconds for ten products against N: cached, streamed in float32, fused."""
+    """Measure the seconds of ten products against N: cached, recomputed in float32, fused."""
     X, _, _, _ = data
     base = torch.as_tensor(X, device="cuda")
     generator = torch.Generator("cuda").manual_seed(0)
@@ -289,13 +289,13 @@ def prototypes(raw: Any) -> None:
 
 
 def covertype(path: Path) -> None:
-    """Half a million rows of a table: the kernel's width chosen on a tenth of the training rows, then all of them."""
+    """Fit half a million rows of Covertype; the kernel width is selected on a tenth of the training rows."""
     with np.load(path) as file:
         x, y = file["x"], file["y"]
     order = np.random.RandomState(0).permutation(len(x))
     X = x.astype(np.float32)
     cut, part = round(0.9 * len(order)), round(0.81 * len(order))
-    numbers = x[order[:cut], :10]  # the other 44 columns are indicators
+    numbers = x[order[:cut], :10]  # The other 44 columns are indicators.
     X[:, :10] = (x[:, :10] - numbers.mean(axis=0)) / numbers.std(axis=0)
     settings = {"kernel": "rbf", "C": 10.0, "solver": "cg", "tol": 0.05, "memory_budget": "18GB"}
 
@@ -361,7 +361,7 @@ def main() -> None:
         }[name]
         try:
             work()
-        except Exception as error:  # one figure that fails must not cost the others their measured minutes
+        except Exception as error:  # A failed measurement must not discard the others.
             report(f"{name} FAILED", error=f"{type(error).__name__}: {error}"[:600])
         torch.cuda.empty_cache()
         print(f"   ({name}: {time.perf_counter() - start:.0f} s)", flush=True)

@@ -1,14 +1,13 @@
-"""Images without a network: error and seconds of dictionaries of patches on MNIST, USPS and CIFAR-10.
+"""Image classification with patch dictionaries: error and seconds on MNIST, USPS and CIFAR-10.
 
     python benchmarks/images.py [--only mnist,usps,cifar10] [--device cuda] [--seeds 3] [--validate] [--out FILE]
 
 The datasets are those of `gramless.papers.datasets` (--data FOLDER, or GRAMLESS_DATA). With --validate, 10,000 training
-images
-(2,000 of USPS) are held out and the error is theirs, to choose settings by; without, the test set is used once for each
-seed. Seconds are wall clock from the images to the labels of the test set: features (dictionary
-learnt, all images transformed), solve, predict. Beside them the processor's seconds, of all threads.
---rows N takes N training images, --test-rows N as many others. `--only symmetries` compares kernels with symmetries with
-transformed copies of the training images, on held-out training images: mirrors on CIFAR-10, shifts by a pixel on MNIST.
+images (2,000 of USPS) are held out and scored, for the selection of settings; otherwise the test set is scored once per
+seed. Seconds are wall-clock time from the images to the labels of the test set: learning the dictionary, features of
+all images, solve, predict. CPU seconds of all threads are recorded too. --rows N uses N training images and --test-rows
+N that many test images. `--only symmetries` compares kernels with built-in symmetries with transformed copies of the
+training images, on held-out training images: mirror images on CIFAR-10, shifts by one pixel on MNIST.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from gramless.images import PatchDictionary, UnitNormalizer, shift_columns, virt
 from gramless.kernels import Invariant, Polynomial, Reflected
 from gramless.papers.datasets import load
 
-# What is not said is left to the classifier. `cuda` rows are too heavy for a CPU.
+# Settings that are not listed have the defaults of the classifier. Cases marked `cuda` are too large for a CPU.
 ROWS: dict[str, dict[str, Any]] = {
     "mnist": {"data": "mnist", "settings": {"mirror": False}},
     "usps": {"data": "usps", "settings": {"mirror": False, "n_atoms": 512}},
@@ -52,7 +51,7 @@ HELD_OUT = {"usps": 2000}
 
 
 def images_of(name: str, folder: Path | None, rows: int | None, validate: bool, seed: int) -> tuple[np.ndarray, ...]:
-    """Training images and labels, and those that are asked for."""
+    """Return training images and labels, and the images and labels to score."""
     d = load(name, data=folder, download=False)
     X, y, T, t = (d.x_train.reshape(-1, *d.image_shape), d.y_train, d.x_test.reshape(-1, *d.image_shape), d.y_test)
     order = np.random.default_rng(seed).permutation(len(y))
@@ -65,7 +64,7 @@ def images_of(name: str, folder: Path | None, rows: int | None, validate: bool, 
 
 
 class Clock:
-    """Seconds between calls, with the device's work done."""
+    """Measure the seconds between calls, after the device has finished its work."""
 
     def __init__(self, device: str | None):
         self.cuda = device is not None and device.startswith("cuda")
@@ -129,7 +128,7 @@ def run(name: str, row: dict[str, Any], options: argparse.Namespace) -> dict[str
 
 
 def symmetries(options: argparse.Namespace) -> dict[str, Any]:
-    """Held-out error and seconds (fit and prediction) without a symmetry, with a kernel that knows it, with copies."""
+    """Return held-out error and seconds without a symmetry, with a symmetric kernel, and with transformed copies."""
     cosine = Polynomial(degree=4, gamma=0.5, coef0=0.5)
     machine = {"C": 10.0, "tol": 1e-2, "random_state": 0, "memory_budget": options.memory_budget}
     found: dict[str, Any] = {"name": "symmetries"}
@@ -184,7 +183,7 @@ def main() -> None:
     parser.add_argument("--verbose", type=int, default=0)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    # A run of minutes that another process ends, or that crashes in compiled code, says so.
+    # Report runs that were killed or that crashed in compiled code.
     faulthandler.enable()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     on_gpu = options.device is not None and options.device.startswith("cuda")
@@ -198,7 +197,7 @@ def main() -> None:
     for name in names:
         try:
             done.append(symmetries(options) if name == "symmetries" else run(name, ROWS[name], options))
-        except Exception as error:  # one row that fails must not cost the others their measured minutes
+        except Exception as error:  # A failed case must not discard the others.
             done.append({"name": name, "failed": f"{type(error).__name__}: {error}"[:600]})
         print(json.dumps(done[-1]), flush=True)
         if options.out:

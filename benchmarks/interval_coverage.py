@@ -1,16 +1,16 @@
-"""How often intervals and sets hold the truth, and how large they are.
+"""Coverage and size of prediction intervals and prediction sets.
 
     python benchmarks/interval_coverage.py --out benchmarks/results/coverage.json
     python benchmarks/interval_coverage.py --only values california          # one part, or one problem of it
     python benchmarks/interval_coverage.py --only deviations --rows 50000    # 200 standard deviations, against exact ones
 
-values      intervals at 80, 90 and 95 % on three datasets and five made problems, by `LSSVRCV` (settings chosen by
-            leave-one-out, the jackknife+ from the same fit; plain and local), beside the quantiles of
-            HistGradientBoostingRegressor (made to cover as often by split-conformal calibration on a fifth of the rows).
-sets        prediction sets at 90, 95 and 99 % on samples of Letter, MNIST and Covertype, by `LSSVC` as it is by default.
-deviations  standard deviations of `LSSVR` by conjugate gradients, their time, and their error against many more iterations.
+values      intervals at 80, 90 and 95 % on three datasets and five synthetic problems, by `LSSVRCV` (settings selected by
+            leave-one-out, jackknife+ from the same fit; plain and local), and by the quantiles of
+            HistGradientBoostingRegressor with split-conformal calibration on a fifth of the rows.
+sets        prediction sets at 90, 95 and 99 % on samples of Letter, MNIST and Covertype, by `LSSVC` with default settings.
+deviations  standard deviations of `LSSVR` by conjugate gradients: their time, and their error against many more iterations.
 
-Every number is a mean over random splits; each problem also says its worst split. Settings of a problem are never looked at
+Every number is a mean over random splits; the worst split of each problem is recorded too. Settings are never selected
 on the rows that are scored.
 """
 
@@ -36,7 +36,7 @@ from gramless.papers.experiments.environment import environment
 COVERAGES = (0.8, 0.9, 0.95)
 SET_COVERAGES = (0.9, 0.95, 0.99)
 GAMMAS = (0.25, 1.0, 4.0)
-# Small problems are split more often, until so many rows in all were scored and learnt from.
+# Small problems are split more often, until the total number of scored rows reaches this value.
 SCORED_ROWS, TRAIN_ROWS = 3000, 2000
 Rows = tuple[np.ndarray, np.ndarray]
 
@@ -49,7 +49,7 @@ def california(rng: np.random.Generator) -> Rows:
     stored = data("california_housing")
     rows = rng.choice(len(stored["y"]), 4000, replace=False)
     X, y = stored["x"][rows], stored["y"][rows] / 1e5
-    X[:, 3:7] = np.log(X[:, 3:7])  # counts of rooms and people
+    X[:, 3:7] = np.log(X[:, 3:7])  # Columns that count rooms and people.
     return X, y
 
 
@@ -66,7 +66,7 @@ def diabetes(rng: np.random.Generator) -> Rows:
 
 
 def smooth(rng: np.random.Generator, n: int = 1500, d: int = 5) -> Rows:
-    """A smooth function of five columns with normal noise."""
+    """Return a smooth function of five columns with normal noise."""
     X = rng.uniform(size=(n, d))
     y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
     return X, y + rng.normal(size=n)
@@ -92,7 +92,7 @@ def skewed(rng: np.random.Generator) -> Rows:
     return X, y + 3 * rng.exponential(size=len(y))
 
 
-# Problem -> how it is made, and how many rows are learnt from (None: four fifths).
+# Problem -> generator and number of training rows (None: four fifths of the rows).
 PROBLEMS: dict[str, tuple[Callable[[np.random.Generator], Rows], int | None]] = {
     "california": (california, 2000),
     "wine_quality": (wine_quality, 2000),
@@ -111,7 +111,7 @@ def inside(ends: np.ndarray, y: np.ndarray) -> dict[str, float]:
 
 
 def boosted(X: np.ndarray, y: np.ndarray, X_new: np.ndarray, coverage: float, seed: int) -> np.ndarray:
-    """Quantile-boosted trees, moved out or in until a fifth of the rows is covered as often as asked."""
+    """Fit quantile-boosted trees and widen the intervals until a fifth of the rows is covered as often as requested."""
     fit, held, y_fit, y_held = train_test_split(X, y, test_size=0.2, random_state=seed)
     tails = (1 - coverage) / 2, (1 + coverage) / 2
     models = [HistGradientBoostingRegressor(loss="quantile", quantile=q, random_state=seed).fit(fit, y_fit) for q in tails]
@@ -123,7 +123,7 @@ def boosted(X: np.ndarray, y: np.ndarray, X_new: np.ndarray, coverage: float, se
 
 
 def values(name: str, splits: int) -> dict[str, Any]:
-    """Intervals on one problem, over random splits."""
+    """Measure intervals on one problem over random splits."""
     make, n_train = PROBLEMS[name]
     n = len(make(np.random.default_rng(0))[1])
     n_train = round(0.8 * n) if n_train is None else n_train
@@ -190,7 +190,7 @@ SETS: dict[str, tuple[Callable[[np.random.Generator], Rows], dict[str, Any]]] = 
 
 
 def sets(name: str, splits: int) -> dict[str, Any]:
-    """Prediction sets on one dataset, over random splits; 3,000 rows to learn from."""
+    """Measure prediction sets on one dataset over random splits, with 3,000 training rows."""
     make, settings = SETS[name]
     found: dict[str, list[dict[str, float]]] = {}
     for seed in range(splits):
@@ -216,7 +216,7 @@ def sets(name: str, splits: int) -> dict[str, Any]:
 
 
 def deviations(n: int) -> dict[str, Any]:
-    """200 standard deviations of a machine of n rows: time, and the error of those of ten rows against nearly exact ones."""
+    """Measure 200 standard deviations of a model of n rows: time, and the error of ten of them."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 8)).astype(np.float32)
     y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=n)
@@ -231,10 +231,10 @@ def deviations(n: int) -> dict[str, Any]:
 
 
 def relative_error(model: LSSVR, new: np.ndarray, found: np.ndarray) -> float:
-    """The largest error of the first ten, against conjugate gradients to a true residual of 1e-5 in float64.
+    """Return the largest error of the first ten values against conjugate gradients to a residual of 1e-5 in float64.
 
-    The error of a variance is the square of the residual's: five digits of that are ten of the variance. The process's own
-    preconditioner saves iterations; what they end at does not depend on it.
+    The error of a variance is quadratic in the residual, so five digits of the residual give ten digits of the variance. The
+    preconditioner reduces the number of iterations and does not change the limit.
     """
     from gramless.inference.regression import posterior_of
     from gramless.linalg.operators import evaluate

@@ -2,12 +2,12 @@
 
     python benchmarks/kmeans.py [--clusters 500 1000] [--iterations 20] [--out benchmarks/results/kmeans.json]
 
-The data are the 25 x 25 patches of one class of MNIST, 96,000 unit vectors of length 625 in float32. Three things are
-timed in this one run, turn by turn: the product X @ M.T alone (the faster of one BLAS call into a ready array and of tiles
-on every core), an iteration of `SphericalKMeans`, and one of `sklearn.cluster.KMeans` (Lloyd's algorithm) from the same
-centroids. An iteration is what a fit with so many more of them takes longer, so that neither start nor end of a fit counts.
-Of its turns each counts the fastest, which was disturbed least; beside the seconds are those of the processor, summed over
-the cores, which other programs on the machine hardly change.
+The data are the 25 x 25 patches of one class of MNIST: 96,000 unit vectors of length 625 in float32. Three quantities
+are timed alternately in one run: the product X @ M.T alone (the faster of one BLAS call and of tiles on all cores), an
+iteration of `SphericalKMeans`, and an iteration of `sklearn.cluster.KMeans` (Lloyd's algorithm) from the same
+centroids. The time of an iteration is the difference between fits with many and with few iterations, divided by the
+number of additional iterations. The fastest repetition counts. CPU seconds, summed over the cores, are recorded too
+because other programs affect them less.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from gramless.papers.experiments.environment import environment
 
 
 def timed(work: Callable[..., Any], *arguments: Any) -> np.ndarray:
-    """Seconds by the clock and by the processor."""
+    """Return wall-clock seconds and CPU seconds."""
     clock, processor = time.perf_counter(), time.process_time()
     work(*arguments)
     return np.array([time.perf_counter() - clock, time.process_time() - processor])
 
 
 def product(X: np.ndarray, centres: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """The faster of two ways to compute X @ centres.T and nothing else."""
+    """Return the faster of two computations of X @ centres.T."""
 
     def tiles() -> None:
         parallel_for(slices(len(X), CPU_TILE), lambda rows: np.matmul(X[rows], centres.T, out=out[rows]), blas_threads())
@@ -48,7 +48,7 @@ def product(X: np.ndarray, centres: np.ndarray, out: np.ndarray) -> np.ndarray:
 
 
 def fits(kmeans: Any, X: np.ndarray, iterations: int) -> list[np.ndarray]:
-    """A fit of one iteration, and one of so many more."""
+    """Fit with one iteration, and with many more."""
     return [timed(kmeans.set_params(max_iter=count).fit, X) for count in (1, 1 + iterations)]
 
 
@@ -62,7 +62,7 @@ def main() -> None:
     more = arguments.iterations
     mnist = load("mnist")
     X = Patches(25).transform(mnist.x_train[mnist.y_train == 3][:6000])
-    # The few iterations are not meant to converge.
+    # So few iterations do not converge.
     warnings.simplefilter("ignore", ConvergenceWarning)
     rows = []
     for k in arguments.clusters:
@@ -70,14 +70,14 @@ def main() -> None:
         whole = np.empty((len(X), k), np.float32)
         ours = SphericalKMeans(k, init=start, tol=0)
         theirs = KMeans(k, init=start, n_init=1, tol=0, algorithm="lloyd")
-        for kmeans in (ours, theirs):  # whatever is loaded or compiled at the first call
+        for kmeans in (ours, theirs):  # Load and compile everything before the measurement.
             kmeans.set_params(max_iter=1).fit(X[: 2 * k])
         turns = [
             [*(product(X, start, whole) for _ in range(3)), *fits(ours, X, more), *fits(theirs, X, more)]
             for _ in range(arguments.turns)
         ]
         row: dict[str, float] = {"clusters": k, "iterations": more}
-        # Of each measurement the least disturbed one; differences only then, or noise would be picked for them.
+        # Take the minimum of each measurement first and differences afterwards, so that noise is not selected.
         for kind, (*products, one, many, their_one, their_many) in zip(
             ("seconds", "cpu_seconds"), np.min(turns, axis=0).T.tolist(), strict=True
         ):

@@ -1,12 +1,12 @@
-"""Seconds that landmark rules take on MNIST, beside the bare matrix products of the same shapes.
+"""Seconds of landmark selection rules on MNIST, compared with the matrix products that they contain.
 
     python benchmarks/landmark_rules.py --data FOLDER --out benchmarks/results/landmark_rules.json
-    python benchmarks/landmark_rules.py --rows 5000 --landmarks 500     # a trial
+    python benchmarks/landmark_rules.py --rows 5000 --landmarks 500     # a small trial
 
-Every block of kernel values, every triangular solve and every product with a factor that basis construction or randomly
-pivoted Cholesky asks for is recorded with its shape, and then done again as nothing but a matrix product (a triangular solve
-as a product of half the rows: as many operations). What is left is the rule's own: elementwise kernels, the sequential
-choice, book-keeping. The kernel is (1 + x . y)^2 on unit vectors, in float32.
+The shape of every block of kernel values, every triangular solve and every product with a factor that basis
+construction or randomly pivoted Cholesky computes is recorded and then repeated as a plain matrix product (a triangular
+solve as a product with half of the rows, which has as many operations). The remaining time is that of elementwise
+kernel functions, the sequential selection and bookkeeping. The kernel is (1 + x . y)^2 on unit vectors, in float32.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MODULES = {"basis": basis_construction, "rpcholesky": pivoted_cholesky}
 
 
 class Recorder:
-    """Stands in for the functions that a rule calls, and notes the shape of each product."""
+    """Wrapper of the functions that a rule calls, which records the shape of each product."""
 
     def __init__(self, name: str):
         self.module = MODULES[name]
@@ -41,7 +41,7 @@ class Recorder:
         cross, solve, matmul = self.originals
 
         def recorded_cross(kernel, X, rows, columns, dtype=None):
-            xa.matmul = matmul  # the products inside a kernel block are counted as one
+            xa.matmul = matmul  # The products inside a kernel block are counted as one.
             block = cross(kernel, X, rows, columns, dtype)
             xa.matmul = recorded_matmul
             self.shapes.append((block.shape[0], X.shape[1], block.shape[1]))
@@ -75,7 +75,7 @@ def seconds(work, device: str) -> float:
 
 
 def bare_products(shapes: list[tuple[int, int, int]], like) -> None:
-    """Products of these shapes, on numbers that do not matter, into one buffer."""
+    """Repeat products of the recorded shapes with arbitrary values."""
     largest = max(a * b for a, b, _ in shapes), max(b * c for _, b, c in shapes), max(a * c for a, _, c in shapes)
     left, right, out = (xa.zeros((size,), like) for size in largest)
     for (a, b, c), times in Counter(shapes).items():

@@ -1,8 +1,8 @@
-"""Microseconds of a prediction: one row and 100 rows, through `predict` and through `gramless.compiled`.
+"""Latency of predictions in microseconds: one row and 100 rows, through `predict` and through `gramless.compiled`.
 
     python benchmarks/latency.py [--out benchmarks/results/latency.json]
 
-Models of 2,000 points and 50 features; the median of many calls on one thread, as CPU time beside wall time.
+Models have 2,000 points and 50 features; medians over many calls on one thread, CPU time and wall-clock time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POINTS, FEATURES = 2000, 50
 
 
 def median_microseconds(call: Callable[[], object], repeats: int) -> dict[str, float]:
-    """Wall time and CPU time of a call."""
+    """Return wall-clock time and CPU time of a call."""
     for _ in range(20):
         call()
     wall, cpu = [], []
@@ -35,7 +35,7 @@ def median_microseconds(call: Callable[[], object], repeats: int) -> dict[str, f
 
 
 def main() -> None:
-    """Fit, measure, print, write."""
+    """Fit, measure, print and write the records."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=100)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "latency.json")

@@ -1,12 +1,13 @@
-"""Predictive densities of `LSSVR` beside those of an exact Gaussian process in GPyTorch, on California housing.
+"""Predictive densities of `LSSVR` and of an exact Gaussian process in GPyTorch on California housing.
 
     pip install gpytorch
     python benchmarks/likelihood.py [--rows 10000] [--device cuda] [--out benchmarks/results/likelihood.json]
 
-Both have an RBF kernel with one width on standardised columns. `LSSVRCV` chooses width and `C` by leave-one-out and takes
-its scale from the leave-one-out residuals; GPyTorch's process maximises the marginal likelihood (Adam). A third row gives
-`LSSVR` the width and the noise that GPyTorch found. Negative log likelihood: the mean of `-log p(y)` over the test rows,
-where p is the normal density of the prediction, its variance that of the function plus the noise.
+Both have an RBF kernel with one width on standardised columns. `LSSVRCV` selects width and `C` by leave-one-out and
+estimates its scale from the leave-one-out residuals; GPyTorch maximises the marginal likelihood (Adam). A third row
+uses `LSSVR` with the width and the noise that GPyTorch found. The negative log likelihood is the mean of `-log p(y)`
+over the test rows, where p is the normal density of the prediction, whose variance is that of the function plus the
+noise.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ GRID = {"gamma": [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]}
 
 
 def prepared(rows: int) -> tuple[np.ndarray, ...]:
-    """Train and test rows, columns and values standardised by the train rows."""
+    """Return training and test rows, with columns and targets standardised by the training rows."""
     data = load("california_housing", download=False)
     X, y = np.asarray(data.x_train, dtype=np.float64), np.asarray(data.y_train, dtype=np.float64)
     if data.x_test is not None and len(data.x_test):
@@ -43,7 +44,7 @@ def prepared(rows: int) -> tuple[np.ndarray, ...]:
 
 
 def measured(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> dict[str, float]:
-    """The negative log likelihood, and what else one looks at."""
+    """Return the negative log likelihood and related measures."""
     nll = 0.5 * np.mean(np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance)
     inside = np.mean(np.abs(y - mean) <= 1.6449 * np.sqrt(variance))
     return {
@@ -54,7 +55,7 @@ def measured(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> dict[str,
 
 
 def of_machine(model: Any, X: np.ndarray, y: np.ndarray, X_test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means and variances of new values by a machine."""
+    """Return means and variances of new targets predicted by a gramless model."""
     model.fit(X, y)
     mean, deviation = model.predict(X_test, return_std=True)
     process = posterior_of(model)
@@ -62,7 +63,7 @@ def of_machine(model: Any, X: np.ndarray, y: np.ndarray, X_test: np.ndarray) -> 
 
 
 def of_gpytorch(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, device: str, found: dict[str, float]) -> tuple[Any, Any]:
-    """Means and variances of new values by GPyTorch; the width and the noise go into `found`."""
+    """Return means and variances of new targets predicted by GPyTorch; store width and noise in `found`."""
     import gpytorch
     import torch
 
@@ -81,7 +82,7 @@ def of_gpytorch(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, device: str, f
     optimiser = torch.optim.Adam(model.parameters(), lr=RATE)
     objective = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
     model.train(), likelihood.train()
-    # Cholesky factors, as exact as they come; by default GPyTorch iterates at this size.
+    # Exact Cholesky factors; by default GPyTorch uses an iterative solver at this size.
     with gpytorch.settings.max_cholesky_size(len(X) + 1):
         for _ in range(STEPS):
             optimiser.zero_grad()
@@ -99,7 +100,7 @@ def of_gpytorch(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, device: str, f
 
 
 def main() -> None:
-    """Fit, measure, print, write."""
+    """Fit, measure, print and write the records."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--device", default="cpu")

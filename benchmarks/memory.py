@@ -1,17 +1,16 @@
-"""Peak memory of every estimator's fit at three budgets, measured from outside the process that fits.
+"""Peak memory of the fit of every estimator at three budgets, measured from outside the fitting process.
 
     python benchmarks/memory.py [--only NAME ...] [--out benchmarks/results/memory.json]
 
-Every public estimator of the package is measured; one that has no entry in `CASES` is fitted with its default settings, so
-that a new one is measured by being there. This process loads the library with all its compiled loops and forks; the child
-waits, its peak is set back from here (/proc/PID/clear_refs), it fits, and its peak is read from here (VmHWM). What it had
-before the fit is subtracted: the table has what the fit took, data excluded, beside the budget and beside what
-`gramless.estimate` says. A fit that is refused beforehand has the sentence in place of a peak.
+Every public estimator is measured; one without an entry in `CASES` is fitted with its default settings. The parent
+process loads the library with all compiled loops and forks. It resets the peak of the waiting child
+(/proc/PID/clear_refs), lets the child fit, and reads the peak (VmHWM). The memory before the fit is subtracted, so the
+table lists the memory of the fit without the data, the budget and the estimate of `gramless.estimate`. If a fit raises
+`MemoryError`, the message is recorded instead.
 
-Freed arrays go back to the system at once here (`MALLOC_MMAP_THRESHOLD_`): what is measured is what a fit holds. Left to
-itself, the C library may keep some 30 MB of what was freed for later.
-
-The last lines have what the compiled loops take to load, once for each process, which is beside the budget.
+Freed arrays are returned to the system at once (`MALLOC_MMAP_THRESHOLD_`), so that live memory is measured. By default the C
+library may keep about 30 MB of freed memory. The last lines list the memory that loading the compiled loops takes, once per
+process, which is not part of the budget.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ MOST = 1.05
 
 @dataclass
 class Case:
-    """One fit: the settings of an estimator, and the data."""
+    """Settings of an estimator and the data of one measured fit."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     n: int = 2500
@@ -114,18 +113,18 @@ CASES: dict[str, list[Case]] = {
 
 
 def estimators() -> dict[str, type]:
-    """Every public estimator, by name."""
+    """Return every public estimator by name."""
     named = {name: getattr(gramless, name) for name in sorted(gramless._EXPORTS)}
     return {name: cls for name, cls in named.items() if isinstance(cls, type) and issubclass(cls, BaseEstimator)}
 
 
 def cases(name: str) -> list[Case]:
-    """What is measured of an estimator."""
+    """Return the cases of an estimator."""
     return CASES.get(name, [Case()])
 
 
 def make(name: str, case: Case, budget: int | None) -> Any:
-    """The estimator of a case; None is no budget."""
+    """Return the estimator of a case; None means no budget."""
     cls = estimators()[name]
     known = cls._get_param_names()
     settings = dict(case.settings)
@@ -136,7 +135,7 @@ def make(name: str, case: Case, budget: int | None) -> Any:
 
 
 def data(name: str, case: Case) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of three groups, and their labels or values."""
+    """Return rows of three groups, and their labels or values."""
     rng = np.random.default_rng(0)
     n = case.n
     group = np.arange(n) % 3
@@ -152,7 +151,7 @@ def data(name: str, case: Case) -> tuple[np.ndarray, np.ndarray]:
 
 
 def status(pid: int, name: str) -> int:
-    """Bytes that /proc/PID/status has under a name."""
+    """Return a value of /proc/PID/status in bytes."""
     with open(f"/proc/{pid}/status") as f:
         found = re.search(rf"{name}:\s+(\d+) kB", f.read())
     assert found is not None
@@ -160,7 +159,7 @@ def status(pid: int, name: str) -> int:
 
 
 def start_threads() -> None:
-    """Work for BLAS and LAPACK of NumPy and SciPy on all threads: their buffers belong to a process, not to a fit."""
+    """Run BLAS and LAPACK on all threads once, because their buffers belong to the process and not to a fit."""
     for dtype in (np.float32, np.float64):
         A = np.ones((512, 512), dtype)
         A @ A
@@ -168,13 +167,13 @@ def start_threads() -> None:
 
 
 def peak_of(work: Any) -> tuple[int, str]:
-    """Bytes that `work()` takes beyond what there was, in a fork; and what it answers."""
+    """Return the bytes that `work()` allocates in a forked process, and its result."""
     to_child, to_parent = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             start_threads()
-            ctypes.CDLL(None).malloc_trim(0)  # what was freed is not to serve the fit
+            ctypes.CDLL(None).malloc_trim(0)  # Freed memory must not be reused by the fit.
             os.write(to_parent[1], b".")
             os.read(to_child[0], 1)
             answer = work()
@@ -192,7 +191,7 @@ def peak_of(work: Any) -> tuple[int, str]:
     while not select.select([to_parent[0]], [], [], _TICK)[0]:
         mapped, most = max(mapped, status(pid, "RssFile") - files), max(most, status(pid, "RssAnon") - own)
     answer = os.read(to_parent[0], 1 << 16).decode()
-    # Pages of a temporary file are the system's to take back at any time: what is sampled does not count them.
+    # The system can reclaim pages of a temporary file at any time, so they are not counted.
     peak = status(pid, "VmHWM") - before if mapped < _HARDLY_ANY else most
     os.write(to_child[1], b".")
     os.waitpid(pid, 0)
@@ -202,17 +201,17 @@ def peak_of(work: Any) -> tuple[int, str]:
 
 
 def load_everything() -> None:
-    """All compiled loops, so that no fit pays for them."""
+    """Load all compiled loops, so that no fit includes them."""
     for module in pkgutil.iter_modules(gramless._core.compiled.__path__):
         try:
             importlib.import_module(f"gramless._core.compiled.{module.name}")
         except ModuleNotFoundError as missing:
-            if missing.name != "triton":  # loops for a GPU
+            if missing.name != "triton":  # These loops need a GPU.
                 raise
 
 
 def measure(name: str, case: Case, budget: int) -> dict[str, Any]:
-    """One fit."""
+    """Run one fit."""
     X, y = data(name, case)
     k = 3 if is_classifier(estimators()[name]()) else case.outputs
     model = make(name, case, budget)
@@ -252,7 +251,7 @@ TRAIN = {"table": ["--time", "1s"], "machine": ["--kernel", "rbf"]}
 
 
 def train(way: str, budget: int | None, folder: Path) -> str:
-    """`gramless train` on a table of 2,500 rows."""
+    """Run `gramless train` on a table of 2,500 rows."""
     X, y = data("LSSVC", Case(d=8))
     table, out = folder / "t.csv", folder / "m.skops"
     np.savetxt(table, np.column_stack([X, y]), delimiter=",", header="a,b,c,d,e,f,g,h,y", comments="", fmt="%.5g")
@@ -263,13 +262,13 @@ def train(way: str, budget: int | None, folder: Path) -> str:
         try:
             options = ["train", table, "--target", "y", "--task", "classification", "--out", out, *TRAIN[way], *limit]
             app([str(option) for option in options], standalone_mode=False)
-        except MemoryError as reason:  # which the program explains, and exits with a code of its own
+        except MemoryError as reason:  # The command explains the error and exits with its own code.
             return f"refused: {reason}"
     return "fitted" if out.exists() else f"failed: {heard.getvalue()}"
 
 
 def measure_train(way: str, budget: int, folder: Path) -> dict[str, Any]:
-    """The command line; what reading the table takes is in the peak."""
+    """Call the command line; the peak includes reading the table."""
     peak, answer = peak_of(lambda: train(way, budget, folder))
     if not answer.startswith(("fitted", "refused")):
         raise RuntimeError(f"gramless train {way}: {answer}")
@@ -281,7 +280,7 @@ def measure_train(way: str, budget: int, folder: Path) -> dict[str, Any]:
 
 
 def measure_loading() -> dict[str, int]:
-    """Bytes that each group of compiled loops takes to load, in a process of its own."""
+    """Return the bytes that loading each group of compiled loops takes, each in its own process."""
     script = (
         "import json, re, importlib, gramless, gramless.estimators.lssvm, gramless.estimators.svc\n"
         "def now(): return int(re.search(r'VmRSS:\\s+(\\d+)', open('/proc/self/status').read())[1]) * 1024\n"
@@ -296,7 +295,7 @@ def measure_loading() -> dict[str, int]:
 
 
 def line(found: dict[str, Any]) -> str:
-    """A row of the table."""
+    """Format a row of the table."""
     settings = ", ".join(f"{key}={value}" for key, value in found["settings"].items())
     what = f"{found['estimator']}({settings})"[:62]
     size = f"{found['rows']:>6} x {found['columns']:<4}{found['dtype'][5:]:>3}"
@@ -315,7 +314,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="the last case of each estimator only")
     parser.add_argument("--lines", action="store_true", help="print one JSON object for each fit instead of a table")
     arguments = parser.parse_args()
-    if not ALLOCATOR.items() <= os.environ.items():  # read by the C library as a process begins
+    if not ALLOCATOR.items() <= os.environ.items():  # The C library reads this variable when a process starts.
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ALLOCATOR)
     warnings.simplefilter("ignore")
     loading = measure_loading()
@@ -325,7 +324,7 @@ def main() -> None:
     found = []
     for name in arguments.only or estimators():
         for case in cases(name)[-1:] if arguments.quick else cases(name):
-            make(name, case, None).fit(*data(name, case))  # loads what the fit loads
+            make(name, case, None).fit(*data(name, case))  # Load what the fit loads.
             for budget in BUDGETS if "memory_budget" in estimators()[name]._get_param_names() else BUDGETS[-1:]:
                 found.append(measure(name, case, budget))
                 print(json.dumps(found[-1]) if arguments.lines else line(found[-1]), flush=True)
@@ -333,7 +332,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             for way in list(TRAIN)[-1:] if arguments.quick else TRAIN:
                 for budget in BUDGETS:
-                    train(way, budget, Path(folder))  # loads, or compiles, what this budget makes it choose
+                    train(way, budget, Path(folder))  # Load or compile what this budget selects.
                     found.append(measure_train(way, budget, Path(folder)))
                     print(json.dumps(found[-1]) if arguments.lines else line(found[-1]), flush=True)
     if not arguments.lines:

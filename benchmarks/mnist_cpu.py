@@ -1,15 +1,15 @@
-"""The exact LS-SVM on MNIST on the CPU, beside scikit-learn's and Intel's SVC.
+"""The exact LS-SVM on MNIST on the CPU, compared with SVC of scikit-learn and scikit-learn-intelex.
 
     python benchmarks/mnist_cpu.py [--rows 10000 60000] [--out benchmarks/results/mnist_cpu.json]
 
-Each fit runs in a process of its own, so that its peak memory is its own, after a small fit that loads libraries and
-compiled code. Before each, another process touches as much memory as the largest fit needs and gives it back: a virtual
-machine is slow to hand out memory that it has not used before, and the first to ask would be charged for it. Beside the
-cached fit stands its floor, measured in the same process right after it: one symmetric float32 kernel matrix and fifteen
-products with it. Wall seconds are what a user waits; processor seconds (all threads) depend less on what else the machine
-is doing. The LS-SVM is the polynomial kernel of degree 4 on centred unit-norm images, C = 1e4, solved to a relative
-residual of 0.1, from where on its error moves by two tenths of a percent at most (compare `benchmarks/time_to_error.py`);
-the SVC is RBF, C = 10, gamma = 0.025 on pixels / 255.
+Each fit runs in its own process, after a small fit that loads libraries and compiled code, so that peak memory is
+measured separately. Before each fit another process touches as much memory as the largest fit needs and frees it,
+because a virtual machine is slow to provide memory that it has not used before. The lower bound of the cached fit is
+measured in the same process: one symmetric float32 kernel matrix and fifteen products with it. CPU seconds (all
+threads) depend less on other programs than wall-clock seconds. The LS-SVM has the polynomial kernel of degree 4 on
+centred unit-norm images and C = 1e4, and is solved to a relative residual of 0.1, after which its error changes by at
+most 0.2 points (see `benchmarks/time_to_error.py`). The SVC has an RBF kernel with C = 10 and gamma = 0.025 on pixels /
+255.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def machine(method: str) -> Any:
 
 
 def floor(X: np.ndarray, columns: int) -> dict[str, float]:
-    """Seconds of one symmetric kernel matrix, and of one product with it."""
+    """Return the seconds of one symmetric kernel matrix, and of one product with it."""
     from gramless.kernels import Polynomial
     from gramless.linalg.operators import KernelOperator
 
@@ -108,7 +108,7 @@ def in_own_process(method: str, rows: int) -> dict[str, Any]:
 
 
 def middle(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The run of median fit time, and the times of all."""
+    """Return the run with the median fit time, and the times of all runs."""
     ordered = sorted(runs, key=lambda run: run["fit_seconds"])
     return {**ordered[(len(runs) - 1) // 2], "fit_seconds_of_all": [run["fit_seconds"] for run in runs]}
 

@@ -1,11 +1,11 @@
-"""One-class machines on hundreds of thousands of rows, and the same problem for scikit-learn at a size where it ends.
+"""One-class SVM on hundreds of thousands of rows, and against scikit-learn on a smaller problem.
 
     python benchmarks/one_class.py --rows 278000 --nu 0.1 --out benchmarks/results/one_class.json
     python benchmarks/one_class.py --device cuda --out benchmarks/results/one_class_gpu.json
 
-Three clusters in 19 columns with tails of unequal weight, standardised; `gamma="scale"`, `tol=1e-3`. Seconds on the clock
-and of the processors, support vectors, the violation that is left, the share of fresh rows that are flagged; and how far
-offset and scores are from scikit-learn's on the smaller problem.
+The data are three clusters in 19 standardised columns with heavy tails of unequal weight; `gamma="scale"`, `tol=1e-3`.
+Records contain wall-clock and CPU seconds, support vectors, the remaining violation, the fraction of new rows that are
+flagged, and the differences of offset and scores from scikit-learn on the smaller problem.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--device", help="cuda: the same on a graphics card")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
-    KernelOneClassSVM(nu=0.5, device=asked.device).fit(rows(3000, 9))  # compiles
+    KernelOneClassSVM(nu=0.5, device=asked.device).fit(rows(3000, 9))  # Compile before the measurement.
     X, fresh = rows(asked.rows, 0), rows(20_000, 1)
     model = KernelOneClassSVM(nu=asked.nu, memory_budget="2GB", device=asked.device, random_state=0)
     large: dict[str, Any] = {"rows": asked.rows, "columns": 19, "nu": asked.nu, **timed(model, X)}

@@ -1,10 +1,10 @@
-"""How far to trust probabilities: the softmax of least-squares scores beside sigmoids fitted on leave-one-out scores.
+"""Quality of probabilities: softmax of least-squares scores against sigmoids fitted on leave-one-out scores.
 
     python benchmarks/probabilities.py spambase wine_quality bank --out benchmarks/results/probabilities.json
 
-Each table is prepared and tuned as `gramless train` does it, fitted with both, and scored on the rows held out: log loss,
-Brier score (sum over classes), and the mean gap between the confidence of a prediction and how often it is right (ten groups
-of equal size); processor seconds of each fit. "guess" is the classes' shares in training, without inputs.
+Each table is preprocessed and tuned as by `gramless train`, fitted with both methods, and scored on held-out rows: log
+loss, Brier score (sum over classes), and the mean difference between confidence and accuracy in ten groups of equal
+size; CPU seconds of each fit. "guess" predicts the class frequencies of the training rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GROUPS = 10
 
 
 def scores(y: np.ndarray, classes: np.ndarray, chances: np.ndarray, shares: np.ndarray) -> dict[str, float]:
-    """How good probabilities are."""
+    """Return measures of the quality of probabilities."""
     truth = (y[:, None] == classes[None, :]).astype(float)
     confidence, right = chances.max(axis=1), classes[chances.argmax(axis=1)] == y
     groups = np.array_split(np.argsort(confidence, kind="stable"), GROUPS)
@@ -41,7 +41,7 @@ def scores(y: np.ndarray, classes: np.ndarray, chances: np.ndarray, shares: np.n
 
 
 def compare(name: str, seed: int, most: int) -> dict[str, Any]:
-    """Both kinds of probabilities on one dataset."""
+    """Measure both kinds of probabilities on one dataset."""
     frame = table(name)
     frame = frame.sample(min(most, len(frame)), random_state=seed)
     X, y = frame.drop(columns="target"), frame["target"].to_numpy()

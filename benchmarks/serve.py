@@ -1,11 +1,11 @@
-"""Load on `gramless serve`, over the loopback interface: single rows at 1, 8 and 64 clients, batches of 1,000, and memory.
+"""Load test of `gramless serve` over the loopback interface: single rows with 1, 8 and 64 clients, batches, memory.
 
     python benchmarks/serve.py [--requests 20000] [--long 100000] [--out benchmarks/results/serve.json]
 
-A model of 2,000 rows and 20 columns is trained, served as a process of its own, and asked by clients that each wait for
-their answer before they ask again. Every answer is compared with what Python predicts: an error, a lost request or a wrong
-answer ends the run. Clients and server share the machine's cores, so that seconds depend on what else it does; processor
-seconds of the server and of the clients, which are one process, do so less.
+A model of 2,000 rows and 20 columns is trained and served by its own process. Each client waits for its answer before
+it sends the next request. Every answer is compared with the prediction in Python; an error, a lost request or a wrong
+answer ends the run. Clients and server share the cores of one computer, so wall-clock seconds depend on other programs;
+CPU seconds of the server and of the clients, which are one process, depend on them less.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BATCH = 1000
 
 
 def make_table(n: int, seed: int = 0) -> pd.DataFrame:
-    """Eighteen numbers and two words that say which of two classes a row is of."""
+    """Return eighteen numbers and two categories that determine the class of a row."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 18))
     frame = pd.DataFrame(X, columns=[f"number {k}" for k in range(18)])
@@ -49,7 +49,7 @@ def make_table(n: int, seed: int = 0) -> pd.DataFrame:
 
 
 class Client:
-    """One connection that is kept: the least that HTTP asks for, so that the load costs little."""
+    """Persistent connection with a minimal HTTP client, so that the load generator costs little."""
 
     def __init__(self, port: int):
         self.port = port
@@ -73,7 +73,7 @@ class Client:
 
 
 def request_of(rows: list[dict]) -> bytes:
-    """The bytes of a POST."""
+    """Return the bytes of a POST request."""
     body = json.dumps({"rows": rows}).encode()
     head = (
         f"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -82,7 +82,7 @@ def request_of(rows: list[dict]) -> bytes:
 
 
 def used(process: psutil.Process) -> float:
-    """Processor seconds so far."""
+    """Return the CPU seconds of a process so far."""
     times = process.cpu_times()
     return times.user + times.system
 
@@ -124,7 +124,7 @@ async def load(
 
 
 def main() -> None:
-    """Train, serve, load, print and write."""
+    """Train, serve, send requests, print and write the records."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=20_000, help="single rows at each number of clients")
     parser.add_argument("--long", type=int, default=100_000, help="requests over which memory is watched")
@@ -159,7 +159,7 @@ def main() -> None:
 async def measure(port: int, pid: int, asked: argparse.Namespace, singles: list, batch: list) -> dict[str, object]:
     """All loads, one after the other."""
     process = psutil.Process(pid)
-    for _ in range(600):  # until it listens
+    for _ in range(600):  # Wait until the server listens.
         try:
             await load(port, process, 1, 50, singles)
             break

@@ -1,8 +1,8 @@
-"""Small data: fits of 50 to 1,000 rows and predictions of one row, beside scikit-learn's SVC.
+"""Small data: fits of 50 to 1,000 rows and predictions of one row, compared with scikit-learn's SVC.
 
     python benchmarks/small.py [--repeats 30]
 
-Each estimator runs in a process of its own; the table has medians in milliseconds of wall time, and the ratio to SVC.
+Each estimator runs in its own process; the table lists medians of wall-clock time in milliseconds, and the ratio to SVC.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def estimator(name: str):
 
 
 def median(call, repeats: int) -> float:
-    """Milliseconds; the first call, which loads and compiles, is not counted."""
+    """Return milliseconds; the first call, which loads and compiles, is not counted."""
     call()
     seconds = []
     for _ in range(repeats):
@@ -40,7 +40,7 @@ def median(call, repeats: int) -> float:
 
 
 def measure(name: str, repeats: int) -> list[tuple[float, float]]:
-    """Of each size, the fit and the prediction of one row."""
+    """Measure, for each size, the fit and the prediction of one row."""
     found = []
     for n, k in SIZES:
         X, y = make_classification(n, 10, n_informative=6, n_classes=k, random_state=0)

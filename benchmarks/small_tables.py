@@ -1,14 +1,13 @@
-"""What a table of a thousand rows costs, each fit in a new process with nothing loaded yet.
+"""Fit times of tables of a thousand rows, each fit in a new process with nothing loaded.
 
     python benchmarks/small_tables.py [--only vowel bank] [--repeats 3] [--rows 1000] [--patience 600]
 
-Tables of `benchmarks/tables.py` that have so many rows, or nearly: that many of them, drawn at random. For each, medians of
-some processes: seconds by the clock and of the processor for `TableClassifier().fit` or `TableRegressor().fit` (imports are
-told apart), and, for the tables of `--train`, for the whole command `gramless train`, from the start of Python to the model
-on disk. Compiled code, where any is needed, and Python's own compiled files are on disk already: the first process of each
-kind does not count. Other programs on the machine make seconds by the clock longer: how many cores they took meanwhile is
-recorded, and `--patience` waits so many seconds in all for a machine on which they take less than a tenth of one, and runs
-again what they disturbed.
+Uses random samples of the tables of `benchmarks/tables.py`. Records, for each table, medians over several processes:
+wall-clock and CPU seconds of `TableClassifier().fit` or `TableRegressor().fit` (imports are listed separately) and, for
+the tables of `--train`, of the whole command `gramless train`, from the start of Python to the model file. The caches
+of compiled code on disk are filled before: the first process of each kind is not counted. The number of cores that
+other programs used is recorded. `--patience` is the total number of seconds to wait for a quiet computer (less than a
+tenth of a core used by others); disturbed runs are repeated within this time.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ import numpy as np
 from gramless.papers.experiments.environment import environment
 from tables import SMALL_FIRST, table
 
-# A table that has this share of the rows asked for counts as one of that size.
+# A table with at least this fraction of the requested rows counts as one of that size.
 _NEARLY = 0.95
-# Cores that other programs may take.
+# Cores that other programs may use.
 _QUIET = 0.1
 _FIT = """
 import json, sys, time
@@ -54,13 +53,13 @@ print(json.dumps({"seconds": end - start, "cpu_seconds": end_cpu - start_cpu, "i
 
 
 def fit(data: Path, kind: str) -> dict[str, Any]:
-    """One fit in a process of its own."""
+    """Measure one fit in its own process."""
     found = subprocess.run([sys.executable, "-c", _FIT, str(data), kind], capture_output=True, text=True, check=True)
     return json.loads(found.stdout.splitlines()[-1])
 
 
 def train(data: Path, kind: str) -> dict[str, float]:
-    """The whole command in a process of its own."""
+    """Measure the whole command in its own process."""
     task, out = "classification" if kind == "classes" else "regression", data.with_suffix(".skops")
     before, began = own_seconds(), time.perf_counter()
     command = [sys.executable, "-m", "gramless", "train", str(data), "--target", "target", "--task", task, "--out", str(out)]
@@ -69,12 +68,12 @@ def train(data: Path, kind: str) -> dict[str, float]:
 
 
 def own_seconds() -> float:
-    """Processor seconds of this process and of those that it has waited for."""
+    """Return the CPU seconds of this process and of its finished child processes."""
     return sum(os.times()[:4])
 
 
 def all_seconds() -> float:
-    """Processor seconds of everything on this machine; of nothing where the system does not tell."""
+    """Return the CPU seconds of all processes of this computer, or zero if the system does not provide them."""
     told = Path("/proc/stat")
     if not told.exists():
         return float("nan")
@@ -83,14 +82,14 @@ def all_seconds() -> float:
 
 
 class Watch:
-    """Runs, and how many cores other programs took meanwhile; patient for so many seconds in all."""
+    """Runs measurements, records how many cores other programs used, and waits for a quiet computer."""
 
     def __init__(self, patience: float):
         self.until = time.perf_counter() + patience
         self.others: list[float] = []
 
     def __call__(self, do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The first run that was not disturbed, or the one when patience ended."""
+        """Return the first undisturbed run, or the last run when the waiting time is used up."""
         while True:
             while self._others(lambda: time.sleep(0.5))[1] > _QUIET and time.perf_counter() < self.until:
                 pass
@@ -107,7 +106,7 @@ class Watch:
 
 
 def main() -> None:
-    """Draw, fit, print and write."""
+    """Sample, fit, print and write the records."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=SMALL_FIRST)
     parser.add_argument("--train", nargs="*", default=["vowel", "tic_tac_toe", "wages"])

@@ -1,12 +1,12 @@
-"""What a step of a block solver costs beside its two matrix products, and what a fit takes of its memory budget.
+"""Cost of a step of a block solver compared with its two matrix products, and memory use against the budget.
 
     python benchmarks/solver_steps.py                 # MNIST, 60,000 rows, blocks of 2,000
     python benchmarks/solver_steps.py --n 10000 --block-size 1000 --steps 6
 
-In one run and interleaved, so that both see the same machine: the kernel block's product `X_s X^T` and the block's Gram
-product `A_s A_s^T` alone, and whole steps of each solver (kernel values, power, products, factorisation, update). Then a
-fit of `LSSVC` in another process, whose resident memory is read from here. Without the MNIST file (GRAMLESS_DATA) the rows
-are random unit vectors of the same size: the cost does not depend on the values.
+Measures alternately in one run: the product `X_s X^T` of the kernel block and the Gram product `A_s A_s^T` alone, and
+complete steps of each solver (kernel values, power, products, factorisation, update). Then `LSSVC` is fitted in another
+process, whose resident memory is sampled. Without the MNIST file (GRAMLESS_DATA) the rows are random unit vectors of
+the same size; the cost does not depend on the values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ITERATIVE = ("matching_pursuit", "kaczmarz", "kaczmarz_mp")
 
 
 def digits(n: int) -> tuple[np.ndarray, np.ndarray, str]:
-    """`n` normalised images and their classes."""
+    """Return `n` normalised images and their classes."""
     try:
         data = load("mnist").sample(n)
     except DatasetError:
@@ -46,7 +46,7 @@ def digits(n: int) -> tuple[np.ndarray, np.ndarray, str]:
 
 
 def products(X: np.ndarray, idx: np.ndarray, block: np.ndarray) -> float:
-    """Seconds of the two matrix products that no step can do without."""
+    """Return the seconds of the two matrix products that every step contains."""
     started = time.perf_counter()
     np.matmul(X[idx], X.T, out=block)
     np.matmul(block, block.T)
@@ -54,7 +54,7 @@ def products(X: np.ndarray, idx: np.ndarray, block: np.ndarray) -> float:
 
 
 def steps(n: int, block_size: int, n_steps: int) -> dict:
-    """Median seconds of the products and of a step of each solver, taken in turns."""
+    """Return the median seconds of the products and of a step of each solver, measured alternately."""
     X, y, source = digits(n)
     op = BorderedOperator(KernelOperator(X, Polynomial(degree=4, gamma=1.0), 1e-4))
     Z = op.targets(np.eye(10, dtype=np.float32)[y])
@@ -71,7 +71,7 @@ def steps(n: int, block_size: int, n_steps: int) -> dict:
                 products(X, np.sort(rng.permutation(n)[:block_size]), block)
             else:
                 next(running[name])
-            if turn > 0:  # the first turn pays for memory that the others reuse
+            if turn > 0:  # The first repetition allocates the memory that the others reuse.
                 seconds[name].append(time.perf_counter() - started)
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     ratios = {name: [b / a for a, b in zip(seconds["products"], seconds[name], strict=True)] for name in ITERATIVE}
@@ -87,7 +87,7 @@ def steps(n: int, block_size: int, n_steps: int) -> dict:
 
 
 def fit(n: int, block_size: int, budget: str, solver: str) -> None:
-    """What the watched process does: three steps of a fit within a budget."""
+    """Run three steps of a fit within a budget, in the process whose memory is sampled."""
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
@@ -105,7 +105,7 @@ def fit(n: int, block_size: int, budget: str, solver: str) -> None:
 
 
 def peak(n: int, block_size: int, budget: str, solver: str) -> dict:
-    """Largest resident memory of a process that fits, sampled from this one a hundred times a second."""
+    """Return the largest resident memory of a fitting process, sampled a hundred times a second."""
     command = [sys.executable, __file__, "--fit", solver, "--n", str(n), "--block-size", str(block_size), "--budget", budget]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None

@@ -1,11 +1,10 @@
-"""What starting the `gramless` command costs: processor seconds (user and system) of whole processes.
+"""Start time of the `gramless` command: CPU seconds (user and system) of whole processes.
 
     python benchmarks/start.py [--repeats 5] [--out benchmarks/results/start.json]
 
-`predict` of two rows by a model of 2,000 rows and 20 columns, `info` of that model, and `--help`. Beside them what importing
-scikit-learn takes, which loading a model cannot do without, and what skops takes where nothing is done about its order. The
-median of some runs, in turn, after one that fills the caches of compiled code. Other programs on the machine add to all of
-them, so that ratios say more than seconds.
+Measures `predict` of two rows by a model of 2,000 rows and 20 columns, `info` of that model, and `--help`; and, for
+comparison, the import of scikit-learn, which loading a model needs, and the import of skops. Medians of alternating
+runs, after one run that fills the caches of compiled code. Other programs increase all times, so compare ratios.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from serve import make_table
 
 
 def processor_seconds(command: list[str], environment: dict[str, str]) -> float:
-    """Of a process and all that it started."""
+    """Return the CPU seconds of a process and its children."""
     before = os.times()
     subprocess.run(command, env=environment, check=True, capture_output=True)
     after = os.times()
@@ -35,7 +34,7 @@ def processor_seconds(command: list[str], environment: dict[str, str]) -> float:
 
 
 def main() -> None:
-    """Train, start, print and write."""
+    """Train, start the commands, print and write the records."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "start.json")
@@ -53,7 +52,7 @@ def main() -> None:
             "import sklearn.base": [sys.executable, "-c", "import sklearn.base"],
             "import sklearn, pandas, skops.io": [sys.executable, "-c", "import sklearn, pandas, skops.io"],
         }
-        # As installed: Python's own compiled files are kept.
+        # As after an installation: Python's own compiled files are cached.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment["PYTHONPYCACHEPREFIX"] = str(Path(folder, "compiled"))
         for command in commands.values():

@@ -1,18 +1,17 @@
-"""Support vector machines on the CPU: KernelSVC and KernelSVR against scikit-learn's and Intel's, over unlike problems.
+"""Support vector machines on the CPU: KernelSVC and KernelSVR against scikit-learn and scikit-learn-intelex.
 
-Each fit runs in a process of its own, so that peak memory is its own and no library warms another's caches. Compiled code
-and thread pools are warmed first, by a fit to some rows that predicts all test rows; what that costs is recorded apart.
-Before that another process touches as much memory as the largest fit needs and gives it back: a virtual machine is slow to
-hand out memory that it has not used before, and the first to ask would be charged for it. Dual objectives, which are
-maximised, are recomputed in float64 from the fitted coefficients of every library with the same function. The processor's
-seconds, all threads together, stand beside those of the clock: they do not depend on what else it is doing. `LSSVC` and
-`LSSVR` with their default solver, tolerance and memory run beside them on the same kernel and C: not the same model, but
-the same task. Each record is written when it is there; a fit that fails or takes longer than `--time-limit` is named and
-left out.
+Each fit runs in its own process, so that peak memory is separate and no library warms the caches of another. A fit to a
+few rows that predicts all test rows first loads compiled code and thread pools; its time is recorded separately. Before
+that, another process touches as much memory as the largest fit needs and frees it, because a virtual machine is slow to
+provide memory that it has not used before. Dual objectives (to be maximised) are recomputed in float64 from the fitted
+coefficients of every library by the same function. CPU seconds of all threads are recorded with wall-clock seconds
+because they depend less on other programs. `LSSVC` and `LSSVR` with default solver, tolerance and memory are fitted
+with the same kernel and C; they solve the same task with another loss. Each record is written at once; a fit that fails
+or exceeds `--time-limit` is reported and left out.
 
-    python benchmarks/svm_cpu.py                         every case, into benchmarks/results/svm_cpu.json
-    python benchmarks/svm_cpu.py --only usps letter      some of them again; the others' records stay
-    python benchmarks/svm_cpu.py --quick                 small samples of every case, printed
+    python benchmarks/svm_cpu.py                         all cases, into benchmarks/results/svm_cpu.json
+    python benchmarks/svm_cpu.py --only usps letter      repeat some cases; the other records are kept
+    python benchmarks/svm_cpu.py --quick                 small samples of every case, printed only
     python benchmarks/svm_cpu.py --summary               speed-ups of the records: each, geometric mean, worst
     python benchmarks/svm_cpu.py --curve                 seconds against rows, into benchmarks/results/svm_curve.json
 """
@@ -41,12 +40,12 @@ REFERENCE, LEAST_SQUARES = "scikit-learn-intelex", "gramless LSSVC"
 METHODS = (REFERENCE, "gramless", LEAST_SQUARES, "scikit-learn")
 CURVE_CASES = ("noisy", "clean")
 CURVE_ROWS = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
-# The single-threaded reference is left out where it takes minutes.
+# The single-threaded reference is left out if it takes minutes.
 MOST_ROWS_FOR_REFERENCE = 20_000
 TEST_ROWS = 10_000
-# Enough for every loop that a large fit uses: up to 4096 rows `LSSVC` factors the matrix instead of iterating.
+# Enough rows for every loop that a large fit uses: up to 4096 rows `LSSVC` factors the matrix instead of iterating.
 WARM_UP = 4_500
-# What a fit takes beside its kernel values, and the most that any takes.
+# Memory of a fit beside its kernel values, and the maximum over all fits.
 TOUCHED, MOST_TOUCHED = 5 * 10**8, 9 * 10**9
 QUICK_ROWS = 3_000
 
@@ -61,7 +60,7 @@ def standardised(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def drawn(name: str, rows: int) -> Split:
-    """A random sample of a dataset that comes in some order, and another one to test on."""
+    """Return random training and test samples of a dataset that is stored in some order."""
     from gramless.papers.datasets import load
 
     dataset = load(name)
@@ -73,7 +72,7 @@ def drawn(name: str, rows: int) -> Split:
 
 
 def split(name: str, rows: int) -> Split:
-    """The first rows of a dataset that comes with a split."""
+    """Return the first rows of a dataset that has a fixed split."""
     from gramless.papers.datasets import load
 
     dataset = load(name)
@@ -86,7 +85,7 @@ def images(name: str, rows: int) -> Split:
 
 
 def random_features(rows: int) -> Split:
-    """MNIST through one random layer: 400 real columns of unit mean square norm."""
+    """Return MNIST through one random layer: 400 real columns of unit mean square norm."""
     x, y, x_test, y_test = images("mnist", rows)
     layer = np.random.default_rng(0).normal(size=(x.shape[1], 400)).astype(np.float32)
     train, test = np.maximum(x @ layer, 0), np.maximum(x_test @ layer, 0)
@@ -107,7 +106,7 @@ def covertype(rows: int, one_class: int | None = None) -> Split:
 
 
 def bank(rows: int) -> Split:
-    """Numbers standardised, categories as indicators."""
+    """Return standardised numbers and indicator columns of categories."""
     from sklearn.preprocessing import OneHotEncoder
 
     x, y, x_test, y_test = drawn("bank", rows)
@@ -122,7 +121,7 @@ def bank(rows: int) -> Split:
 
 
 def noisy(rows: int, noise: float = 0.5) -> Split:
-    """Eight columns, a curved boundary and labels so noisy that a third of all rows become support vectors."""
+    """Return eight columns, a curved boundary and labels so noisy that a third of the rows become support vectors."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(rows + TEST_ROWS, 8)).astype(np.float32)
     score = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] - 0.5 * x[:, 3] ** 2 + x[:, 4]
@@ -131,7 +130,7 @@ def noisy(rows: int, noise: float = 0.5) -> Split:
 
 
 def words(rows: int) -> Split:
-    """As many columns as rows: 60 words in each, drawn by Zipf's law from one of two vocabularies, and weighted."""
+    """Return sparse text-like rows: 60 words per row, drawn by Zipf's law from one of two vocabularies, and weighted."""
     from scipy.sparse import csr_matrix
     from sklearn.feature_extraction.text import TfidfTransformer
 
@@ -139,7 +138,7 @@ def words(rows: int) -> Split:
     n, d, length = rows + rows // 4, rows, 60
     y = rng.random(n) < 0.5
     rank = np.minimum(rng.zipf(1.3, size=(n, length)), d) - 1
-    # Half of the vocabulary means the same in both classes, the other half is shuffled in one of them.
+    # Half of the vocabulary has the same meaning in both classes; the other half is shuffled in one of them.
     shuffled = np.concatenate([np.arange(d // 2), d // 2 + rng.permutation(d - d // 2)])
     topical = rng.permutation(d)
     column = np.where(y[:, None] & (rng.random((n, length)) < 0.1), topical[rank], shuffled[rank])
@@ -160,7 +159,7 @@ def double(make: Callable[[int], Split], rows: int) -> Split:
     return x.astype(np.float64), y, x_test.astype(np.float64), y_test
 
 
-# How the data is made, training rows, gamma ("scale": one over the number of features and the variance).
+# Generator, training rows, gamma ("scale": one over the number of features times the variance).
 CASES: dict[str, tuple[Callable[[int], Split], int, Any]] = {
     "mnist": (lambda rows: images("mnist", rows), 60_000, 0.025),
     "mnist-relu": (random_features, 60_000, "scale"),
@@ -178,7 +177,7 @@ CASES: dict[str, tuple[Callable[[int], Split], int, Any]] = {
     "noisy-float64": (lambda rows: double(noisy, rows), 20_000, 1 / 8),
 }
 REGRESSION = {"california"}
-# Of the curve alone: the same boundary, and no label on the wrong side of it.
+# For the curve only: the same boundary, without wrong labels.
 ALL_CASES = {**CASES, "clean": (lambda rows: noisy(rows, 0.0), 50_000, 1 / 8)}
 
 
@@ -208,7 +207,7 @@ def machine(method: str, case: str, C: float, gamma: float) -> Any:
 
 
 def dual_objectives(model: Any, case: str, x: Any, y: np.ndarray, gamma: float) -> np.ndarray:
-    """The value of each problem's dual, in float64 and by blocks."""
+    """Return the dual objective of each problem, in float64 and computed by blocks."""
     coef = model.dual_coef_.toarray() if hasattr(model.dual_coef_, "toarray") else model.dual_coef_
     if case in REGRESSION:
         beta = coef[0]
@@ -276,7 +275,7 @@ def child(method: str, case: str, C: float, rows: int | None, out: str) -> None:
 
 
 def run_apart(method: str, case: str, C: float, rows: int | None, limit: float) -> tuple[dict, dict] | None:
-    """One fit in a fresh process; None where it takes longer than the limit or fails, which does not end the others."""
+    """Run one fit in a new process; return None if it exceeds the time limit or fails."""
     with tempfile.TemporaryDirectory() as folder:
         out = str(Path(folder) / "out.npz")
         arguments = [method, case, str(C), str(rows or 0), out]
@@ -296,7 +295,7 @@ def run_apart(method: str, case: str, C: float, rows: int | None, limit: float) 
 def compare(
     case: str, C: float, methods: list[str], repeats: int, rows: int | None, limit: float
 ) -> Iterator[tuple[str, dict | None]]:
-    """Each method and its record on one case: medians, and what differs from Intel's solution; None where there is none."""
+    """Yield each method with its record on one case: medians and differences from intelex's solution."""
     reference: dict | None = None
     for method in methods:
         if method == "scikit-learn" and (rows or ALL_CASES[case][1]) > MOST_ROWS_FOR_REFERENCE:
@@ -328,7 +327,7 @@ def compare(
 
 
 def keep(path: Path, key: tuple, record: dict | None, fields: tuple[str, ...] = ("case", "C", "method")) -> None:
-    """Put a record in the place of the earlier one that agrees with it in some fields; None takes that one away."""
+    """Replace the earlier record that agrees in the given fields; None deletes it."""
     from gramless.papers.experiments.environment import environment
 
     earlier = json.loads(path.read_text())["records"] if path.exists() else []
@@ -342,7 +341,7 @@ def keep(path: Path, key: tuple, record: dict | None, fields: tuple[str, ...] = 
 
 
 def summary(records: list[dict]) -> None:
-    """Speed-ups over Intel's library: each case, the geometric mean and the worst."""
+    """Print the speed-ups over intelex: each case, the geometric mean and the worst."""
     cases = {(r["case"], r["C"]) for r in records}
     found = {(r["case"], r["C"], r["method"]): r for r in records}
     for method in ("gramless", LEAST_SQUARES):
@@ -371,7 +370,7 @@ def summary(records: list[dict]) -> None:
 
 
 def curve(path: Path, limit: float) -> None:
-    """Seconds against rows, of a hard problem and an easy one; a method that took too long is not asked for more rows."""
+    """Measure seconds against rows of a hard and an easy problem; a method that took too long is not run on more rows."""
     for case in CURVE_CASES:
         methods = [REFERENCE, "gramless", LEAST_SQUARES]
         for rows in CURVE_ROWS:

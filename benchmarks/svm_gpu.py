@@ -1,12 +1,12 @@
-"""Support vector machines on a graphics card, beside the same machine on the CPU of that computer.
+"""Support vector machines on a GPU, compared with the same model on the CPU of that computer.
 
     python benchmarks/svm_gpu.py [--only mnist covertype million] [--no-cpu] [--out benchmarks/results/svm_gpu.json]
 
-Every case is fitted twice on the card in one process: the first fit compiles, the second is measured, from arrays in host
-memory to a fitted machine. `labels equal` is the share of test labels that are those of the CPU's machine.
+Every case is fitted twice on the GPU in one process: the first fit compiles, the second is measured, from arrays in
+host memory to a fitted model. `labels equal` is the fraction of test labels that equal those of the CPU model.
 
-- mnist: 60,000 images, 10 classes in pairs, C = 10, gamma = 0.025 on pixels / 255
-- covertype: 50,000 rows standardised, 7 classes in pairs, C = 10, gamma = 0.25
+- mnist: 60,000 images, 10 classes, one-vs-one, C = 10, gamma = 0.025 on pixels / 255
+- covertype: 50,000 standardised rows, 7 classes, one-vs-one, C = 10, gamma = 0.25
 - million: 1,000,000 rows of 54 normal columns, two classes by a smooth function with noise, C = 1, gamma = 1 / 54
 """
 

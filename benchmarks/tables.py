@@ -1,16 +1,16 @@
-"""`TableClassifier` / `TableRegressor` against boosted trees, over a suite of unlike tables.
+"""`TableClassifier` / `TableRegressor` against boosted trees over a suite of different tables.
 
-    python benchmarks/tables.py                      # every table, five seeds, defaults; resumes what --out already has
+    python benchmarks/tables.py                      # all tables, five seeds, defaults; resumes from the records in --out
     python benchmarks/tables.py --seeds 0 --only banana titanic
-    python benchmarks/tables.py --tuned              # beside it, each tree with a random search of the same processor time
-    python benchmarks/tables.py --print --markdown   # what --out has, as the tables of README and docs/tables.md
+    python benchmarks/tables.py --tuned              # adds trees tuned by random search within the same CPU time
+    python benchmarks/tables.py --print --markdown   # prints the records of --out as the tables of README and docs
     python benchmarks/tables.py --learners gramless --set metric=plain --out plain.json
 
-80 / 20 splits, drawn with the seed (with the same share of each class). Trees get categories as categories, as each library
-wants them. Needs the extra `bench` (LightGBM, XGBoost, CatBoost), and the data folder in GRAMLESS_DATA with its subfolder
-`tables`; tables whose file is missing are named and passed over.
+Splits are 80 / 20, drawn with the seed and stratified by class. Trees receive categorical columns in the form that each
+library supports natively. Needs the extra `bench` (LightGBM, XGBoost, CatBoost) and the data folder in GRAMLESS_DATA
+with its subfolder `tables`; missing files are reported and skipped.
 
-Rank: by error (1 - accuracy, or root mean squared error), per table from the mean over the seeds that every learner has;
+Ranks are by error (1 - accuracy, or root mean squared error), per table from the mean over the seeds that every learner has;
 ties share a rank.
 """
 
@@ -65,7 +65,7 @@ TOY = {
     "digits": (sk.load_digits, "classes"),
     "diabetes": (sk.load_diabetes, "values"),
 }
-# What a run without --only takes: everything but the half million rows, which --only covertype asks for.
+# Default of --only: all tables except the one with half a million rows.
 SMALL_FIRST = [
     *("iris", "wine", "diabetes", "led7digit", "wdbc", "breast_cancer", "australian", "tic_tac_toe", "vowel", "digits"),
     *("titanic", "hdma", "chess", "wages", "spambase", "wine_classes", "wine_values", "banana", "texture", "optdigits"),
@@ -75,7 +75,7 @@ SMALL_FIRST = [
 
 
 def table(name: str) -> tuple[pd.DataFrame, np.ndarray, str]:
-    """Inputs, target and "classes" or "values"."""
+    """Return inputs, target and "classes" or "values"."""
     if name in TOY:
         function, kind = TOY[name]
         data = function(as_frame=True)
@@ -111,7 +111,7 @@ def as_categories(X: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
 
 
 class Trees:
-    """One library behind `fit` and `predict_proba` / `predict`, classes as 0 .. k - 1."""
+    """Common interface of the tree libraries: `fit` and `predict_proba` / `predict`, with classes 0 .. k - 1."""
 
     def __init__(self, library: str, kind: str, seed: int, **settings: Any):
         self.package, self.kind, self.seed, self.settings = library, kind, seed, settings
@@ -155,13 +155,13 @@ class Trees:
         return X
 
     def predict(self, X: pd.DataFrame) -> np.ndarray:
-        """Probabilities for classes, values else."""
+        """Return probabilities for classes, else values."""
         ready = self._ready(X)
         return self.model.predict_proba(ready) if self.kind == "classes" else np.asarray(self.model.predict(ready)).ravel()
 
 
 class Ours:
-    """`TableClassifier` and `TableRegressor` as they come."""
+    """`TableClassifier` and `TableRegressor` with default settings."""
 
     def __init__(self, kind: str, seed: int, **settings: Any):
         import gramless
@@ -174,7 +174,7 @@ class Ours:
         return self
 
     def predict(self, X: pd.DataFrame) -> np.ndarray:
-        """Probabilities for classes, values else."""
+        """Return probabilities for classes, else values."""
         return self.model.predict_proba(X) if self.kind == "classes" else self.model.predict(X)
 
 
@@ -183,7 +183,7 @@ LIBRARIES = ("CatBoost", "LightGBM", "HistGradientBoosting", "XGBoost")
 
 
 def draw(library: str, rng: np.random.Generator) -> dict[str, Any]:
-    """Random settings, the ranges that users search."""
+    """Draw random settings from ranges that users search."""
     rate, leaves = float(10 ** rng.uniform(-2, -0.5)), int(2 ** rng.uniform(3, 7))
     depth, rounds = int(rng.integers(3, 11)), int(2 ** rng.uniform(6, 10))
     penalty, share = float(10 ** rng.uniform(-3, 1)), float(rng.uniform(0.5, 1.0))
@@ -221,9 +221,9 @@ def draw(library: str, rng: np.random.Generator) -> dict[str, Any]:
 
 
 def search(library: str, kind: str, seed: int, X: pd.DataFrame, y: np.ndarray, seconds: float) -> Trees:
-    """The best of random settings on a fifth of the rows, the defaults first; fitted on all rows.
+    """Return the best of random settings on a validation fifth of the rows, defaults first, refitted to all rows.
 
-    For so many seconds of the processor, which are those of a quiet machine with one thread whatever else runs on this one.
+    The search ends after the given CPU seconds.
     """
     began, rng = time.process_time(), np.random.default_rng(seed)
     inner = split(X, y, kind, seed + 1000)
@@ -232,7 +232,7 @@ def search(library: str, kind: str, seed: int, X: pd.DataFrame, y: np.ndarray, s
         try:
             predicted = Trees(library, kind, seed, **settings).fit(inner[0], inner[2]).predict(inner[1])
             loss = rate(inner[3], predicted, kind, len(np.unique(y)))["error"]
-        except ValueError:  # a class that the inner rows lack
+        except ValueError:  # A class that does not occur in the inner training rows.
             loss = np.inf
         if loss < best_loss:
             best, best_loss = settings, loss
@@ -282,7 +282,7 @@ def run(name: str, seed: int, learner: str, tuned_seconds: float | None, setting
         full[:, np.unique(y_train)] = predicted
         predicted = full
     found = {"rows": len(y_train), "kind": kind, "seconds": round(seconds, 2), "cpu_seconds": round(cpu, 2)}
-    # Wall time beside other programs says little: how many wanted to run in the last minute, this one included.
+    # Wall-clock time depends on other programs, so record the load average of the last minute.
     found["load"] = round(os.getloadavg()[0], 2)
     found |= rate(y_test, predicted, kind, n_classes)
     if learner == "gramless":
@@ -293,7 +293,7 @@ def run(name: str, seed: int, learner: str, tuned_seconds: float | None, setting
 def means_and_ranks(
     results: dict[str, dict[str, Any]], names: list[str], learners: list[str], key: str
 ) -> dict[str, tuple[int, int, np.ndarray, np.ndarray, np.ndarray]]:
-    """By table: rows, seeds that all learners have, means, ranks, and whether within one standard error of the best."""
+    """Return by table: rows, common seeds, means, ranks, and whether within one standard error of the best."""
     found = {}
     for name in names:
         seeds = sorted({k.split("/")[1] for k in results if k.startswith(f"{name}/")})
@@ -302,7 +302,7 @@ def means_and_ranks(
         if not records:
             continue
         means = np.mean([[one[key] for one in row] for row in records], axis=0)
-        # A test set's standard error, over as many of them as there are seeds.
+        # The standard error of a test set, divided by the square root of the number of seeds.
         se = float(np.mean([row[int(means.argmin())]["se"] for row in records])) / np.sqrt(len(records))
         ranks = rankdata(np.round(means, 12))
         found[name] = (records[0][0]["rows"], len(records), means, ranks, means <= means.min() + se)
@@ -310,7 +310,7 @@ def means_and_ranks(
 
 
 def summary(results: dict[str, dict[str, Any]], names: list[str], learners: list[str], key: str = "error") -> str:
-    """Mean over the seeds by table, ranks, and mean ranks."""
+    """Return means over the seeds by table, ranks, and mean ranks."""
     found = means_and_ranks(results, names, learners, key)
     if not found:
         return "no table has every learner yet"
@@ -327,7 +327,7 @@ def summary(results: dict[str, dict[str, Any]], names: list[str], learners: list
 
 
 def markdown(results: dict[str, dict[str, Any]], names: list[str], learners: list[str]) -> str:
-    """The mean ranks, and every table with the best value in bold."""
+    """Print the mean ranks, and every table with the best value in bold."""
     titles = [f"`{name}`" if name == "gramless" else name for name in learners]
     head = ["| | " + " | ".join(titles) + " |", "|---" * (len(learners) + 1) + "|"]
     parts = []
@@ -362,7 +362,7 @@ def markdown(results: dict[str, dict[str, Any]], names: list[str], learners: lis
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """`name=number` or `name=word`."""
+    """Parse `name=number` or `name=text`."""
     name, value = text.split("=", 1)
     try:
         return name, float(value)

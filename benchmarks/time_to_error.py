@@ -1,13 +1,12 @@
-"""Seconds until the test error on MNIST falls to 2.0, 1.5, 1.3 and 1.2 %, for each solver of the least-squares SVM.
+"""Seconds until the test error on MNIST reaches 2.0, 1.5, 1.3 and 1.2 %, for each solver of the least-squares SVM.
 
-    python benchmarks/time_to_error.py                            # 60,000 rows, all solvers, one after another
+    python benchmarks/time_to_error.py                            # 60,000 rows, all solvers in sequence
     python benchmarks/time_to_error.py --device cuda --out benchmarks/results/time_to_error_gpu.json
-    python benchmarks/time_to_error.py --n 5000 --block-size 500  # a trial
+    python benchmarks/time_to_error.py --n 5000 --block-size 500  # a small trial
 
-All solve the same system, kernel (x . y)^4 on unit vectors and C = 1e4, in float32. The error is looked at after each
-iteration, off the clock; a solver stops when it has reached the last target or used up its iterations. Building a
-preconditioner is on the clock: seconds are those of `fit` less those of looking. A solver whose memory exceeds the budget is
-reported as such.
+All solvers solve the same system in float32: kernel (x . y)^4 on unit vectors, C = 1e4. The error is computed after
+each iteration while the clock is stopped; a solver ends when it has reached the last target or its iteration limit. The
+time includes building the preconditioner. A solver whose memory exceeds the budget is reported as such.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ TARGETS = (2.0, 1.5, 1.3, 1.2)
 
 
 class Stopwatch:
-    """The callback: the test error after each iteration, and when it first was under each target."""
+    """Callback that records the test error after each iteration, and when it first was below each target."""
 
     def __init__(self, block, y_test: np.ndarray):
         self.block, self.y_test = block, y_test
@@ -52,7 +51,7 @@ class Stopwatch:
         return self.errors[-1] <= TARGETS[-1]
 
     def first_under(self) -> dict[str, float | None]:
-        """Seconds to each target, None where it was not reached."""
+        """Return the seconds to each target, None if it was not reached."""
         pairs = list(zip(self.seconds, self.errors, strict=True))
         return {str(target): next((s for s, e in pairs if e <= target), None) for target in TARGETS}
 
@@ -105,7 +104,7 @@ def main() -> None:
         found[name] = {"seconds_to": reached, "errors": watch.errors, "seconds": watch.seconds, "n_iter": machine.n_iter_}
         cells = "".join(f"{'-' if reached[str(t)] is None else format(reached[str(t)], '.1f'):>11s}" for t in TARGETS)
         print(f"{name:38s}{cells}   {watch.errors[-1]:.2f}, {machine.n_iter_}, {watch.seconds[-1]:.1f}", flush=True)
-        if args.out:  # after each solver: a long run that is ended leaves what it has
+        if args.out:  # Write after each solver, so that an interrupted run keeps its records.
             about = {"n": args.n, "block_size": J, "device": args.device, "targets": TARGETS}
             args.out.write_text(json.dumps({**about, "solvers": found, **environment()}, indent=1) + "\n")
 

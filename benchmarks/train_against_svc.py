@@ -1,9 +1,9 @@
-"""`gramless train` as a new user runs it, beside a tuned scikit-learn SVC pipeline on the same held-out rows.
+"""`gramless train` with defaults against a tuned scikit-learn SVC pipeline on the same held-out rows.
 
     python benchmarks/train_against_svc.py wine_quality bank --seeds 1 2 --out comparison.json
 
-The tuning of `gramless train` was settled while looking at seed 0; other seeds were not looked at. The SVC is tuned by
-five-fold cross-validation over 12 settings on at most 6,000 training rows and then fitted on all of them.
+The search of `gramless train` was developed with seed 0; other seeds were not used. The SVC is tuned by five-fold
+cross-validation over 12 settings on at most 6,000 training rows and then fitted to all of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TUNING_ROWS = 6000
 
 
 def table(name: str) -> pd.DataFrame:
-    """The dataset as a user has it: category codes are words."""
+    """Return the dataset as a user has it, with category codes as strings."""
     data = load(name)
     x, y = data.pooled()
     frame = pd.DataFrame(x, columns=list(data.feature_names or [f"x{k}" for k in range(x.shape[1])]))
@@ -45,7 +45,7 @@ def table(name: str) -> pd.DataFrame:
 
 
 def svc_accuracy(name: str, frame: pd.DataFrame, seed: int) -> tuple[float, int]:
-    """Held-out accuracy of the tuned pipeline, and how many rows were held out."""
+    """Return the held-out accuracy of the tuned pipeline, and the number of held-out rows."""
     x, y = frame.drop(columns="target"), frame["target"].to_numpy()
     x_train, x_test, y_train, y_test = train_test_split(x, y, test_size=0.2, random_state=seed, stratify=y)
     numbers = x.select_dtypes("number").columns.tolist()
