@@ -100,7 +100,7 @@ def run(name: str, row: dict[str, Any], options: argparse.Namespace) -> dict[str
         fit = clock()
         labels = model.predict(T)
         predict = clock()
-        solve = float(model.machine_.history_[-1]["seconds"])
+        solve = float(model.estimator_.history_[-1]["seconds"])
         errors.append(100 * float(np.mean(labels != t)))
         chosen = model.chosen_
         seconds.append([fit - solve, solve, predict, time.perf_counter() - start, time.process_time() - processor])

@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 
 import gramless
 from gramless import LSSVC, ImageClassifier
-from gramless.estimators.image import leave_one_out
+from gramless.estimators.image import leave_one_out_errors
 from gramless.images import PatchDictionary
 from gramless.kernels import Polynomial, Reflected
 
@@ -60,15 +60,15 @@ def test_leave_one_out_errors_are_those_of_refits():
     images, y = arrows(40)
     F = PatchDictionary(8, n_patches=2000, random_state=0).fit_transform(images).astype(np.float64)
     kernel = Polynomial(degree=2, gamma=0.5, coef0=0.5)
-    for C, found in zip((0.1, 10.0), leave_one_out(kernel, F, y, (0.1, 10.0)), strict=True):
+    for C, found in zip((0.1, 10.0), leave_one_out_errors(kernel, F, y, (0.1, 10.0)), strict=True):
         wrong, squares = 0, 0.0
         for i in range(40):
             rest = np.arange(40) != i
             model = LSSVC(kernel=kernel, C=C).fit(F[rest], y[rest])
             wrong += model.predict(F[[i]])[0] != y[i]
             squares += np.mean((model.decision_function(F[[i]])[0] - (np.arange(4) == y[i])) ** 2)
-        assert found.wrong == pytest.approx(wrong / 40)
-        assert found.squares == pytest.approx(squares / 40, rel=1e-3)
+        assert found.error_rate == pytest.approx(wrong / 40)
+        assert found.mean_square == pytest.approx(squares / 40, rel=1e-3)
 
 
 def test_mirror_images_are_known_from_handed_ones(digits):
@@ -88,7 +88,7 @@ def test_mirror_images_are_known_from_handed_ones(digits):
 def test_with_a_mirror_an_image_and_its_mirror_image_have_one_score(digits, components):
     X, y, T, _ = digits
     model = small(mirror=True, n_components=components).fit(X, y)
-    assert isinstance(model.machine_.kernel_, Reflected)
+    assert isinstance(model.estimator_.kernel_, Reflected)
     assert_allclose(model.decision_function(T[:50, :, ::-1]), model.decision_function(T[:50]), atol=2e-3)
 
 
@@ -145,6 +145,14 @@ def test_the_defaults_take_few_and_tiny_images(shape):
     assert np.isfinite(model.decision_function(images)).all()
 
 
+def test_a_file_of_the_first_version_has_another_name_for_the_estimator(fitted, digits, tmp_path):
+    old = clone(fitted)
+    vars(old).update(vars(fitted))
+    vars(old)["machine_"] = vars(old).pop("estimator_")
+    gramless.save(old, tmp_path / "model.skops")
+    assert_array_equal(gramless.load(tmp_path / "model.skops").predict(digits[2]), fitted.predict(digits[2]))
+
+
 def test_survives_a_file(fitted, digits, tmp_path):
     gramless.save(fitted, tmp_path / "model.skops")
     assert_array_equal(gramless.load(tmp_path / "model.skops").predict(digits[2]), fitted.predict(digits[2]))
@@ -181,7 +189,7 @@ def test_a_callback_sees_the_machine_and_can_stop_it(digits):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"C": -1.0}, "C must"),
+        ({"C": -1.0}, "'C' parameter"),
         ({"degree": 0}, "degree"),
         ({"mirror": "yes"}, "mirror"),
         ({"n_components": 0}, "n_components"),

@@ -1,6 +1,7 @@
 """What holds for every image transformer: scikit-learn's contract, layouts, dtypes, blank images, blocks."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,11 +10,12 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import gramless.images as images
-from gramless.images import transformer as shared
+from gramless.images.transformer import ImageTransformer, apply_in_blocks
+from gramless.images.tuning import TUNING
 
 # Those that need no fitting; a dictionary, which does, has tests of its own.
 CLASSES = [made for made in map(images.__dict__.get, images.__all__) if issubclass(type(made), type)]
-TRANSFORMERS = [made() for made in CLASSES if issubclass(made, shared.ImageTransformer) and made is not images.Patches]
+TRANSFORMERS = [made() for made in CLASSES if issubclass(made, ImageTransformer) and made is not images.Patches]
 TRANSFORMERS += [
     images.Deskew("hough"),
     images.Crop(keep_aspect=True),
@@ -21,7 +23,7 @@ TRANSFORMERS += [
     images.Patches(5),
 ]
 VECTORS = [t for t in TRANSFORMERS if t._vectors_allowed]
-FEATURES = (images.HOG, images.FourierFeatures, images.UnitNormalizer, images.Patches)
+FEATURES = (images.HOG, images.SpectrumFeatures, images.UnitNormalizer, images.Patches)
 
 every = pytest.mark.parametrize("transformer", TRANSFORMERS, ids=str, indirect=True)
 
@@ -99,12 +101,13 @@ def test_a_blank_image_does_not_disturb_its_neighbours(transformer, grey):
 
 @every
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_blocks_and_threads_do_not_change_the_result(transformer, grey, colour, n_jobs, monkeypatch):
+def test_blocks_and_threads_do_not_change_the_result(transformer, grey, colour, n_jobs):
+    one_image_per_block = replace(TUNING, block_bytes=1)
     for X in (grey, colour):
         expected = transformer.transform(X)
-        with monkeypatch.context() as patch:
-            patch.setattr(shared, "BLOCK_BYTES", 1)
-            assert_allclose(clone(transformer).set_params(n_jobs=n_jobs).transform(X), expected, rtol=1e-5, atol=1e-4)
+        images, _, transform, dtype = transformer._prepare(X, reset=False)
+        found = apply_in_blocks(transform, images, dtype, n_jobs, one_image_per_block)
+        assert_allclose(found.reshape(expected.shape), expected, rtol=1e-5, atol=1e-4)
 
 
 @every
@@ -146,7 +149,7 @@ def test_working_memory_is_that_of_a_block():
         transformer.transform(X)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert peak < out_bytes + 3 * shared.BLOCK_BYTES, transformer
+        assert peak < out_bytes + 3 * TUNING.block_bytes, transformer
 
 
 @every

@@ -3,7 +3,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gramless.images import Crop, Deskew, GaussianBlur, MedianFilter
-from gramless.images.deskew import hough_matrix
+from gramless.images.geometry import hough_matrix
 
 
 def stroke(slope, size=28, thickness=3):
@@ -117,7 +117,7 @@ def test_filters_treat_images_and_channels_one_by_one():
 @pytest.mark.parametrize(
     ("transformer", "words"),
     [
-        (Deskew("slant"), "'moments' or 'hough'"),
+        (Deskew("slant"), "method"),
         (Deskew(max_angle=90), "max_angle"),
         (Deskew("hough", angle_step=0), "angle_step"),
         (MedianFilter(0), "size"),

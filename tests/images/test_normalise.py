@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
 
-from gramless.images import FourierFeatures, GaussianWindow, Scale01, UnitNormalizer
+from gramless.images import GaussianWindow, Scale01, SpectrumFeatures, UnitNormalizer
 
 stacks = arrays(np.uint8, st.tuples(*[st.integers(1, 6)] * 3))
 
@@ -19,7 +19,7 @@ def test_images_become_centred_unit_vectors_or_zero(X):
 
 @given(stacks)
 def test_fourier_features_follow_the_formulas(X):
-    features = FourierFeatures().transform(X)
+    features = SpectrumFeatures().transform(X)
     for x, found in zip(X.astype(float), features, strict=True):
         xi = x - x.mean()
         vector = xi.T.ravel()
@@ -37,13 +37,13 @@ def test_spectrum_of_colour_runs_over_columns_channel_by_channel():
     vector = np.concatenate([x[0, :, :, channel].T.ravel() for channel in range(2)])
     phi = np.sqrt(np.abs(np.fft.fft(vector - vector.mean())))[:12]
     phi -= phi.mean()
-    assert_allclose(FourierFeatures().transform(x)[0, 24:], phi / np.linalg.norm(phi) / 2**0.5)
+    assert_allclose(SpectrumFeatures().transform(x)[0, 24:], phi / np.linalg.norm(phi) / 2**0.5)
 
 
 def test_sizes_of_the_document():
-    assert FourierFeatures().fit(np.ones((1, 28, 28))).transform(np.ones((1, 28, 28))).shape == (1, 1176)
-    assert FourierFeatures().transform(np.ones((1, 32, 32, 3))).shape == (1, 4608)
-    assert len(FourierFeatures().fit(np.ones((1, 28, 28))).get_feature_names_out()) == 1176
+    assert SpectrumFeatures().fit(np.ones((1, 28, 28))).transform(np.ones((1, 28, 28))).shape == (1, 1176)
+    assert SpectrumFeatures().transform(np.ones((1, 32, 32, 3))).shape == (1, 4608)
+    assert len(SpectrumFeatures().fit(np.ones((1, 28, 28))).get_feature_names_out()) == 1176
 
 
 def test_window_follows_the_formula_on_every_channel():

@@ -1,5 +1,7 @@
 """Dictionaries of patches against the recipe written out in float64, one window at a time."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,9 @@ import gramless
 from gramless import Stream
 from gramless.images import PatchDictionary
 from gramless.images.activations import equal_areas, make_pooling
-from gramless.images.projection import leading_directions
+from gramless.images.patch_dictionary import patch_geometry
+from gramless.images.projection import leading_directions, n_sample_rows
+from gramless.images.tuning import TUNING
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +37,17 @@ def small(**settings):
 def by_hand(model, images):
     """The features of the module's docstring, in float64 loops."""
     images = np.asarray(images, dtype=np.float64).reshape(len(images), *model.image_shape_) / model.pixel_range_
-    (height, width), stride = model._patch, model.stride_
-    rows, columns = model._positions
-    down, across = equal_areas(rows, model._grid[0]), equal_areas(columns, model._grid[1])
-    out = np.zeros((len(images), *model._grid, model.signs, len(model.atoms_)))
+    geometry = patch_geometry(model.image_shape_, model.patch_size, model.stride, model.pooling)
+    (height, width), stride, grid = geometry.patch, geometry.stride, geometry.grid
+    rows, columns = geometry.positions
+    contrast = model.contrast or (0.04 if model.image_shape_[2] > 1 else 0.01)
+    down, across = equal_areas(rows, grid[0]), equal_areas(columns, grid[1])
+    out = np.zeros((len(images), *grid, model.signs, len(model.atoms_)))
     for i, image in enumerate(images):
         for r in range(rows):
             for c in range(columns):
                 window = image[r * stride : r * stride + height, c * stride : c * stride + width].ravel()
-                window = (window - window.mean()) / np.sqrt(window.var() + model._floor)
+                window = (window - window.mean()) / np.sqrt(window.var() + contrast)
                 active = window @ model.filters_[:-1] + model.filters_[-1]
                 for s in range(model.signs):
                     value = np.maximum(0, (active if s == 0 else -active) - model.threshold)
@@ -187,8 +193,8 @@ def test_an_image_without_contrast_has_finite_features(digits):
 def test_defaults_fit_images_of_any_size(shape):
     images = np.random.default_rng(0).random((12, *shape)).astype(np.float32)
     model = small().fit(images)
-    assert model.transform(images).shape == (12, 12 * 2 * model._grid[0] * model._grid[1])
-    assert model._positions[0] * model._positions[1] <= 41 * 41
+    assert model.transform(images).shape == (12, 12 * 2 * patch_geometry(model.image_shape_, None, None, None).n_cells)
+    assert model.per_image(model.image_shape_) <= 41 * 41
 
 
 def test_same_seed_same_bits_and_a_file(digits, tmp_path):
@@ -199,12 +205,10 @@ def test_same_seed_same_bits_and_a_file(digits, tmp_path):
     assert clone(first).get_params() == first.get_params()
 
 
-def test_batches_do_not_change_the_features(digits, monkeypatch):
-    from gramless.images import patch_dictionary
-
+def test_batches_do_not_change_the_features(digits):
     model = small(n_components=10).fit(digits)
     expected = model.transform(digits)
-    monkeypatch.setattr(patch_dictionary, "_BATCH_BYTES", 100_000)
+    model.memory_budget = 16 * 100_000  # a batch takes a sixteenth
     assert_allclose(model.transform(digits), expected, atol=1e-6)
 
 
@@ -288,11 +292,11 @@ def test_directions_that_no_row_has_are_orthogonal_too(library):
     assert_allclose(X @ V @ V.T, X, atol=1e-4)
 
 
-def test_a_sample_of_rows_has_the_directions_of_all_of_them(monkeypatch, digits):
-    from gramless.images import projection
-
-    whole = small(n_components=20).fit(digits).transform(digits)
-    monkeypatch.setattr(projection, "FEWEST_ROWS", 200)
-    sampled = small(n_components=20).fit(digits).transform(digits)
-    assert sampled.shape == whole.shape
-    assert 0.97 < (sampled**2).sum() / (whole**2).sum() < 1
+def test_a_sample_of_rows_has_the_directions_of_all_of_them(digits):
+    features = small().fit_transform(digits)
+    n = n_sample_rows(300, 20, replace(TUNING, min_direction_rows=200))
+    assert n == 200
+    sample = features[np.random.default_rng(0).permutation(300)[:n]]
+    every, sampled = (leading_directions(rows, 20)[0] for rows in (features, sample))
+    assert sampled.shape == every.shape
+    assert 0.97 < ((features @ sampled) ** 2).sum() / ((features @ every) ** 2).sum() < 1

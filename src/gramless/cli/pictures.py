@@ -181,7 +181,7 @@ def evaluate_pictures(model_path: Path, folder: Path, *, console: Console) -> Ev
         _digest(digest, labels[part], images)
         predicted.append(model.classifier.predict(images))
         chances.append(model.classifier.predict_proba(images))
-    shares = np.bincount(model.classifier.machine_.calibration_codes_, minlength=len(classes)).astype(np.float64)
+    shares = np.bincount(model.classifier.estimator_.calibration_codes_, minlength=len(classes)).astype(np.float64)
     shares /= shares.sum()
     probabilities = np.concatenate(chances)
     scores = score(y, np.concatenate(predicted), task="classification", guess=classes[shares.argmax()])

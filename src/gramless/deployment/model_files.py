@@ -62,9 +62,17 @@ RENAMED = {
     "gramless.solvers": "gramless.linalg.solvers",
     "gramless.targets": "gramless._core.targets",
     "gramless.uncertainty": "gramless.inference",
+    # 0.1.0: classes
+    "gramless.images.crop.Crop": "gramless.images.geometry.Crop",
+    "gramless.images.deskew.Deskew": "gramless.images.geometry.Deskew",
+    "gramless.images.fourier.FourierFeatures": "gramless.images.spectrum.SpectrumFeatures",
+    "gramless.images.scale.Scale01": "gramless.images.normalise.Scale01",
+    "gramless.images.window.GaussianWindow": "gramless.images.normalise.GaussianWindow",
 }
 # Attributes that were renamed: current name of the class -> old name of the attribute -> current name.
-RENAMED_ATTRIBUTES: dict[str, dict[str, str]] = {}
+RENAMED_ATTRIBUTES: dict[str, dict[str, str]] = {
+    "gramless.estimators.image.ImageClassifier": {"machine_": "estimator_"},
+}
 # Types without methods that run on loading: the dtype that imputers store, and the points of a model fitted on sparse rows.
 _TRUSTED_TYPES = {"numpy.dtype", "scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array"}
 # Compiled code of scikit-learn that does not check its arrays: a forged file could crash the process.
@@ -229,7 +237,7 @@ def _read(file: BinaryIO, source: Path, max_bytes: int | None, tuning: Deploymen
     for part in objects:
         if sp.issparse(part):
             check_sparse_arrays(part)
-        elif renamed and (names_of := RENAMED_ATTRIBUTES.get(_full_name(type(part)))):
+        elif names_of := RENAMED_ATTRIBUTES.get(_full_name(type(part))):
             attributes = vars(part)
             attributes |= {new: attributes.pop(old) for old, new in names_of.items() if old in attributes}
     estimators = [part for part in objects if isinstance(part, BaseEstimator) and _is_ours(type(part).__module__)]

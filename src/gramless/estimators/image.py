@@ -1,14 +1,13 @@
-"""A classifier of images: a dictionary of patches, and a least-squares machine on cosines.
+"""Classifier of images: an LS-SVM on the features of a patch dictionary.
 
     f(image) = sum_i a_i k(x, x_i) + b,    k(x, y) = ((1 + <x, y>) / 2)^degree
 
-where x are the features of `gramless.images.PatchDictionary`. With mirror images, k is averaged over both images and their
-mirror images (`gramless.kernels.Reflected`): the dictionary is its own mirror image, so this costs no second product. What
-is left to "auto" is chosen by the squares of the closed-form leave-one-out errors on a sample of the training images, before
-the fit: of a few thousand images the share of wrong labels is a count that chance moves further than most choices do.
-Time O(n positions atoms d) for the features and O(n^2 n_components) for the machine; memory the
-projected features and what `LSSVC` holds. Reference: Coates and Ng, "The importance of encoding versus training with sparse
-coding and vector quantization", 2011, for the features; Suykens and Vandewalle, "Least squares support vector machine
+x are the features of `gramless.images.PatchDictionary`. With `mirror`, k averages over both images and their mirror images
+(`gramless.kernels.Reflected`): the dictionary is closed under reflection, so this needs no second product. "auto" parameters
+minimise the squared closed-form leave-one-out errors on a sample of the training images: for a few thousand images the error
+rate varies more by chance than between candidates. Time O(n positions atoms d) for the features and O(n^2 n_components) for
+the LS-SVM; memory for the projected features and for `LSSVC`. References: Coates and Ng, "The importance of encoding versus
+training with sparse coding and vector quantization", 2011; Suykens and Vandewalle, "Least squares support vector machine
 classifiers", 1999.
 """
 
@@ -19,39 +18,35 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
+from gramless._core.constraints import CLASS_WEIGHT, POSITIVE, POSITIVE_INTEGER
 from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
 from gramless._core.progress import log_progress
 from gramless._core.targets.columns import class_targets
-from gramless._core.validation import atomic_fit, check_labels, check_positive, check_weights
+from gramless._core.validation import atomic_fit, check_labels, check_weights
 from gramless.estimators.lssvm import LSSVC
 from gramless.images.patch_dictionary import PatchDictionary
-from gramless.images.reading import read_images
-from gramless.images.transformer import image_shape
+from gramless.images.reading import ImageShape, image_shape, read_images
+from gramless.images.tuning import TUNING
 from gramless.inference.leave_one_out import dense_scores
 from gramless.kernels import Kernel, Polynomial, Reflected
 from gramless.models.expansion import scores_to_labels
 
-# Leave-one-out takes the cube of so many operations in float64, some tenths of a second, for each candidate.
-_SAMPLE = 2000
-_FEWEST = 100
-# Of the sample, in float64: the kernel values, in single precision before, and their inverse.
+# Float64 matrices of the sample during the selection: the kernel matrix, its float32 source, and its inverse.
 _SAMPLE_MATRICES = 3
-# The dictionary that tells whether mirror images help need not be a good one.
-_PILOT_ATOMS = 64
-_PILOT_PATCHES = 100_000
 _CS = (1.0, 10.0, 100.0, 1000.0)
 
 
 @dataclass
 class ImagePlan:
-    """The peak memory of a fit, and the images from which C is chosen."""
+    """Peak memory of a fit, and the number of images on which C and mirror are selected."""
 
     memory: MemoryEstimate
     sample: int
@@ -61,59 +56,67 @@ class ImagePlan:
 class ImageClassifier(ClassifierMixin, BaseEstimator):
     """Classify images by a dictionary of their patches and a least-squares support vector machine.
 
+    Prefer it over a scikit-learn classifier on pixels for photographs, digits and other images without a pretrained network.
+
     Parameters
     ----------
     C : float or "auto", default="auto"
-        Regularisation of the machine; "auto" chooses among powers of ten by leave-one-out.
+        Inverse regularisation strength; a larger value fits the training rows more closely. `"auto"` selects 1, 10, 100 or
+        1000 by leave-one-out on a sample.
     degree : int, default=4
-        Of the kernel ((1 + cos) / 2)^degree; with thousands of atoms 2 or 3 serve better.
+        Degree of the polynomial kernel; ignored by other kernels. The kernel is ((1 + cos) / 2)^degree; with thousands of
+        atoms 2 or 3 is more accurate.
     mirror : bool or "auto", default="auto"
-        Whether an image and its mirror image are the same thing, as for photographs and unlike letters; "auto" asks the
-        leave-one-out errors of a small dictionary.
+        Whether an image and its mirror image have the same class, as for photographs and unlike letters; `"auto"` decides by
+        the leave-one-out errors of a small dictionary.
     n_atoms : int or None, default=None
-        Atoms of the dictionary; None is 256, or 400 for colour images, and no more than there are windows.
+        Number of atoms of the dictionary. None is 256, or 400 for colour images, and at most the number of patches.
     patch_size : int, (int, int) or None, default=None
-        See `gramless.images.PatchDictionary`.
+        Height and width of the patches in pixels. None depends on the images: 7 for grey images of 28 pixels, 6 for colour
+        images of 32 pixels, at least 3.
     pooling : int, (int, int) or None, default=None
-        See `gramless.images.PatchDictionary`.
+        Rows and columns of the grid of cells; None is 4, or fewer if a cell would have less than two positions.
     n_components : int, None or "auto", default="auto"
-        Leading directions that the features are projected on; None projects nothing. "auto" is 1,000, where a product of
-        all pairs of images on a CPU costs a tenth, and None on a CUDA device.
+        Number of features. The features of the dictionary are projected on this number of leading directions; None does not
+        project. `"auto"` is 1,000 on a CPU, where it makes products ten times cheaper, and None on a CUDA device.
     shape : (height, width) or (height, width, channels), optional
-        Shape of one image when rows are flat; square grey images need none.
+        Shape of one image if the rows of X are flat; None assumes square grey images.
     tol : float, default=1e-2
-        Relative residual at which the machine's iterations stop.
+        Tolerance at which the solver stops. It bounds the relative residual of the LS-SVM.
     class_weight : dict, "balanced" or None, default=None
-        As in `LSSVC`.
+        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
+        frequency.
     device : {"cpu", "cuda", "auto"} or None, default=None
-        Where to compute; None follows the data.
+        Device of the computation; None uses the device of the data.
     memory_budget : str, int, float or None, default=None
-        Bound on what a fit allocates: `"4GB"`, bytes, a fraction of what is free; None is 70 % of it.
-    callback : callable(estimator, record) -> bool, optional
-        Called after each iteration of the machine, with the machine; a true answer stops the fit.
+        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
+        free memory if at most 1; None is 70 % of the free memory.
+    callback : callable, Checkpoint, EarlyStopping, a list of these, or None, default=None
+        Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
+        returning True stops the fit. It is called after each solver iteration, with the `LSSVC` on the features.
     verbose : int, default=0
-        One says on standard error what is being done.
+        If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
-        Seed of the samples.
+        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
 
     Attributes
     ----------
     classes_ : ndarray
-        The labels, sorted.
+        Sorted class labels.
     dictionary_ : PatchDictionary
-        Makes features of images.
-    machine_ : LSSVC
-        Classifies them.
+        Converts images to features.
+    estimator_ : LSSVC
+        Classifies the features.
     image_shape_ : (height, width, channels)
-        Of the training images.
+        Shape of the training images.
     chosen_ : dict
-        C and mirror as they were used, and the leave-one-out error on the sample where C was chosen by it.
+        The values of C and mirror, and the leave-one-out error on the sample if C was selected.
     n_features_in_ : int
-        Values of an image.
+        Number of values of an image.
 
     See Also
     --------
-    PatchClassifier : Any classifier on windows, which vote.
+    PatchClassifier : Majority vote of any classifier over the patches of an image.
     gramless.images.PatchDictionary : The features.
 
     References
@@ -129,6 +132,24 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
     >>> model.score(images[1000:], y[1000:]) > 0.97
     True
     """
+
+    _parameter_constraints: dict[str, Any] = {
+        "C": [POSITIVE, StrOptions({"auto"})],
+        "degree": [POSITIVE_INTEGER],
+        "mirror": ["boolean", StrOptions({"auto"})],
+        "n_atoms": [POSITIVE_INTEGER, None],
+        "patch_size": [POSITIVE_INTEGER, "array-like", None],
+        "pooling": [POSITIVE_INTEGER, "array-like", None],
+        "n_components": [POSITIVE_INTEGER, StrOptions({"auto"}), None],
+        "shape": "no_validation",
+        "tol": [POSITIVE],
+        **CLASS_WEIGHT,
+        "device": "no_validation",
+        "memory_budget": "no_validation",
+        "callback": "no_validation",
+        "verbose": ["verbose"],
+        "random_state": ["random_state"],
+    }
 
     def __init__(
         self,
@@ -167,151 +188,157 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
 
     @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ImageClassifier:
-        """Learn a dictionary from the images, and a machine from its features.
+        """Learn a dictionary from the images, and an LS-SVM from its features.
 
         Parameters
         ----------
         X : array or tensor of shape (n, height, width), (n, height, width, channels) or (n, n_features)
-            The images, as bytes or floats of any range.
+            Images, as uint8 or floats of any range.
         y : array of shape (n,)
-            Their labels.
+            Labels.
         sample_weight : array of shape (n,), optional
-            For the machine; the dictionary takes all images alike.
+            Weights of the images in the LS-SVM; the dictionary weights all images equally.
 
         Returns
         -------
         self
             The fitted estimator.
         """
-        self._check_settings()
-        images = read_images(self, X, self.shape, reset=True)
+        self._validate_params()
+        images = read_images(self, X, self.shape)
+        self.image_shape_ = tuple(int(side) for side in images.shape[1:])
         self.classes_, codes = check_labels(y, images.shape[0])
         check_weights(sample_weight, images)
         random = check_random_state(self.random_state)
-        seeds = random.randint(np.iinfo(np.int32).max, size=3)
+        pilot_seed, dictionary_seed, solver_seed = map(int, random.randint(np.iinfo(np.int32).max, size=3))
         device = xa.resolve_device(self.device, images)
-        images = xa.to_device(images, device)  # features stay where they are computed
-        plan = self._plan(images.shape[0], len(self.classes_) if len(self.classes_) > 2 else 1, device)
-        sample = np.sort(random.permutation(len(codes))[: plan.sample])
+        images = xa.to_device(images, device)  # features stay on the device on which they are computed
+        n, k = len(codes), len(self.classes_)
+        plan = self._plan(n, self.image_shape_, k if k > 2 else 1, device)
+        sample = np.sort(random.permutation(n)[: plan.sample])
         mirror = self.mirror
         if mirror == "auto":
-            mirror = self._mirror_helps(xa.take_rows(images, sample), codes[sample], int(seeds[0]))
-        self.dictionary_ = self._dictionary(len(codes), bool(mirror), device, int(seeds[1])).fit(images)
+            mirror = self._mirror_helps(xa.take_rows(images, sample), codes[sample], pilot_seed)
+        self.dictionary_ = self._dictionary(n, self.image_shape_, bool(mirror), device, dictionary_seed).fit(images)
         features = self.dictionary_.transform(images)
-        C, wrong = self._choose(xa.take_rows(features, sample), codes[sample])
-        self.chosen_ = {"C": C, "mirror": bool(mirror), "leave_one_out_error": wrong}
-        log_progress(self.verbose, f"C={C:g}, mirror={bool(mirror)}")
-        self.machine_ = LSSVC(
-            kernel=self._kernel(self.dictionary_),
-            C=C,
+        kernel: Kernel = Polynomial(degree=self.degree, gamma=0.5, coef0=0.5)
+        if mirror:
+            kernel = Reflected(kernel, self.dictionary_.n_odd_)
+        C, error_rate = self.C, None
+        if C == "auto":
+            errors = leave_one_out_errors(kernel, xa.take_rows(features, sample), codes[sample], _CS)
+            best = min(range(len(_CS)), key=lambda i: errors[i].mean_square)
+            C, error_rate = _CS[best], errors[best].error_rate
+        self.chosen_ = {"C": float(C), "mirror": bool(mirror), "leave_one_out_error": error_rate}
+        log_progress(self.verbose, f"C={float(C):g}, mirror={bool(mirror)}")
+        self.estimator_ = LSSVC(
+            kernel=kernel,
+            C=float(C),
             tol=self.tol,
             class_weight=self.class_weight,
             device=self.device,
             memory_budget=self.memory_budget,
             callback=self.callback,
             verbose=self.verbose,
-            random_state=int(seeds[2]),
+            random_state=solver_seed,
         ).fit(features, self.classes_[codes], sample_weight)
         return self
 
     def decision_function(self, X: Any) -> Array:
-        """Class scores.
+        """Return the class scores.
 
         Parameters
         ----------
         X : array or tensor of shape (n, height, width), (n, height, width, channels) or (n, n_features)
-            The images.
+            Images.
 
         Returns
         -------
         array of shape (n,) for two classes, (n, n_classes) for more
-            A tensor where X is one.
+            Scores; a tensor if X is one.
         """
-        scores = self._machine().decision_function(self._features(X))
+        features = self._features(X)
+        scores = self.estimator_.decision_function(features)
         return scores if xa.is_torch(X) else xa.to_numpy(scores)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of each image.
+        """Return the class of each image.
 
         Parameters
         ----------
         X : array or tensor of shape (n, height, width), (n, height, width, channels) or (n, n_features)
-            The images.
+            Images.
 
         Returns
         -------
         array of shape (n,)
-            Labels as they were at the fit.
+            Labels.
         """
-        return self._machine().predict(self._features(X))
+        features = self._features(X)
+        return self.estimator_.predict(features)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The softmax of the class scores.
+        """Return the softmax of the class scores.
 
         Parameters
         ----------
         X : array or tensor of shape (n, height, width), (n, height, width, channels) or (n, n_features)
-            The images.
+            Images.
 
         Returns
         -------
         array of shape (n, n_classes)
-            Columns in the order of `classes_`.
+            Probabilities in the order of `classes_`.
         """
-        return self._machine().predict_proba(self._features(X))
+        features = self._features(X)
+        return self.estimator_.predict_proba(features)
 
     def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> ImagePlan:
-        """What a fit of this size would hold.
+        """Return the memory that a fit of this size needs.
 
         Parameters
         ----------
         n, d, n_outputs : int
-            Rows, pixels of an image, and columns of targets.
+            Number of images, values of an image, and columns of targets.
         dtype : dtype
-            Of the data.
+            Data type of the images.
         device : str
-            Where to compute.
+            Device of the computation.
 
         Returns
         -------
         ImagePlan
-            Or a `MemoryError` where that is too much.
+            Peak memory; raises `MemoryError` if it exceeds `memory_budget`.
         """
-        trial = clone(self)
-        trial.image_shape_ = image_shape((d,), self.shape, vectors_allowed=False)
-        return trial._plan(n, n_outputs, device)
+        return self._plan(n, image_shape((d,), self.shape, vectors_allowed=False), n_outputs, device)
 
-    def _plan(self, n: int, n_outputs: int, device: str) -> ImagePlan:
-        """The largest of what the dictionary, the choice of C and the machine hold; sizes of images are known."""
+    def _plan(self, n: int, shape: ImageShape, n_outputs: int, device: str) -> ImagePlan:
+        """Return the largest memory of three stages: learn the dictionary, select C, fit the LS-SVM."""
         budget = parse_budget(self.memory_budget, device)
-        learning, width = self._dictionary(n, bool(self.mirror), device, 0).fit_memory(n, self.image_shape_, device)
+        learning, width = self._dictionary(n, shape, bool(self.mirror), device, 0).fit_memory(n, shape, device)
         learning.check(budget, "lower n_atoms or n_components, or raise memory_budget")
-        held = n * width * 4
-        sample = min(_SAMPLE, n)
+        feature_bytes = n * width * 4
+        sample = min(TUNING.selection_rows, n)
         if self.C == "auto" or self.mirror == "auto":
-            sample = min(sample, int((max(0, budget - held) / (_SAMPLE_MATRICES * 8)) ** 0.5))
-        if sample < min(n, _FEWEST):
+            sample = min(sample, int((max(0, budget - feature_bytes) / (_SAMPLE_MATRICES * 8)) ** 0.5))
+        if sample < min(n, TUNING.min_selection_rows):
             raise MemoryError(
-                f"the features of {n:,} images take {format_bytes(held)}, and memory_budget allows {format_bytes(budget)}: "
-                "too little is left to choose C; give C and mirror, lower n_components, or raise memory_budget"
+                f"the features of {n:,} images take {format_bytes(feature_bytes)}, and memory_budget allows {format_bytes(budget)}: too "
+                "little is left to choose C; give C and mirror, lower n_components, or raise memory_budget"
             )
-        choosing = MemoryEstimate(
-            {"features": held, "kernel matrices of a sample": _SAMPLE_MATRICES * sample**2 * 8}, device
-        )
-        machine = LSSVC(kernel=Polynomial(self.degree), tol=self.tol, device=self.device, memory_budget=self.memory_budget)
-        solving = machine.plan(n, width, n_outputs, np.float32, device).memory
-        return ImagePlan(max((learning, choosing, solving), key=lambda stage: stage.nbytes), sample)
-
-    def _machine(self) -> LSSVC:
-        check_is_fitted(self)
-        return self.machine_
+        matrices = _SAMPLE_MATRICES * sample**2 * 8
+        selection = MemoryEstimate({"features": feature_bytes, "kernel matrices of a sample": matrices}, device)
+        lssvm = LSSVC(kernel=Polynomial(self.degree), tol=self.tol, device=self.device, memory_budget=self.memory_budget)
+        solving = lssvm.plan(n, width, n_outputs, np.float32, device).memory
+        return ImagePlan(max((learning, selection, solving), key=lambda stage: stage.nbytes), sample)
 
     def _features(self, X: Any) -> Array:
-        images = read_images(self, X, self.shape, reset=False)
+        check_is_fitted(self)
+        images = read_images(self, X, self.shape, expected=self.image_shape_)
         return self.dictionary_.transform(xa.to_device(images, xa.resolve_device(self.device, images)))
 
-    def _dictionary(self, n: int, mirror: bool, device: str, seed: int) -> PatchDictionary:
-        """The dictionary of n images, not fitted yet."""
+    def _dictionary(self, n: int, shape: ImageShape, mirror: bool, device: str, seed: int) -> PatchDictionary:
+        """Return the unfitted dictionary for n images."""
         components: Any = self.n_components
         if components == "auto":
             components = None if device.startswith("cuda") else 1000
@@ -327,85 +354,64 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         )
         atoms = self.n_atoms
         if atoms is None:
-            atoms = min(400 if self.image_shape_[2] > 1 else 256, n * dictionary.per_image(self.image_shape_))
+            atoms = min(400 if shape[2] > 1 else 256, n * dictionary.per_image(shape))
         return dictionary.set_params(n_atoms=atoms)
 
-    def _kernel(self, dictionary: PatchDictionary) -> Kernel:
-        cosine = Polynomial(degree=self.degree, gamma=0.5, coef0=0.5)
-        return Reflected(cosine, dictionary.n_odd_) if dictionary.mirror else cosine
-
     def _mirror_helps(self, images: Array, codes: np.ndarray, seed: int) -> bool:
-        """Whether the kernel that knows mirror images leaves out fewer of a sample's images wrongly classified."""
-        if images.shape[2] < 2:
+        """Return True if the reflected kernel has smaller leave-one-out errors on a small dictionary."""
+        n, _, width, _ = images.shape
+        if width < 2:
             return False
         pilot = PatchDictionary(
             patch_size=self.patch_size,
             pooling=self.pooling,
             mirror=True,
-            n_patches=_PILOT_PATCHES,
+            n_patches=TUNING.pilot_patches,
             device=self.device,
             memory_budget=self.memory_budget,
             random_state=seed,
         )
-        pilot.set_params(n_atoms=min(_PILOT_ATOMS, images.shape[0] * pilot.per_image(self.image_shape_)))
+        pilot.set_params(n_atoms=min(TUNING.pilot_atoms, n * pilot.per_image(tuple(images.shape[1:]))))
         features = pilot.fit_transform(images)
-        plain = Polynomial(degree=self.degree, gamma=0.5, coef0=0.5)
-        plain_best, mirror_best = (
-            min(leave_one_out(kernel, features, codes, _CS), key=lambda found: found.squares)
-            for kernel in (plain, Reflected(plain, pilot.n_odd_))
+        cosine = Polynomial(degree=self.degree, gamma=0.5, coef0=0.5)
+        plain, reflected = (
+            min(leave_one_out_errors(kernel, features, codes, _CS), key=lambda errors: errors.mean_square)
+            for kernel in (cosine, Reflected(cosine, pilot.n_odd_))
         )
-        log_progress(self.verbose, f"leave-one-out error {plain_best.wrong:.2%}, with mirror images {mirror_best.wrong:.2%}")
-        return mirror_best.squares < plain_best.squares
-
-    def _choose(self, features: Array, codes: np.ndarray) -> tuple[float, float | None]:
-        """C, the user's or that with the least squares of leave-one-out errors on a sample, and its wrong labels."""
-        if self.C != "auto":
-            return float(self.C), None
-        tried = leave_one_out(self._kernel(self.dictionary_), features, codes, _CS)
-        best = min(range(len(_CS)), key=lambda i: tried[i].squares)
-        return _CS[best], tried[best].wrong
-
-    def _check_settings(self) -> None:
-        if self.C != "auto":
-            check_positive("C", self.C)
-        check_positive("degree", self.degree, integer=True)
-        if self.mirror not in (True, False, "auto"):
-            raise ValueError(f"mirror must be True, False or 'auto', got {self.mirror!r}")
-        if self.n_components not in (None, "auto"):
-            check_positive("n_components", self.n_components, integer=True)
+        log_progress(
+            self.verbose, f"leave-one-out error {plain.error_rate:.2%}, with mirror images {reflected.error_rate:.2%}"
+        )
+        return reflected.mean_square < plain.mean_square
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
-        # A flat row is an image only with a shape.
         tags.input_tags.two_d_array = self.shape is not None
         return tags
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """How wrong machines are about the one point each that they were fitted without; infinite where there is no solution."""
+class LeaveOneOutErrors:
+    """Mean squared difference of scores and targets, and error rate, of leave-one-out predictions."""
 
-    squares: float
-    """Mean square of the distance between score and target, over points and classes."""
-    wrong: float
-    """Share of wrong labels."""
+    mean_square: float
+    error_rate: float
 
 
-def leave_one_out(kernel: Kernel, X: Array, codes: np.ndarray, Cs: Sequence[float]) -> list[LeftOut]:
-    """Leave-one-out errors for each C."""
-    nothing = LeftOut(float("inf"), float("inf"))
+def leave_one_out_errors(kernel: Kernel, X: Array, codes: np.ndarray, Cs: Sequence[float]) -> list[LeaveOneOutErrors]:
+    """Return the leave-one-out errors of the LS-SVM for each C; infinite if the system has no solution."""
+    no_solution = LeaveOneOutErrors(float("inf"), float("inf"))
     present, codes = np.unique(codes, return_inverse=True)
     if len(present) < 2:
-        return [nothing] * len(Cs)
+        return [no_solution] * len(Cs)
     K = xa.to_numpy(kernel(X, X)).astype(np.float64)
     targets = class_targets(codes, len(present))
-    found = []
+    errors = []
     for C in Cs:
         scores = dense_scores(K.copy(), targets, C)
         if scores is None:
-            found.append(nothing)
+            errors.append(no_solution)
             continue
         labels = scores_to_labels(np.arange(len(present)), scores)
-        found.append(LeftOut(float(np.mean((scores - targets) ** 2)), float(np.mean(labels != codes))))
-    return found
+        errors.append(LeaveOneOutErrors(float(np.mean((scores - targets) ** 2)), float(np.mean(labels != codes))))
+    return errors

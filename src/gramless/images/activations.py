@@ -1,11 +1,12 @@
-"""What patches of images activate, pooled over cells: the same numbers by compiled loops and by tensor operations.
+"""Activations of filters on the patches of images, pooled over cells, by compiled loops on a CPU and by tensors on a GPU.
 
     a = <filter, (patch - mean) / sqrt(var + floor)> + offset
     feature = sum over a cell of weight * max(0, +-a - threshold)
 
-Centring, contrast and whitening are linear or a factor for each patch, so all of them are in the filters and the product is
-one. Cells cut the grid of positions into equal areas: a position on the border of two cells counts for both in parts, so
-that pooling commutes with a mirror for every size. Time O(n positions atoms d), memory of a few images for each thread.
+Centring, contrast normalisation and whitening are linear or one factor per patch, so all of them are part of the filters and
+one matrix product remains. Cells divide the grid of positions into equal areas: a position on the border of two cells
+counts for both in parts, so that pooling commutes with a reflection for every size. Time O(n positions atoms d), memory of
+a few images per thread.
 """
 
 from __future__ import annotations
@@ -18,16 +19,12 @@ import numpy as np
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import blas_threads, run_threads, slices
-
-# What a thread activates at a time stays in the caches closest to it.
-_CACHED_BYTES = 2**20
-# On a device, enough at a time that launches cost nothing beside the work.
-_DEVICE_BYTES = 2**30
+from gramless.images.tuning import TUNING
 
 
 @dataclass(frozen=True)
 class Pooling:
-    """Which position adds to which cell, with what weight; weights of a cell sum to one."""
+    """Triples (position, cell, weight) of the average over cells; the weights of a cell sum to one."""
 
     positions: np.ndarray
     cells: np.ndarray
@@ -36,14 +33,14 @@ class Pooling:
     n_cells: int
 
     def matrix(self) -> np.ndarray:
-        """The same as a matrix of shape (cells, positions)."""
+        """Return the weights as a matrix of shape (cells, positions)."""
         out = np.zeros((self.n_cells, self.n_positions), np.float32)
         out[self.cells, self.positions] = self.weights
         return out
 
 
 def equal_areas(n: int, parts: int) -> np.ndarray:
-    """Weights of shape (parts, n): which share of each part of an interval of n units every unit has."""
+    """Return the share of each unit of an interval of n units in each of `parts` equal parts, of shape (parts, n)."""
     edges = np.arange(parts + 1) * (n / parts)
     units = np.arange(n)
     overlap = np.minimum(edges[1:, None], units + 1) - np.maximum(edges[:-1, None], units)
@@ -52,18 +49,32 @@ def equal_areas(n: int, parts: int) -> np.ndarray:
 
 
 def make_pooling(rows: int, columns: int, grid: tuple[int, int]) -> Pooling:
-    """Pooling of rows x columns positions on a grid of cells, which has no more cells than positions either way."""
+    """Return the pooling of rows x columns positions on a grid that has no more cells than positions on each axis."""
     down, across = equal_areas(rows, grid[0]), equal_areas(columns, grid[1])
     weights = np.einsum("ay,bx->abyx", down, across).reshape(grid[0] * grid[1], rows * columns)
     positions, cells = (np.ascontiguousarray(idx) for idx in np.nonzero(weights.T))
     return Pooling(positions, cells, weights[cells, positions].astype(np.float32), rows * columns, grid[0] * grid[1])
 
 
+def normalised_patches(images: Array, patch: tuple[int, int], stride: int, floor: float) -> Array:
+    """Return every patch of float32 images (n, height, width, channels), centred and divided by sqrt(var + floor)."""
+    if xa.is_torch(images):
+        return _unfolded(images, patch, stride, floor)
+    from gramless._core.compiled.patch_loops import gather
+
+    n, height, width, channels = images.shape
+    positions = ((height - patch[0]) // stride + 1) * ((width - patch[1]) // stride + 1)
+    d = patch[0] * patch[1] * channels
+    rows = np.empty((n * positions, d + 1), np.float32)  # `gather` writes a one after each patch, for the offset
+    gather(xa.to_numpy(images), *patch, stride, floor, rows)
+    return rows[:, :d]
+
+
 @dataclass(frozen=True)
 class Activations:
-    """Everything that turns a block of images into pooled activations.
+    """Function from a block of images to their pooled activations.
 
-    `filters` has one column for each atom and a last row of offsets, see `gramless.images.patch_dictionary`.
+    `filters` has one column per atom and a last row of offsets, see `gramless.images.patch_dictionary`.
     """
 
     filters: np.ndarray
@@ -76,31 +87,21 @@ class Activations:
 
     @property
     def n_features(self) -> int:
+        """Number of features of an image."""
         return self.pooling.n_cells * self.filters.shape[1] * (2 if self.both_signs else 1)
 
     def __call__(self, images: Array, out: Array) -> Array:
-        """Pooled activations of float32 images (n, height, width, channels) into `out` (n, features)."""
+        """Write the pooled activations of float32 images (n, height, width, channels) to `out` (n, features)."""
         if xa.is_torch(images):
-            return self._on_a_device(images, out)
-        self._compiled(xa.to_numpy(images), xa.to_numpy(out))
+            return self._by_tensors(images, out)
+        self._by_loops(xa.to_numpy(images), xa.to_numpy(out))
         return out
 
-    def patches(self, images: Array) -> Array:
-        """Every patch of the images, normalised, one row each."""
-        if xa.is_torch(images):
-            return _unfolded(images, self.patch, self.stride, self.floor)
-        from gramless._core.compiled.patch_loops import gather
-
-        d = self.patch[0] * self.patch[1] * images.shape[3]
-        rows = np.empty((len(images) * self.pooling.n_positions, d + 1), np.float32)
-        gather(xa.to_numpy(images), *self.patch, self.stride, self.floor, rows)
-        return rows[:, :d]
-
-    def _compiled(self, images: np.ndarray, out: np.ndarray) -> None:
+    def _by_loops(self, images: np.ndarray, out: np.ndarray) -> None:
         from gramless._core.compiled.patch_loops import gather, pool
 
         k, P = self.filters.shape[1], self.pooling.n_positions
-        width = min(k, max(1, _CACHED_BYTES // (4 * P)))
+        width = min(k, max(1, TUNING.activation_cache_bytes // (4 * P)))
         parts = slices(k, -(-k // -(-k // width)))
         filters = [np.ascontiguousarray(self.filters[:, part]) for part in parts]
         signs = 2 if self.both_signs else 1
@@ -128,10 +129,10 @@ class Activations:
 
         run_threads(work, workers)
 
-    def _on_a_device(self, images: Array, out: Array) -> Array:
+    def _by_tensors(self, images: Array, out: Array) -> Array:
         k, P, cells = self.filters.shape[1], self.pooling.n_positions, self.pooling.n_cells
         filters, pool = xa.like(self.filters, images), xa.like(self.pooling.matrix(), images)
-        batch = max(1, _DEVICE_BYTES // (4 * P * (k + 2 * self.filters.shape[0])))
+        batch = max(1, TUNING.activation_device_bytes // (4 * P * (k + 2 * self.filters.shape[0])))
         for rows in slices(images.shape[0], batch):
             n = rows.stop - rows.start
             patches = _unfolded(images[rows], self.patch, self.stride, self.floor)
@@ -148,7 +149,7 @@ class Activations:
 
 
 def _unfolded(images: Any, patch: tuple[int, int], stride: int, floor: float) -> Array:
-    """All patches of a tensor of images, normalised."""
+    """Return all normalised patches of a tensor of images."""
     windows = images.unfold(1, patch[0], stride).unfold(2, patch[1], stride)  # (n, rows, columns, channels, height, width)
     windows = windows.permute(0, 1, 2, 4, 5, 3)
     rows = windows.reshape(-1, patch[0] * patch[1] * images.shape[3])

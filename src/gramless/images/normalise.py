@@ -1,22 +1,27 @@
-"""Centre every image and scale it to unit norm.
+"""Normalisation of the intensities of each image.
 
-    x <- x - mean(x),    x <- x / ||x||
+    UnitNormalizer    x <- x - mean(x),  x <- x / ||x||
+    Scale01           x <- (x - min(x)) / (max(x) - min(x))
+    GaussianWindow    x[i, j] <- x[i, j] exp(-c ((i - L/2)^2 + (j - L/2)^2)),    i, j = 1..L,    c = 4 / L^2 by default
 
-Inner products of the results are cosines, so that polynomial kernels of them stay in [-1, 1]. A constant
-image has no direction and becomes zero. Time O(n d); temporaries of one block. Reference: Andrecut,
-"Randomized kernel methods for least-squares support vector machines", 2016, eqs. (61)-(62).
+A constant image becomes zero in the first two. The Gaussian window of an image that is not square uses the factor
+4 / height^2 for rows and 4 / width^2 for columns. Time O(n d); temporaries of one block. Reference: Andrecut, "Randomized
+kernel methods for least-squares support vector machines", 2016, eqs. (61)-(62) and (76).
 """
 
 from __future__ import annotations
 
 from math import prod
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
+from sklearn.utils._param_validation import Interval
 
 from gramless._core.doc_links import link_documentation
-from gramless.images.transformer import ImageShape, ImageTransformer, Plan
+from gramless.images.reading import ImageShape
+from gramless.images.transformer import BlockTransform, ImageTransformer
 
 
 def centre_and_normalise(V: np.ndarray) -> np.ndarray:
@@ -24,7 +29,7 @@ def centre_and_normalise(V: np.ndarray) -> np.ndarray:
     mean = V.mean(axis=1, keepdims=True)
     V -= mean
     norm = np.sqrt(np.einsum("ij,ij->i", V, V))[:, None]
-    # A constant row leaves the rounding error of its mean behind, which must not be blown up to unit norm.
+    # Centring a constant row leaves the rounding error of its mean, which must not be scaled to unit norm.
     noise = 16 * np.finfo(V.dtype).eps * np.abs(mean) * V.shape[1] ** 0.5
     V *= np.divide(1, norm, out=np.zeros_like(norm), where=norm > noise)
     return V
@@ -32,18 +37,17 @@ def centre_and_normalise(V: np.ndarray) -> np.ndarray:
 
 @link_documentation
 class UnitNormalizer(OneToOneFeatureMixin, ImageTransformer):
-    """Centre every image and scale it to unit norm.
+    """Centre every image and scale it to unit norm, all channels together.
+
+    Inner products of the results are cosines, so that polynomial kernels of them stay in [-1, 1]. Unlike
+    `sklearn.preprocessing.Normalizer`, it centres each image.
 
     Parameters
     ----------
     shape : (height, width) or (height, width, channels), optional
-        Shape of one image, checked against the input. Not needed: the channels are normalised together.
+        Shape of one image if the rows of X are flat; None assumes square grey images.
     n_jobs : int, optional
-        Threads; None is one unless a joblib context says otherwise.
-
-    See Also
-    --------
-    Scale01 : Stretches the intensities to [0, 1].
+        Number of threads; None is 1 unless a joblib context sets another number.
 
     Examples
     --------
@@ -57,14 +61,88 @@ class UnitNormalizer(OneToOneFeatureMixin, ImageTransformer):
 
     _vectors_allowed = True
 
-    def __init__(self, *, shape: Any = None, n_jobs: int | None = None):
-        self.shape = shape
-        self.n_jobs = n_jobs
-
-    def _plan(self, shape: ImageShape, dtype: np.dtype) -> Plan:
+    def _block_transform(self, shape: ImageShape, dtype: np.dtype) -> BlockTransform:
         d = prod(shape)
 
         def apply(images: np.ndarray) -> np.ndarray:
             return centre_and_normalise(images.reshape(len(images), d).astype(dtype))
 
-        return Plan(apply, (d,), 2 * d * dtype.itemsize)
+        return BlockTransform(apply, (d,), 2 * d * dtype.itemsize)
+
+
+@link_documentation
+class Scale01(OneToOneFeatureMixin, ImageTransformer):
+    """Scale the intensities of every image to [0, 1], all channels together.
+
+    Unlike `sklearn.preprocessing.MinMaxScaler`, it scales each image, not each column.
+
+    Parameters
+    ----------
+    shape : (height, width) or (height, width, channels), optional
+        Shape of one image if the rows of X are flat; None assumes square grey images.
+    n_jobs : int, optional
+        Number of threads; None is 1 unless a joblib context sets another number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.images import Scale01
+    >>> Scale01().fit_transform(np.array([[0, 51, 255], [9, 9, 9]], dtype=np.uint8))
+    array([[0. , 0.2, 1. ],
+           [0. , 0. , 0. ]], dtype=float32)
+    """
+
+    _vectors_allowed = True
+
+    def _block_transform(self, shape: ImageShape, dtype: np.dtype) -> BlockTransform:
+        def apply(images: np.ndarray) -> np.ndarray:
+            lowest = images.min(axis=(1, 2, 3), keepdims=True).astype(dtype)
+            spread = images.max(axis=(1, 2, 3), keepdims=True).astype(dtype) - lowest
+            out = images.astype(dtype)
+            out -= lowest
+            out /= np.where(spread > 0, spread, 1)
+            return out
+
+        return BlockTransform(apply, None, 2 * prod(shape) * dtype.itemsize)
+
+
+@link_documentation
+class GaussianWindow(OneToOneFeatureMixin, ImageTransformer):
+    """Multiply every image by a Gaussian centred on it, which fades out the border.
+
+    Parameters
+    ----------
+    c : float, optional
+        Decay per squared pixel; None is 4 / L^2 for images of side L.
+    shape : (height, width) or (height, width, channels), optional
+        Shape of one image if the rows of X are flat; None assumes square grey images.
+    n_jobs : int, optional
+        Number of threads; None is 1 unless a joblib context sets another number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.images import GaussianWindow
+    >>> GaussianWindow().fit_transform(np.ones((1, 4, 4)))[0].round(2)
+    array([[0.61, 0.78, 0.61, 0.29],
+           [0.78, 1.  , 0.78, 0.37],
+           [0.61, 0.78, 0.61, 0.29],
+           [0.29, 0.37, 0.29, 0.14]])
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        **ImageTransformer._parameter_constraints,
+        "c": [Interval(Real, 0, None, closed="left"), None],
+    }
+
+    def __init__(self, c: float | None = None, *, shape: Any = None, n_jobs: int | None = None):
+        super().__init__(shape=shape, n_jobs=n_jobs)
+        self.c = c
+
+    def _block_transform(self, shape: ImageShape, dtype: np.dtype) -> BlockTransform:
+        def profile(side: int) -> np.ndarray:
+            c = 4 / side**2 if self.c is None else self.c
+            return np.exp(-c * (np.arange(1, side + 1) - side / 2) ** 2)
+
+        window = np.outer(profile(shape[0]), profile(shape[1])).astype(dtype)[:, :, None]
+        return BlockTransform(lambda images: images * window, None, prod(shape) * dtype.itemsize)

@@ -1,123 +1,186 @@
-"""A dictionary of patches: what the small windows of an image have in common with typical ones, averaged by region.
+"""Features of images from a dictionary of patches: rectified correlations with typical patches, averaged by region.
 
-1. Every window is centred and divided by sqrt(variance + contrast); pixels are in units of their range.
-2. The windows are whitened: their covariance, plus `whitening` on its eigenvalues, becomes the identity.
-3. The atoms are the centroids of spherical k-means on a sample of windows.
-4. A window activates an atom, and its negative, by max(0, +-<atom, window> - threshold).
+1. Every patch is centred and divided by sqrt(variance + contrast); pixels are divided by their range.
+2. The patches are whitened with `whitening` added to the eigenvalues of their covariance.
+3. The atoms are the centroids of spherical k-means on a sample of patches.
+4. A patch activates an atom, and its negative, by max(0, +-<atom, patch> - threshold).
 5. Activations are averaged over a grid of cells; then square root, minus the mean of the sample, unit norm.
-6. Where `n_components` says so, rows are projected on the leading directions of the sample.
+6. With `n_components`, rows are projected on the leading right singular vectors of the sample.
 
-An inner product of two rows is a cosine. Time 2 n positions atoms d for the product and about half as much for the rest,
-memory the result and a few images for each thread: the (images, positions, atoms) activations are never held. References:
-Coates and Ng, "The importance of encoding versus training with sparse coding and vector quantization", 2011; Kurugodu and
-Kongara, "KMeans kernel classifier", 2023, for spherical k-means on patches.
+Inner products of rows are cosines. Time 2 n positions atoms d for the product and half as much for the rest; memory the
+result and a few images per thread: the (images, positions, atoms) activations are never stored. References: Coates and Ng,
+"The importance of encoding versus training with sparse coding and vector quantization", 2011; Kurugodu and Kongara, "KMeans
+kernel classifier", 2023, for spherical k-means on patches.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
+from gramless._core.constraints import POSITIVE_INTEGER
 from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
 from gramless._core.progress import Progress, log_progress, throughput_record
 from gramless._core.threads import slices
-from gramless._core.validation import atomic_fit, check_choice, check_positive
+from gramless._core.validation import atomic_fit
 from gramless.approximation.clustering.directions import common_directions
-from gramless.images.activations import Activations, make_pooling
-from gramless.images.projection import leading_directions, rows_wanted
-from gramless.images.reading import pixel_range, read_images, sample_images
+from gramless.images.activations import Activations, make_pooling, normalised_patches
+from gramless.images.projection import leading_directions, n_sample_rows
+from gramless.images.reading import ImageShape, integer_pair, pixel_range, read_images, sample_images
+from gramless.images.tuning import TUNING
 
-# A row of zeros, that of an image without any contrast, stays one: its norm is rounding.
+# Rows with a smaller norm, those of images without contrast, are rounding errors and become zero.
 _NO_NORM = 1e-12
-# Of a batch of images and their features beside the result.
-_BATCH_BYTES = 256 * 2**20
-_ROWS_IN_DOUBLE = 16_384
-_CELLS = 4
-# Norm, mass, label, cosine and what is computed of these at a time.
-_NUMBERS_OF_A_WINDOW = 8
+# Float64 values per patch in spherical k-means: norm, mass, label, cosine and temporaries of these.
+_CLUSTERING_VALUES = 8
+_NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+_OR_INFINITE = Interval(Real, 0, None, closed="both")
+
+
+@dataclass(frozen=True)
+class PatchGeometry:
+    """Sizes of an image, of its patches and of the pooling grid; `positions` are the rows and columns of patches."""
+
+    image_shape: ImageShape
+    patch: tuple[int, int]
+    stride: int
+    positions: tuple[int, int]
+    grid: tuple[int, int]
+
+    @property
+    def n_positions(self) -> int:
+        """Number of patches of an image."""
+        return self.positions[0] * self.positions[1]
+
+    @property
+    def n_values(self) -> int:
+        """Number of values of a patch."""
+        return self.patch[0] * self.patch[1] * self.image_shape[2]
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells of the pooling grid."""
+        return self.grid[0] * self.grid[1]
+
+
+def patch_geometry(image_shape: ImageShape, patch_size: Any, stride: int | None, pooling: Any) -> PatchGeometry:
+    """Return the sizes for images of a shape; parameters that are None depend on the size of the images."""
+    height, width, channels = image_shape
+    side = min(height, width)
+    step = int(stride) if stride is not None else max(1, side // 32)
+    if patch_size is None:
+        size = min(6 if channels > 1 else 7, max(3, 2 * round(side / 8) + 1)) + 2 * (step - 1)
+        patch = min(size, height), min(size, width)
+    else:
+        patch = integer_pair("patch_size", patch_size)
+    if patch[0] > height or patch[1] > width:
+        raise ValueError(f"patch_size {patch[0]} x {patch[1]} is larger than the images of {height} x {width} pixels.")
+    positions = (height - patch[0]) // step + 1, (width - patch[1]) // step + 1
+    if pooling is None:
+        rows, columns = (min(TUNING.pooling_cells, max(1, count // 2)) for count in positions)
+        grid = rows, columns
+    else:
+        grid = integer_pair("pooling", pooling)
+    if grid[0] > positions[0] or grid[1] > positions[1]:
+        raise ValueError(
+            f"pooling {grid[0]} x {grid[1]} has more cells than there are positions of a patch, "
+            f"{positions[0]} x {positions[1]}."
+        )
+    return PatchGeometry(image_shape, patch, step, positions, grid)
+
+
+class FeatureStatistics(NamedTuple):
+    """Mean and largest value of the pooled features of the sample, and the directions of the projection."""
+
+    mean: np.ndarray
+    highest: float
+    components: list[np.ndarray] | None
+    n_odd: int
 
 
 @link_documentation
 class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Features of images from a dictionary of their patches.
 
+    scikit-learn has no counterpart: `MiniBatchDictionaryLearning` learns dictionaries, but does not encode images with them.
+
     Parameters
     ----------
     n_atoms : int, default=256
-        Atoms in the dictionary. With `mirror` it is rounded up to an even number.
+        Number of atoms of the dictionary. With `mirror` it is rounded up to an even number.
     patch_size : int, (int, int) or None, default=None
-        Height and width of the windows; None goes by the images' size: 7 pixels of grey digits of 28, 6 of colour images
-        of 32, no fewer than 3.
+        Height and width of the patches in pixels. None depends on the images: 7 for grey images of 28 pixels, 6 for colour
+        images of 32 pixels, at least 3.
     pooling : int, (int, int) or None, default=None
-        Rows and columns of the grid of cells; None is 4, and fewer where there are not two positions for each.
+        Rows and columns of the grid of cells; None is 4, or fewer if a cell would have less than two positions.
     stride : int or None, default=None
-        Pixels from one window to the next; None is 1 up to images of 63 pixels.
+        Distance between neighbouring patches in pixels. None is 1 for images up to 63 pixels.
     contrast : float or None, default=None
-        Added to a window's variance before it is divided by; None is 0.01, or 0.04 in colour.
+        Value added to the variance of a patch; None is 0.01, or 0.04 for colour images.
     whitening : float or None, default=None
-        Added to the eigenvalues of the windows' covariance; None is 0.1, or 0.01 in colour. `numpy.inf` leaves it
-        out.
+        Value added to the eigenvalues of the covariance of the patches; None is 0.1, or 0.01 for colour images. `numpy.inf`
+        disables the whitening.
     threshold : float, default=1.0
-        What an activation must exceed; of whitened windows one is a standard deviation.
+        Value subtracted from an activation, in standard deviations of whitened patches.
     signs : {1, 2}, default=2
-        Whether the negative of an atom counts too, as a feature of its own.
+        If 2, the negative of each atom has a feature of its own.
     root : bool, default=True
-        Take square roots of the averages.
+        Whether to take square roots of the averages.
     mirror : bool, default=False
-        Make the dictionary its own mirror image: half of the atoms are mirror images of the others. The features come as
-        sums and differences of mirrored pairs, the differences last: mirroring an image changes the signs of its last
-        `n_odd_` columns and nothing else, which `gramless.kernels.Reflected` makes use of.
+        If True, half of the atoms are mirror images of the others, and the features are sums and differences of mirrored
+        pairs, the differences last: reflecting an image changes the signs of its last `n_odd_` columns and nothing else,
+        which `gramless.kernels.Reflected` uses.
     n_components : int or None, default=None
-        Project on so many leading directions of the sample.
+        Number of features. If given, features are projected on this number of leading directions of the sample.
     n_images : int, default=10000
-        Images that the dictionary is learnt from, drawn at random.
+        Number of random images that the dictionary is learned from.
     n_patches : int, default=400000
-        Windows that the atoms are learnt from.
+        Number of patches that the atoms are learned from.
     n_passes : int, default=15
-        Passes of k-means over them.
+        Number of passes of k-means.
     shape : (height, width) or (height, width, channels), optional
-        Shape of one image when rows are flat; square grey images need none.
+        Shape of one image if the rows of X are flat; None assumes square grey images.
     dtype : {"float32", "float64", "uint8"}, default="float32"
-        Of the result. Bytes are the square roots alone, in steps of a 255th of the sample's largest: neither centred nor
-        scaled nor projected, which `UnitNormalizer` may do, and a quarter of the memory.
+        Data type of the result. With `"uint8"` features are the square roots in steps of 1/255 of the largest value in the
+        sample: neither centred nor scaled nor projected, in a quarter of the memory.
     device : {"cpu", "cuda", "auto"} or None, default=None
-        Where to compute; None follows the data.
+        Device of the computation; None uses the device of the data.
     memory_budget : str, int, float or None, default=None
-        Bound on the result and what is computed beside it.
+        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
+        free memory if at most 1; None is 70 % of the free memory.
     verbose : int, default=0
-        One says on standard error what is being done.
+        If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
-        Seed of the samples.
+        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
 
     Attributes
     ----------
     atoms_ : array of shape (n_atoms, patch values)
-        Unit vectors, in the whitened space.
+        Unit vectors in the whitened space.
     patches_ : array of shape (n_atoms, height, width, channels)
-        The atoms as patches of pixels, to look at.
+        The atoms as patches of pixels, for display.
     image_shape_ : (height, width, channels)
-        Of the training images.
+        Shape of the training images.
     mean_ : array of shape (n_features,)
-        Of the sample's features.
+        Mean features of the sample.
     components_ : list of arrays, or None
-        Directions, as columns, of the projection; with `mirror` one array for the sums and one for the differences.
+        Directions of the projection as columns; with `mirror` one array for the sums and one for the differences.
     n_odd_ : int
-        The last so many columns change their sign when an image is mirrored; 0 without `mirror`.
+        Number of last columns whose signs change if an image is reflected; 0 without `mirror`.
     n_features_in_ : int
-        Values of an image.
-
-    See Also
-    --------
-    gramless.ImageClassifier : These features and a least-squares machine.
-    gramless.PatchClassifier : Patches that vote.
+        Number of values of an image.
 
     References
     ----------
@@ -131,6 +194,29 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     >>> PatchDictionary(32, random_state=0).fit_transform(images).shape
     (1797, 576)
     """
+
+    _parameter_constraints: dict[str, Any] = {
+        "n_atoms": [POSITIVE_INTEGER],
+        "patch_size": [POSITIVE_INTEGER, "array-like", None],
+        "pooling": [POSITIVE_INTEGER, "array-like", None],
+        "stride": [POSITIVE_INTEGER, None],
+        "contrast": [_NOT_NEGATIVE, None],
+        "whitening": [_OR_INFINITE, None],
+        "threshold": [_NOT_NEGATIVE],
+        "signs": [Options(int, {1, 2})],
+        "root": ["boolean"],
+        "mirror": ["boolean"],
+        "n_components": [POSITIVE_INTEGER, None],
+        "n_images": [POSITIVE_INTEGER],
+        "n_patches": [POSITIVE_INTEGER],
+        "n_passes": [POSITIVE_INTEGER],
+        "shape": "no_validation",
+        "dtype": [StrOptions({"float32", "float64", "uint8"})],
+        "device": "no_validation",
+        "memory_budget": "no_validation",
+        "verbose": ["verbose"],
+        "random_state": ["random_state"],
+    }
 
     def __init__(
         self,
@@ -179,12 +265,12 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     @atomic_fit
     def fit(self, X: Any, y: Any = None) -> PatchDictionary:
-        """Learn the atoms, the mean of the features and, where asked for, their leading directions.
+        """Learn the atoms, the mean of the features and, with `n_components`, their leading directions.
 
         Parameters
         ----------
         X : array or tensor of shape (n, height, width), (n, height, width, channels) or (n, n_features), or Stream
-            The images; `n_images` of them are looked at.
+            Images, of which at most `n_images` are used.
         y : None
             Ignored.
 
@@ -193,58 +279,66 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self
             The fitted estimator.
         """
-        self._check_settings()
+        self._validate_params()
         random = check_random_state(self.random_state)
         rng = np.random.default_rng(random.randint(np.iinfo(np.int32).max))
         images = sample_images(self, X, self.shape, int(self.n_images), random)
         device = xa.resolve_device(self.device, images)
         self.pixel_range_ = pixel_range(images)
-        self._geometry()
+        self.image_shape_ = tuple(int(side) for side in images.shape[1:])
         memory, _ = self.fit_memory(images.shape[0], self.image_shape_, device)
         advice = "lower n_images, n_patches, n_atoms or n_components, or raise memory_budget"
         memory.check(parse_budget(self.memory_budget, device), advice)
         images = xa.to_device(images, device)
         start = time.perf_counter()
-        self._learn_atoms(images, rng)
+        with Progress(self.verbose, int(self.n_passes), "atoms") as progress:
+            patches = self._sample_patches(images, rng)
+            self.atoms_, self.filters_ = self._learn_atoms(patches, rng, lambda done: progress.update({"n_iter": done}))
+        del patches
         log_progress(self.verbose, f"{len(self.atoms_)} atoms in {time.perf_counter() - start:.1f} s")
-        self._learn_features(images, rng)
+        geometry, k = self._geometry, len(self.atoms_)
+        self.n_features_ = k * geometry.n_cells * int(self.signs)
+        self.pairs_ = None
+        if self.mirror:
+            places = np.arange(self.n_features_).reshape(*geometry.grid, int(self.signs), 2, k // 2)
+            self.pairs_ = np.stack([places[:, :, :, 0].ravel(), places[:, ::-1, :, 1].ravel()])
+        self.mean_, self.highest_, self.components_, self.n_odd_ = self._learn_features(images, rng)
         self._n_features_out = self.n_features_ if self.components_ is None else sum(c.shape[1] for c in self.components_)
         return self
 
     def transform(self, X: Any) -> Array:
-        """Features of images.
+        """Return the features of images.
 
         Parameters
         ----------
         X : array or tensor of shape (n, height, width), (n, height, width, channels) or (n, n_features)
-            The images.
+            Images.
 
         Returns
         -------
         array of shape (n, n_features_out)
-            A tensor where X is one.
+            Features; a tensor if X is one.
         """
         check_is_fitted(self)
-        images = read_images(self, X, self.shape, reset=False)
+        images = read_images(self, X, self.shape, expected=self.image_shape_)
         device = xa.resolve_device(self.device, images)
-        n, width = images.shape[0], self._n_features_out
-        kind = np.dtype(self.dtype)
+        n, width, dtype = images.shape[0], self._n_features_out, np.dtype(self.dtype)
         budget = parse_budget(self.memory_budget, device)
-        result = n * width * kind.itemsize
-        batch = self._images_per_batch(budget - result, device)
+        result = n * width * dtype.itemsize
+        batch_bytes = self._batch_bytes(device) * (1 if device == "cpu" else 4)
+        batch = min(batch_bytes, budget - result) // self._bytes_per_image
         if batch < 1:
             raise MemoryError(
-                f"the features of {n} images take {format_bytes(result)}, and memory_budget allows {format_bytes(budget)} "
-                "for them and for temporary arrays; transform fewer at a time, set n_components or dtype='uint8', or raise "
-                "memory_budget"
+                f"the features of {n} images take {format_bytes(result)}, and memory_budget allows {format_bytes(budget)} including "
+                "temporaries; transform fewer at a time, set n_components or dtype='uint8', or raise memory_budget"
             )
         out = None
         start = time.perf_counter()
         with Progress(self.verbose, n, "features") as progress:
             for rows in slices(n, batch):
-                part = self._finished(self._pooled(xa.to_device(images[rows], device)), kind)
+                part = self._finished(self._pooled(xa.to_device(images[rows], device)), dtype)
                 if out is None:
-                    out = xa.empty((n, width), part, kind)
+                    out = xa.empty((n, width), part, dtype)
                 out[rows] = part
                 progress.update(throughput_record(rows.stop, 0, n, time.perf_counter() - start))
         assert out is not None
@@ -252,158 +346,88 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     @property
     def patches_(self) -> np.ndarray:
-        """The atoms as patches of pixels: what activates each of them most among patches of a given contrast."""
-        height, width = self._patch
+        """Atoms as patches of pixels: the patch of given contrast that activates each of them most."""
+        height, width = self._geometry.patch
         return self.filters_[:-1].T.reshape(-1, height, width, self.image_shape_[2])
 
     def per_image(self, image_shape: tuple[int, int, int]) -> int:
-        """Count the windows of an image.
+        """Return the number of patches of an image.
 
         Parameters
         ----------
         image_shape : (int, int, int)
-            Its height, width and channels.
+            Height, width and channels of the image.
 
         Returns
         -------
         int
-            The number of windows.
+            Number of patches.
         """
-        trial = clone(self)
-        trial.image_shape_ = image_shape
-        trial._geometry()
-        return trial._positions[0] * trial._positions[1]
+        return patch_geometry(image_shape, self.patch_size, self.stride, self.pooling).n_positions
 
     def fit_memory(self, n: int, image_shape: tuple[int, int, int], device: str) -> tuple[MemoryEstimate, int]:
-        """Peak of what a fit to `n` images holds beside them, and how many features an image is going to have.
+        """Return the peak memory of a fit in addition to the images, and the number of features.
 
         Parameters
         ----------
         n : int
-            Images of the training set.
+            Number of training images.
         image_shape : (int, int, int)
-            Their height, width and channels.
+            Height, width and channels of an image.
         device : str
-            Where to compute.
+            Device of the computation.
 
         Returns
         -------
         memory : MemoryEstimate
-            Part by part.
+            Peak memory by part.
         n_features : int
-            Columns of what `transform` gives.
+            Number of columns of the result of `transform`.
         """
-        trial = clone(self)
-        trial.image_shape_ = image_shape
-        trial._geometry()
-        return trial._fit_memory(n, device)
-
-    def _fit_memory(self, n: int, device: str) -> tuple[MemoryEstimate, int]:
-        some, positions = min(n, int(self.n_images)), self._positions[0] * self._positions[1]
-        d = self._patch[0] * self._patch[1] * self.image_shape_[2]
-        windows = some * min(positions, -(-int(self.n_patches) // some))
-        atoms = min(int(self.n_atoms) + int(bool(self.mirror)), windows)  # more are refused when windows are counted
-        width = atoms * self._grid[0] * self._grid[1] * int(self.signs)
+        geometry = patch_geometry(image_shape, self.patch_size, self.stride, self.pooling)
+        sample = min(n, int(self.n_images))
+        patches = sample * min(geometry.n_positions, -(-int(self.n_patches) // sample))
+        atoms = min(int(self.n_atoms) + int(bool(self.mirror)), patches)  # `fit` rejects more atoms than patches
+        width = atoms * geometry.n_cells * int(self.signs)
         batch = self._batch_bytes(device)
-        # As they are sampled, put together, centred and whitened; then what clustering knows of each.
-        learning = {"windows": windows * (3 * d * 4 + _NUMBERS_OF_A_WINDOW * 8), "batch": 3 * batch}
-        wanted = 0 if self.n_components is None else min(int(self.n_components), width, some)
-        drawn = rows_wanted(some, wanted) if wanted else 0
+        # Memory for patches (sampled, stacked, whitened) and for the clustering state of each patch.
+        learning = {"patches": patches * (3 * geometry.n_values * 4 + _CLUSTERING_VALUES * 8), "batch": 3 * batch}
+        k = 0 if self.n_components is None else min(int(self.n_components), width, sample)
+        drawn = n_sample_rows(sample, k) if k else 0
         rows = (2 + (2 if self.mirror else 0)) * drawn * width * 4
-        directions = 3 * (drawn * drawn * 8 + width * wanted * 4)
+        directions = 3 * (drawn * drawn * 8 + width * k * 4)
         pooling = {"features of the sample": rows, "leading directions": directions, "batch": 2 * batch}
         stages = [MemoryEstimate(parts, device) for parts in (learning, pooling)]
-        return max(stages, key=lambda stage: stage.nbytes), wanted or width
+        return max(stages, key=lambda stage: stage.nbytes), k or width
+
+    @property
+    def _geometry(self) -> PatchGeometry:
+        return patch_geometry(self.image_shape_, self.patch_size, self.stride, self.pooling)
+
+    @property
+    def _contrast(self) -> float:
+        """Value added to the variance of a patch."""
+        return float(self.contrast) if self.contrast is not None else (0.04 if self.image_shape_[2] > 1 else 0.01)
+
+    @property
+    def _bytes_per_image(self) -> int:
+        """Memory for the pixels, the features and the finished row of an image."""
+        return 4 * (2 * int(np.prod(self.image_shape_)) + (4 if self.mirror else 3) * self.n_features_)
 
     def _batch_bytes(self, device: str) -> int:
-        return min(_BATCH_BYTES, parse_budget(self.memory_budget, device) // 16)
+        return min(TUNING.batch_bytes, parse_budget(self.memory_budget, device) // 16)
 
-    # -- the steps of a fit, in their order
-
-    def _geometry(self) -> None:
-        height, width, channels = self.image_shape_
-        colour = channels > 1
-        side = min(height, width)
-        self.stride_ = int(self.stride) if self.stride is not None else max(1, side // 32)
-        if self.patch_size is None:
-            size = min(6 if colour else 7, max(3, 2 * round(side / 8) + 1)) + 2 * (self.stride_ - 1)
-            self._patch = (min(size, height), min(size, width))
-        else:
-            self._patch = _pair("patch_size", self.patch_size)
-        if self._patch[0] > height or self._patch[1] > width:
-            raise ValueError(
-                f"patch_size {self._patch[0]} x {self._patch[1]} is larger than the images of {height} x {width} pixels."
-            )
-        rows, columns = (
-            (side - patch) // self.stride_ + 1 for side, patch in zip((height, width), self._patch, strict=True)
-        )
-        self._positions = rows, columns
-        if self.pooling is None:
-            self._grid = min(_CELLS, max(1, rows // 2)), min(_CELLS, max(1, columns // 2))
-        else:
-            self._grid = _pair("pooling", self.pooling)
-        if self._grid[0] > self._positions[0] or self._grid[1] > self._positions[1]:
-            raise ValueError(
-                f"pooling {self._grid[0]} x {self._grid[1]} has more cells than there are positions of a window, "
-                f"{self._positions[0]} x {self._positions[1]}."
-            )
-        self._floor = float(self.contrast) if self.contrast is not None else (0.04 if colour else 0.01)
-        self._ridge = float(self.whitening) if self.whitening is not None else (0.01 if colour else 0.1)
-
-    def _encoder(self) -> Activations:
-        return Activations(
-            self.filters_,
-            self._patch,
-            self.stride_,
-            self._floor,
-            float(self.threshold),
-            self.signs == 2,
-            make_pooling(*self._positions, self._grid),
-        )
-
-    def _learn_atoms(self, images: Array, rng: np.random.Generator) -> None:
-        height, width = self._patch
-        k = int(self.n_atoms)
-        if self.mirror:
-            k = -(-k // 2)
-        patches = self._sample_patches(images, rng)
-        if patches.shape[0] < k:
-            raise ValueError(f"n_atoms={self.n_atoms} is more than the {patches.shape[0]} windows that there are.")
-        d = patches.shape[1]
-        # Of a window with its mirror image the first is in the sample; both are in its mean and covariance.
-        flip = np.arange(d).reshape(height, width, -1)[:, ::-1].ravel()
-        mean, covariance = _moments(xa.to_numpy(patches))
-        if self.mirror:
-            mean = (mean + mean[flip]) / 2
-            covariance = (covariance + covariance[np.ix_(flip, flip)]) / 2
-        whiten = np.eye(d)
-        if np.isfinite(self._ridge):
-            values, vectors = np.linalg.eigh(covariance)
-            whiten = (vectors / np.sqrt(np.clip(values, 0, None) + self._ridge)) @ vectors.T
-        patches = patches - xa.like(mean, patches)
-        patches = patches @ xa.like(whiten, patches)
-        with Progress(self.verbose, int(self.n_passes), "atoms") as progress:
-            atoms = common_directions(patches, k, int(self.n_passes), rng, lambda done: progress.update({"n_iter": done}))
-        atoms = xa.to_numpy(atoms)
-        if self.mirror:
-            atoms = np.concatenate([atoms, atoms[:, flip]])
-        self.atoms_ = atoms
-        columns = whiten @ atoms.T.astype(np.float64)
-        self.filters_ = np.concatenate([columns, -(mean @ columns)[None]]).astype(np.float32)
+    # Steps of `fit`
 
     def _sample_patches(self, images: Array, rng: np.random.Generator) -> Array:
-        """At most n_patches windows, as many of each image."""
-        n, positions = images.shape[0], self._positions[0] * self._positions[1]
-        height, width = self._patch
-        nothing = np.zeros((height * width * self.image_shape_[2] + 1, 0), np.float32)
-        encoder = Activations(
-            nothing, self._patch, self.stride_, self._floor, 0.0, False, make_pooling(*self._positions, self._grid)
-        )
+        """Return at most `n_patches` normalised patches, the same number from each image."""
+        geometry = self._geometry
+        n, positions = images.shape[0], geometry.n_positions
         each = min(positions, -(-int(self.n_patches) // n))
         parts = []
-        at_once = max(1, self._batch_bytes(xa.device_of(images)) // (4 * positions * len(nothing)))
-        for rows in slices(n, at_once):
-            patches = encoder.patches(self._floats(images[rows]))
+        batch = max(1, self._batch_bytes(xa.device_of(images)) // (4 * positions * (geometry.n_values + 1)))
+        for rows in slices(n, batch):
+            patches = normalised_patches(self._scaled(images[rows]), geometry.patch, geometry.stride, self._contrast)
             count = rows.stop - rows.start
             if each < positions:
                 chosen = np.argpartition(rng.random((count, positions)), each, axis=1)[:, :each]
@@ -411,70 +435,91 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             parts.append(patches)
         return xa.namespace(parts[0]).concat(parts)
 
-    def _learn_features(self, images: Array, rng: np.random.Generator) -> None:
-        k, cells, signs = len(self.atoms_), self._grid[0] * self._grid[1], int(self.signs)
-        self.n_features_ = k * cells * signs
-        self.pairs_ = None
+    def _learn_atoms(
+        self, patches: Array, rng: np.random.Generator, callback: Callable[[int], None]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the atoms, and the filters (one column per atom, a last row of offsets) that apply the whitening too."""
+        height, width = self._geometry.patch
+        n, d = patches.shape
+        k = -(-int(self.n_atoms) // 2) if self.mirror else int(self.n_atoms)
+        if n < k:
+            raise ValueError(f"n_atoms={self.n_atoms} is more than the {n} patches of the sample.")
+        mean, covariance = _moments(xa.to_numpy(patches))
+        flip = np.arange(d).reshape(height, width, -1)[:, ::-1].ravel()
         if self.mirror:
-            places = np.arange(self.n_features_).reshape(*self._grid, signs, 2, k // 2)
-            self.pairs_ = np.stack([places[:, :, :, 0].ravel(), places[:, ::-1, :, 1].ravel()])
-        n = images.shape[0]
-        components = None if self.dtype == "uint8" else self.n_components
-        wanted = 0 if components is None else min(int(components), self.n_features_, n)
-        drawn = np.sort(rng.permutation(n)[: rows_wanted(n, wanted)]) if wanted else np.empty(0, np.intp)
-        total, highest, kept = np.zeros(self.n_features_), 0.0, []
-        for rows in slices(n, self._images_per_batch(None)):
+            # Mean and covariance of the sample together with the mirror images of its patches.
+            mean = (mean + mean[flip]) / 2
+            covariance = (covariance + covariance[np.ix_(flip, flip)]) / 2
+        ridge = self.whitening if self.whitening is not None else (0.01 if self.image_shape_[2] > 1 else 0.1)
+        whiten = np.eye(d)
+        if np.isfinite(ridge):
+            values, vectors = np.linalg.eigh(covariance)
+            whiten = (vectors / np.sqrt(np.clip(values, 0, None) + float(ridge))) @ vectors.T
+        patches = patches - xa.like(mean, patches)
+        patches = patches @ xa.like(whiten, patches)
+        atoms = xa.to_numpy(common_directions(patches, k, int(self.n_passes), rng, callback))
+        if self.mirror:
+            atoms = np.concatenate([atoms, atoms[:, flip]])
+        columns = whiten @ atoms.T.astype(np.float64)
+        return atoms, np.concatenate([columns, -(mean @ columns)[None]]).astype(np.float32)
+
+    def _learn_features(self, images: Array, rng: np.random.Generator) -> FeatureStatistics:
+        """Return the mean of the pooled features and, with `n_components`, their leading directions."""
+        n, p = images.shape[0], self.n_features_
+        bytes_only = self.dtype == "uint8"
+        k = 0 if self.n_components is None or bytes_only else min(int(self.n_components), p, n)
+        drawn = np.sort(rng.permutation(n)[: n_sample_rows(n, k)]) if k else np.empty(0, np.intp)
+        total, highest, sample = np.zeros(p), 0.0, []
+        for rows in slices(n, max(1, self._batch_bytes("cpu") // self._bytes_per_image)):
             part = self._pooled(images[rows])
             highest = max(highest, float(part.max()))
             total += xa.to_numpy(xa.namespace(part).sum(part, axis=0))
             inside = drawn[(drawn >= rows.start) & (drawn < rows.stop)]
             if len(inside):
-                kept.append(xa.take_rows(part, inside - rows.start))
-        self.highest_ = highest or 1.0
-        self.mean_ = (total / n).astype(np.float32)
-        self.components_, self.n_odd_ = None, 0
-        if self.dtype == "uint8":
-            return
+                sample.append(xa.take_rows(part, inside - rows.start))
+        mean, highest = (total / n).astype(np.float32), highest or 1.0
+        if bytes_only:
+            return FeatureStatistics(mean, highest, None, 0)
         if self.pairs_ is not None:
-            # An image and its mirror image are equally likely, so the differences of pairs have the mean zero.
+            # An image and its mirror image are equally likely, so the differences of pairs have mean zero.
             first, second = self.pairs_
-            self.mean_[first] = self.mean_[second] = (self.mean_[first] + self.mean_[second]) / 2
-            self.n_odd_ = self.n_features_ // 2
-        if not wanted:
-            return
+            mean[first] = mean[second] = (mean[first] + mean[second]) / 2
+        if not k:
+            return FeatureStatistics(mean, highest, None, 0 if self.pairs_ is None else p // 2)
         start = time.perf_counter()
-        features = xa.namespace(kept[0]).concat(kept)
-        del kept
-        found = [leading_directions(half, wanted) for half in self._halves(self._unit(features))]
-        sizes = np.concatenate([values for _, values in found])
-        which = np.repeat(np.arange(len(found)), [len(values) for _, values in found])
-        counts = np.bincount(which[np.argsort(-sizes, kind="stable")[:wanted]], minlength=len(found))
-        self.components_ = [xa.to_numpy(columns[:, :count]) for (columns, _), count in zip(found, counts, strict=True)]
-        self.n_odd_ = int(counts[1]) if self.mirror else 0
-        log_progress(self.verbose, f"{wanted} leading directions in {time.perf_counter() - start:.1f} s")
+        features = xa.namespace(sample[0]).concat(sample)
+        del sample
+        halves = [leading_directions(half, k) for half in self._halves(_to_unit(features, mean))]
+        values = np.concatenate([values for _, values in halves])
+        which = np.repeat(np.arange(len(halves)), [len(values) for _, values in halves])
+        counts = np.bincount(which[np.argsort(-values, kind="stable")[:k]], minlength=len(halves))
+        components = [xa.to_numpy(columns[:, :count]) for (columns, _), count in zip(halves, counts, strict=True)]
+        log_progress(self.verbose, f"{k} leading directions in {time.perf_counter() - start:.1f} s")
+        return FeatureStatistics(mean, highest, components, int(counts[1]) if self.mirror else 0)
 
-    # -- the steps of a transform
+    # Steps of `transform`
 
-    def _floats(self, images: Array) -> Array:
-        """Pixels in units of their range."""
+    def _scaled(self, images: Array) -> Array:
+        """Return float32 pixels divided by their range."""
         return xa.astype(images, np.float32) * (1 / self.pixel_range_)
 
     def _pooled(self, images: Array) -> Array:
-        """Averages of what the images activate, or their square roots."""
-        images = self._floats(images)
-        encoder = self._encoder()
-        out = encoder(images, xa.empty((images.shape[0], encoder.n_features), images))
+        """Return the averages of the activations, or their square roots."""
+        images, geometry = self._scaled(images), self._geometry
+        encode = Activations(
+            self.filters_,
+            geometry.patch,
+            geometry.stride,
+            self._contrast,
+            float(self.threshold),
+            self.signs == 2,
+            make_pooling(*geometry.positions, geometry.grid),
+        )
+        out = encode(images, xa.empty((images.shape[0], encode.n_features), images))
         return xa.sqrt_(out) if self.root else out
 
-    def _unit(self, features: Array) -> Array:
-        features -= xa.like(self.mean_, features)
-        norms = xa.sqrt_(xa.square_norms(features))
-        xp = xa.namespace(features)
-        features *= xp.where(norms > _NO_NORM, 1 / xp.where(norms > _NO_NORM, norms, norms + 1), norms * 0)[:, None]
-        return features
-
     def _halves(self, features: Array) -> list[Array]:
-        """With a mirror the sums and the differences of mirrored pairs, which are as long as the pairs; else all."""
+        """Return sums and differences of mirrored pairs, scaled to the norm of the pairs; without `mirror` all features."""
         if self.pairs_ is None:
             return [features]
         first, second = (features[:, xa.indices(columns, features)] for columns in self.pairs_)
@@ -484,58 +529,39 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             half *= 0.5**0.5
         return [sums, first]
 
-    def _finished(self, features: Array, kind: np.dtype) -> Array:
-        if kind == np.uint8:
+    def _finished(self, features: Array, dtype: np.dtype) -> Array:
+        """Return pooled features as uint8, or centred, scaled and projected."""
+        if dtype == np.uint8:
             features *= 255 / self.highest_
-            return xa.astype(xa.clip_above_(features + 0.5, 255.0), kind)
-        halves = self._halves(self._unit(features))
+            return xa.astype(xa.clip_above_(features + 0.5, 255.0), dtype)
+        halves = self._halves(_to_unit(features, self.mean_))
         if self.components_ is not None:
             halves = [half @ xa.like(columns, half) for half, columns in zip(halves, self.components_, strict=True)]
-        return xa.astype(xa.namespace(features).concat(halves, axis=1) if len(halves) > 1 else halves[0], kind)
-
-    def _images_per_batch(self, left: int | None, device: str = "cpu") -> int:
-        """Images whose pixels, features and finished rows take no more than a batch, or than is left."""
-        per_image = 4 * (2 * int(np.prod(self.image_shape_)) + (4 if self.mirror else 3) * self.n_features_)
-        batch = self._batch_bytes(device)
-        room = batch if left is None else min(batch if device == "cpu" else 4 * batch, left)
-        return max(room // per_image, 1 if left is None else 0)
-
-    def _check_settings(self) -> None:
-        for name in ("n_atoms", "n_images", "n_patches", "n_passes"):
-            check_positive(name, getattr(self, name), integer=True)
-        for name in ("stride", "n_components"):
-            if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name), integer=True)
-        check_choice("dtype", self.dtype, {"float32", "float64", "uint8"})
-        if self.signs not in (1, 2):
-            raise ValueError(f"signs must be 1 or 2, got {self.signs!r}")
-        for name in ("contrast", "whitening", "threshold"):
-            value = getattr(self, name)
-            if not (value is None and name != "threshold") and not value >= 0:
-                raise ValueError(f"{name} must be at least 0, got {value!r}")
+        return xa.astype(xa.namespace(features).concat(halves, axis=1) if len(halves) > 1 else halves[0], dtype)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
-        # A flat row is an image only with a shape.
         tags.input_tags.two_d_array = self.shape is not None
         tags.transformer_tags.preserves_dtype = []
         return tags
 
 
+def _to_unit(features: Array, mean: np.ndarray) -> Array:
+    """Subtract the mean from the rows and scale them to unit norm, in place."""
+    features -= xa.like(mean, features)
+    norms = xa.sqrt_(xa.square_norms(features))
+    xp = xa.namespace(features)
+    features *= xp.where(norms > _NO_NORM, 1 / xp.where(norms > _NO_NORM, norms, norms + 1), norms * 0)[:, None]
+    return features
+
+
 def _moments(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance in float64, some rows at a time."""
+    """Return mean and covariance in float64, computed in blocks of rows."""
     total, squares = np.zeros(rows.shape[1]), np.zeros((rows.shape[1], rows.shape[1]))
-    for part in slices(len(rows), _ROWS_IN_DOUBLE):
-        wide = rows[part].astype(np.float64)
-        total += wide.sum(axis=0)
-        squares += wide.T @ wide
+    for part in slices(len(rows), TUNING.covariance_rows):
+        block = rows[part].astype(np.float64)
+        total += block.sum(axis=0)
+        squares += block.T @ block
     mean = total / len(rows)
     return mean, squares / len(rows) - np.outer(mean, mean)
-
-
-def _pair(name: str, value: Any) -> tuple[int, int]:
-    pair = tuple(value) if np.ndim(value) else (value, value)
-    if len(pair) != 2 or any(int(side) != side or side < 1 for side in pair):
-        raise ValueError(f"{name} must be one or two whole numbers, at least 1, got {value!r}.")
-    return int(pair[0]), int(pair[1])

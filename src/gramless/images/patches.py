@@ -1,9 +1,8 @@
-"""All square windows of every image, vectorised and normalised one by one.
+"""All square patches of every image as normalised vectors.
 
-An image of h x w pixels has ((h - l) / s + 1) ((w - l) / s + 1) windows of side l at stride s: sixteen views
-of 25 x 25 for a digit of 28 x 28. Each is centred and scaled to unit norm; a constant window becomes zero.
-The windows are views of the images until a block of them is normalised, so `iterate` never holds more than
-one block. Time O(n p l^2).
+An image of h x w pixels has ((h - l) / s + 1) ((w - l) / s + 1) patches of side l at stride s: 16 patches of 25 x 25 for
+a digit of 28 x 28. Each is centred and scaled to unit norm; a constant patch becomes zero. The patches are views of the
+images until a block of them is normalised, so `iterate` never stores more than one block. Time O(n p l^2).
 """
 
 from __future__ import annotations
@@ -15,34 +14,34 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from gramless._core.constraints import POSITIVE_INTEGER
 from gramless._core.doc_links import link_documentation
+from gramless._core.threads import slices
 from gramless.images.normalise import centre_and_normalise
-from gramless.images.transformer import ImageShape, ImageTransformer, Plan, blocks
+from gramless.images.reading import ImageShape, integer_pair
+from gramless.images.transformer import BlockTransform, ImageTransformer, apply_in_blocks
 
 
 @link_documentation
 class Patches(ImageTransformer):
-    """All windows of every image, one row each, those of one image after the other.
+    """Extract all patches of every image, one row per patch, those of one image after the other.
 
-    The result has more rows than there are images, so this does not fit into a pipeline that also carries
-    `y`; `gramless.PatchClassifier` does that work.
+    The result has more rows than there are images, so `Patches` cannot be a step of a pipeline with `y`; use
+    `gramless.PatchClassifier` instead. Unlike `sklearn.feature_extraction.image.PatchExtractor`, it normalises patches and
+    can iterate over them in bounded memory.
 
     Parameters
     ----------
-    patch_size : int or (int, int)
-        Height and width of the windows.
-    stride : int
-        Pixels from one window to the next.
-    normalise : bool
-        Centre every window and scale it to unit norm.
+    patch_size : int or (int, int), default=25
+        Height and width of the patches in pixels.
+    stride : int, default=1
+        Distance between neighbouring patches in pixels.
+    normalise : bool, default=True
+        Whether inputs are normalised before use. Each patch is centred and scaled to unit norm.
     shape : (height, width) or (height, width, channels), optional
-        Shape of one image when rows are flat; square grey images need none.
+        Shape of one image if the rows of X are flat; None assumes square grey images.
     n_jobs : int, optional
-        Threads; None is one unless a joblib context says otherwise.
-
-    See Also
-    --------
-    gramless.PatchClassifier : Lets the windows of an image vote.
+        Number of threads; None is 1 unless a joblib context sets another number.
 
     Examples
     --------
@@ -54,110 +53,99 @@ class Patches(ImageTransformer):
     ((160, 625), 16)
     """
 
+    _parameter_constraints: dict[str, Any] = {
+        **ImageTransformer._parameter_constraints,
+        "patch_size": [POSITIVE_INTEGER, "array-like"],
+        "stride": [POSITIVE_INTEGER],
+        "normalise": ["boolean"],
+    }
+
     def __init__(
         self, patch_size: Any = 25, *, stride: int = 1, normalise: bool = True, shape: Any = None, n_jobs: int | None = None
     ):
+        super().__init__(shape=shape, n_jobs=n_jobs)
         self.patch_size = patch_size
         self.stride = stride
         self.normalise = normalise
-        self.shape = shape
-        self.n_jobs = n_jobs
 
     def per_image(self, shape: tuple[int, ...]) -> int:
-        """Count the windows of an image.
+        """Return the number of patches of an image.
 
         Parameters
         ----------
         shape : tuple of int
-            The image's (height, width) or (height, width, channels).
+            (height, width) or (height, width, channels) of the image.
 
         Returns
         -------
         int
-            The number of windows.
+            Number of patches.
         """
-        size = self._size(shape)
+        size = integer_pair("patch_size", self.patch_size)
+        if size[0] > shape[0] or size[1] > shape[1]:
+            raise ValueError(
+                f"patch_size {size[0]} x {size[1]} is larger than the images of {shape[0]} x {shape[1]} pixels."
+            )
         return prod((side - length) // int(self.stride) + 1 for side, length in zip(shape, size, strict=False))
 
     def transform(self, X: Any) -> np.ndarray:
-        """The windows of all images.
+        """Return the patches of all images.
 
         Parameters
         ----------
         X : array of shape (n, height, width), (n, height, width, channels) or (n, n_features)
-            The images.
+            Images.
 
         Returns
         -------
         array of shape (n * per_image, patch_height * patch_width * channels)
-            One row for each window, those of one image after the other.
+            One row per patch, those of one image after the other.
         """
         rows = super().transform(X)
         return rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2])
 
     def sizes(self, X: Any) -> tuple[int, int, int, np.dtype]:
-        """Say how large the result of `transform` would be.
-
-        Parameters
-        ----------
-        X : array
-            As in `transform`.
-
-        Returns
-        -------
-        tuple
-            How many images there are, windows of each, values of a window, and their dtype.
-        """
-        images, _ = self._read(X, reset=False)
-        dtype = np.result_type(images.dtype, np.float32)
-        plan = self._plan(images.shape[1:], dtype)
-        assert plan.row_shape is not None
-        return len(images), plan.row_shape[0], plan.row_shape[1], dtype
-
-    def iterate(self, X: Any, max_bytes: int) -> Iterator[tuple[slice, np.ndarray]]:
-        """Windows of some images at a time.
+        """Return the size of the result of `transform` without computing it.
 
         Parameters
         ----------
         X : array of shape (n, height, width), (n, height, width, channels) or (n, n_features)
-            The images.
+            Images.
+
+        Returns
+        -------
+        tuple
+            Number of images, patches per image, values per patch, and the dtype of the values.
+        """
+        images, _, transform, dtype = self._prepare(X, reset=False)
+        assert transform.row_shape is not None
+        return len(images), transform.row_shape[0], transform.row_shape[1], dtype
+
+    def iterate(self, X: Any, max_bytes: int) -> Iterator[tuple[slice, np.ndarray]]:
+        """Iterate over the patches in blocks of consecutive images.
+
+        Parameters
+        ----------
+        X : array of shape (n, height, width), (n, height, width, channels) or (n, n_features)
+            Images.
         max_bytes : int
-            Size of a block of windows; at least one image is taken.
+            Maximum size of a block of patches in bytes; a block has at least the patches of one image.
 
         Yields
         ------
-        which : slice
-            The images the block belongs to.
-        windows : array of shape (images * per_image, patch_height * patch_width * channels)
-            Their windows.
+        rows : slice
+            Images of the block.
+        patches : array of shape (images * per_image, patch_height * patch_width * channels)
+            Their patches.
         """
-        images, _ = self._read(X, reset=False)
-        dtype = np.result_type(images.dtype, np.float32)
-        plan = self._plan(images.shape[1:], dtype)
-        assert plan.row_shape is not None
-        step = max(1, max_bytes // (prod(plan.row_shape) * dtype.itemsize))
-        for start in range(0, len(images), step):
-            part = slice(start, min(start + step, len(images)))
-            out = np.empty((part.stop - start, *plan.row_shape), dtype)
-            for rows in blocks(len(out), plan.bytes_per_image):
-                out[rows] = plan.apply(images[part][rows])
-            yield part, out.reshape(-1, plan.row_shape[1])
+        images, _, transform, dtype = self._prepare(X, reset=False)
+        assert transform.row_shape is not None
+        for rows in slices(len(images), max(1, max_bytes // (prod(transform.row_shape) * dtype.itemsize))):
+            yield rows, apply_in_blocks(transform, images[rows], dtype).reshape(-1, transform.row_shape[1])
 
-    def _size(self, shape: tuple[int, ...]) -> tuple[int, int]:
-        size = tuple(self.patch_size) if np.ndim(self.patch_size) else (self.patch_size,) * 2
-        if len(size) != 2 or any(int(side) != side or side < 1 for side in size):
-            raise ValueError(f"patch_size must be one or two whole numbers, got {self.patch_size!r}.")
-        if int(self.stride) != self.stride or self.stride < 1:
-            raise ValueError(f"stride must be a whole number of pixels, at least 1, got {self.stride}.")
-        if size[0] > shape[0] or size[1] > shape[1]:
-            raise ValueError(
-                f"patch_size {size[0]} x {size[1]} is larger than the images of {shape[0]} x {shape[1]} pixels."
-            )
-        return int(size[0]), int(size[1])
-
-    def _plan(self, shape: ImageShape, dtype: np.dtype) -> Plan:
-        size, stride = self._size(shape), int(self.stride)
-        p, d = self.per_image(shape), prod(size) * shape[2]
+    def _block_transform(self, shape: ImageShape, dtype: np.dtype) -> BlockTransform:
+        p, size, stride = self.per_image(shape), integer_pair("patch_size", self.patch_size), int(self.stride)
+        d = prod(size) * shape[2]
 
         def apply(images: np.ndarray) -> np.ndarray:
             windows = sliding_window_view(images, size, axis=(1, 2))[:, ::stride, ::stride]
@@ -167,10 +155,10 @@ class Patches(ImageTransformer):
                 centre_and_normalise(rows)
             return rows.reshape(len(images), p, d)
 
-        return Plan(apply, (p, d), 2 * p * d * dtype.itemsize)
+        return BlockTransform(apply, (p, d), 2 * p * d * dtype.itemsize)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # One image gives many rows, which no check for tables of samples expects.
+        # One image has many rows in the result, which the checks for tables of samples do not expect.
         tags.input_tags.two_d_array = False
         return tags

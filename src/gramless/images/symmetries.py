@@ -1,8 +1,8 @@
-"""Transforms that keep what an image shows: mirrors, turns and small shifts, as permutations of pixels.
+"""Reflections, rotations and small shifts of images as permutations of pixels.
 
-Each function returns one row for each transform, the identity first: `flat[:, row]` are the transformed images. They serve
-`gramless.kernels.Invariant`, which averages a kernel over them, and `virtual_examples`, which adds transformed copies to the
-training images (DeCoste and Schoelkopf, "Training invariant support vector machines", 2002).
+Each function returns one row of column indices per transform, the identity first: `flat[:, row]` are the transformed images.
+`gramless.kernels.Invariant` averages a kernel over them, and `virtual_examples` adds transformed copies to the training
+images (DeCoste and Schoelkopf, "Training invariant support vector machines", 2002).
 """
 
 from __future__ import annotations
@@ -11,30 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from gramless.images.transformer import image_shape
+from gramless.images.reading import image_shape
 
 
-def _pixels(shape: Any) -> np.ndarray:
-    """Numbers of the pixels, as an image."""
+def _pixel_indices(shape: Any) -> np.ndarray:
+    """Return the indices of the pixels in an array of the shape of the image."""
     return np.arange(int(np.prod(shape))).reshape(image_shape(tuple(shape), None, vectors_allowed=False))
 
 
 def mirror_columns(shape: Any) -> np.ndarray:
-    """The identity and the mirror that swaps left and right.
+    """Return the identity and the reflection that swaps left and right.
 
     Parameters
     ----------
     shape : (height, width) or (height, width, channels)
-        Of one image.
+        Shape of one image.
 
     Returns
     -------
     array of int of shape (2, n_pixels)
-        For each transform, which pixel comes to each place.
-
-    See Also
-    --------
-    gramless.kernels.Invariant : Averages a kernel over transforms.
+        For each transform, the source pixel of every pixel.
 
     Examples
     --------
@@ -43,26 +39,22 @@ def mirror_columns(shape: Any) -> np.ndarray:
     array([[0, 1, 2, 3],
            [1, 0, 3, 2]])
     """
-    image = _pixels(shape)
+    image = _pixel_indices(shape)
     return np.stack([image.ravel(), image[:, ::-1].ravel()])
 
 
 def rotation_columns(shape: Any) -> np.ndarray:
-    """Turns by 0, 90, 180 and 270 degrees of square images.
+    """Return the rotations of square images by 0, 90, 180 and 270 degrees.
 
     Parameters
     ----------
     shape : (side, side) or (side, side, channels)
-        Of one image.
+        Shape of one image.
 
     Returns
     -------
     array of int of shape (4, n_pixels)
-        For each transform, which pixel comes to each place.
-
-    See Also
-    --------
-    gramless.kernels.Invariant : Averages a kernel over transforms.
+        For each transform, the source pixel of every pixel.
 
     Examples
     --------
@@ -70,30 +62,26 @@ def rotation_columns(shape: Any) -> np.ndarray:
     >>> rotation_columns((2, 2))[1]
     array([1, 3, 0, 2])
     """
-    image = _pixels(shape)
+    image = _pixel_indices(shape)
     if image.shape[0] != image.shape[1]:
-        raise ValueError(f"only square images can be turned by 90 degrees, not {image.shape[0]} x {image.shape[1]}.")
+        raise ValueError(f"only square images can be rotated by 90 degrees, got {image.shape[0]} x {image.shape[1]}.")
     return np.stack([np.rot90(image, turns).ravel() for turns in range(4)])
 
 
 def shift_columns(shape: Any, pixels: int = 1) -> np.ndarray:
-    """Shifts by at most so many pixels down and across; the border is repeated where nothing comes in.
+    """Return the shifts by at most `pixels` rows and columns; the border is repeated.
 
     Parameters
     ----------
     shape : (height, width) or (height, width, channels)
-        Of one image.
+        Shape of one image.
     pixels : int, default=1
-        The longest shift either way.
+        Largest shift along each axis.
 
     Returns
     -------
     array of int of shape ((2 pixels + 1)^2, n_pixels)
-        For each transform, which pixel comes to each place.
-
-    See Also
-    --------
-    gramless.kernels.Invariant : Averages a kernel over transforms.
+        For each transform, the source pixel of every pixel.
 
     Examples
     --------
@@ -103,7 +91,7 @@ def shift_columns(shape: Any, pixels: int = 1) -> np.ndarray:
            [0, 0, 1],
            [1, 2, 2]])
     """
-    image = _pixels(shape)
+    image = _pixel_indices(shape)
     steps = sorted(range(-pixels, pixels + 1), key=abs)
     down = [np.clip(np.arange(image.shape[0]) + step, 0, image.shape[0] - 1) for step in steps]
     across = [np.clip(np.arange(image.shape[1]) + step, 0, image.shape[1] - 1) for step in steps]
@@ -111,16 +99,16 @@ def shift_columns(shape: Any, pixels: int = 1) -> np.ndarray:
 
 
 def virtual_examples(X: Any, y: Any, transforms: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Images and labels, followed by their transformed copies.
+    """Return images and labels together with those of all transformed copies.
 
     Parameters
     ----------
     X : array of shape (n, height, width), (n, height, width, channels) or (n, n_pixels)
-        The images.
+        Images.
     y : array of shape (n,)
-        Their labels.
+        Labels.
     transforms : array of int of shape (n_transforms, n_pixels)
-        From `mirror_columns`, `rotation_columns`, `shift_columns`, or joined from several.
+        Result of `mirror_columns`, `rotation_columns` or `shift_columns`, or several of them concatenated.
 
     Returns
     -------
@@ -128,10 +116,6 @@ def virtual_examples(X: Any, y: Any, transforms: Any) -> tuple[np.ndarray, np.nd
         All images under the first transform, then under the second, and so on.
     y : array of shape (n * n_transforms,)
         Their labels.
-
-    See Also
-    --------
-    gramless.kernels.Invariant : Averages a kernel over the transforms instead.
 
     References
     ----------
@@ -149,5 +133,5 @@ def virtual_examples(X: Any, y: Any, transforms: Any) -> tuple[np.ndarray, np.nd
     flat = X.reshape(len(X), -1)
     if transforms.ndim != 2 or transforms.shape[1] != flat.shape[1]:
         raise ValueError(f"transforms of shape {transforms.shape} do not fit images of {flat.shape[1]} values.")
-    made = np.concatenate([flat[:, columns] for columns in transforms])
-    return made.reshape(-1, *X.shape[1:]), np.tile(y, len(transforms))
+    transformed = np.concatenate([flat[:, columns] for columns in transforms])
+    return transformed.reshape(-1, *X.shape[1:]), np.tile(y, len(transforms))

@@ -10,7 +10,7 @@ from typing import Any
 from sklearn.pipeline import make_pipeline
 
 from gramless.estimators.lssvm import LSSVC
-from gramless.images import FourierFeatures, GaussianWindow, UnitNormalizer
+from gramless.images import GaussianWindow, SpectrumFeatures, UnitNormalizer
 from gramless.linalg.solvers import SOLVERS, Averaged, NystromCommittee
 from gramless.papers.experiments.claims import Claim, Comparison
 from gramless.papers.experiments.measures import ChangeSince, Fluctuation, SecondsPerStep, StepsTo, TakenFor
@@ -51,21 +51,21 @@ def machine_by_blocks(params: Params, seed: int) -> Any:
     return quartic_machine({"tol": 1e-6, "memory_budget": "4GB", **settings}, seed)
 
 
-def fourier_mnist(params: Params, seed: int) -> FourierFeatures:
+def fourier_mnist(params: Params, seed: int) -> SpectrumFeatures:
     """Pixels and square roots of Fourier magnitudes, eqs. (69)-(75)."""
-    return FourierFeatures(shape=_IMAGES["mnist"])
+    return SpectrumFeatures(shape=_IMAGES["mnist"])
 
 
-def fourier_digits(params: Params, seed: int) -> FourierFeatures:
+def fourier_digits(params: Params, seed: int) -> SpectrumFeatures:
     """The same for the embedded digits."""
-    return FourierFeatures(shape=_IMAGES["digits"])
+    return SpectrumFeatures(shape=_IMAGES["digits"])
 
 
 def _preprocessing(name: str, shape: tuple[int, ...]) -> Any:
     if name == "E1":
         return UnitNormalizer()
     window = GaussianWindow(shape=shape)
-    return make_pipeline(window, UnitNormalizer() if name == "E2" else FourierFeatures(shape=shape))
+    return make_pipeline(window, UnitNormalizer() if name == "E2" else SpectrumFeatures(shape=shape))
 
 
 def cifar_features(params: Params, seed: int) -> Any:

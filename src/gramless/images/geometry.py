@@ -1,0 +1,241 @@
+"""Crop and deskew images by linear interpolation along one axis.
+
+    Crop      stretch the bounding box of the pixels above a threshold to the full image, rows first, then columns
+    Deskew    out[r, c] = in[r, c + a (r - r0)],    r0 the centre of mass
+
+The slope a of each image comes from its second moments, a = sum I (r - r0)(c - c0) / sum I (r - r0)^2, or from its dominant
+line: the Hough transform sums the intensities along every line c cos(t) - r sin(t) = rho with |t| up to `max_angle`, and
+a = tan(t) for the largest sum. The transform is linear, so it is one product with a sparse matrix for all images of a block.
+Time O(n d), with the Hough transform O(n d n_angles); temporaries of one block. `scipy.ndimage.map_coordinates` returns the
+same values in four times the time.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from sklearn.base import OneToOneFeatureMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from gramless._core.constraints import POSITIVE
+from gramless._core.doc_links import link_documentation
+from gramless.images.reading import ImageShape
+from gramless.images.transformer import BlockTransform, ImageTransformer
+
+# Lines whose sum is at least this fraction of the largest one belong to the same stroke.
+_DOMINANT = 0.9
+
+
+def _sample_columns(images: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Interpolate images (n, h, w, c) along the columns at positions (n, h or 1, m) in pixels; zero outside the image."""
+    width = images.shape[2]
+    left = np.floor(positions)
+    share = (positions - left)[..., None]
+    left = left.astype(np.int32)
+
+    def weighted(columns: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        weight = weight * ((columns >= 0) & (columns < width))[..., None]
+        columns = np.clip(columns, 0, width - 1)[..., None]
+        return np.take_along_axis(images, columns, axis=2) * weight
+
+    out = weighted(left, 1 - share)
+    out += weighted(left + 1, share)
+    return out
+
+
+def _extent(occupied: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first True of each row and the length up to its last one; the full length for rows without any."""
+    side = occupied.shape[1]
+    not_empty = occupied.any(axis=1)
+    first = np.where(not_empty, occupied.argmax(axis=1), 0)
+    last = np.where(not_empty, side - 1 - occupied[:, ::-1].argmax(axis=1), side - 1)
+    return first, last - first + 1
+
+
+def hough_matrix(height: int, width: int, angles: np.ndarray, dtype: np.dtype) -> tuple[csr_array, int]:
+    """Return the (n_angles * n_offsets, height * width) matrix that sums a flat image along lines, and n_offsets.
+
+    A pixel counts for the two offsets next to c cos t - r sin t with weights of linear interpolation: rounding to one
+    offset would favour some angles by chance.
+    """
+    r, c = np.divmod(np.arange(height * width), width)
+    reach = int(np.ceil(np.hypot(height, width)))
+    n_offsets = 2 * reach + 2
+    rho = np.outer(np.cos(angles), c) - np.outer(np.sin(angles), r) + reach
+    below = np.floor(rho).astype(np.int64)
+    share = rho - below
+    lines = below + n_offsets * np.arange(len(angles))[:, None]
+    weights = np.stack([1 - share, share]).astype(dtype)
+    pixels = np.broadcast_to(np.arange(height * width), weights.shape)
+    entries = (weights.ravel(), (np.stack([lines, lines + 1]).ravel(), pixels.ravel()))
+    return csr_array(entries, (len(angles) * n_offsets, height * width)), n_offsets
+
+
+@link_documentation
+class Crop(OneToOneFeatureMixin, ImageTransformer):
+    """Remove the dark border of every image and stretch the rest to the full size.
+
+    A blank image stays unchanged.
+
+    Parameters
+    ----------
+    threshold : float
+        A pixel belongs to the border if no channel exceeds this value.
+    keep_aspect : bool
+        False stretches the content to the full image; True stretches both axes by the smaller of the two factors and
+        centres the result.
+    shape : (height, width) or (height, width, channels), optional
+        Shape of one image if the rows of X are flat; None assumes square grey images.
+    n_jobs : int, optional
+        Number of threads; None is 1 unless a joblib context sets another number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.images import Crop
+    >>> image = np.zeros((1, 4, 4))
+    >>> image[0, 1:3, 2:4] = [[1, 1], [1, 0]]
+    >>> Crop().fit_transform(image)[0]
+    array([[1.    , 1.    , 1.    , 1.    ],
+           [1.    , 0.9375, 0.8125, 0.75  ],
+           [1.    , 0.8125, 0.4375, 0.25  ],
+           [1.    , 0.75  , 0.25  , 0.    ]])
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        **ImageTransformer._parameter_constraints,
+        "threshold": [Real],
+        "keep_aspect": ["boolean"],
+    }
+
+    def __init__(self, threshold: float = 0, *, keep_aspect: bool = False, shape: Any = None, n_jobs: int | None = None):
+        super().__init__(shape=shape, n_jobs=n_jobs)
+        self.threshold = threshold
+        self.keep_aspect = keep_aspect
+
+    def _block_transform(self, shape: ImageShape, dtype: np.dtype) -> BlockTransform:
+        height, width, _ = shape
+
+        def apply(images: np.ndarray) -> np.ndarray:
+            content = np.max(images, axis=3) > self.threshold
+            top, rows = _extent(np.max(content, axis=2))
+            left, columns = _extent(np.max(content, axis=1))
+            row_step, column_step = rows / height, columns / width
+            if self.keep_aspect:
+                row_step = column_step = np.maximum(row_step, column_step)
+
+            def positions(first: np.ndarray, length: np.ndarray, step: np.ndarray, side: int) -> np.ndarray:
+                centre = first + (length - 1) / 2
+                where = centre[:, None] + (np.arange(side) - (side - 1) / 2) * step[:, None]
+                if not self.keep_aspect:
+                    # Half a pixel at each end lies outside the box: repeat the edge instead of fading it.
+                    where = np.clip(where, first[:, None], (first + length - 1)[:, None])
+                return where.astype(dtype)[:, None, :]
+
+            turned = _sample_columns(images.transpose(0, 2, 1, 3), positions(top, rows, row_step, height))
+            return _sample_columns(turned.transpose(0, 2, 1, 3), positions(left, columns, column_step, width))
+
+        return BlockTransform(apply, None, 8 * prod(shape) * dtype.itemsize)
+
+
+@link_documentation
+class Deskew(OneToOneFeatureMixin, ImageTransformer):
+    """Straighten slanted bright strokes on a dark background by a shear along the rows.
+
+    A blank image stays unchanged.
+
+    Parameters
+    ----------
+    method : {"moments", "hough"}
+        Estimate the slant from the second moments, or from the dominant line.
+    max_angle : float
+        Largest slant from the vertical in degrees. Above 30 the Hough transform mistakes strokes of the character, such as
+        the bar of a 7, for its slant.
+    angle_step : float
+        Resolution of the Hough transform in degrees.
+    shape : (height, width) or (height, width, channels), optional
+        Shape of one image if the rows of X are flat; None assumes square grey images.
+    n_jobs : int, optional
+        Number of threads; None is 1 unless a joblib context sets another number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.images import Deskew
+    >>> slanted = np.zeros((1, 5, 5))
+    >>> slanted[0, [0, 1, 2, 3, 4], [1, 1, 2, 2, 3]] = 1
+    >>> Deskew("moments").fit_transform(slanted)[0].round(1)
+    array([[0. , 0. , 1. , 0. , 0. ],
+           [0. , 0.5, 0.5, 0. , 0. ],
+           [0. , 0. , 1. , 0. , 0. ],
+           [0. , 0.5, 0.5, 0. , 0. ],
+           [0. , 0. , 1. , 0. , 0. ]])
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        **ImageTransformer._parameter_constraints,
+        "method": [StrOptions({"moments", "hough"})],
+        "max_angle": [Interval(Real, 0, 90, closed="neither")],
+        "angle_step": [POSITIVE],
+    }
+
+    def __init__(
+        self,
+        method: str = "moments",
+        *,
+        max_angle: float = 30.0,
+        angle_step: float = 1.0,
+        shape: Any = None,
+        n_jobs: int | None = None,
+    ):
+        super().__init__(shape=shape, n_jobs=n_jobs)
+        self.method = method
+        self.max_angle = max_angle
+        self.angle_step = angle_step
+
+    def _block_transform(self, shape: ImageShape, dtype: np.dtype) -> BlockTransform:
+        height, width, _ = shape
+        rows = np.arange(height, dtype=dtype)[:, None]
+        columns = np.arange(width, dtype=dtype)
+        working = 8 * prod(shape) * dtype.itemsize
+
+        if self.method == "hough":
+            count = int(self.max_angle / self.angle_step)
+            angles = np.deg2rad(self.angle_step * np.arange(-count, count + 1))
+            lines, n_offsets = hough_matrix(height, width, angles, dtype)
+            working += lines.shape[0] * dtype.itemsize
+
+            def slope(grey: np.ndarray, centre: np.ndarray) -> np.ndarray:
+                sums = lines @ np.ascontiguousarray(grey.reshape(len(grey), -1).T)
+                strongest = sums.reshape(len(angles), n_offsets, len(grey)).max(axis=1)
+                # A thick stroke has strong lines over a range of angles; the mean of the range is its slant. For a blank
+                # image all sums are equal and the mean is 0.
+                strong = strongest >= _DOMINANT * strongest.max(axis=0)
+                return np.tan(angles @ strong / strong.sum(axis=0)).astype(dtype)
+
+        else:
+            steepest = np.tan(np.deg2rad(self.max_angle))
+
+            def slope(grey: np.ndarray, centre: np.ndarray) -> np.ndarray:
+                r = rows[:, 0] - centre[:, None]
+                mass = grey.sum(axis=2)
+                spread = np.einsum("nr,nr->n", r**2, mass)
+                # The columns need no centring because sum I (r - r0) is zero.
+                joint = np.einsum("nr,nr->n", r, grey @ columns)
+                slopes = np.divide(joint, spread, out=np.zeros_like(joint), where=spread > 0)
+                return np.clip(slopes, -steepest, steepest)
+
+        def apply(images: np.ndarray) -> np.ndarray:
+            grey = images.mean(axis=3, dtype=dtype)
+            mass = grey.sum(axis=(1, 2))
+            moment = grey.sum(axis=2) @ rows[:, 0]
+            middle = np.full_like(mass, (height - 1) / 2)
+            centre = np.divide(moment, mass, out=middle, where=mass > 0)
+            shift = slope(grey, centre)[:, None] * (rows[:, 0] - centre[:, None])
+            return _sample_columns(images, columns + shift[:, :, None])
+
+        return BlockTransform(apply, None, working)
