@@ -323,8 +323,9 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             sample = min(sample, int((max(0, budget - feature_bytes) / (_SAMPLE_MATRICES * 8)) ** 0.5))
         if sample < min(n, TUNING.min_selection_rows):
             raise MemoryError(
-                f"the features of {n:,} images take {format_bytes(feature_bytes)}, and memory_budget allows {format_bytes(budget)}: too "
-                "little is left to choose C; give C and mirror, lower n_components, or raise memory_budget"
+                f"the features of {n:,} images take {format_bytes(feature_bytes)}, and memory_budget allows "
+                f"{format_bytes(budget)}: too little is left to choose C; give C and mirror, lower n_components, or raise "
+                "memory_budget"
             )
         matrices = _SAMPLE_MATRICES * sample**2 * 8
         selection = MemoryEstimate({"features": feature_bytes, "kernel matrices of a sample": matrices}, device)

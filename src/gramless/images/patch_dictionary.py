@@ -329,8 +329,8 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         batch = min(batch_bytes, budget - result) // self._bytes_per_image
         if batch < 1:
             raise MemoryError(
-                f"the features of {n} images take {format_bytes(result)}, and memory_budget allows {format_bytes(budget)} including "
-                "temporaries; transform fewer at a time, set n_components or dtype='uint8', or raise memory_budget"
+                f"the features of {n} images take {format_bytes(result)}, and memory_budget allows {format_bytes(budget)} "
+                "including temporaries; transform fewer at a time, set n_components or dtype='uint8', or raise memory_budget"
             )
         out = None
         start = time.perf_counter()
