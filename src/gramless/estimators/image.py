@@ -206,7 +206,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         """
         self._validate_params()
         images = read_images(self, X, self.shape)
-        self.image_shape_ = tuple(int(side) for side in images.shape[1:])
+        _, height, width, channels = images.shape
+        self.image_shape_ = int(height), int(width), int(channels)
         self.classes_, codes = check_labels(y, images.shape[0])
         check_weights(sample_weight, images)
         random = check_random_state(self.random_state)
@@ -360,7 +361,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
 
     def _mirror_helps(self, images: Array, codes: np.ndarray, seed: int) -> bool:
         """Return True if the reflected kernel has smaller leave-one-out errors on a small dictionary."""
-        n, _, width, _ = images.shape
+        n, height, width, channels = images.shape
         if width < 2:
             return False
         pilot = PatchDictionary(
@@ -372,7 +373,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             memory_budget=self.memory_budget,
             random_state=seed,
         )
-        pilot.set_params(n_atoms=min(TUNING.pilot_atoms, n * pilot.per_image(tuple(images.shape[1:]))))
+        pilot.set_params(n_atoms=min(TUNING.pilot_atoms, n * pilot.per_image((height, width, channels))))
         features = pilot.fit_transform(images)
         cosine = Polynomial(degree=self.degree, gamma=0.5, coef0=0.5)
         plain, reflected = (

@@ -285,7 +285,8 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         images = sample_images(self, X, self.shape, int(self.n_images), random)
         device = xa.resolve_device(self.device, images)
         self.pixel_range_ = pixel_range(images)
-        self.image_shape_ = tuple(int(side) for side in images.shape[1:])
+        _, height, width, channels = images.shape
+        self.image_shape_ = int(height), int(width), int(channels)
         memory, _ = self.fit_memory(images.shape[0], self.image_shape_, device)
         advice = "lower n_images, n_patches, n_atoms or n_components, or raise memory_budget"
         memory.check(parse_budget(self.memory_budget, device), advice)
