@@ -21,8 +21,8 @@ from gramless.cli.errors import EXIT_INTERRUPTED, EXIT_PARTLY_FAILED, InputError
 from gramless.papers.datasets import DatasetError, obtain
 from gramless.papers.experiments import CHAPTERS, Results, ResultsError, Spec, run, specs
 from gramless.papers.report import write_report
+from gramless.papers.report.formatting import counted, mean_and_spread
 from gramless.papers.report.groups import headlines, said, varying_among
-from gramless.papers.report.words import counted, mean_and_spread
 
 RESULTS_FILE = "results.jsonl"
 REPORT_FILE = "report.html"

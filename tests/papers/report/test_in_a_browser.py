@@ -41,7 +41,7 @@ def test_every_picture_is_drawn(opened):
     boxes = opened.evaluate(
         "[...document.querySelectorAll('svg.chart')].filter(s => getComputedStyle(s).display !== 'none')"
         ".map(s => [s.getBoundingClientRect().width, s.getBoundingClientRect().height,"
-        " s.querySelectorAll('path.line').length])"
+        " s.querySelectorAll('g.line > path').length])"
     )
     assert len(boxes) == 6
     assert all(width > 250 and height > 150 and lines >= 1 for width, height, lines in boxes)

@@ -4,21 +4,19 @@ import errno
 import json
 import pathlib
 import re
-import struct
-import zlib
 from dataclasses import replace
 from html.parser import HTMLParser
 from statistics import stdev
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gramless.papers.experiments import FIELDS, PAPERS, Curve, Table, product, specs
 from gramless.papers.report import page, write_report
-from gramless.papers.report.charts import Chart, Line, draw
 from gramless.papers.report.commands import command
 from gramless.papers.report.figures import curve_figure
+from gramless.papers.report.formatting import duration, label, memory, plain_number
 from gramless.papers.report.groups import (
     CHOSEN_BY_CROSS_VALIDATION,
     CHOSEN_ON_THE_TEST_ROWS,
@@ -27,10 +25,7 @@ from gramless.papers.report.groups import (
     said,
     varying,
 )
-from gramless.papers.report.png import png
-from gramless.papers.report.scales import fit_scale
 from gramless.papers.report.tables import cost_bars
-from gramless.papers.report.words import duration, label, memory, plain_number
 
 
 class Outline(HTMLParser):
@@ -183,31 +178,7 @@ def test_other_packages_come_from_the_benchmarks(report_specs):
     assert "mean rank" in text
 
 
-def chart_of(lines, **settings):
-    return Chart("", "x", "test accuracy, %", lines, **settings)
-
-
-def ticks_of(drawn):
-    return [float(s.text) for s in drawn["shapes"] if s.tag == "text" and "end" in s.attributes["class"]]
-
-
-@pytest.mark.parametrize("values", [[99.5, 99.9, 100.0], [90.0, 95.0, 99.0], [0.0, 50.0, 100.0], [100.0, 100.0, 100.0]])
-def test_no_axis_of_a_percentage_goes_beyond_a_hundred(values):
-    drawn = draw(chart_of([Line("", [1, 2, 3], values, [5.0, 5.0, 5.0])], share=True))
-    assert 0 <= min(ticks_of(drawn)) <= max(ticks_of(drawn)) <= 100
-    assert max(fit_scale(values, 0, 1, bounds=(0, 100)).ticks()) <= 100
-
-
-def test_lines_on_top_of_each_other_are_both_visible():
-    same = [Line("a", [1, 2, 3], [1.0, 2.0, 3.0]), Line("b", [1, 2, 3], [1.0, 2.0, 3.0], colour=1)]
-    paths = [s.attributes for s in draw(chart_of(same))["shapes"] if s.tag == "path"]
-    assert ["stroke-dasharray" in p for p in paths] == [False, True]
-    apart = [same[0], replace(same[1], y=[1.0, 2.5, 3.0])]
-    assert not any("stroke-dasharray" in s.attributes for s in draw(chart_of(apart))["shapes"] if s.tag == "path")
-
-
-def test_two_points_are_no_line(report_specs, report_records):
-    assert not [s for s in draw(chart_of([Line("", [1, 2], [1.0, 2.0])]))["shapes"] if s.tag == "path"]
+def test_two_points_are_not_a_figure(report_specs, report_records):
     done = [r for r in report_records if r["paper"] == "budget" and r["params"]["budget"] != 0.6]
     assert curve_figure(Curve("budget", "accuracy"), report_specs[1], done) is None
 
@@ -259,16 +230,6 @@ def test_a_report_that_cannot_be_written_leaves_nothing(report_specs, tmp_path, 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("scale", [1.0, 0.001, 123_456.0])
-def test_numbers_of_the_axis_stay_clear_of_its_name(scale):
-    """Twelve units of text: a digit is about seven wide, the name ends at 18."""
-    shapes = draw(Chart("", "x", "y", [Line("", [0, 1], [0.1 * scale, 1.1 * scale])]))["shapes"]
-    ends = [shape.attributes["x"] for shape in shapes if shape.tag == "text" and "end" in shape.attributes["class"]]
-    longest = max(len(plain_number(tick)) for tick in fit_scale([0.1 * scale, 1.1 * scale], 234, 14).ticks())
-    assert ends
-    assert all(at - 7 * longest >= 18 for at in ends)
-
-
 def test_an_empty_run_has_a_page_too(report_specs):
     text = page(report_specs, [], missing=20)
     outline(text)
@@ -297,43 +258,6 @@ def test_text_is_escaped_wherever_it_is_put(report_specs, said, named):
 def without_words(seen):
     """What the filter looks at is text, in an attribute."""
     return [(tag, {name: given for name, given in attrs.items() if name != "data-words"}) for tag, attrs in seen]
-
-
-@given(
-    st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20),
-    st.booleans(),
-)
-@example([5e-324], False)
-@example([5e-324, 1e-323], False)
-def test_scales_hold_their_values_and_have_ticks(values, log):
-    if log:
-        values = [abs(value) + 1e-6 for value in values]
-    scale = fit_scale(values, 0, 100, log=log)
-    assert all(-1e-6 <= scale(value) <= 100 + 1e-6 for value in values)
-    ticks = scale.ticks()
-    assert 2 <= len(ticks) <= 14
-    assert ticks == sorted(ticks)
-    assert all(scale.low * (1 - 1e-2) - 1e-6 <= tick <= scale.high * (1 + 1e-2) + 1e-6 for tick in ticks if tick > 0)
-
-
-@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 3)])
-def test_png_keeps_every_pixel(shape):
-    channels = shape[2] if len(shape) == 3 else 1
-    pixels = bytes(range(2 * 3 * channels))
-    made = png(pixels, shape)
-    width, height, depth, colour = struct.unpack(">IIBB", made[16:26])
-    assert (width, height, depth, colour) == (3, 2, 8, 2 if channels == 3 else 0)
-    start = made.index(b"IDAT") + 4
-    rows = zlib.decompress(made[start : made.index(b"IEND") - 8])
-    stride = 3 * channels + 1
-    assert b"".join(rows[k * stride + 1 : (k + 1) * stride] for k in range(2)) == pixels
-
-
-def test_png_refuses_what_is_no_image():
-    with pytest.raises(ValueError, match="5 bytes"):
-        png(bytes(5), (2, 3))
-    with pytest.raises(ValueError, match="one or three channels"):
-        png(bytes(12), (2, 3, 2))
 
 
 def test_numbers_read_well():

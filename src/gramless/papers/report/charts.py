@@ -1,24 +1,31 @@
-"""Line charts as the shapes of an inline SVG: crisp at any size, coloured by the page's style sheet, light or dark.
+"""Line charts of the report, drawn by matplotlib as SVG.
 
-Sizes are in the chart's own units, and text is twelve of them: draw a chart at about the size it is shown at.
+A chart is drawn at about the size in pixels at which the page shows it, because its text is scaled with it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from gramless.papers.report.scales import Scale, fit_scale
-from gramless.papers.report.words import plain_number
+import numpy as np
 
-MOST_POINTS = 300
-MOST_MARKERS = 14
+from gramless._core.svg import COLOURS, new_axes, to_svg
+from gramless.papers.report.formatting import plain_number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MOST_MARKERS = 14  # points of a line; more of them would hide the line
+# Margins in pixels; the left one grows with the numbers of the axis.
+_RIGHT, _TOP, _BOTTOM = 14, 14, 46
 
 
 @dataclass(frozen=True)
-class Line:
-    """One series: points in order of x, an optional half-width of its band, and its colour's number."""
+class ChartLine:
+    """Line through points in order of x, with an optional half-width of its band, and the number of its colour."""
 
     name: str
     x: Sequence[float]
@@ -28,8 +35,8 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A figure the paper gives for the whole chart: a dashed horizontal line."""
+class PaperLevel:
+    """Value of the paper for the whole chart: a dashed horizontal line."""
 
     y: float
     name: str
@@ -37,8 +44,8 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A figure the paper gives for one x."""
+class PaperPoint:
+    """Value of the paper for one x: a diamond."""
 
     x: float
     y: float
@@ -47,156 +54,148 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """What one line chart shows."""
+class LineChart:
+    """Content of a line chart; the y axis of a percentage stays between 0 and 100."""
 
     title: str
     x_label: str
     y_label: str
-    lines: Sequence[Line]
-    rules: Sequence[Rule] = ()
-    marks: Sequence[Mark] = ()
+    lines: Sequence[ChartLine]
+    levels: Sequence[PaperLevel] = ()
+    points: Sequence[PaperPoint] = ()
     log_x: bool = False
     log_y: bool = False
     x_ticks: Sequence[float] = ()
-    share: bool = False
+    percent: bool = False
 
-    def reach(self) -> tuple[list[float], list[float]]:
-        """Every x and every y that must lie within the axes; of a percentage, bands are cut at 0 and 100."""
-        xs = [x for line in self.lines for x in line.x] + [mark.x for mark in self.marks]
-        ys = [mark.y for mark in self.marks] + [rule.y for rule in self.rules]
+    def extent(self) -> tuple[list[float], list[float]]:
+        """Return all x and all y that the axes must contain."""
+        xs = [x for line in self.lines for x in line.x] + [point.x for point in self.points]
+        ys = [point.y for point in self.points] + [level.y for level in self.levels]
         for line in self.lines:
-            ys += line.y
-            ys += [self.clipped(y - s) for y, s in zip(line.y, line.spread, strict=False)]
-            ys += [self.clipped(y + s) for y, s in zip(line.y, line.spread, strict=False)]
+            ys += [*line.y, *(y for bound in self.band(line) for y in bound)]
         return xs, ys
 
-    def clipped(self, y: float) -> float:
-        return min(max(y, 0.0), 100.0) if self.share else y
+    def band(self, line: ChartLine) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lower and upper bound of the band of a line, empty without a spread."""
+        if not any(line.spread):
+            return np.empty(0), np.empty(0)
+        middle, spread = np.asarray(line.y, dtype=float), np.asarray(line.spread, dtype=float)
+        limits = (0.0, 100.0) if self.percent else (-np.inf, np.inf)
+        return np.clip(middle - spread, *limits), np.clip(middle + spread, *limits)
 
 
-@dataclass(frozen=True)
-class Shape:
-    """One element of an SVG: its attributes, and what it says when pointed at."""
-
-    tag: str
-    attributes: dict[str, Any] = field(default_factory=dict)
-    title: str = ""
-    text: str = ""
-
-
-def draw(chart: Chart, width: int = 420, height: int = 280, kind: str = "", beside: Sequence[Chart] = ()) -> dict[str, Any]:
-    """The chart's shapes, on axes that also hold the charts `beside` it, to be compared by eye."""
-    right, top, bottom = 14, 14, 46
-    reached = [one.reach() for one in (chart, *beside)]
-    xs, ys = [x for one in reached for x in one[0]], [y for one in reached for y in one[1]]
-    y = fit_scale(ys, height - bottom, top, log=chart.log_y, bounds=(0.0, 100.0) if chart.share else None)
-    left = max(62, 32 + 7 * max(len(plain_number(tick)) for tick in y.ticks()))  # the axis's name, then its longest number
-    x = fit_scale(xs, left, width - right, log=chart.log_x, pad=0.03)
-    shapes = _axes(chart, x, y, width, height, left, right, bottom)
-    for rule in chart.rules:
-        shapes += _rule(rule, y, left, width - right)
-    shapes += [_band(line, x, y) for line in chart.lines if any(line.spread)]
-    under = covered(chart, x, y)
+def draw(chart: LineChart, width: int, height: int, css_class: str = "chart", beside: Sequence[LineChart] = ()) -> str:
+    """Return the chart as an SVG element, on axes that also contain the charts `beside` it, so that they can be compared."""
+    axes = new_axes(width, height)
+    floor = _set_limits(axes, chart, [one.extent() for one in (chart, *beside)])
+    tooltips: dict[str, list[str]] = {}
+    for k, level in enumerate(chart.levels):
+        if level.spread:
+            low = max(level.y - level.spread, axes.get_ylim()[0])
+            axes.axhspan(low, level.y + level.spread, color=COLOURS["says"], alpha=0.12, linewidth=0)
+        axes.axhline(level.y, color=COLOURS["says"], linewidth=1.6, dashes=(4, 2.5), gid=f"level-{k}")
+        tooltips[f"level-{k}"] = [f"{level.name} {level.y:g}"]
     for line in chart.lines:
-        shapes += _line(line, x, y, under.get(line.name, 0))
-    shapes += [_mark(mark, x, y) for mark in chart.marks]
-    about = f"{chart.title}: {chart.y_label} against {chart.x_label}"
-    return {"about": about, "kind": kind, "width": width, "height": height, "shapes": shapes}
-
-
-def covered(chart: Chart, x: Scale, y: Scale) -> dict[str, int]:
-    """How many earlier lines each line hides: those that stay within two pixels of it."""
-    hidden: dict[str, int] = {}
+        lower, upper = chart.band(line)
+        if len(lower):
+            axes.fill_between(
+                line.x, np.maximum(lower, floor), upper, color=COLOURS[f"c{line.colour}"], alpha=0.14, linewidth=0
+            )
+    heights = {
+        line.name: axes.transData.transform(np.column_stack([line.x, np.maximum(line.y, floor)]))[:, 1]
+        for line in chart.lines
+    }
     for k, line in enumerate(chart.lines):
-        before = [other for other in chart.lines[:k] if _coincide(other, line, y)]
-        if before:
-            hidden[line.name] = len(before)
-    return hidden
+        hidden = sum(_coincide(other, line, heights) for other in chart.lines[:k])
+        y, colour = np.maximum(line.y, floor), COLOURS[f"c{line.colour}"]
+        if len(line.x) > 2:  # a line through two points would suggest a course
+            # A line over others is dashed, with longer gaps the more there are, so that all of them are visible.
+            style: dict[str, Any] = {"dashes": (2, 2 * hidden), "linewidth": 2.6} if hidden else {"linewidth": 2}
+            axes.plot(line.x, y, color=colour, solid_capstyle="round", gid=f"line-{k}", **style)
+            tooltips[f"line-{k}"] = [line.name or "line"]
+        if len(line.x) <= _MOST_MARKERS:
+            axes.plot(line.x, y, "o", ms=6.4, mfc=COLOURS["card"], mec=colour, mew=1.8, gid=f"dot-{k}")
+            tooltips[f"dot-{k}"] = [
+                f"{line.name} {plain_number(a)}: {b:.4g}".strip() for a, b in zip(line.x, line.y, strict=True)
+            ]
+    for k, point in enumerate(chart.points):
+        edge = COLOURS[f"c{point.colour}"]
+        axes.plot(point.x, max(point.y, floor), "D", ms=7.8, mfc=COLOURS["card"], mec=edge, mew=2, gid=f"point-{k}")
+        tooltips[f"point-{k}"] = [f"{point.name} {point.y:g}"]
+    _set_layout(axes, chart, width, height)
+    about = f"{chart.title}: {chart.y_label} against {chart.x_label}".removeprefix(": ")
+    return to_svg(axes, about, css_class, tooltips)
 
 
-def _coincide(one: Line, other: Line, y: Scale) -> bool:
-    if list(one.x) != list(other.x):
-        return False
-    pixels = ([y(max(value, y.low) if y.log else value) for value in line.y] for line in (one, other))
-    return all(abs(a - b) < 2 for a, b in zip(*pixels, strict=True))
+def legend(chart: LineChart) -> list[dict[str, str]]:
+    """Return the names of the lines and signs of a chart with their CSS classes."""
+    entries = [{"kind": f"swatch c{line.colour}", "sign": "", "name": line.name} for line in chart.lines if line.name]
+    if chart.levels:
+        entries.append({"kind": "swatch says", "sign": "", "name": chart.levels[0].name})
+    if chart.points:
+        entries.append({"kind": "diamond", "sign": "◇", "name": "paper"})
+    return entries
 
 
-def legend(chart: Chart) -> list[dict[str, str]]:
-    """Names beside their colours; nothing when there is one unnamed line."""
-    names = [{"kind": f"swatch c{line.colour}", "sign": "", "name": line.name} for line in chart.lines if line.name]
-    if chart.rules:
-        names.append({"kind": "swatch says", "sign": "", "name": chart.rules[0].name})
-    if chart.marks:
-        names.append({"kind": "diamond", "sign": "◇", "name": "paper"})
-    return names
+def _set_limits(axes: Axes, chart: LineChart, extents: Sequence[tuple[list[float], list[float]]]) -> float:
+    """Set the scales and limits of the axes; return the lowest y that can be drawn."""
+    xs, ys = ([value for extent in extents for value in extent[k]] for k in (0, 1))
+    positive = [y for y in ys if y > 0]
+    if chart.log_x:
+        axes.set_xscale("log")
+    floor = -math.inf
+    if chart.log_y and positive:
+        axes.set_yscale("log")
+        floor = min(positive)
+    axes.margins(x=0.03, y=0.06)
+    corners = [(x, max(y, floor)) for x in (min(xs), max(xs)) for y in (min(ys), max(ys))]
+    axes.update_datalim(corners)
+    axes.autoscale_view()
+    low, high = axes.get_ylim()
+    if axes.get_yscale() == "linear" and min(ys) >= 0:
+        low = max(low, 0.0)
+    if chart.percent:
+        high = min(high, 100.0)
+    axes.set_ylim(low, high)
+    axes.autoscale(False)
+    return floor
 
 
-def _axes(chart: Chart, x: Scale, y: Scale, width: int, height: int, left: int, right: int, bottom: int) -> list[Shape]:
-    base, end = height - bottom, width - right
+def _set_layout(axes: Axes, chart: LineChart, width: int, height: int) -> None:
+    """Set the ticks, the margins and the names of the axes."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    def line(kind: str, x1: float, x2: float, y1: float, y2: float) -> Shape:
-        return Shape("line", {"class": kind, "x1": x1, "x2": x2, "y1": y1, "y2": y2})
-
-    def text(words: str, kind: str, at_x: float, at_y: float, **turned: str) -> Shape:
-        return Shape("text", {"x": at_x, "y": at_y, **turned, "class": kind}, text=words)
-
-    parts = []
-    for tick in y.ticks():
-        at = round(y(tick), 1)
-        parts += [line("grid", left, end, at, at), text(plain_number(tick), "tick end", left - 8, at + 4)]
-    inside = [tick for tick in chart.x_ticks if x.low <= tick <= x.high]
-    for tick in inside if 1 < len(inside) <= width // 56 else x.ticks(min(max(width // 75, 4), 8)):
-        at = round(x(tick), 1)
-        parts += [line("notch", at, at, base, base + 4), text(plain_number(tick), "tick middle", at, base + 18)]
-    parts.append(line("axis", left, end, base, base))
-    parts.append(text(chart.x_label, "name middle", (left + end) / 2, height - 8))
-    parts.append(text(chart.y_label, "name middle", 12, base / 2 + 4, transform=f"rotate(-90 12 {base / 2})"))
-    return parts
-
-
-def _rule(rule: Rule, y: Scale, start: float, end: float) -> list[Shape]:
-    parts = []
-    if rule.spread:
-        top = y(rule.y + rule.spread)
-        bottom = y(max(rule.y - rule.spread, y.low))
-        place = {"x": start, "width": end - start, "y": round(top, 1), "height": round(bottom - top, 1)}
-        parts.append(Shape("rect", {"class": "says-band", **place}))
-    at = round(y(rule.y), 1)
-    parts.append(Shape("line", {"class": "says", "x1": start, "x2": end, "y1": at, "y2": at}, f"{rule.name} {rule.y:g}"))
-    return parts
+    low, high = axes.get_xlim()
+    inside = [tick for tick in chart.x_ticks if low <= tick <= high]
+    fits = 1 < len(inside) <= width // 56
+    nbins = min(width // 60, 10)
+    axes.xaxis.set_major_locator(FixedLocator(inside) if fits else _locator(axes.get_xscale(), low, high, nbins))
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(_locator(axes.get_yscale(), low, high, 5))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(float(f"{value:.12g}"))))
+    longest = max((len(plain_number(float(tick))) for tick in axes.get_yticks() if low <= tick <= high), default=1)
+    left = max(62, 32 + 7 * longest)
+    end, base = width - _RIGHT, height - _BOTTOM
+    axes.set_position((left / width, _BOTTOM / height, (end - left) / width, (base - _TOP) / height))
+    named: dict[str, Any] = {"ha": "center", "size": 12, "color": COLOURS["ink"], "parse_math": False}
+    axes.figure.text((left + end) / 2 / width, 8 / height, chart.x_label, **named)
+    middle = (_BOTTOM + (base - _TOP) / 2) / height
+    axes.figure.text(16 / width, middle, chart.y_label, rotation=90, rotation_mode="anchor", **named)
 
 
-def _band(line: Line, x: Scale, y: Scale) -> Shape:
-    def clip(value: float) -> float:
-        return min(max(value, y.low), y.high)
+def _locator(scale: str, low: float, high: float, nbins: int) -> Any:
+    """Return a locator of round ticks."""
+    from matplotlib.ticker import LogLocator, MaxNLocator
 
-    upper = [(x(a), y(clip(b + s))) for a, b, s in zip(line.x, line.y, line.spread, strict=True)]
-    lower = [(x(a), y(clip(b - s))) for a, b, s in zip(line.x, line.y, line.spread, strict=True)]
-    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in upper + lower[::-1])
-    return Shape("polygon", {"points": points, "class": f"band c{line.colour}"})
-
-
-def _line(line: Line, x: Scale, y: Scale, over: int = 0) -> list[Shape]:
-    """The line and its points. Two points are no course: they are not joined. A line over others of the same course is
-    dashed, with longer gaps the more there are, so that those below show.
-    """
-    keep = range(len(line.x))
-    if len(keep) > MOST_POINTS:
-        keep = sorted({round(k * (len(line.x) - 1) / (MOST_POINTS - 1)) for k in range(MOST_POINTS)})  # type: ignore[assignment]
-    pixels = [(x(line.x[k]), y(max(line.y[k], y.low) if y.log else line.y[k])) for k in keep]
-    path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in pixels)
-    dashes = {"stroke-dasharray": f"5 {5 * over}"} if over else {}
-    kind = f"line c{line.colour}" + (" over" if over else "")
-    parts = [Shape("path", {"d": path, "class": kind, **dashes}, line.name or "line")] if len(pixels) > 2 else []
-    if len(pixels) <= MOST_MARKERS:
-        for k, (a, b) in zip(keep, pixels, strict=True):
-            place = {"cx": f"{a:.1f}", "cy": f"{b:.1f}", "r": 3.2, "class": f"dot c{line.colour}"}
-            parts.append(Shape("circle", place, f"{line.name} {plain_number(line.x[k])}: {line.y[k]:.4g}".strip()))
-    return parts
+    decades = math.log10(high / low) if scale == "log" else 0.0
+    if decades < 0.7:  # within a factor of five, equal steps give more round numbers
+        return MaxNLocator(nbins, steps=[1, 2, 2.5, 5, 10])
+    return LogLocator(subs=(1.0,) if decades > 3 else (1.0, 3.0) if decades > 1.5 else (1.0, 2.0, 5.0), numticks=7)
 
 
-def _mark(mark: Mark, x: Scale, y: Scale) -> Shape:
-    a, b, r = x(mark.x), y(mark.y), 5.5
-    points = f"{a:.1f},{b - r:.1f} {a + r:.1f},{b:.1f} {a:.1f},{b + r:.1f} {a - r:.1f},{b:.1f}"
-    return Shape("polygon", {"points": points, "class": f"mark c{mark.colour}"}, f"{mark.name} {mark.y:g}")
+def _coincide(one: ChartLine, other: ChartLine, heights: dict[str, np.ndarray]) -> bool:
+    """Return whether two lines are less than two pixels apart everywhere."""
+    return list(one.x) == list(other.x) and bool(np.all(np.abs(heights[one.name] - heights[other.name]) < 2))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gramless.papers.experiments import Claim, Comparison
+from gramless.papers.report.formatting import label, parameter, parameters, value
 from gramless.papers.report.groups import Point, Record, contains, points
-from gramless.papers.report.words import label, parameter, parameters, value
 
 ByExperiment = Mapping[tuple[str, str], Sequence[Record]]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from gramless.papers.experiments import Reference, Spec
 from gramless.papers.experiments.measures import Measure
-from gramless.papers.report.words import parameter
+from gramless.papers.report.formatting import parameter
 
 Record = Mapping[str, Any]
 

@@ -32,12 +32,12 @@ from gramless.papers.experiments import (
     claims,
 )
 from gramless.papers.report.claims import claims_section
+from gramless.papers.report.confusion import confusion_matrix, gallery, pictures
 from gramless.papers.report.figures import curve_figure, history_figure
+from gramless.papers.report.formatting import comparison, counted, duration, mean_and_spread, memory, parameters
 from gramless.papers.report.groups import Headline, Record, by_device, group_by, headlines, said
-from gramless.papers.report.mistakes import confusion_matrix, gallery, pictures
 from gramless.papers.report.peers import peers
 from gramless.papers.report.tables import cost_bars, results_table
-from gramless.papers.report.words import comparison, counted, duration, mean_and_spread, memory, parameters
 
 Shown = dict[str, Any]
 """What a template needs to know."""

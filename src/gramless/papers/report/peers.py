@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from gramless.papers.report.formatting import duration, memory
 from gramless.papers.report.groups import group_by
-from gramless.papers.report.words import duration, memory
 
 Shown = dict[str, Any]
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from gramless.papers.experiments import Spec, Table
 from gramless.papers.report.commands import command
-from gramless.papers.report.groups import Point, Record, name_of, points, said, varying
-from gramless.papers.report.words import (
-    SHARES,
+from gramless.papers.report.formatting import (
+    PERCENTAGES,
     comparison,
     counted,
     duration,
@@ -19,6 +18,7 @@ from gramless.papers.report.words import (
     plain_number,
     value,
 )
+from gramless.papers.report.groups import Point, Record, name_of, points, said, varying
 
 ROWS_SHOWN = 14
 BARS_SHOWN = 12
@@ -65,7 +65,7 @@ def _cells(row: Point, metrics: Sequence[str], compared: set[str], spec: Spec) -
     cells = []
     for metric in metrics:
         mean, spread = row.mean(metric), row.spread(metric)
-        small = f"± {spread:.2f}" if spread is not None and metric in SHARES else ""
+        small = f"± {spread:.2f}" if spread is not None and metric in PERCENTAGES else ""
         cells.append({"text": value(metric, mean), "small": small, "kind": "ours"})
         if metric in compared:
             reference = said(spec.paper_says, row.params, metric)

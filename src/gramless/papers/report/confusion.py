@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
+import io
 from collections.abc import Sequence
 from typing import Any
 
 from gramless.papers.experiments import Confusion, Gallery, Pictures, Spec
+from gramless.papers.report.formatting import parameters
 from gramless.papers.report.groups import Record, headline
-from gramless.papers.report.png import data_address
-from gramless.papers.report.words import parameters
 
 NUMBERS_UP_TO = 12
 
@@ -61,7 +61,7 @@ def gallery(view: Gallery, spec: Spec, records: Sequence[Record]) -> dict[str, A
         "words": any(len(str(image[label])) > 5 for image in images for label in ("true", "predicted")),
         "images": [
             {
-                "source": data_address(base64.b64decode(image["pixels"]), wrong["image_shape"]),
+                "source": _data_url(image["pixels"], wrong["image_shape"]),
                 "said": f"test image {image['index']}: {image['true']}, taken for {image['predicted']}",
                 "true": image["true"],
                 "predicted": image["predicted"],
@@ -83,10 +83,18 @@ def pictures(view: Pictures, spec: Spec, records: Sequence[Record]) -> dict[str,
         "note": _caption(record),
         "small": not view.captions,
         "images": [
-            {"source": data_address(base64.b64decode(image["pixels"]), found["image_shape"]), "said": image["said"]}
-            for image in found["images"]
+            {"source": _data_url(image["pixels"], found["image_shape"]), "said": image["said"]} for image in found["images"]
         ],
     }
+
+
+def _data_url(pixels: str, shape: Sequence[int]) -> str:
+    """Return base64-encoded rows of 8-bit pixels, grey or RGB, as the data URL of a PNG file."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.frombytes("RGB" if len(shape) == 3 else "L", (shape[1], shape[0]), base64.b64decode(pixels)).save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
 def _shown(records: Sequence[Record], spec: Spec, where: Any) -> Record | None:

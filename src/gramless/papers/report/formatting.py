@@ -24,7 +24,7 @@ LABELS = {
     "kernel_error": "kernel error, %",
     "landmarks": "landmark rule",  # their number, n_landmarks, is "landmarks"
 }
-SHARES = {name for name, label in LABELS.items() if label.endswith("%")}
+PERCENTAGES = {name for name, label in LABELS.items() if label.endswith("%")}
 
 
 def label(key: str) -> str:
@@ -36,7 +36,7 @@ def value(key: str, number: Any) -> str:
     """A metric as it stands in a table."""
     if not isinstance(number, int | float) or isinstance(number, bool):
         return "–" if number is None else str(number)
-    if key in SHARES:
+    if key in PERCENTAGES:
         return f"{number:.2f}"
     if key.endswith("seconds"):
         return duration(number)
