@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 if TYPE_CHECKING:
@@ -47,9 +47,10 @@ def to_svg(axes: Axes, label: str, css_class: str = "chart", tooltips: Mapping[s
     """
     import matplotlib
 
+    figure: Any = axes.figure
     text = io.BytesIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "gramless"}):
-        axes.figure.savefig(text, format="svg", transparent=True)
+        figure.savefig(text, format="svg", transparent=True)
     root = ElementTree.fromstring(text.getvalue())
     definitions = {f"#{one.get('id')}": one for one in root.iter(f"{_SVG}path") if one.get("id")}
     for group in list(root.iter(f"{_SVG}g")):

@@ -32,7 +32,7 @@ def history_figure(view: History, spec: Spec, records: Sequence[Record], *, alon
         if _has_course(lines):
             levels = _paper_levels(spec.paper_says, group, view.y)
             x_label = "seconds" if view.x == "seconds" else label(view.x)
-            scales = {"log_x": view.log_x, "log_y": view.log_y, "percent": view.y in PERCENTAGES}
+            scales: dict[str, Any] = {"log_x": view.log_x, "log_y": view.log_y, "percent": view.y in PERCENTAGES}
             charts.append(LineChart(facet, x_label, label(view.y), lines, levels, **scales))
     return _figure(view.title or f"{_short(view.y)} against {_short(view.x)}", charts, alone)
 
@@ -61,7 +61,7 @@ def curve_figure(view: Curve, spec: Spec, records: Sequence[Record], *, alone: b
         if _has_course(lines):
             levels = _paper_levels([r for r in spec.paper_says if view.x not in r.params], group, view.y)
             ticks = sorted({x for line in lines for x in line.x})
-            scales = {"log_x": view.log_x, "log_y": view.log_y, "percent": view.y in PERCENTAGES}
+            scales: dict[str, Any] = {"log_x": view.log_x, "log_y": view.log_y, "percent": view.y in PERCENTAGES}
             charts.append(
                 LineChart(facet, label(view.x), label(view.y), lines, levels, paper_points, x_ticks=ticks, **scales)
             )
