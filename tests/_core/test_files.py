@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gramless._core.checkpoint import StateFile
-from gramless._core.files import Lock, atomic_write
+from gramless._core.files import atomic_write
 
 
 def test_what_was_written_takes_the_name_at_the_end(tmp_path):
@@ -50,8 +50,8 @@ def test_two_writers_do_not_share_a_partial_file(tmp_path):
 def test_what_a_killed_process_left_is_removed_at_the_next_start(tmp_path):
     work = (
         "import os, sys, pathlib\n"
-        "from gramless._core.files import replaced\n"
-        "with replaced(pathlib.Path(sys.argv[1])) as part:\n"
+        "from gramless._core.files import atomic_write\n"
+        "with atomic_write(pathlib.Path(sys.argv[1])) as part:\n"
         "    part.write_text('half')\n"
         "    os.kill(os.getpid(), 9)\n"
     )
@@ -97,10 +97,10 @@ def test_one_fit_at_a_time_has_a_checkpoint(tmp_path):
     again = StateFile(path, "problem")  # this thread: its first fit has ended, by an error or by Ctrl-C
     assert again.load().W[0, 0] == 1.0
     del first
-    assert (tmp_path / "fit.npz.lock").exists()  # which the second one holds now
+    assert (tmp_path / "fit.npz.lock").exists()  # of the second fit
     again.remove()
     assert os.listdir(tmp_path) == []
-    Lock(path, "free again").release()
+    StateFile(path, "problem").remove()
 
 
 def test_a_checkpoint_of_other_bytes_is_refused(tmp_path):

@@ -1,15 +1,15 @@
-"""The state of a running solve in a file, so that a killed process can go on.
+"""Storage of the state of a running solve, so that a killed process can continue.
 
-One `.npz` without pickles, replaced atomically: a kill at any moment leaves the old file or the new one. The file carries a
-fingerprint of the problem; a file of another problem is refused, not silently overwritten or mixed in. One fit at a time
-has a file; a second one on the same path is refused. Every array that comes back has the dtype and the shape that were
-written down with it, and a checksum of all of them.
+The file is one `.npz` without pickles, replaced atomically: a kill at any moment leaves the old file or the new one. It has a
+fingerprint of the problem (a file of another problem raises an error), the dtype and shape of every array, and a checksum. A
+lock file makes a second fit with the same path raise an error.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,50 +21,52 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.files import Lock, atomic_write, remove_partial_files
+from gramless._core.files import atomic_write, remove_partial_files
 
 _FORMAT = 2
 
 
 def fingerprint(*parts: Any) -> str:
-    """A short hash of arrays and settings that changes when the problem does, and not from one process to the next."""
-    return joblib.hash([_lasting(part) for part in parts])
+    """Return a hash of arrays and settings that is equal in every process and differs between problems."""
+    return joblib.hash([_hashable(part) for part in parts])
 
 
-def _lasting(part: Any) -> Any:
-    """The part in a form whose hash is the same in another process, wherever and however it lies in memory."""
+def _hashable(part: Any) -> Any:
+    """Return `part` in a form whose hash does not depend on the process or on the memory layout."""
     if xa.is_sparse(part):
         return [part.shape, part.data, part.indices, part.indptr]
     if isinstance(part, np.ndarray | np.generic) or (hasattr(part, "shape") and hasattr(part, "dtype")):
         array = np.ascontiguousarray(xa.to_numpy(part))
-        # Steps between entries enter the hash, also those of a side of length one, which mean nothing.
+        # joblib hashes strides too, even the meaningless ones of an axis of length one.
         return [array.shape, array.reshape(-1) if array.size > 1 else array.reshape(-1).copy()]
     if hasattr(part, "get_params") and not isinstance(part, type):
-        return [type(part).__qualname__, _lasting(sorted(part.get_params(deep=False).items()))]
+        return [type(part).__qualname__, _hashable(sorted(part.get_params(deep=False).items()))]
     if isinstance(part, list | tuple):
-        return [_lasting(piece) for piece in part]
+        return [_hashable(piece) for piece in part]
     if isinstance(part, dict):
-        return [(_lasting(key), _lasting(value)) for key, value in part.items()]
+        return [(_hashable(key), _hashable(value)) for key, value in part.items()]
     if isinstance(part, FunctionType):
-        # By name alone, another function would be the same, and one that has no name could not be hashed.
-        closed = [cell.cell_contents for cell in part.__closure__ or ()]
-        return [part.__qualname__, _lasting([part.__code__, part.__defaults__, part.__kwdefaults__, closed])]
+        # The name alone would equate different functions, and lambdas have none.
+        closure = [cell.cell_contents for cell in part.__closure__ or ()]
+        return [part.__qualname__, _hashable([part.__code__, part.__defaults__, part.__kwdefaults__, closure])]
     if isinstance(part, CodeType):
-        return [part.co_code, part.co_names, _lasting(part.co_consts)]
+        return [part.co_code, part.co_names, _hashable(part.co_consts)]
     if isinstance(part, partial):
-        return _lasting([part.func, part.args, sorted(part.keywords.items())])
+        return _hashable([part.func, part.args, sorted(part.keywords.items())])
     return part if isinstance(part, str | bytes | int | float | complex | None | np.random.RandomState) else repr(part)
 
 
 def _plain(value: Any) -> Any:
-    """NumPy numbers and arrays that a callback put into the history, as JSON has them."""
+    """Convert NumPy values that a callback added to the history to JSON types."""
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise TypeError(f"a checkpoint can keep numbers, text and arrays in the history, not {type(value).__name__}")
+    raise TypeError(f"the history of a checkpoint may contain numbers, strings and arrays, not {type(value).__name__}")
 
 
 @dataclass
 class SavedState:
+    """State of a solve: coefficients, solver state, random state, history and seconds spent."""
+
     W: np.ndarray
     state: dict[str, Any]
     rng_state: tuple[Any, ...]
@@ -73,9 +75,11 @@ class SavedState:
 
 
 class StateFile:
-    """A file that holds the last saved iteration of one problem."""
+    """File with the last saved iteration of one problem."""
 
     def __init__(self, path: str | os.PathLike[str], problem: str, every: int = 10):
+        from filelock import FileLock, Timeout  # 40 ms, for fits with a checkpoint only
+
         if every < 1:
             raise ValueError(f"every must be at least 1, got {every!r}")
         self.path = Path(path)
@@ -83,7 +87,14 @@ class StateFile:
         self.every = every
         if not self.path.parent.is_dir():
             raise FileNotFoundError(f"the folder of the checkpoint does not exist: {self.path.parent}")
-        self._lock = Lock(self.path, f"another fit is using the checkpoint {self.path}: wait for it, or give another path")
+        # One lock object for a path: the thread of a fit that ended by an error may start another one.
+        self._lock = FileLock(f"{self.path.resolve()}.lock", blocking=False, is_singleton=True)
+        try:
+            self._lock.acquire()
+        except Timeout:
+            message = f"another fit is using the checkpoint {self.path}: wait for it, or give another path"
+            raise RuntimeError(message) from None
+        self._locked = True
         remove_partial_files(self.path)
 
     def save(
@@ -94,6 +105,7 @@ class StateFile:
         history: list[dict[str, Any]],
         seconds: float,
     ) -> None:
+        """Replace the file by the given state."""
         name, keys, position, has_gauss, cached = rng.get_state(legacy=True)
         header = {
             "format": _FORMAT,
@@ -107,14 +119,14 @@ class StateFile:
         arrays |= {"W": xa.to_numpy(W), "rng_keys": np.asarray(keys)}
         text = json.dumps(header, default=_plain)
         encoded = np.frombuffer(text.encode(), dtype=np.uint8)
-        sum_ = np.frombuffer(fingerprint(text, sorted(arrays.items())).encode(), dtype=np.uint8)
+        checksum = np.frombuffer(fingerprint(text, sorted(arrays.items())).encode(), dtype=np.uint8)
         with atomic_write(self.path) as part, open(part, "wb") as file:
-            np.savez(file, allow_pickle=False, header=encoded, checksum=sum_, **arrays)
+            np.savez(file, allow_pickle=False, header=encoded, checksum=checksum, **arrays)
             file.flush()
             os.fsync(file.fileno())
 
     def load(self) -> SavedState | None:
-        """The saved state, or None where nothing was saved yet."""
+        """Return the saved state, or None if there is no file."""
         if not self.path.exists():
             return None
         try:
@@ -139,11 +151,19 @@ class StateFile:
         return SavedState(arrays["W"], state, rng_state, header["history"], header["seconds"])
 
     def remove(self) -> None:
-        """The fit has ended: nothing is left behind."""
+        """Remove the file and the lock at the end of a fit."""
         self.path.unlink(missing_ok=True)
-        self._lock.release()
+        self._release()
+
+    def _release(self) -> None:
+        if self._locked:
+            self._locked = False
+            if self._lock.lock_counter == 1:
+                with suppress(OSError):  # Windows removes the lock file at the release
+                    os.unlink(self._lock.lock_file)
+            self._lock.release()
 
     def __del__(self) -> None:
-        # A fit that ended by an error keeps its file to go on from, but not others from it.
-        if hasattr(self, "_lock"):
-            self._lock.release()
+        # A fit that ended by an error keeps its file, but not the lock.
+        if getattr(self, "_locked", False):
+            self._release()

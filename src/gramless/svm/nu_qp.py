@@ -67,9 +67,9 @@ class NuQP(BoxQP):
         return NuQP(slope[idx], self.lower[idx], self.upper[idx], start=start)
 
     def move_pairs(self, K: np.ndarray, slope: np.ndarray, beta: np.ndarray, tol: float, most: int) -> int:
-        from gramless._core.compiled.two_sum_loops import solve_pairs_of_two_sums
+        from gramless._core.compiled.smo_loops import solve_pairs
 
-        return solve_pairs_of_two_sums(K, slope, beta, self.lower, self.upper, tol, most)[0]
+        return solve_pairs(K, slope, beta, self.lower, self.upper, 0.0, tol, most, n_sums=2)[0]
 
     def rising(self, beta: np.ndarray, slope: np.ndarray) -> np.ndarray:
         above, below = self._middles(beta, slope)

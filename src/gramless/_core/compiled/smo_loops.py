@@ -1,8 +1,8 @@
-"""Compiled loops of sequential minimal optimisation; imported only when a support vector machine is fitted.
+"""Compiled loops of sequential minimal optimisation (SMO); imported only when a support vector machine is fitted.
 
-`solve_pairs` is SMO on a problem small enough to hold its Gram matrix: each iteration reads two rows of it, O(q). Its loops
-are plain reductions over blocks of 64, first the value of each block and then, in the best block alone, the index: that form
-vectorises and an arg-max over all does not.
+`solve_pairs` is SMO on a problem whose kernel matrix fits in memory: each iteration reads two of its rows, O(q). The loops
+are reductions over blocks of 64 variables, first to the best value of each block and then, within the best block only, to its
+index, because LLVM vectorises this form and does not vectorise an arg-max over all variables.
 """
 
 from __future__ import annotations
@@ -12,33 +12,36 @@ import numpy as np
 from gramless._core.compiled.compiler import numba
 from gramless._core.compiled.scalar import larger, smaller
 
-# Infinities are kept out (a large finite number masks) so that these flags stay sound.
+# These flags are valid because no infinity occurs: a large finite number excludes variables.
 _VECTORISE = {"nnan", "nsz", "reassoc", "contract", "arcp"}
-_MASKED = 1e300
+_EXCLUDED = 1e300
 _MIN_CURVATURE = 1e-12
-_BLOCK = 64
-_COLUMNS = 2048
+_BLOCK = 64  # variables
+_COLUMNS = 2048  # columns of `add_rows` at a time: 16 KB in float64, half of a first-level cache
 
 
 @numba.njit(cache=True, nogil=True)
-def _to_rise(beta: float, upper: float, epsilon: float) -> float:
-    """What is added to the slope of a variable that may rise; very negative where it may not."""
-    if beta >= upper:
-        return -_MASKED
-    return epsilon if beta < 0.0 else -epsilon
+def _set_offsets(
+    beta: float, lower: float, upper: float, epsilon: float, rise: np.ndarray, fall: np.ndarray, k: int
+) -> None:
+    """Set the numbers that are added to the slope of variable `k` for a step up and for a step down.
 
-
-@numba.njit(cache=True, nogil=True)
-def _to_fall(beta: float, lower: float, epsilon: float) -> float:
-    if beta <= lower:
-        return _MASKED
-    return -epsilon if beta > 0.0 else epsilon
+    One row of `rise` and `fall` for each fixed sum. A variable that cannot move is excluded by a large number.
+    """
+    if rise.shape[0] == 1:
+        rise[0, k] = -_EXCLUDED if beta >= upper else epsilon if beta < 0.0 else -epsilon
+        fall[0, k] = _EXCLUDED if beta <= lower else -epsilon if beta > 0.0 else epsilon
+    else:
+        rise[0, k] = 0.0 if beta >= 0.0 and beta < upper else -_EXCLUDED
+        fall[0, k] = 0.0 if beta > 0.0 else _EXCLUDED
+        rise[1, k] = 0.0 if beta < 0.0 else -_EXCLUDED
+        fall[1, k] = 0.0 if beta <= 0.0 and beta > lower else _EXCLUDED
 
 
 @numba.njit(cache=True, nogil=True, fastmath=_VECTORISE)
 def _extremes(slope, rise, fall, start, stop, tops):
-    """The largest rising slope of a block into `tops`; gives the smallest falling one."""
-    top, bottom = -_MASKED, _MASKED
+    """Store the largest upward slope of a block in `tops` and return its smallest downward slope."""
+    top, bottom = -_EXCLUDED, _EXCLUDED
     for k in range(np.uint64(start), np.uint64(stop)):
         top = larger(top, slope[k] + rise[k])
         bottom = smaller(bottom, slope[k] + fall[k])
@@ -48,7 +51,7 @@ def _extremes(slope, rise, fall, start, stop, tops):
 
 @numba.njit(cache=True, nogil=True, fastmath=_VECTORISE)
 def _gains(row, slope, fall, diagonal, top, diagonal_i, start, stop, gain, bests):
-    """What lowering each variable of a block against the chosen one promises, and the best of the block."""
+    """Store the gain of pairing each variable of a block with the chosen one, and the best gain of the block."""
     best = np.float32(-1.0)
     for k in range(np.uint64(start), np.uint64(stop)):
         difference = np.float32(larger(top - (slope[k] + fall[k]), 0.0))
@@ -61,8 +64,8 @@ def _gains(row, slope, fall, diagonal, top, diagonal_i, start, stop, gain, bests
 
 @numba.njit(cache=True, nogil=True, fastmath=_VECTORISE)
 def _step(row_i, row_j, step, slope, rise, fall, start, stop, tops):
-    """Slopes of a block after a step, with its largest rising one into `tops`; gives the smallest falling one."""
-    top, bottom = -_MASKED, _MASKED
+    """Update the slopes of a block after a step, then as `_extremes`."""
+    top, bottom = -_EXCLUDED, _EXCLUDED
     for k in range(np.uint64(start), np.uint64(stop)):
         value = slope[k] - step * (np.float64(row_i[k]) - np.float64(row_j[k]))
         slope[k] = value
@@ -73,16 +76,13 @@ def _step(row_i, row_j, step, slope, rise, fall, start, stop, tops):
 
 
 @numba.njit(cache=True, nogil=True)
-def _largest(values, blocks, n):
-    """Where the largest of all values is, from the largest of each block."""
+def _best_block(bests):
+    """Return the first block whose best value is largest."""
     best = 0
-    for b in range(1, blocks.size):
-        if blocks[b] > blocks[best]:
+    for b in range(1, bests.size):
+        if bests[b] > bests[best]:
             best = b
-    for k in range(best * _BLOCK, min(best * _BLOCK + _BLOCK, n)):
-        if values[k] == blocks[best]:
-            return k
-    return best * _BLOCK
+    return best
 
 
 @numba.njit(cache=True, nogil=True)
@@ -95,81 +95,92 @@ def solve_pairs(
     epsilon: float,
     tol: float,
     max_iter: int,
+    n_sums: int = 1,
 ) -> tuple[int, float]:
-    """Maximise over the working set in place; gives the number of pairs moved and the violation that is left.
+    """Maximise over the working set in place; return the number of iterations and the remaining violation.
 
     `slope` is the gradient `linear - K beta` without the term of `epsilon`. Each iteration raises the variable with the
-    largest slope and lowers the partner that promises the largest gain (slope difference squared over curvature), until no
-    two differ by more than `tol`.
+    largest slope and lowers the partner with the largest gain (slope difference squared over curvature), until no two slopes
+    differ by more than `tol`. With `n_sums=2` the sums of the positive and of the negative variables are both fixed: a pair
+    is on one side of zero, the one with the larger slope difference, and `epsilon` is ignored.
     """
     q = slope.size
     whole = q - q % _BLOCK
     n_blocks = (q + _BLOCK - 1) // _BLOCK
-    rise = np.empty(q)
-    fall = np.empty(q)
+    rise, fall = np.empty((n_sums, q)), np.empty((n_sums, q))
     gain = np.empty(q, dtype=np.float32)
     diagonal = np.empty(q, dtype=np.float32)
-    tops = np.empty(n_blocks)
+    tops, bottoms = np.empty((n_sums, n_blocks)), np.full(n_sums, _EXCLUDED)
     bests = np.empty(n_blocks, dtype=np.float32)
     for k in range(q):
         diagonal[k] = K[k, k]
-        rise[k] = _to_rise(beta[k], upper[k], epsilon)
-        fall[k] = _to_fall(beta[k], lower[k], epsilon)
-    bottom = _MASKED
-    for start in range(0, q, _BLOCK):
-        bottom = min(bottom, _extremes(slope, rise, fall, start, min(start + _BLOCK, q), tops))
+        _set_offsets(beta[k], lower[k], upper[k], epsilon, rise, fall, k)
+    for side in range(n_sums):
+        for start in range(0, q, _BLOCK):
+            lowest = _extremes(slope, rise[side], fall[side], start, min(start + _BLOCK, q), tops[side])
+            bottoms[side] = min(bottoms[side], lowest)
 
+    rise_0, fall_0, tops_0 = rise[0], fall[0], tops[0]
     iterations = 0
     while True:
-        best = 0
-        for b in range(1, n_blocks):
-            if tops[b] > tops[best]:
-                best = b
-        top = tops[best]
-        if iterations >= max_iter or not top - bottom > tol:
+        side, best = 0, _best_block(tops_0)
+        gap, rise_i, fall_j = tops_0[best] - bottoms[0], rise_0, fall_0
+        if n_sums == 2:
+            other = _best_block(tops[1])
+            if tops[1, other] - bottoms[1] > gap:
+                side, best = 1, other
+                gap, rise_i, fall_j = tops[1, best] - bottoms[1], rise[1], fall[1]
+        if iterations >= max_iter or not gap > tol:
             break
+        top = tops[side, best]
         i = best * _BLOCK
-        while i < min(best * _BLOCK + _BLOCK, q) - 1 and slope[i] + rise[i] != top:
+        while i < min(best * _BLOCK + _BLOCK, q) - 1 and slope[i] + rise_i[i] != top:
             i += 1
         row_i = K[i]
         for start in range(0, whole, _BLOCK):
-            _gains(row_i, slope, fall, diagonal, top, diagonal[i], start, start + _BLOCK, gain, bests)
+            _gains(row_i, slope, fall_j, diagonal, top, diagonal[i], start, start + _BLOCK, gain, bests)
         if whole < q:
-            _gains(row_i, slope, fall, diagonal, top, diagonal[i], whole, q, gain, bests)
-        j = _largest(gain, bests, q)
+            _gains(row_i, slope, fall_j, diagonal, top, diagonal[i], whole, q, gain, bests)
+        best = _best_block(bests)
+        j = best * _BLOCK
+        while j < min(best * _BLOCK + _BLOCK, q) - 1 and gain[j] != bests[best]:
+            j += 1
         row_j = K[j]
 
         curvature = max(np.float64(K[i, i]) + np.float64(K[j, j]) - 2.0 * np.float64(row_i[j]), _MIN_CURVATURE)
-        step = (top - (slope[j] + fall[j])) / curvature
+        step = (top - (slope[j] + fall_j[j])) / curvature
         # The slope jumps where a variable crosses zero (epsilon), so a step ends there.
         end_i = 0.0 if beta[i] < 0.0 else upper[i]
         end_j = 0.0 if beta[j] > 0.0 else lower[j]
         room_i = end_i - beta[i]
         room_j = beta[j] - end_j
         step = min(step, room_i, room_j)
-        # A bound that is reached is reached exactly: rounding must not leave a variable a hair inside it.
+        # At a bound the variable is set to it: rounding must not leave the variable slightly inside.
         beta[i] = end_i if step == room_i else beta[i] + step
         beta[j] = end_j if step == room_j else beta[j] - step
-        rise[i] = _to_rise(beta[i], upper[i], epsilon)
-        fall[i] = _to_fall(beta[i], lower[i], epsilon)
-        rise[j] = _to_rise(beta[j], upper[j], epsilon)
-        fall[j] = _to_fall(beta[j], lower[j], epsilon)
+        _set_offsets(beta[i], lower[i], upper[i], epsilon, rise, fall, i)
+        _set_offsets(beta[j], lower[j], upper[j], epsilon, rise, fall, j)
 
-        bottom = _MASKED
+        bottom = _EXCLUDED
         for start in range(0, whole, _BLOCK):
-            bottom = min(bottom, _step(row_i, row_j, step, slope, rise, fall, start, start + _BLOCK, tops))
+            bottom = min(bottom, _step(row_i, row_j, step, slope, rise_0, fall_0, start, start + _BLOCK, tops_0))
         if whole < q:
-            bottom = min(bottom, _step(row_i, row_j, step, slope, rise, fall, whole, q, tops))
+            bottom = min(bottom, _step(row_i, row_j, step, slope, rise_0, fall_0, whole, q, tops_0))
+        bottoms[0] = bottom
+        if n_sums == 2:
+            bottom = _EXCLUDED
+            for start in range(0, q, _BLOCK):
+                bottom = min(bottom, _extremes(slope, rise[1], fall[1], start, min(start + _BLOCK, q), tops[1]))
+            bottoms[1] = bottom
         iterations += 1
-    return iterations, top - bottom
+    return iterations, gap
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"contract"})
 def add_rows(rows: np.ndarray, slots: np.ndarray, weights: np.ndarray, total: np.ndarray, first: int, last: int) -> None:
-    """`total[first:last] += weights @ rows[slots, first:last]`, accumulated in double precision.
+    """Add `weights @ rows[slots, first:last]` to `total[first:last]` in float64.
 
-    One cache-sized strip of columns at a time, and four rows for each pass over it: the strip is read and written four
-    times less often.
+    Strips of columns fit in the cache, and four rows are added at a time, which reads and writes `total` four times less.
     """
     by_four = slots.size - slots.size % 4
     for start in range(first, last, _COLUMNS):
@@ -187,7 +198,7 @@ def add_rows(rows: np.ndarray, slots: np.ndarray, weights: np.ndarray, total: np
 
 @numba.njit(cache=True, nogil=True)
 def gather(rows: np.ndarray, slots: np.ndarray, columns: np.ndarray, at: np.ndarray, out: np.ndarray) -> None:
-    """`out[at[r]] = rows[slots[r], columns]`."""
+    """Set `out[at[r]] = rows[slots[r], columns]`."""
     for r in range(slots.size):
         row = rows[slots[r]]
         target = out[at[r]]
@@ -197,7 +208,7 @@ def gather(rows: np.ndarray, slots: np.ndarray, columns: np.ndarray, at: np.ndar
 
 @numba.njit(cache=True, nogil=True)
 def gather_columns(K: np.ndarray, idx: np.ndarray, at: np.ndarray, out: np.ndarray) -> None:
-    """`out[r, at] = K[idx[r], idx[at]]` for every `r`."""
+    """Set `out[r, at] = K[idx[r], idx[at]]` for every `r`."""
     for r in range(idx.size):
         row = K[idx[r]]
         target = out[r]
@@ -207,7 +218,7 @@ def gather_columns(K: np.ndarray, idx: np.ndarray, at: np.ndarray, out: np.ndarr
 
 @numba.njit(cache=True, nogil=True)
 def scatter(values: np.ndarray, rows: np.ndarray, columns: np.ndarray, out: np.ndarray) -> None:
-    """`out[rows[r], columns[c]] = values[r, c]`."""
+    """Set `out[rows[r], columns[c]] = values[r, c]`."""
     for r in range(rows.size):
         row = values[r]
         target = out[rows[r]]
@@ -217,7 +228,7 @@ def scatter(values: np.ndarray, rows: np.ndarray, columns: np.ndarray, out: np.n
 
 @numba.njit(cache=True, nogil=True)
 def mirror(out: np.ndarray, done: np.ndarray, n: int) -> None:
-    """`out[r, done[c]] = out[done[c], r]` for every `r < n`, a square of the cache at a time."""
+    """Set `out[r, done[c]] = out[done[c], r]` for every `r < n`, in square blocks that fit in the cache."""
     for c0 in range(0, done.size, _BLOCK):
         for r0 in range(0, n, _BLOCK):
             for r in range(r0, min(r0 + _BLOCK, n)):
