@@ -1,8 +1,8 @@
 """Storage of the state of a running solve, so that a killed process can continue.
 
-The file is one `.npz` without pickles, replaced atomically: a kill at any moment leaves the old file or the new one. It has a
-fingerprint of the problem (a file of another problem raises an error), the dtype and shape of every array, and a checksum. A
-lock file makes a second fit with the same path raise an error.
+The file is one `.npz` without pickles, replaced atomically: a kill at any moment leaves the old file or the new one. It has
+a fingerprint of the problem (a file of another problem raises an error), the dtype and shape of every array, and a checksum.
+A lock file makes a second fit with the same path raise an error.
 """
 
 from __future__ import annotations

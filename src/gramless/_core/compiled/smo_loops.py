@@ -1,8 +1,8 @@
 """Compiled loops of sequential minimal optimisation (SMO); imported only when a support vector machine is fitted.
 
 `solve_pairs` is SMO on a problem whose kernel matrix fits in memory: each iteration reads two of its rows, O(q). The loops
-are reductions over blocks of 64 variables, first to the best value of each block and then, within the best block only, to its
-index, because LLVM vectorises this form and does not vectorise an arg-max over all variables.
+are reductions over blocks of 64 variables, first to the best value of each block and then, within the best block only, to
+its index, because LLVM vectorises this form and does not vectorise an arg-max over all variables.
 """
 
 from __future__ import annotations
