@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, make_regression
 
 from gramless import LSSVC, LSSVR, KernelSVC, NystromLSSVC, NystromNovelty, PrototypeLSSVC, compiled
-from gramless.deployment.compiled_novelty import compiled_novelty
+from gramless.deployment.compiled import compiled_novelty
 from gramless.kernels import RBF, Laplacian, Linear, ScaledColumns
 
 X, Y = load_digits(return_X_y=True)

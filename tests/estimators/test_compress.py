@@ -1,5 +1,7 @@
 """Models on fewer points."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,7 +11,10 @@ from sklearn.datasets import load_digits, make_classification, make_moons
 import gramless
 from gramless import LSSVC, LSSVR, KernelSVC, NystromLSSVC, compiled, compress
 from gramless.deployment import compress as module
+from gramless.deployment.kernel_expansion import KernelExpansion, expansion_of
+from gramless.deployment.tuning import TUNING
 from gramless.kernels import RBF, ScaledColumns
+from gramless.models.expansion import scores_to_labels
 
 X, Y = load_digits(return_X_y=True)
 
@@ -43,15 +48,15 @@ def test_coefficients_are_least_squares():
     rows = rng.normal(size=(120, 3))
     model = LSSVR(kernel="laplacian", gamma=0.5).fit(rows, rows[:, 0] * rows[:, 1])
     points = rows[:15]
-    found = module._solved(model.kernel_, rows, model.predict(rows)[:, None], points)
+    found = module._least_squares(model.kernel_, rows, model.predict(rows)[:, None], points)
     block = np.column_stack([model.kernel_(rows, points), np.ones(120)])
     expected = np.linalg.lstsq(block, model.predict(rows)[:, None], rcond=None)[0]
     np.testing.assert_allclose(block @ np.vstack([found.coef, found.bias[None]]), block @ expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
-@pytest.mark.parametrize("slopes", [module._value_slopes, module._sign_slopes, module._class_slopes])
-def test_slopes_are_those_of_the_loss(slopes, outputs):
+@pytest.mark.parametrize("objective", [module.VALUES, module.SIGNS, module.CLASSES])
+def test_gradients_are_those_of_the_loss(objective, outputs):
     """Finite differences of the written-out loss in every number."""
     rng = np.random.default_rng(0)
     rows, Z, T = rng.normal(size=(40, 3)), rng.normal(size=(40, outputs)), 0.7
@@ -62,20 +67,20 @@ def test_slopes_are_those_of_the_loss(slopes, outputs):
         difference = (rows[:, None] - points) * scales * np.exp(factors)
         g = np.exp(-gamma * np.sum(difference**2, axis=2)) @ coef + bias
         squares = np.sum((g - Z) ** 2, axis=1) / 2
-        if slopes is module._value_slopes:
+        if objective is module.VALUES:
             return squares.mean()
 
         def divergence(f, g):
             return T**2 * np.sum(softmax(f, axis=-1) * (log_softmax(f, axis=-1) - log_softmax(g, axis=-1)), axis=-1)
 
-        if slopes is module._class_slopes:
-            return (divergence(Z / T, g / T) + module._SCORES * squares).mean()
+        if objective is module.CLASSES:
+            return (divergence(Z / T, g / T) + TUNING.score_weight * squares).mean()
         pairs = [np.stack([part, -part], axis=-1) / T for part in (Z, g)]
-        return (divergence(*pairs).sum(axis=1) / 2 + module._SCORES * squares).mean()
+        return (divergence(*pairs).sum(axis=1) / 2 + TUNING.score_weight * squares).mean()
 
-    begin = module._Expansion(ScaledColumns(RBF(gamma), scales), *numbers[:3])
-    descent = module._Descent(begin, Z, 1, slopes)
-    descent._factors += numbers[3]
+    begin = KernelExpansion(ScaledColumns(RBF(gamma), scales), *numbers[:3])
+    descent = module.ExpansionDescent(begin, Z, 1, objective)
+    descent._log_factors += numbers[3]
     errors, found = descent.gradients(rows, Z, T)
     for which, parts in enumerate(found):
         for at in np.ndindex(*parts.shape):
@@ -108,17 +113,22 @@ PROBLEMS = {
 }
 
 
-def test_borders_are_kept_better_than_by_squared_errors(monkeypatch):
+def test_borders_are_kept_better_than_by_squared_errors():
     """No worse on any problem by more than the standard error of the difference, and better on all of them together."""
 
-    def changed(rows, y, gamma):
+    def changed(rows, y, gamma, squared):
         model = LSSVC(C=10.0, gamma=gamma).fit(rows[:900], y[:900])
-        small = [compress(model, n_points=30, rounds=20, random_state=seed) for seed in range(3)]
-        return np.concatenate([one.predict(rows[900:]) != model.predict(rows[900:]) for one in small])
+        full, objective = expansion_of(model, "compressed"), module.objective_of(model)
+        if squared:
+            objective = replace(objective, gradient=module.value_gradient, shift_invariant=False)
+        options = {"n_points": 30, "loss": None, "landmarks": "uniform", "rounds": 20, "half": True, "device": "cpu"}
+        rngs = (np.random.RandomState(seed) for seed in range(3))
+        small = [module.compress_expansion(full, objective, rng=rng, **options).expansion for rng in rngs]
+        expected = scores_to_labels(model.classes_, full(rows[900:]))
+        return np.concatenate([scores_to_labels(model.classes_, one(rows[900:])) != expected for one in small])
 
-    ours = [changed(*problem) for problem in PROBLEMS.values()]
-    monkeypatch.setattr(module, "_slopes_of", lambda model: module._value_slopes)
-    plain = [changed(*problem) for problem in PROBLEMS.values()]
+    ours = [changed(*problem, squared=False) for problem in PROBLEMS.values()]
+    plain = [changed(*problem, squared=True) for problem in PROBLEMS.values()]
     for one, other in zip(ours, plain, strict=True):
         assert one.sum() - other.sum() <= np.sum(one != other) ** 0.5
     assert np.concatenate(ours).sum() < np.concatenate(plain).sum()
@@ -126,7 +136,7 @@ def test_borders_are_kept_better_than_by_squared_errors(monkeypatch):
 
 def test_rows_between_take_their_columns_from_two_rows():
     rows = np.random.default_rng(0).normal(size=(300, 6))
-    between = module._between(RBF(0.1), rows, np.random.RandomState(0))
+    between = module.interpolated_rows(RBF(0.1), rows, np.random.RandomState(0))
     own = between == rows
     assert np.all(own | (between[:, None] == rows[None]).any(axis=1))
     partners = [np.flatnonzero(((between[i] == rows) | own[i]).all(axis=1)) for i in range(300)]

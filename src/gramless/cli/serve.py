@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 import gramless
 from gramless.cli.errors import InputError, check_readable
 from gramless.cli.model import TableModel
-from gramless.deployment.compiled_novelty import compiled_novelty
+from gramless.deployment.compiled import compiled_novelty
 from gramless.deployment.serving.limits import Limits
 from gramless.deployment.serving.scorer import InputColumn, Scorer, Scores, Table
 from gramless.tables.columns import ArrayFrame

@@ -1,11 +1,13 @@
-"""A fitted kernel expansion that answers at once: no checks, no choices, everything that does not change computed before.
+"""Predictions of fitted models without input validation, with everything constant computed beforehand.
 
-    f(x) = sum_i a_i K(x, b_i) + c
+    expansion   f(x) = sum_i a_i K(x, b_i) + c
+    novelty     v(x) = k(x, x) - |P k(x)|^2,    P = M^(1/2) L^-1,  M = I - ridge (Phi^T Phi + ridge I)^-1
 
-For the RBF kernel the exponent is one product with the points and two sums that are known beforehand; other kernels are
-called as they are. One row of 50 features and 2,000 points takes some ten microseconds of arithmetic, and validation in
-scikit-learn's way several times that: here the caller promises rows of the right width, finite, in a dense array. Several
-rows go through the compiled loop of `gramless.linalg.operators.blocks`, with points that were packed for it once.
+For the RBF kernel the exponent is one matrix product with precomputed factors; other kernels are called directly. One row of
+50 features and 2,000 points takes about ten microseconds of arithmetic, and scikit-learn's validation several times that:
+here the caller guarantees finite, dense rows of the right width. Batches of rows use the compiled loop of
+`gramless.linalg.operators.blocks` with points packed once. v is the variance of `NystromNovelty` for the kernel values k(x)
+with the landmarks, whose Gram matrix is L L^T: one product with P, O(m d + m^2) per row and O(m^3) once for m landmarks.
 """
 
 from __future__ import annotations
@@ -14,52 +16,53 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+from scipy.linalg import eigh, solve_triangular
 from sklearn.base import is_classifier
-from sklearn.utils.validation import check_is_fitted
 
-from gramless.kernels import RBF, ScaledColumns
+from gramless._core.threads import slices
+from gramless.deployment.kernel_expansion import KernelExpansion, expansion_of
+from gramless.deployment.tuning import TUNING
+from gramless.estimators.novelty import NystromNovelty
+from gramless.kernels import RBF, Kernel, ScaledColumns
 from gramless.kernels.stationary import in_registers
 from gramless.linalg.operators.blocks import PackedGaussian
 from gramless.models.expansion import scores_to_labels, scores_to_probabilities
 
-# As many rows cost no more in the compiled loop, which computes whole strips of rows, than by matrix products.
-_SEVERAL_ROWS = 4
-
 
 class CompiledModel:
-    """Predictions of a fitted model without checks; made by `gramless.compiled`.
-
-    Attributes
-    ----------
-    classes_ : ndarray
-        Of a classifier.
-    n_features_in_ : int
-        Columns that rows must have.
-    dtype : dtype
-        In which kernel values are computed.
+    """Predictions of a fitted model without input validation; created by `gramless.compiled`.
 
     Parameters
     ----------
     model : estimator
-        Fitted, with points and coefficients.
+        Fitted model, whose labels and calibration are used.
+    expansion : KernelExpansion
+        Its kernel, points and coefficients.
     dtype : {"float32", "float64"} or None, default=None
-        None is the dtype of the model's coefficients.
+        Floating-point precision of the kernel values; None is that of the coefficients.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Class labels, of classifiers only.
+    n_features_in_ : int
+        Number of columns of the rows.
+    dtype : dtype
+        Floating-point precision of the kernel values.
     """
 
-    def __init__(self, model: Any, dtype: str | None = None):
+    def __init__(self, model: Any, expansion: KernelExpansion, dtype: str | None = None):
         self._model = model
         self.n_features_in_ = int(model.n_features_in_)
-        self.dtype = np.dtype(model.dual_coef_.dtype if dtype is None else dtype)
-        self._coef = np.ascontiguousarray(model.dual_coef_, dtype=self.dtype)
-        self._bias = np.asarray(model.intercept_, dtype=np.float64)
-        points = model.points_.toarray() if sp.issparse(model.points_) else model.points_
-        self._kernel, self._scales = model.kernel_, None
+        self.dtype = np.dtype(expansion.coef.dtype if dtype is None else dtype)
+        self._coef = np.ascontiguousarray(expansion.coef, dtype=self.dtype)
+        self._bias = np.asarray(expansion.bias, dtype=np.float64)
+        self._kernel, self._scales, points = expansion.kernel, None, expansion.points
         if type(self._kernel) is ScaledColumns:
             scales = np.asarray(self._kernel.scales, dtype=np.float64)
             points, self._kernel, self._scales = points * scales, self._kernel.kernel, scales.astype(self.dtype)
         self._points = np.ascontiguousarray(points, dtype=self.dtype)
-        self._kernel_values = kernel_values(self._kernel, points, self._points)
+        self._kernel_values = kernel_values(self._kernel, points, self.dtype)
         self._packed: PackedGaussian | None = None
         self._classifies = is_classifier(model)
         if self._classifies:
@@ -72,7 +75,7 @@ class CompiledModel:
             rows = rows * self._scales
         kernel, points = self._kernel, self._points
         if (
-            len(rows) < _SEVERAL_ROWS
+            len(rows) < TUNING.min_loop_rows
             or type(kernel) is not RBF
             or not in_registers(rows, points, len(rows) * len(points), 0)
         ):
@@ -85,33 +88,33 @@ class CompiledModel:
         return scores
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Class scores, as the model's own.
+        """Return the class scores of the model.
 
         Parameters
         ----------
         X : array of shape (n, n_features)
-            Finite and dense; not checked.
+            Finite, dense rows; not validated.
 
         Returns
         -------
         ndarray of shape (n,) or (n, n_classes)
-            One column for two classes.
+            Scores; one column for two classes.
         """
         scores = self._scores(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> np.ndarray:
-        """Labels or values, as the model's own.
+        """Return the labels or values that the model predicts.
 
         Parameters
         ----------
         X : array of shape (n, n_features)
-            Finite and dense; not checked.
+            Finite, dense rows; not validated.
 
         Returns
         -------
         ndarray of shape (n,) or (n, n_outputs)
-            A prediction for each row.
+            One prediction for each row.
         """
         scores = self._scores(X)
         if self._classifies:
@@ -119,32 +122,32 @@ class CompiledModel:
         return scores[:, 0] if self._single else scores
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class, as the model's own.
+        """Return the class probabilities of the model.
 
         Parameters
         ----------
         X : array of shape (n, n_features)
-            Finite and dense; not checked.
+            Finite, dense rows; not validated.
 
         Returns
         -------
         ndarray of shape (n, n_classes)
-            Columns in the order of `classes_`.
+            Probabilities in the order of `classes_`.
         """
         return scores_to_probabilities(self._model, self._scores(X))
 
     def predict_one(self, x: Any) -> Any:
-        """The label or the value of one row.
+        """Return the label or the value of one row.
 
         Parameters
         ----------
         x : array of shape (n_features,)
-            Finite and dense; not checked.
+            Finite, dense row; not validated.
 
         Returns
         -------
         object
-            An element of `classes_`, a number, or an array of numbers where the model has several outputs.
+            An element of `classes_`, a number, or an array of numbers if the model has several outputs.
         """
         scores = self._scores(np.asarray(x, dtype=self.dtype)[None, :])[0]
         if not self._classifies:
@@ -153,24 +156,24 @@ class CompiledModel:
 
 
 def compiled(model: Any, *, dtype: str | None = None) -> CompiledModel:
-    """A fitted model for single rows and small batches: the same predictions, in a fraction of the time.
+    """Return a fitted model for single rows and small batches: the same predictions, in a fraction of the time.
 
     Parameters
     ----------
     model : estimator
-        A fitted kernel expansion: `LSSVC`, `LSSVR`, their searches, the one-pass machines on landmarks, `PrototypeLSSVC`,
-        `RiSVOClassifier`.
+        Fitted kernel expansion: `LSSVC`, `LSSVR`, `LSSVCCV`, `LSSVRCV`, `NystromLSSVC`, `NystromLSSVR`, `BudgetLSSVC`,
+        `BudgetLSSVR`, `PrototypeLSSVC` or `RiSVOClassifier`.
     dtype : {"float32", "float64"} or None, default=None
-        In which kernel values are computed; None is that of the model. `"float32"` is faster, and rounds.
+        Floating-point precision of the kernel values; None is that of the model.
 
     Returns
     -------
     CompiledModel
-        With `predict`, `predict_one`, `predict_proba` and `decision_function`, which check nothing.
+        Object with `predict`, `predict_one`, `predict_proba` and `decision_function`, which do not validate their input.
 
     See Also
     --------
-    to_onnx : The model for other runtimes.
+    to_onnx : Export the model for other runtimes.
 
     Examples
     --------
@@ -181,25 +184,19 @@ def compiled(model: Any, *, dtype: str | None = None) -> CompiledModel:
     >>> quick.predict_one([5.0, 3.4, 1.5, 0.2])
     np.int64(0)
     """
-    missing = [name for name in ("kernel_", "points_", "dual_coef_", "intercept_") if not hasattr(model, name)]
-    if missing:
-        check_is_fitted(model)
-        raise ValueError(f"{type(model).__name__} is not a kernel expansion with {missing[0]}, and cannot be compiled")
-    if not model.kernel_.uses_points or not isinstance(model.points_, np.ndarray | sp.spmatrix | sp.sparray):
-        raise ValueError(f"{type(model).__name__} has no points of its own in memory, and cannot be compiled")
-    return CompiledModel(model, dtype)
+    return CompiledModel(model, expansion_of(model, "compiled"), dtype)
 
 
-def kernel_values(kernel: Any, given: Any, points: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """A function of rows that gives their kernel values with `points`, which are the `given` ones in another dtype."""
-    dtype = points.dtype
+def kernel_values(kernel: Kernel, points: np.ndarray, dtype: np.dtype) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the function from rows to their kernel values with the points, computed in a dtype."""
     if type(kernel) is not RBF:
-        return lambda X: kernel(X, points)
+        converted = np.ascontiguousarray(points, dtype=dtype)
+        return lambda X: np.asarray(kernel(X, converted))
     gamma = float(kernel.gamma)
-    exact = np.asarray(given, dtype=np.float64)
-    centre = exact.mean(axis=0)  # the exponent is a difference of squares, with more digits near the middle
+    exact = np.asarray(points, dtype=np.float64)
+    centre = exact.mean(axis=0)  # the exponent is a difference of squares, which is more accurate for small norms
     exact = exact - centre
-    # exp(-gamma |x - b|^2) = exp([x, -gamma |x|^2, 1] . [2 gamma b, 1, -gamma |b|^2]): one product is the whole exponent.
+    # exp(-gamma |x - b|^2) = exp([x, -gamma |x|^2, 1] . [2 gamma b, 1, -gamma |b|^2]): one product is the full exponent.
     width = exact.shape[1]
     factors = np.empty((width + 2, len(exact)), dtype=dtype)
     factors[:width] = 2 * gamma * exact.T
@@ -209,9 +206,9 @@ def kernel_values(kernel: Any, given: Any, points: np.ndarray) -> Callable[[np.n
 
     def values(X: np.ndarray) -> np.ndarray:
         rows = np.empty((len(X), width + 2), dtype=dtype)
-        inside = rows[:, :width]
-        np.subtract(X, middle, out=inside)
-        rows[:, width] = np.einsum("ij,ij->i", inside, inside)
+        centred = rows[:, :width]
+        np.subtract(X, middle, out=centred)
+        rows[:, width] = np.einsum("ij,ij->i", centred, centred)
         rows[:, width] *= -gamma
         rows[:, width + 1] = 1.0
         block = rows @ factors
@@ -219,3 +216,25 @@ def kernel_values(kernel: Any, given: Any, points: np.ndarray) -> Callable[[np.n
         return np.exp(block, out=block)
 
     return values
+
+
+def compiled_novelty(detector: NystromNovelty) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function that flags the finite float64 rows that a detector fitted to dense rows predicts as novel."""
+    features, process = detector.features_, detector._process
+    kernel = features.kernel_
+    root = process.root
+    eigenvalues, vectors = eigh(np.eye(len(root)) - process.ridge * (root @ root.T))
+    half = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
+    projection = np.ascontiguousarray(solve_triangular(features.factor_, half, lower=True, trans="T"))
+    values = kernel_values(kernel, features.points_, np.dtype(np.float64))
+    threshold = -detector.offset_
+
+    def novel(X: np.ndarray) -> np.ndarray:
+        flags = np.empty(len(X), dtype=bool)
+        for rows in slices(len(X), TUNING.novelty_rows):
+            part = X[rows]
+            projected = values(part) @ projection
+            flags[rows] = np.asarray(kernel.diag(part)) - np.einsum("ij,ij->i", projected, projected) > threshold
+        return flags
+
+    return novel

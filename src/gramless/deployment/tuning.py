@@ -1,4 +1,4 @@
-"""Tunable limits of the package: sizes of model files and the settings of the compression."""
+"""Tunable sizes and limits of the package: model files, compiled models and compression."""
 
 from __future__ import annotations
 
@@ -17,6 +17,38 @@ class DeploymentTuning:
     # shrink by less than this factor; files forged to fill the memory shrink by 1,000 and more.
     max_unpacked_bytes: int = 256 * 2**20
     max_compression_ratio: int = 50
+    # Rows from which a compiled model uses the compiled loop, which computes strips of several rows; fewer rows cost less
+    # by matrix products.
+    min_loop_rows: int = 4
+    # Rows whose novelty is computed at a time.
+    novelty_rows: int = 512
+
+    # compress: fraction and limits of the points that measure the loss. 5,000 rows measure a share to a fraction of a
+    # percentage point; further rows are more useful for the fit.
+    held_out_fraction: float = 0.2
+    min_held_out: int = 20
+    max_held_out: int = 5000
+    # compress: relative ridge of the least-squares coefficients, and of those that gradient steps start from: large
+    # coefficients of opposite sign would hinder the steps.
+    least_squares_ridge: float = 1e-9
+    start_ridge: float = 1e-5
+    # compress: interpolated rows per point, and candidates among which the nearest neighbour of a row is searched.
+    interpolated_rows: int = 4
+    neighbour_candidates: int = 256
+    # compress: rows of a gradient step; more if a round would have more steps than `steps_per_round`.
+    batch_rows: int = 250
+    steps_per_round: int = 256
+    # compress: sizes of the first Adam steps, as fractions of the kernel width (points), of the root mean square of the
+    # coefficients, of that of the scores (bias), and of a scale. Tuned on MNIST and Covertype.
+    point_step: float = 0.2
+    coef_step: float = 0.025
+    bias_step: float = 0.003
+    scale_step: float = 0.03
+    # compress: temperature of the softmax in root mean squared errors of the scores: rows whose two largest scores differ
+    # by more do not influence the divergence.
+    temperature: float = 3.0
+    # compress: weight of the squared error of the scores in addition to the divergence.
+    score_weight: float = 0.1
 
 
 TUNING = DeploymentTuning()
