@@ -201,7 +201,7 @@ def _copy_with(model: BaseEstimator, before: KernelExpansion, small: Compression
             "half": small.half,
         },
     }
-    copied = type(model).__new__(type(model))
+    copied: BaseEstimator = object.__new__(type(model))
     copied.__setstate__(state)
     return copied
 
