@@ -66,4 +66,4 @@ def test_the_card_shows_coverage(run, yields, plants, tmp_path):
         assert run("train", data, "--target", target, "--out", out, "--report", "--time", "1s").code == 0
         page = out.with_suffix(".html").read_text()
         assert "<h2>Coverage</h2>" in page
-        assert "hold the truth, as asked and as found" in page
+        assert "measured against requested coverage" in page

@@ -258,7 +258,7 @@ def test_groups_and_order_decide_who_is_held_out():
 
 
 def test_a_card_shows_what_matters(run, plants, tmp_path):
-    for target, words in [("kind", "Calibration"), ("weight", "Predictions against the truth")]:
+    for target, words in [("kind", "Calibration"), ("weight", "Predictions against true values")]:
         name = "plants.csv" if target == "kind" else "weights.tsv"
         out = tmp_path / f"{target}.skops"
         done = run("train", plants / name, "--target", target, "--out", out, "--report", "--time", "1s", "--json")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -30,7 +31,7 @@ def new_axes(width: int, height: int) -> Axes:
     except ImportError as reason:
         raise ImportError("pictures need matplotlib: pip install 'gramless[cli]'") from reason
 
-    axes = Figure(figsize=(width / 72, height / 72)).add_axes((0, 0, 1, 1))
+    axes = Figure(figsize=(width / 72, height / 72), dpi=72).add_axes((0, 0, 1, 1))
     axes.set_axisbelow(True)
     axes.grid(axis="y", color=COLOURS["grid"], linewidth=1)
     axes.tick_params(length=0, pad=8, labelsize=_FONT_SIZE, labelcolor=COLOURS["soft"])
@@ -49,7 +50,8 @@ def to_svg(axes: Axes, label: str, css_class: str = "chart", tooltips: Mapping[s
 
     figure: Any = axes.figure
     text = io.BytesIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "gramless"}):
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "gramless"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # the font of the page may have it
         figure.savefig(text, format="svg", transparent=True)
     root = ElementTree.fromstring(text.getvalue())
     definitions = {f"#{one.get('id')}": one for one in root.iter(f"{_SVG}path") if one.get("id")}
@@ -79,7 +81,9 @@ def to_svg(axes: Axes, label: str, css_class: str = "chart", tooltips: Mapping[s
     drawing = "".join(ElementTree.tostring(child, encoding="unicode") for child in root)
     for name, colour in COLOURS.items():
         drawing = drawing.replace(colour, f"var(--{name})")
-    head = ElementTree.Element("svg", {"class": css_class, "viewBox": root.get("viewBox", ""), "role": "img"})
+    _, _, width, height = root.get("viewBox", "").split()
+    size = {"viewBox": f"0 0 {width} {height}", "width": width, "height": height}
+    head = ElementTree.Element("svg", {"class": css_class, **size, "role": "img"})
     head.set("aria-label", label)
     return ElementTree.tostring(head, encoding="unicode", short_empty_elements=False).replace("</svg>", f"{drawing}</svg>")
 

@@ -1,55 +1,68 @@
-"""A model's card: one HTML page beside the model that says what it is, how good, and what it leans on.
+"""HTML card of a trained table model, written by `--report` beside the model.
 
-Scores, permutation importance, partial dependence of the most important columns and, for classes, how often predicted
-probabilities come true; for values, predictions against the truth; and how often intervals or sets hold it. No script, no
-file beside the page, light and dark.
+The card has the scores, the permutation importance and the partial dependence of the columns; for classes, a calibration curve;
+for quantities, predictions against true values; and the coverage of intervals or prediction sets. It needs no script and no
+other file, and has a light and a dark form.
 """
 
 from __future__ import annotations
 
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from gramless._core.files import atomic_write
+from gramless._core.svg import COLOURS, new_axes, to_svg
 from gramless.cli.coverage import COVERAGES, can_cover, measured_coverage
 from gramless.cli.model import TableModel
 from gramless.cli.scores import Score
 
-_WIDTH, _HEIGHT, _PAD = 300, 180, 34
-_CURVES = 6
-_ROWS = 200
-_POINTS = 15
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_CURVES = 6  # columns with a curve of partial dependence
+_ROWS = 200  # rows over which partial dependence is averaged, and points of a scatter plot: enough to see the shape
+_POINTS = 15  # values of a column in its curve
+_BARS = 20  # columns with a bar of importance
+_BINS = 10  # bins of the calibration curve
+_WIDTH, _HEIGHT = 290, 210  # pixels of a chart; three charts are as wide as the page
 _STYLE = """
 :root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+:root { --ink: #1c1f24; --soft: #5d6470; --faint: #8b919c; --grid: #eceae4; --card: #fff; --c0: #2a78d6; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e8e6e1; --soft: #a3a9b4; --faint: #7b828e; --grid: #2b313b; --card: #12151a; --c0: #74a6ff; }
+}
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+body { color: var(--ink); background: var(--card); }
 table { border-collapse: collapse; } td, th { padding: .2rem .8rem .2rem 0; text-align: left; }
-figure { display: inline-block; margin: 0 1.5rem 1.5rem 0; } figcaption { font-size: .9rem; }
-svg { max-width: 100%; } svg text { font-size: 11px; fill: currentColor; }
-.line { fill: none; stroke: #2a78d6; stroke-width: 2; } .dot { fill: #2a78d6; } .bar { fill: #2a78d6; }
-.axis { stroke: currentColor; stroke-opacity: .35; fill: none; }
+figure { display: inline-block; vertical-align: top; margin: 0 1rem 1.5rem 0; max-width: 100%; }
+figcaption { font-size: .9rem; max-width: 18rem; }
+svg { display: block; max-width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; }
 """
 
 
-def write_card(model: TableModel, scores: list[Score], X: Any, y: np.ndarray, path: Path, seed: int) -> None:
-    """Write the page; `X` and `y` are rows that the model never saw."""
+def write_card(model: TableModel, scores: list[Score], X: pd.DataFrame, y: np.ndarray, path: Path, seed: int) -> None:
+    """Write the card of a model; `X` and `y` are held-out rows."""
     about = model.about
     parts = [
         f"<h1>{escape(str(about['target'] or 'y'))}</h1>",
         f"<p>{escape(about['estimator'])} for {escape(model.task)}, from {escape(about['data'])}: "
-        f"{about['rows']['train']:,} rows to learn from, {about['rows']['held_out']:,} to score on.</p>",
+        f"{about['rows']['train']:,} training rows, {about['rows']['held_out']:,} held-out rows.</p>",
         f"<p>{escape(about['why'])}.</p>",
         _scores_table(scores),
     ]
     if about.get("importance"):
-        parts += ["<h2>What it leans on</h2>", "<p>What is lost when a column's values are dealt out anew.</p>"]
-        parts.append(_bars(about["importance"]))
+        parts += [
+            "<h2>Importance of the columns</h2>",
+            "<p>Decrease of the score if the values of a column are permuted.</p>",
+        ]
+        parts.append(_importance_bars(about["importance"]))
         parts.append("<h2>Partial dependence</h2>")
-        names = [name for name in about["importance"] if about["importance"][name] > 0][:_CURVES]
-        parts += [_dependence(model, X, name, seed) for name in names] or ["<p>No column matters alone.</p>"]
+        names = [name for name, value in about["importance"].items() if value > 0][:_CURVES]
+        parts += [_partial_dependence(model, X, name, seed) for name in names] or ["<p>No column matters by itself.</p>"]
     parts += _against_truth(model, X, y)
     parts += _coverage(model, X, y)
     page = "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>"
@@ -64,110 +77,126 @@ def _scores_table(scores: list[Score]) -> str:
         f"<td>{one.baseline:.4g}</td></tr>"
         for one in scores
     )
-    return f"<table><tr><th>score</th><th>value</th><th>95 % interval</th><th>a constant guess</th></tr>{rows}</table>"
+    return f"<table><tr><th>score</th><th>value</th><th>95 % interval</th><th>constant prediction</th></tr>{rows}</table>"
 
 
-def _bars(values: dict[str, float]) -> str:
-    names = list(values)[:20]
-    top = max((abs(values[name]) for name in names), default=0.0) or 1.0
-    lines = []
-    for k, name in enumerate(names):
-        width = max(0.0, values[name]) / top * 300
-        lines.append(
-            f"<text x='190' y='{k * 20 + 14}' text-anchor='end'>{escape(name[:28])}</text>"
-            f"<rect class='bar' x='200' y='{k * 20 + 4}' width='{width:.1f}' height='12'/>"
-            f"<text x='{205 + width:.1f}' y='{k * 20 + 14}'>{values[name]:.3g}</text>"
-        )
-    return f"<svg width='600' height='{len(names) * 20 + 6}' role='img' aria-label='importance'>{''.join(lines)}</svg>"
+def _importance_bars(importance: dict[str, float]) -> str:
+    names = list(importance)[:_BARS]
+    values = np.array([max(0.0, importance[name]) for name in names])
+    axes = _row_axes(names, width=420)
+    axes.grid(False)
+    axes.barh(range(len(names)), values, height=0.6, color=COLOURS["c0"])
+    text: dict[str, Any] = {"textcoords": "offset pixels", "va": "center", "size": 12, "color": COLOURS["soft"]}
+    for k, value in enumerate(values):
+        axes.annotate(f"{importance[names[k]]:.3g}", (value, k), (5, 0), **text)
+    axes.set_xlim(0, 1.25 * (values.max() or 1.0))  # so that the numbers are inside
+    axes.set_xticks([])
+    axes.spines["bottom"].set_visible(False)
+    return to_svg(axes, "importance of the columns")
 
 
-def _chart(
-    x: np.ndarray, y: np.ndarray, title: str, *, marks: list[str] | None = None, line: bool = True, square: bool = False
-) -> str:
-    low, high = (float(np.min(y)), float(np.max(y))) if not square else (min(x.min(), y.min()), max(x.max(), y.max()))
-    left, right = (float(np.min(x)), float(np.max(x))) if not square else (low, high)
-    high, right = (high if high > low else low + 1), (right if right > left else left + 1)
-    px = _PAD + (x - left) / (right - left) * (_WIDTH - 2 * _PAD)
-    py = _HEIGHT - _PAD - (y - low) / (high - low) * (_HEIGHT - 2 * _PAD)
-    places = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(px, py, strict=True))
-    drawn = f"<polyline class='line' points='{places}'/>" if line else ""
-    if marks is not None or not line:
-        drawn += "".join(f"<circle class='dot' r='2.5' cx='{a:.1f}' cy='{b:.1f}'/>" for a, b in zip(px, py, strict=True))
-    bottom = _HEIGHT - _PAD
-    if square:
-        drawn += f"<line class='axis' x1='{_PAD}' y1='{bottom}' x2='{_WIDTH - _PAD}' y2='{_PAD}'/>"
-    ends = (marks[0], marks[-1]) if marks else (f"{left:.3g}", f"{right:.3g}")
-    labels = (
-        f"<text x='{_PAD}' y='{_HEIGHT - 16}'>{escape(ends[0][:16])}</text>"
-        f"<text x='{_WIDTH - _PAD}' y='{_HEIGHT - 16}' text-anchor='end'>{escape(ends[1][:16])}</text>"
-        f"<text x='2' y='{bottom}'>{low:.3g}</text><text x='2' y='{_PAD - 6}'>{high:.3g}</text>"
-    )
-    frame = f"<path class='axis' d='M{_PAD},{_PAD} V{bottom} H{_WIDTH - _PAD}'/>"
-    return (
-        f"<figure><svg width='{_WIDTH}' height='{_HEIGHT}' role='img' aria-label='{escape(title, quote=True)}'>"
-        f"{frame}{drawn}{labels}</svg><figcaption>{escape(title)}</figcaption></figure>"
-    )
-
-
-def _dependence(model: TableModel, X: pd.DataFrame, name: str, seed: int) -> str:
-    """The mean prediction when every row has the same value in one column."""
-    some = X.iloc[np.random.default_rng(seed).permutation(len(X))[:_ROWS]].copy()
+def _partial_dependence(model: TableModel, X: pd.DataFrame, name: str, seed: int) -> str:
+    """Return a figure of the mean prediction if all rows have the same value in a column, for several values."""
+    rows = X.iloc[np.random.default_rng(seed).permutation(len(X))[:_ROWS]].copy()
     column = X[name].dropna()
-    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
-        shares = np.linspace(0.02, 0.98, _POINTS)
-        values: list[Any] = list(dict.fromkeys(column.quantile(shares, interpolation="nearest")))
-        marks = None if pd.api.types.is_numeric_dtype(column) else [str(value)[:10] for value in values]
+    is_number = pd.api.types.is_numeric_dtype(column)
+    if is_number or pd.api.types.is_datetime64_any_dtype(column):
+        quantiles = np.linspace(0.02, 0.98, _POINTS)
+        values: list[Any] = list(dict.fromkeys(column.quantile(quantiles, interpolation="nearest")))
     else:
         values = column.value_counts().index[:_POINTS].tolist()
-        marks = [str(value) for value in values]
     means = []
     for value in values:
-        some[name] = pd.Series([value] * len(some), index=some.index, dtype=X[name].dtype)
+        rows[name] = pd.Series([value] * len(rows), index=rows.index, dtype=X[name].dtype)
         if model.has_probabilities:
-            means.append(model.pipeline.predict_proba(some)[:, -1].mean())
+            means.append(model.pipeline.predict_proba(rows)[:, -1].mean())
         elif model.task == "regression":
-            means.append(np.mean(model.pipeline.predict(some)))
+            means.append(np.mean(model.pipeline.predict(rows)))
         else:
-            means.append(np.mean(model.pipeline.predict(some) == model.classes[-1]))
-    what = f"p({model.classes[-1]})" if model.task == "classification" else "prediction"
-    x = np.arange(len(values), dtype=float) if marks is not None else np.array(values, dtype=float)
-    return _chart(x, np.array(means), f"{what} against {name}", marks=marks, line=marks is None or len(values) > 2)
+            means.append(np.mean(model.pipeline.predict(rows) == model.classes[-1]))
+    prediction = f"p({model.classes[-1]})" if model.task == "classification" else "prediction"
+    title = f"{prediction} against {name}"
+    if is_number:
+        axes = _xy_axes()
+        axes.plot(np.array(values, dtype=float), means, color=COLOURS["c0"], linewidth=2)
+    elif pd.api.types.is_datetime64_any_dtype(column):
+        axes = _xy_axes()
+        axes.plot(np.array(values, dtype="datetime64[s]").astype(float), means, color=COLOURS["c0"], linewidth=2)
+        ends = [values[0], values[-1]]
+        axes.set_xticks(np.array(ends, dtype="datetime64[s]").astype(float), labels=[str(end)[:10] for end in ends])
+        axes.get_xticklabels()[0].set_ha("left")
+        axes.get_xticklabels()[1].set_ha("right")
+    else:
+        axes = _row_axes([str(value) for value in values])
+        axes.plot(means, range(len(means)), "o", color=COLOURS["c0"], markersize=6)
+        axes.margins(x=0.1)
+    return _figure(axes, title)
 
 
-def _coverage(model: TableModel, X: Any, y: np.ndarray) -> list[str]:
-    """How often intervals or sets hold the truth, beside how often they were asked to; and how large they are."""
+def _against_truth(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[str]:
+    """Return a scatter plot of predictions and true values, or the calibration curve of the probabilities."""
+    if model.task == "regression":
+        predictions = np.asarray(model.pipeline.predict(X), dtype=float)[:_ROWS]
+        axes = _xy_axes(diagonal=(y[:_ROWS].astype(float), predictions))
+        axes.plot(y[:_ROWS].astype(float), predictions, "o", color=COLOURS["c0"], markersize=4, alpha=0.6, mew=0)
+        return ["<h2>Predictions against true values</h2>", _figure(axes, "prediction against true value, held-out rows")]
+    if not model.has_probabilities:
+        return []
+    probabilities = model.pipeline.predict_proba(X)
+    right = np.array([str(label) for label in model.classes])[None, :] == np.array([str(label) for label in y])[:, None]
+    bins = np.minimum((probabilities * _BINS).astype(int), _BINS - 1)
+    points = [(probabilities[bins == b].mean(), right[bins == b].mean()) for b in range(_BINS) if (bins == b).sum() >= 10]
+    if len(points) < 2:
+        return []
+    predicted, observed = np.array(points).T
+    axes = _xy_axes(diagonal=(np.array([0.0, 1.0]),))
+    axes.plot(predicted, observed, "o-", color=COLOURS["c0"], linewidth=2, markersize=5)
+    return ["<h2>Calibration</h2>", _figure(axes, "observed frequency against predicted probability")]
+
+
+def _coverage(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[str]:
+    """Return figures of the coverage and the size of intervals or prediction sets, by the requested coverage."""
     if not can_cover(model):
         return []
     found = [measured_coverage(model, X, y, coverage) for coverage in COVERAGES]
-    asked, held, sizes = (np.array([one[key] for one in found]) for key in ("asked", "held_out", "size"))
-    what = "intervals" if model.task == "regression" else "sets of classes"
-    size = "their mean width" if model.task == "regression" else "classes in them, in the mean"
-    parts = [
-        "<h2>Coverage</h2>",
-        _chart(asked, held, f"how often {what} hold the truth, as asked and as found", square=True),
-    ]
+    requested, observed, sizes = (np.array([one[key] for one in found]) for key in ("asked", "held_out", "size"))
+    kind, size = ("intervals", "mean width") if model.task == "regression" else ("prediction sets", "mean number of classes")
+    axes = _xy_axes(diagonal=(requested, observed))
+    axes.plot(requested, observed, "o-", color=COLOURS["c0"], linewidth=2, markersize=5)
+    parts = ["<h2>Coverage</h2>", _figure(axes, f"measured against requested coverage of the {kind}")]
     if np.isfinite(sizes).all():
-        parts.append(_chart(asked, sizes, f"{size}, by the coverage asked for"))
+        axes = _xy_axes()
+        axes.plot(requested, sizes, "o-", color=COLOURS["c0"], linewidth=2, markersize=5)
+        parts.append(_figure(axes, f"{size} of the {kind} against requested coverage"))
     return parts
 
 
-def _against_truth(model: TableModel, X: Any, y: np.ndarray) -> list[str]:
-    if model.task == "regression":
-        predicted = np.asarray(model.pipeline.predict(X), dtype=float)[:_ROWS]
-        return [
-            "<h2>Predictions against the truth</h2>",
-            _chart(y[:_ROWS].astype(float), predicted, "held-out rows", line=False, square=True),
-        ]
-    if not model.has_probabilities:
-        return []
-    chances = model.pipeline.predict_proba(X)
-    right = np.array([str(label) for label in model.classes])[None, :] == np.array([str(label) for label in y])[:, None]
-    bins = np.minimum((chances * 10).astype(int), 9)
-    points = [(chances[bins == b].mean(), right[bins == b].mean()) for b in range(10) if (bins == b).sum() >= 10]
-    if len(points) < 2:
-        return []
-    said, came = np.array(points).T
-    return [
-        "<h2>Calibration</h2>",
-        _chart(said, came, "how often a predicted probability comes true", marks=["0", "1"], square=True),
-    ]
+def _xy_axes(diagonal: tuple[np.ndarray, ...] = ()) -> Axes:
+    """Return axes with few ticks, and with the line y = x through the range of the arrays `diagonal`."""
+    axes = new_axes(_WIDTH, _HEIGHT)
+    left, bottom, right, top = 54, 30, 14, 10  # pixels
+    inner = (_WIDTH - left - right) / _WIDTH, (_HEIGHT - bottom - top) / _HEIGHT
+    axes.set_position((left / _WIDTH, bottom / _HEIGHT, *inner))
+    axes.locator_params(nbins=5)
+    axes.margins(0.04)
+    if diagonal:
+        ends = [min(values.min() for values in diagonal), max(values.max() for values in diagonal)]
+        axes.plot(ends, ends, color=COLOURS["faint"], linewidth=1)
+    return axes
+
+
+def _row_axes(names: list[str], width: int = _WIDTH) -> Axes:
+    """Return axes with a row for each name, from top to bottom."""
+    left, height = min(34 * width // 100, 12 + 7 * max(map(len, names))), 22 * len(names) + 30
+    axes = new_axes(width, height)
+    axes.set_position((left / width, 26 / height, (width - left - 14) / width, (height - 30) / height))
+    longest = (left - 8) // 7  # characters
+    labels = ["".join(c if c.isprintable() else " " for c in name[:longest]) for name in names]
+    axes.set_yticks(range(len(names)), labels=labels, parse_math=False)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.locator_params(axis="x", nbins=4)
+    return axes
+
+
+def _figure(axes: Axes, title: str) -> str:
+    return f"<figure>{to_svg(axes, title)}<figcaption>{escape(title)}</figcaption></figure>"
