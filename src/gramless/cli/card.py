@@ -1,8 +1,8 @@
 """HTML card of a trained table model, written by `--report` beside the model.
 
-The card has the scores, the permutation importance and the partial dependence of the columns; for classes, a calibration curve;
-for quantities, predictions against true values; and the coverage of intervals or prediction sets. It needs no script and no
-other file, and has a light and a dark form.
+The card has the scores, the permutation importance and the partial dependence of the columns; for classes, a calibration
+curve; for quantities, predictions against true values; and the coverage of intervals or prediction sets. It needs no script
+and no other file, and has a light and a dark form.
 """
 
 from __future__ import annotations
