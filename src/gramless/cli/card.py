@@ -124,8 +124,8 @@ def _partial_dependence(model: TableModel, X: pd.DataFrame, name: str, seed: int
         axes.plot(np.array(values, dtype="datetime64[s]").astype(float), means, color=COLOURS["c0"], linewidth=2)
         ends = [values[0], values[-1]]
         axes.set_xticks(np.array(ends, dtype="datetime64[s]").astype(float), labels=[str(end)[:10] for end in ends])
-        axes.get_xticklabels()[0].set_ha("left")
-        axes.get_xticklabels()[1].set_ha("right")
+        axes.get_xticklabels()[0].set_horizontalalignment("left")
+        axes.get_xticklabels()[1].set_horizontalalignment("right")
     else:
         axes = _row_axes([str(value) for value in values])
         axes.plot(means, range(len(means)), "o", color=COLOURS["c0"], markersize=6)
