@@ -69,7 +69,7 @@ class BareProducts:
 
 def ours(folder: Path, landmarks: int, gamma: float, C: float) -> dict:
     from gramless import NystromLSSVC
-    from gramless.papers.experiments.memory import peak_mb, reset_peak
+    from gramless.papers.experiments.environment import peak_mb, reset_peak
     from gramless.streaming.learners import Pass
 
     X, y, X_test, y_test = load(folder)
@@ -115,7 +115,7 @@ def scikit_learn(folder: Path, landmarks: int, gamma: float, C: float) -> dict:
     from sklearn.linear_model import RidgeClassifier
     from sklearn.pipeline import make_pipeline
 
-    from gramless.papers.experiments.memory import peak_mb, reset_peak
+    from gramless.papers.experiments.environment import peak_mb, reset_peak
 
     X, y, X_test, y_test = (np.array(part) for part in load(folder))
     points = X[np.sort(np.random.RandomState(1).permutation(len(X))[:landmarks])]

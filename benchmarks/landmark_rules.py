@@ -117,7 +117,7 @@ def main() -> None:
         rows.append(row)
         print(json.dumps(row), flush=True)
     if args.out:
-        result = {"n": int(X.shape[0]), "m": m, "device": args.device, "rules": rows, **environment()}
+        result = {"n": int(X.shape[0]), "m": m, "device": args.device, "rules": rows, **environment(args.device)}
         args.out.parent.mkdir(parents=True, exist_ok=True)
         args.out.write_text(json.dumps(result, indent=1) + "\n")
 

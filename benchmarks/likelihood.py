@@ -121,7 +121,7 @@ def main() -> None:
         results.append({**record, "seconds": round(time.perf_counter() - began, 1), **(found if "GPy" in name else {})})
         print(results[-1], flush=True)
     if asked.out is not None:
-        asked.out.write_text(json.dumps({"environment": environment(), "results": results}, indent=1) + "\n")
+        asked.out.write_text(json.dumps({"environment": environment(asked.device), "results": results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -60,7 +60,8 @@ def main() -> None:
     small["score_difference"] = float(np.max(np.abs(ours.score_samples(fresh) - scores)) / np.abs(scores).max())
     print(small)
     if asked.out is not None:
-        asked.out.write_text(json.dumps({"environment": environment(), "large": large, "small": small}, indent=1) + "\n")
+        record = {"environment": environment(asked.device), "large": large, "small": small}
+        asked.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

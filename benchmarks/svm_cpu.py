@@ -234,7 +234,7 @@ def energy(vectors: Any, beta: np.ndarray, gamma: float) -> float:
 
 
 def child(method: str, case: str, C: float, rows: int | None, out: str) -> None:
-    from gramless.papers.experiments.memory import peak_mb, reset_peak
+    from gramless.papers.experiments.environment import peak_mb, reset_peak
 
     x, y, x_test, y_test, gamma = data(case, rows)
     started = time.perf_counter()

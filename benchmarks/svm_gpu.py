@@ -92,7 +92,7 @@ def main() -> None:
     for name in options.only:
         records.append(measure(name, with_cpu=not options.no_cpu and name != "million"))
         print(json.dumps(records[-1]), flush=True)
-        options.out.write_text(json.dumps({"environment": environment(), "records": records}, indent=1) + "\n")
+        options.out.write_text(json.dumps({"environment": environment("cuda"), "records": records}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

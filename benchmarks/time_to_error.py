@@ -106,7 +106,7 @@ def main() -> None:
         print(f"{name:38s}{cells}   {watch.errors[-1]:.2f}, {machine.n_iter_}, {watch.seconds[-1]:.1f}", flush=True)
         if args.out:  # Write after each solver, so that an interrupted run keeps its records.
             about = {"n": args.n, "block_size": J, "device": args.device, "targets": TARGETS}
-            args.out.write_text(json.dumps({**about, "solvers": found, **environment()}, indent=1) + "\n")
+            args.out.write_text(json.dumps({**about, "solvers": found, **environment(args.device)}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

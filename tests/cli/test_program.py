@@ -35,7 +35,7 @@ DEMO = Spec(
     product(alpha=[1, 10]),
     views=(Table(), Gallery()),
     quick={"grid": product(alpha=[1, 100])},
-    on="MNIST",
+    data_label="MNIST",
 )
 
 

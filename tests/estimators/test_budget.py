@@ -11,7 +11,7 @@ from gramless import BudgetLSSVC, BudgetLSSVR, FourierLSSVC, NystromLSSVC, Strea
 from gramless._core.targets.streamed import ValueTargets
 from gramless.approximation.features import LandmarkMap
 from gramless.kernels import RBF
-from gramless.papers.experiments.exact_budget import ExactBudgetLSSVC
+from gramless.papers.experiments.budget import ExactBudgetLSSVC
 from gramless.streaming.learners import PassOptions, Steps, run_pass
 from gramless.streaming.learners.steps import StepsRun
 

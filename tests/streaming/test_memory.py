@@ -11,7 +11,7 @@ SCRIPT = """
 import sys
 import numpy as np
 from gramless import NystromLSSVC
-from gramless.papers.experiments.memory import peak_mb, reset_peak
+from gramless.papers.experiments.environment import peak_mb, reset_peak
 
 rows = int(sys.argv[1])
 

@@ -53,7 +53,7 @@ class Display:
     def __call__(self, event: Event) -> None:
         """Show one event."""
         done = event.number if event.kind in ("done", "failed", "skipped") else event.number - 1
-        where = f"{event.spec.paper} · {event.spec.name}" + (f" ({event.spec.on})" if event.spec.on else "")
+        where = f"{event.spec.paper} · {event.spec.name}" + (f" ({event.spec.data_label})" if event.spec.data_label else "")
         self._progress.update(self._whole, total=event.total, completed=done, note=where)
         if event.kind == "started":
             self._progress.reset(self._current, total=None, visible=True, note=describe(event))

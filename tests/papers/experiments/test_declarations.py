@@ -1,4 +1,4 @@
-"""Every declared experiment can be run: it pickles, its quick form needs no file, its grid is plain JSON."""
+"""Properties of every declared experiment: it can be pickled, its grid is plain JSON, its quick form needs no file."""
 
 import json
 import pickle
@@ -10,7 +10,7 @@ from gramless.papers.experiments import CHAPTERS, Reference, Spec, Table, produc
 ALL = specs("all")
 
 
-def machine(params, seed):
+def estimator(params, seed):
     raise NotImplementedError
 
 
@@ -20,21 +20,21 @@ def forms(spec):
 
 @pytest.mark.parametrize("spec", ALL, ids=lambda spec: f"{spec.paper}/{spec.name}")
 class TestDeclared:
-    def test_it_reaches_another_process(self, spec):
+    def test_can_be_pickled(self, spec):
         again = pickle.loads(pickle.dumps(spec))
         assert [again.key(*fit) for fit in again.fits()] == [spec.key(*fit) for fit in spec.fits()]
 
-    def test_its_grid_is_plain(self, spec):
+    def test_grid_is_plain_json(self, spec):
         for params in (params for form in forms(spec) for params in form.grid):
             assert json.loads(json.dumps(params)) == params
 
-    def test_no_two_fits_are_the_same(self, spec):
+    def test_keys_are_unique(self, spec):
         for form in forms(spec):
             keys = [form.key(params, seed) for params, seed in form.fits()]
             assert keys
             assert len(set(keys)) == len(keys)
 
-    def test_its_quick_form_needs_no_file(self, spec, monkeypatch, tmp_path):
+    def test_quick_form_needs_no_file(self, spec, monkeypatch, tmp_path):
         if spec.quick is None:
             pytest.skip("no quick form")
         monkeypatch.delenv("GRAMLESS_DATA", raising=False)
@@ -44,28 +44,28 @@ class TestDeclared:
         assert len(dataset.y_train) > 0
         assert form.estimator(form.grid[0], form.seeds[0]) is not None
 
-    def test_its_title_names_what_is_fitted_and_nothing_else(self, spec):
-        """The quick forms fit other data than the full ones: no text of theirs speaks of those."""
+    def test_texts_name_only_the_data_of_the_form(self, spec):
+        """Quick forms use other data than full ones, so their texts must not name the full data."""
         for form in forms(spec):
-            assert form.on
-            assert form.heading.startswith(form.on)
+            assert form.data_label
+            assert form.heading.startswith(form.data_label)
         if spec.quick is None:
             return
         form = spec.quick_form()
         dataset = form.dataset(form.seeds[0])
-        assert dataset.name.replace("_", " ").lower() in form.on.lower()
+        assert dataset.name.replace("_", " ").lower() in form.data_label.lower()
         text = f"{form.heading} {form.about} {form.finding}".lower()
         full = ["mnist", "cifar", "usps", "letter", "pendigits", "spambase", "bank", "60,000"]
         assert not [name for name in full if name in text]
-        assert form.paper_says == ()
+        assert form.references == ()
 
-    def test_its_headline_is_one_setting(self, spec):
+    def test_headline_is_in_the_grid(self, spec):
         if spec.headline is not None:
-            assert spec.chosen
+            assert spec.headline_reason
             assert any(spec.headline.items() <= params.items() for params in spec.grid)
 
-    def test_the_papers_figures_speak_of_something_in_the_grid(self, spec):
-        for reference in spec.paper_says:
+    def test_references_match_the_grid(self, spec):
+        for reference in spec.references:
             assert any(reference.matches(params) for params in spec.grid), reference
 
 
@@ -75,32 +75,32 @@ def test_names_are_unique_within_a_paper():
     assert {spec.paper for spec in ALL} == set(CHAPTERS)
 
 
-def test_an_unknown_paper_is_answered_with_the_known_ones():
+def test_unknown_paper_lists_the_known_papers():
     with pytest.raises(ValueError, match="randomized, budget, risvo, prototypes, smo"):
         specs("nonesuch")
 
 
-BASE = Spec("smo", "demo", "Demo", "mnist", machine, product(C=[1, 10]), seeds=(0, 1))
+BASE = Spec("smo", "demo", "Demo", "mnist", estimator, product(C=[1, 10]), seeds=(0, 1))
 
 
-def test_the_quick_form_drops_the_papers_figures_and_takes_the_digits():
-    spec = Spec("smo", "demo", "Demo", "mnist", machine, product(C=[1]), paper_says=(Reference(1.0, "Table 1"),))
+def test_quick_form_has_no_references_and_uses_the_digits():
+    spec = Spec("smo", "demo", "Demo", "mnist", estimator, product(C=[1]), references=(Reference(1.0, "Table 1"),))
     quick = spec.quick_form()
     assert quick.data == "digits"
-    assert quick.paper_says == ()
+    assert quick.references == ()
 
 
-def test_every_paper_has_something_quick():
+def test_every_paper_has_a_quick_form():
     assert {spec.paper for spec in ALL if spec.quick is not None} == {spec.paper for spec in ALL}
 
 
-def test_an_experiment_may_have_no_quick_form():
-    spec = Spec("smo", "demo", "Demo", "mnist", machine, product(C=[1]), quick=None)
+def test_experiment_without_quick_form():
+    spec = Spec("smo", "demo", "Demo", "mnist", estimator, product(C=[1]), quick=None)
     with pytest.raises(ValueError, match="no quick form"):
         spec.quick_form()
 
 
-def test_the_key_sees_what_decides_and_not_what_is_shown():
+def test_key_depends_on_the_settings_and_not_on_texts_and_views():
     from dataclasses import replace
 
     key = BASE.key({"C": 1}, 0)
@@ -116,11 +116,11 @@ def test_the_key_sees_what_decides_and_not_what_is_shown():
     assert len({key, *others}) == 7
 
 
-def test_seeds_run_after_the_whole_grid():
+def test_order_of_fits():
     assert [(params["C"], seed) for params, seed in BASE.fits()] == [(1, 0), (10, 0), (1, 1), (10, 1)]
 
 
-def test_a_figure_matches_the_fits_it_speaks_of():
+def test_reference_matches_parameters():
     reference = Reference(1.1, "Fig. 2", {"solver": "cg"})
     assert reference.matches({"solver": "cg", "C": 1})
     assert not reference.matches({"solver": "smo"})

@@ -1,4 +1,4 @@
-"""The runner end to end, on declared experiments small enough for a second each."""
+"""The runner on experiments of a second each."""
 
 import json
 import multiprocessing
@@ -16,11 +16,11 @@ from sklearn.preprocessing import StandardScaler
 
 from gramless.papers.datasets import load
 from gramless.papers.experiments import Confusion, Gallery, Results, Spec, product, run
-from gramless.papers.experiments.runner import _interrupts_stay_here
+from gramless.papers.experiments.runner import _delayed_interrupts
 
 
 class Stepwise(ClassifierMixin, BaseEstimator):
-    """Predicts the nearest class mean, learnt in steps, the way an iterative estimator reports them."""
+    """Nearest class mean, fitted in steps and with the callback of an iterative estimator."""
 
     def __init__(self, max_iter=5, callback=None):
         self.max_iter = max_iter
@@ -85,13 +85,13 @@ def two_digits(seed):
 
 
 def greedy(params, seed):
-    # 200 MB held while fitting, gone afterwards.
+    # allocates memory during the fit only
     class Greedy(RidgeClassifier):
         def fit(self, X, y):
             import numpy as np
 
-            held = np.ones(params["megabytes"] * 125_000)
-            held += 1
+            array = np.ones(params["megabytes"] * 125_000)
+            array += 1
             return super().fit(X, y)
 
     return Greedy()
@@ -105,7 +105,7 @@ def results(tmp_path):
 RIDGE = Spec("randomized", "ridge", "Ridge", "digits", ridge, product(alpha=[1, 10]), seeds=(0, 1))
 
 
-def test_one_line_per_fit_with_everything_measured(results):
+def test_record_of_a_fit(results):
     spec = replace(RIDGE, features=scaled, folds=3, extras=share_of_zeros, views=(Confusion(), Gallery(limit=5)))
     assert run([spec], results) == 0
     lines = results.path.read_text().splitlines()
@@ -128,13 +128,13 @@ def test_one_line_per_fit_with_everything_measured(results):
     assert record["data"]["n_features"] == 64
 
 
-def test_seeds_draw_different_splits(results):
+def test_seeds_give_different_splits(results):
     run([RIDGE], results)
     mistakes = {(r["params"]["alpha"], r["seed"]): r["confusion"]["counts"] for r in results.records()}
     assert mistakes[1, 0] != mistakes[1, 1]
 
 
-def test_a_finished_fit_is_not_repeated(results):
+def test_finished_fit_is_not_repeated(results):
     first = []
     run([RIDGE], results, on_event=lambda event: first.append(event.kind))
     before = results.path.read_bytes()
@@ -145,14 +145,14 @@ def test_a_finished_fit_is_not_repeated(results):
     assert results.path.read_bytes() == before
 
 
-def test_a_changed_declaration_is_fitted_again(results):
+def test_changed_declaration_is_fitted_again(results):
     run([replace(RIDGE, seeds=(0,))], results)
     run([replace(RIDGE, seeds=(0,), data=two_digits)], results)
     assert len(results.records()) == 4
     assert results.records()[-1]["data"]["n_test"] < 150
 
 
-def test_error_against_iteration_goes_into_the_history(results):
+def test_test_error_in_the_history(results):
     spec = Spec("randomized", "steps", "Steps", "digits", stepwise, [{"max_iter": 6}], evaluate_every=2)
     stages = []
     assert run([spec], results, on_event=lambda event: stages.append(event.detail.get("stage"))) == 0
@@ -163,12 +163,12 @@ def test_error_against_iteration_goes_into_the_history(results):
     assert "fitting" in stages
 
 
-def test_evaluating_needs_an_estimator_that_reports(results):
+def test_evaluation_needs_a_callback_parameter(results):
     assert run([replace(RIDGE, evaluate_every=1, seeds=(0,))], results) == 2
     assert "no `callback` parameter" in results.records()[0]["reason"]
 
 
-def test_a_failure_is_recorded_and_the_rest_goes_on(results):
+def test_failed_fit_is_recorded_and_the_run_continues(results):
     spec = replace(RIDGE, estimator=failing, grid=product(alpha=[1, 2, 3]), seeds=(0,))
     assert run([spec], results) == 1
     done, failed, other = results.records()
@@ -180,14 +180,14 @@ def test_a_failure_is_recorded_and_the_rest_goes_on(results):
     assert again.count("failed") == 1
 
 
-def test_a_killed_fit_is_named_as_such(results):
+def test_killed_fit_is_recorded(results):
     assert run([replace(RIDGE, estimator=deadly, grid=[{"alpha": 1}], seeds=(0,))], results) == 1
     assert "SIGKILL" in results.records()[0]["reason"]
 
 
 def test_peak_memory_is_that_of_one_fit(results):
     spec = replace(RIDGE, estimator=greedy, grid=product(megabytes=[300, 1]), seeds=(0,))
-    # A class made inside a function cannot be pickled, but the record never needs it to be.
+    # A local class cannot be pickled; the record does not contain it.
     assert run([spec], results) == 0
     large, small = (record["metrics"]["peak_mb"] for record in results.records())
     assert 280 < large - small < 330
@@ -208,7 +208,7 @@ def _interrupted_run(path):
     os._exit(0)
 
 
-def test_ctrl_c_stops_and_keeps_what_is_finished(results):
+def test_ctrl_c_stops_the_run_and_keeps_finished_fits(results):
     process = multiprocessing.get_context("spawn").Process(target=_interrupted_run, args=(results.path,))
     started = time.monotonic()
     process.start()
@@ -227,7 +227,7 @@ def _wait_until(true, seconds=30):
     return False
 
 
-def test_a_run_that_is_killed_takes_its_fit_along(results, tmp_path):
+def test_fit_ends_with_a_killed_run(results, tmp_path):
     sign_of_life = tmp_path / "alive"
     spec = replace(RIDGE, estimator=restless, grid=[{"sign_of_life": str(sign_of_life)}], seeds=(0,))
     process = multiprocessing.get_context("spawn").Process(target=run, args=([spec], results))
@@ -244,7 +244,7 @@ def test_a_run_that_is_killed_takes_its_fit_along(results, tmp_path):
     assert _wait_until(still)
 
 
-def test_a_torn_last_line_is_ignored_and_then_cut_off(results):
+def test_incomplete_last_line_is_ignored_and_removed(results):
     run([replace(RIDGE, seeds=(0,))], results)
     whole = results.path.read_bytes()
     results.path.write_bytes(whole[:-40])
@@ -256,23 +256,23 @@ def test_a_torn_last_line_is_ignored_and_then_cut_off(results):
 
 
 @pytest.mark.parametrize("n_threads", [0, 3])
-def test_an_interrupt_while_a_process_starts_waits_and_is_not_lost(n_threads):
-    went_on, done = [], threading.Event()
-    others = [threading.Thread(target=done.wait) for _ in range(n_threads)]  # a signal goes to any thread that takes it
+def test_interrupt_while_a_process_starts_is_delayed(n_threads):
+    continued, done = [], threading.Event()
+    others = [threading.Thread(target=done.wait) for _ in range(n_threads)]  # a signal may be delivered to any thread
     for other in others:
         other.start()
 
     def start():
         os.kill(os.getpid(), signal.SIGINT)
-        went_on.append(True)
+        continued.append(True)
 
-    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs start with it ignored
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
     try:
-        with pytest.raises(KeyboardInterrupt), _interrupts_stay_here():
+        with pytest.raises(KeyboardInterrupt), _delayed_interrupts():
             start()
     finally:
         signal.signal(signal.SIGINT, usual)
         done.set()
-    assert went_on
+    assert continued
     if hasattr(signal, "pthread_sigmask"):
         assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, set())

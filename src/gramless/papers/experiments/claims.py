@@ -1,65 +1,122 @@
-"""What a paper claims, in its terms, and the comparisons that decide whether finished fits reproduce it.
+"""The claims of a paper, the comparisons that test them on the records of finished fits, and the verdicts.
 
-A claim is reproduced when all of its comparisons come out as it says, partly when some do, and not when none does.
-A comparison takes the mean over the seeds of some fits and a figure of the paper, or the mean of other fits; fits are
-only ever compared with fits on the same device. Its tolerance is a number of its own, or
+A claim is reproduced ("yes") if all of its comparisons hold, "partly" if only a subset holds, and "no" if none holds. A
+comparison takes the mean over the seeds of one setting and a value of the paper or the mean of another setting on the same
+device. Unless a comparison declares a tolerance, the tolerance is
 
-- against a figure of the paper: one standard error of a share of the test rows, sqrt(p (100 - p) / n) percent for a
-  figure of p percent on n rows;
-- against other fits: one standard deviation of those over the seeds.
+- against a value of the paper: one standard error of a proportion of the test rows, sqrt(p (100 - p) / n) percent for a
+  value of p percent on n rows;
+- against another setting: one standard deviation of that setting over the seeds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import stdev
+from typing import Any, Protocol
 
-from gramless.papers.experiments.measures import Measure
+from gramless.papers.experiments.results import Point, Record, contains, points
 
-RELATIONS = {
-    "near": "within the tolerance of",
-    "below": "more than the tolerance below",
-    "above": "more than the tolerance above",
-    "at most": "no more than the tolerance above",
-    "at least": "no more than the tolerance below",
-}
+ByExperiment = Mapping[tuple[str, str], Sequence[Record]]
+"""Records by paper and experiment."""
+
+RELATIONS = ("near", "below", "above", "at most", "at least")
+VERDICTS = ("yes", "partly", "no", "not run", "not tested")
+
+
+class Measure(Protocol):
+    """Function that computes a number from a record, or returns None if the record does not have the values it needs."""
+
+    @property
+    def label(self) -> str: ...
+
+    def __call__(self, record: Record) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class StepsTo:
+    """The first iteration at which the test error is at most `error` percent."""
+
+    error: float
+
+    @property
+    def label(self) -> str:
+        return f"iterations to {self.error:g} % error"
+
+    def __call__(self, record: Record) -> float | None:
+        return next((float(n_iter) for n_iter, error in _errors(record).items() if error <= self.error), None)
+
+
+@dataclass(frozen=True)
+class SecondsPerStep:
+    """The time of the fit divided by the number of iterations."""
+
+    label = "seconds per iteration"
+
+    def __call__(self, record: Record) -> float | None:
+        return record["metrics"]["seconds"] / record["history"][-1]["n_iter"] if record["history"] else None
+
+
+@dataclass(frozen=True)
+class Fluctuation:
+    """The standard deviation of the test error over the second half of the iterations at which it was measured."""
+
+    label = "standard deviation of the test error over the second half of the fit"
+
+    def __call__(self, record: Record) -> float | None:
+        errors = list(_errors(record).values())
+        late = errors[len(errors) // 2 :]
+        return stdev(late) if len(late) > 1 else None
+
+
+@dataclass(frozen=True)
+class ChangeSince:
+    """The absolute change of the test error, in percentage points, from iteration `n_iter` to the last iteration."""
+
+    n_iter: int
+
+    @property
+    def label(self) -> str:
+        return f"change of the test error after iteration {self.n_iter}"
+
+    def __call__(self, record: Record) -> float | None:
+        errors = _errors(record)
+        return abs(errors[max(errors)] - errors[self.n_iter]) if self.n_iter in errors else None
+
+
+@dataclass(frozen=True)
+class ConfusedWith:
+    """The percentage of the test rows of class `true` that were predicted as `predicted`."""
+
+    true: str
+    predicted: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.true} predicted as {self.predicted}, %"
+
+    def __call__(self, record: Record) -> float | None:
+        confusion = record.get("confusion")
+        if not confusion or not {self.true, self.predicted} <= set(confusion["labels"]):
+            return None
+        row = confusion["counts"][confusion["labels"].index(self.true)]
+        return 100 * row[confusion["labels"].index(self.predicted)] / sum(row)
+
+
+def _errors(record: Record) -> dict[int, float]:
+    """Return the test error by iteration."""
+    return {row["n_iter"]: row["error"] for row in record["history"] if row.get("error") is not None}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What must be seen for a claim to be reproduced.
+    """Condition of a claim: the setting `one` of an experiment stands in `relation` to `other`.
 
-    Parameters
-    ----------
-    experiment : str
-        Name of the experiment, as in ``"mnist-solvers"``; of another paper, as in ``"randomized/mnist-exact"``.
-    one : mapping
-        Grid parameters that pick out the fits spoken of.
-    relation : {"near", "below", "above", "at most", "at least"}
-        How they must lie to what they are compared with, counting the tolerance.
-    other : mapping or float
-        Grid parameters of the fits they are compared with, or a figure of the paper.
-    measure : str or Measure, default="error"
-        What is compared: a metric, or a measure of `gramless.papers.experiments.measures`.
-    along : str, optional
-        A parameter at each of whose values the two are compared.
-    factor : float, optional
-        Compare the ratio of the two with this number, instead of their difference with zero.
-    within : float, optional
-        The tolerance, in the units of the measure or of the ratio; None as in `gramless.papers.experiments.claims`.
-    other_experiment : str, optional
-        Where the other fits come from, when not from `experiment`.
-
-    See Also
-    --------
-    Claim : Has comparisons.
-
-    Examples
-    --------
-    >>> from gramless.papers.experiments import Comparison
-    >>> Comparison("mnist", {"max_iter": 30}, "near", 2.33).measure
-    'error'
+    `other` is a value of the paper, or the parameters of another setting of `other_experiment` (by default of the same
+    experiment). With `along`, the two are compared at each value of that parameter. With `factor`, the ratio of the two is
+    compared with `factor`; otherwise their difference is compared with 0. `within` is the tolerance.
     """
 
     experiment: str
@@ -77,20 +134,7 @@ class Comparison:
             raise ValueError(f"unknown relation {self.relation!r}; known are {', '.join(RELATIONS)}")
 
     def holds(self, gap: float, tolerance: float) -> bool:
-        """Say whether a gap is as the relation wants it.
-
-        Parameters
-        ----------
-        gap : float
-            The one minus the other, or their ratio minus `factor`.
-        tolerance : float
-            What does not count.
-
-        Returns
-        -------
-        bool
-            Whether it is.
-        """
+        """Return True if the difference, or the ratio minus `factor`, satisfies the relation."""
         return {
             "near": abs(gap) <= tolerance,
             "below": gap < -tolerance,
@@ -102,32 +146,96 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim of a paper.
+    """A claim of a paper in our words, its place in the paper, and the comparisons that test it (possibly none)."""
 
-    Parameters
-    ----------
-    says : str
-        What the paper claims, in its terms and our words, as a sentence.
-    where : str
-        The place in the paper.
-    comparisons : tuple of Comparison
-        What must be seen; none for a claim that is not tested here.
-    note : str
-        What a reader should know about the outcome.
-
-    See Also
-    --------
-    Comparison : One of those that decide it.
-
-    Examples
-    --------
-    >>> from gramless.papers.experiments import Claim, Comparison
-    >>> claim = Claim("MNIST errs 2.33 %.", "Table 1", (Comparison("mnist", {"max_iter": 30}, "near", 2.33),))
-    >>> len(claim.comparisons)
-    1
-    """
-
-    says: str
+    name: str
+    statement: str
     where: str
-    comparisons: tuple[Comparison, ...] = field(default=())
+    comparisons: tuple[Comparison, ...] = ()
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Result of one comparison at one value of `along` on one device."""
+
+    comparison: Comparison
+    one: Point
+    other: Point | float
+    at: Any
+    tolerance: float
+
+    @property
+    def measured(self) -> float:
+        """Return our mean."""
+        return _mean(self.one, self.comparison.measure)
+
+    @property
+    def reference(self) -> float:
+        """Return the value of the paper or the mean of the other setting."""
+        return _mean(self.other, self.comparison.measure) if isinstance(self.other, Point) else self.other
+
+    @property
+    def gap(self) -> float:
+        """Return the difference, or the ratio minus the factor of the comparison."""
+        factor = self.comparison.factor
+        return self.measured - self.reference if factor is None else self.measured / self.reference - factor
+
+    @property
+    def holds(self) -> bool:
+        """Return True if the comparison holds."""
+        return self.comparison.holds(self.gap, self.tolerance)
+
+
+def check_claim(claim: Claim, paper: str, found: ByExperiment) -> tuple[str, list[Check]]:
+    """Return the verdict on a claim, one of `VERDICTS`, and the checks that it follows from."""
+    made = [check for comparison in claim.comparisons for check in check_comparison(comparison, paper, found)]
+    if not claim.comparisons:
+        return "not tested", made
+    if not made:
+        return "not run", made
+    holding = sum(check.holds for check in made)
+    return "yes" if holding == len(made) else "partly" if holding else "no", made
+
+
+def check_comparison(comparison: Comparison, paper: str, found: ByExperiment) -> list[Check]:
+    """Return the checks of a comparison for which there are finished fits."""
+    here = _points(comparison.experiment, paper, found)
+    measure, along = comparison.measure, comparison.along or ""
+    ones = [point for point in here if contains(point.params, comparison.one) and point.values(measure)]
+    if not isinstance(comparison.other, Mapping):
+        value = float(comparison.other)
+        return [
+            Check(comparison, one, value, one.params.get(along), _tolerance_of_value(comparison, value, one)) for one in ones
+        ]
+    there = here
+    if comparison.other_experiment is not None:
+        there = _points(comparison.other_experiment, paper, found)
+    checks = []
+    for one in ones:
+        for other in there:
+            comparable = other.device == one.device and contains(other.params, comparison.other) and other.values(measure)
+            tolerance = comparison.within if comparison.within is not None else other.spread(measure)
+            if comparable and tolerance is not None and other.params.get(along) == one.params.get(along):
+                checks.append(Check(comparison, one, other, one.params.get(along), tolerance))
+    return checks
+
+
+def _points(experiment: str, paper: str, found: ByExperiment) -> list[Point]:
+    """Return the successful fits of `name`, or of `paper/name`."""
+    other_paper, _, name = experiment.rpartition("/")
+    return points(record for record in found.get((other_paper or paper, name), ()) if record["status"] == "done")
+
+
+def _tolerance_of_value(comparison: Comparison, value: float, point: Point) -> float:
+    if comparison.within is not None:
+        return comparison.within
+    cross_validated = isinstance(comparison.measure, str) and comparison.measure.startswith("cv_")
+    n_rows = point.records[0]["data"]["n_train" if cross_validated else "n_test"]
+    return 100 * math.sqrt(max(value / 100 * (1 - value / 100), 0.0) / n_rows)
+
+
+def _mean(point: Point, measure: str | Measure) -> float:
+    mean = point.mean(measure)
+    assert mean is not None, "checks have points that have the measure"
+    return mean

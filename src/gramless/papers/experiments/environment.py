@@ -1,4 +1,4 @@
-"""Where a fit ran: versions, hardware, threads, commit. Recorded with every result."""
+"""The environment of a fit, stored with every result: versions, hardware, commit; and the peak memory of the process."""
 
 from __future__ import annotations
 
@@ -11,67 +11,59 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("gramless", "numpy", "scipy", "scikit-learn", "numba", "torch")
+from gramless._version import __version__
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "torch")
 
 
 @functools.cache
-def environment() -> dict[str, Any]:
-    """Versions, hardware and commit of this process, as plain JSON."""
-    return {"versions": versions(), "hardware": hardware(), "commit": commit()}
+def environment(device: str | None = None) -> dict[str, Any]:
+    """Return versions, hardware and commit of this process as plain JSON; the name of the GPU only if `device` is one."""
+    return {"versions": versions(), "hardware": hardware(device), "commit": commit()}
 
 
 def versions() -> dict[str, str]:
-    """Python and the installed packages that decide a result."""
-    found = {"python": platform.python_version()}
+    """Return the versions of Python and of the installed packages that affect a result."""
+    found = {"python": platform.python_version(), "gramless": __version__}
     for package in PACKAGES:
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    if "gramless" not in found:  # a source tree on the path, not installed
-        from gramless._version import __version__
-
-        found["gramless"] = __version__
     return found
 
 
-def hardware() -> dict[str, Any]:
-    """Processor, cores this process may use, memory, threads of the linear algebra; the GPU, where torch is in use."""
+def hardware(device: str | None = None) -> dict[str, Any]:
+    """Return processor, cores available to this process, memory and threads of the linear algebra."""
     import scipy.linalg  # noqa: F401  (loads the libraries whose threads are counted)
     from threadpoolctl import threadpool_info
 
-    pools = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
-    torch = sys.modules.get("torch")
-    gpu = {"gpu": torch.cuda.get_device_name()} if torch is not None and torch.cuda.is_available() else {}
+    found: dict[str, Any] = {}
+    if device is not None and not device.startswith("cpu"):
+        import torch
+
+        found["gpu"] = torch.cuda.get_device_name()
+    threads = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
     return {
-        **gpu,
+        **found,
         "cpu": _cpu_name(),
-        "cores": _usable_cores(),
-        "blas_threads": max(pools, default=None),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "blas_threads": max(threads, default=None),
         "memory_gb": _memory_gb(),
         "system": f"{platform.system()} {platform.machine()}",
     }
 
 
 def commit() -> str | None:
-    """The commit of the source tree this package was imported from, marked when there are changes; None
-    outside one.
-    """
+    """Return the commit of the source tree of this package, with -dirty if it has changes; None outside of a source tree."""
     here = Path(__file__).resolve().parent
+    git = functools.partial(subprocess.run, cwd=here, capture_output=True, text=True, timeout=10, check=True)
     try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
-        tracked = subprocess.run(["git", "ls-files", "--error-unmatch", __file__], cwd=here, capture_output=True, timeout=10)
+        # An installed copy may lie inside another repository, whose commit would be misleading.
+        git(["git", "ls-files", "--error-unmatch", __file__])
+        return git(["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    # An installed copy may lie inside somebody else's repository; that commit would say nothing.
-    return described.stdout.strip() if tracked.returncode == 0 else None
 
 
 def _cpu_name() -> str:
@@ -82,13 +74,29 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _memory_gb() -> float | None:
     if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
         return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1)
     return None
+
+
+def reset_peak() -> bool:
+    """Reset the peak resident memory of this process; return False if the operating system cannot (only Linux can)."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def peak_mb() -> float:
+    """Return the peak resident memory in MB since `reset_peak` if that succeeded, else since the start of the process."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024 / 1e6
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, else kibibytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6

@@ -1,33 +1,38 @@
-"""Beyond the papers: images by a dictionary of patches. How many atoms it needs, and what each of its steps is worth."""
+"""Experiments beyond the papers: image classification by a dictionary of patches, its size and the effect of its steps."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from gramless.papers.datasets import Dataset
-from gramless.papers.experiments.spec import Params, Spec, product
-from gramless.papers.experiments.views import Confusion, Curve, Gallery, Pictures, Table
+from gramless.papers.experiments.fit import encode_pixels
+from gramless.papers.experiments.spec import Confusion, Curve, Gallery, Params, Pictures, Spec, Table, product
 
-SHAPES = {256: (16, 16), 784: (28, 28), 64: (8, 8), 3072: (32, 32, 3)}
-STEPS = ("nothing", "whitening", "signs", "square root", "grid of cells")
-SHOWN = 48
+# Parameters of `PatchDictionary` that omit one step.
+WITHOUT: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "whitening": {"whitening": np.inf},
+    "signs": {"signs": 1},
+    "square root": {"root": False},
+    "grid of cells": {"pooling": 1},
+}
+MAX_ATOMS_SHOWN = 256
+MAX_IMAGES_SHOWN = 48
 
 
 def classifier_16(params: Params, seed: int) -> Any:
-    """The library's classifier of images of 16 x 16 pixels."""
-    return _classifier(params, seed, SHAPES[256])
+    return _classifier(params, seed, (16, 16))
 
 
 def classifier_28(params: Params, seed: int) -> Any:
-    return _classifier(params, seed, SHAPES[784])
+    return _classifier(params, seed, (28, 28))
 
 
 def classifier_8(params: Params, seed: int) -> Any:
-    return _classifier(params, seed, SHAPES[64])
+    return _classifier(params, seed, (8, 8))
 
 
 def _classifier(params: Params, seed: int, shape: tuple[int, ...]) -> Any:
@@ -37,134 +42,121 @@ def _classifier(params: Params, seed: int, shape: tuple[int, ...]) -> Any:
 
 
 def dictionary_16(params: Params, seed: int) -> Any:
-    """The dictionary with one of its steps left out, for images of 16 x 16 pixels."""
-    return _dictionary(params, seed, SHAPES[256])
+    return _dictionary(params, seed, (16, 16))
 
 
 def dictionary_8(params: Params, seed: int) -> Any:
-    return _dictionary(params, seed, SHAPES[64])
+    return _dictionary(params, seed, (8, 8))
 
 
 def _dictionary(params: Params, seed: int, shape: tuple[int, ...]) -> Any:
     from gramless.images import PatchDictionary
 
-    settings: dict[str, dict[str, Any]] = {
-        "nothing": {},
-        "whitening": {"whitening": np.inf},
-        "signs": {"signs": 1},
-        "square root": {"root": False},
-        "grid of cells": {"pooling": 1},
-    }
-    without = settings[params["without"]]
-    return PatchDictionary(params["n_atoms"], n_components=1000, shape=shape, random_state=seed, **without)
+    settings = WITHOUT[params["without"]]
+    return PatchDictionary(params["n_atoms"], n_components=1000, shape=shape, random_state=seed, **settings)
 
 
-def cosine_machine(params: Params, seed: int) -> Any:
-    """The machine of `ImageClassifier` on given features, with C = 100 for all of them."""
+def classifier_of_features(params: Params, seed: int) -> Any:
+    """Return the classifier that `ImageClassifier` fits to its features, with C = 100."""
     from gramless import LSSVC
     from gramless.kernels import Polynomial
 
     return LSSVC(kernel=Polynomial(degree=4, gamma=0.5, coef0=0.5), C=100.0, tol=1e-2, random_state=seed)
 
 
-def atoms_and_hard_images(model: Any, dataset: Dataset) -> Mapping[str, Any]:
-    """The atoms as patches of pixels, and the test images with the least margin: the worst mistakes, the closest calls."""
+def atoms_and_margins(model: Any, dataset: Dataset) -> Mapping[str, Any]:
+    """Return the atoms as patches of pixels, and the test images with the smallest margins, wrong and right."""
     patches = model.dictionary_.patches_
-    spread = np.abs(patches).max(axis=(1, 2, 3), keepdims=True)
-    grey = 127.5 * (1 + patches / np.where(spread == 0, 1, spread))
+    scale = np.abs(patches).max(axis=(1, 2, 3), keepdims=True)
+    grey = 127.5 * (1 + patches / np.where(scale == 0, 1, scale))
     scores = model.decision_function(dataset.x_test)
     scores = np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+    rows = np.arange(len(scores))
     true = np.searchsorted(model.classes_, dataset.y_test)
-    of_true = scores[np.arange(len(true)), true].copy()
     rivals = scores.copy()
-    rivals[np.arange(len(true)), true] = -np.inf
-    margin = of_true - rivals.max(axis=1)
+    rivals[rows, true] = -np.inf
+    margin = scores[rows, true] - rivals.max(axis=1)
     names = list(dataset.class_names or map(str, model.classes_))
+    low, high = dataset.x_test.min(), dataset.x_test.max()
 
-    def shown(rows: np.ndarray) -> dict[str, Any]:
-        return {
-            "image_shape": dataset.image_shape,
-            "images": [
-                {
-                    "said": f"{names[true[row]]} or {names[rivals[row].argmax()]}? margin {margin[row]:+.2f}".replace(
-                        "-", "−"
-                    ),
-                    "pixels": _encoded(dataset.x_test[row], dataset.x_test.min(), dataset.x_test.max()),
-                }
-                for row in rows
-            ],
-        }
+    def picture(row: int) -> dict[str, str]:
+        caption = f"{names[true[row]]} or {names[rivals[row].argmax()]}? margin {margin[row]:+.2f}".replace("-", "−")
+        return {"said": caption, "pixels": encode_pixels(dataset.x_test[row], low, high)}
 
+    atoms = [
+        {"said": f"atom {number}", "pixels": encode_pixels(atom, 0.0, 255.0)}
+        for number, atom in enumerate(grey[:MAX_ATOMS_SHOWN], start=1)
+    ]
     order = np.argsort(margin)
-    shape = patches.shape[1:3] if patches.shape[3] == 1 else patches.shape[1:]
+    wrong, right = order[margin[order] <= 0][:MAX_IMAGES_SHOWN], order[margin[order] > 0][:MAX_IMAGES_SHOWN]
+    atom_shape = patches.shape[1:3] if patches.shape[3] == 1 else patches.shape[1:]
     return {
-        "atoms": {
-            "image_shape": shape,
-            "images": [{"said": f"atom {k + 1}", "pixels": _encoded(atom, 0.0, 255.0)} for k, atom in enumerate(grey[:256])],
-        },
-        "worst": shown(order[margin[order] <= 0][:SHOWN]),
-        "closest": shown(order[margin[order] > 0][:SHOWN]),
+        "atoms": {"image_shape": atom_shape, "images": atoms},
+        "worst": {"image_shape": dataset.image_shape, "images": [picture(row) for row in wrong]},
+        "closest": {"image_shape": dataset.image_shape, "images": [picture(row) for row in right]},
     }
 
 
-def _encoded(pixels: np.ndarray, low: float, high: float) -> str:
-    scaled = (np.asarray(pixels, dtype=np.float64) - low) * (255 / max(float(high) - float(low), 1e-12))
-    return base64.b64encode(np.rint(scaled).astype(np.uint8).tobytes()).decode()
-
-
-_ATOMS_VIEWS = (
-    Pictures("atoms", "The atoms, as patches of pixels", captions=False),
-    Curve(x="n_atoms", log_x=True, title="Error against the number of atoms"),
-    Table(metrics=("error", "seconds", "predict_seconds", "peak_mb"), rows=("n_atoms",)),
-    Pictures("worst", "The worst mistakes: the true class, its rival, and how far behind it is"),
-    Pictures("closest", "The closest calls among what is right"),
-    Confusion(),
-    Gallery(),
-)
-
-
-def _atoms(name: str, on: str, estimator: Any, finding: str) -> Spec:
+def _number_of_atoms(name: str, data: str, label: str, finding: str, **fields: Any) -> Spec:
     return Spec(
-        paper="images",
-        name=name,
-        title="Error against the number of atoms",
-        on=on,
-        about="ImageClassifier: patches are compared with the atoms of a dictionary, their likenesses averaged over a "
-        "grid of cells, and a least-squares machine is fitted to all images. C is chosen by leave-one-out.",
+        "images",
+        name,
+        "Error against the number of atoms",
+        data=data,
+        data_label=label,
+        about="ImageClassifier compares the patches of an image with the atoms of a dictionary, averages the similarities "
+        "over a grid of cells, and fits a least-squares SVM to all images. C is chosen by leave-one-out.",
         finding=finding,
-        data=name.split("-")[0],
-        estimator=estimator,
         grid=product(n_atoms=[32, 64, 128, 256]),
         seeds=(0, 1, 2),
-        pictures=atoms_and_hard_images,
-        views=_ATOMS_VIEWS,
+        pictures=atoms_and_margins,
+        views=(
+            Pictures("atoms", "The atoms as patches of pixels", captions=False),
+            Curve(x="n_atoms", log_x=True, title="Error against the number of atoms"),
+            Table(metrics=("error", "seconds", "predict_seconds", "peak_mb"), rows=("n_atoms",)),
+            Pictures("worst", "Misclassified images with the largest negative margins: true class, rival and margin"),
+            Pictures("closest", "Correctly classified images with the smallest margins"),
+            Confusion(),
+            Gallery(),
+        ),
         headline={"n_atoms": 256},
-        chosen="the library's default for grey images",
-        quick={"estimator": classifier_8, "grid": product(n_atoms=[8, 16, 32, 64]), "seeds": (0,)}
-        if name.startswith("usps")
-        else None,
+        headline_reason="the library's default for grey images",
+        **fields,
     )
 
 
 SPECS: tuple[Spec, ...] = (
-    _atoms("usps-atoms", "USPS", classifier_16, "The best figure of the papers is 4.81 %, of RiSVO."),
-    _atoms("mnist-atoms", "MNIST", classifier_28, "The best figure of the papers is 0.85 %."),
+    _number_of_atoms(
+        "usps-atoms",
+        "usps",
+        "USPS",
+        "The lowest error in the papers is 4.81 %, of RiSVO.",
+        estimator=classifier_16,
+        quick={"estimator": classifier_8, "grid": product(n_atoms=[8, 16, 32, 64]), "seeds": (0,)},
+    ),
+    _number_of_atoms(
+        "mnist-atoms",
+        "mnist",
+        "MNIST",
+        "The lowest error in the papers is 0.85 %.",
+        estimator=classifier_28,
+        quick=None,
+    ),
     Spec(
-        paper="images",
-        name="usps-steps",
-        title="What each step of the dictionary is worth",
-        on="USPS",
-        about="PatchDictionary with one of its steps left out at a time: whitening of the patches, the negatives of the "
-        "atoms, the square root of the averages, and the grid of cells (then one average over the whole image). The same "
-        "machine, with C = 100, on each.",
+        "images",
+        "usps-steps",
+        "Effect of each step of the dictionary",
         data="usps",
+        data_label="USPS",
+        about="PatchDictionary without one of its steps: whitening of the patches, the negatives of the atoms, the square "
+        "root of the averages, and the grid of cells (then one average over the image). The classifier has C = 100.",
         features=dictionary_16,
-        estimator=cosine_machine,
-        grid=product(without=STEPS, n_atoms=[256]),
+        estimator=classifier_of_features,
+        grid=product(without=list(WITHOUT), n_atoms=[256]),
         seeds=(0, 1, 2),
         views=(Table(metrics=("error", "feature_seconds", "seconds"), rows=("without",)), Confusion(), Gallery()),
         headline={"without": "nothing"},
-        chosen="all steps, with the library's default number of atoms",
-        quick={"features": dictionary_8, "grid": product(without=STEPS, n_atoms=[32]), "seeds": (0,)},
+        headline_reason="all steps, with the library's default number of atoms",
+        quick={"features": dictionary_8, "grid": product(without=list(WITHOUT), n_atoms=[32]), "seeds": (0,)},
     ),
 )

@@ -1,121 +1,80 @@
-"""The results of a run: one JSON line per fit, only ever appended to.
+"""The results of a run: a file with one JSON line per fit, and the statistics over the seeds of one setting.
 
-A line is written in one piece and forced to disk. A process killed in the middle of a write leaves at most
-a torn last line; it is cut off when the file is next opened for writing and ignored when it is only read.
+Lines are only appended, in one write that is flushed to disk. A process killed during a write leaves at most an incomplete
+last line, which readers ignore and the next append removes.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
+Record = Mapping[str, Any]
+
 FIELDS: dict[str, str] = {
-    "key": "Name of the fit: a hash of everything declared that decides its outcome.",
-    "status": "done, or failed.",
-    "paper": "Short name of the paper, or of the chapter.",
-    "experiment": "Name of the experiment within it.",
-    "params": "The point of the grid.",
-    "seed": "The seed: of the split, where one is drawn, and of everything random in the fit.",
-    "device": "The device that was asked for with --device; null is the CPU.",
+    "key": "Identifier of the fit: a hash of all declared values that affect its result.",
+    "status": "done or failed.",
+    "paper": "Short name of the paper or chapter.",
+    "experiment": "Name of the experiment.",
+    "params": "Point of the grid.",
+    "seed": "Seed of the split, if one is drawn, and of all random choices of the fit.",
+    "device": "Value of --device; null is the CPU.",
     "started_at": "Seconds since 1970, UTC.",
     "finished_at": "Seconds since 1970, UTC.",
-    "data": "What was fitted: name, n_train, n_test, n_features (after the features were computed) and where the split is "
-    "from.",
-    "estimator": "The estimator with its settings, as it prints itself.",
-    "metrics": "error, accuracy, balanced_error, balanced_accuracy (percent of the test rows); seconds (the fit, without "
+    "data": "name, n_train, n_test, n_features (after feature extraction) and split, the origin of the split.",
+    "estimator": "The estimator with its parameters, as printed by scikit-learn.",
+    "metrics": "error, accuracy, balanced_error, balanced_accuracy (percent of the test rows); seconds (the fit without "
     "evaluation), predict_seconds, feature_seconds; peak_mb (resident memory during fit and predict); cv_error, cv_accuracy "
-    "(percent) and cv_seconds where the experiment cross-validates; what the experiment adds.",
-    "peak_since": "fit, or process start where the system cannot reset the peak.",
-    "history": "One entry for each iteration: n_iter, seconds, what the solver reports, error (percent) where it was "
-    "measured.",
-    "confusion": "labels and counts; a row for each true class.",
+    "(percent) and cv_seconds if the experiment cross-validates; further metrics of the experiment.",
+    "peak_since": "fit, or process start if the operating system cannot reset the peak.",
+    "history": "One entry per iteration: n_iter, seconds, values reported by the solver, error (percent) if measured.",
+    "confusion": "labels and counts, with one row per true class.",
     "misclassified": "total, image_shape, and the first images with index, true, predicted and pixels (base64 bytes).",
-    "pictures": "Small pictures by name: image_shape, and images with said (a caption) and pixels (base64 bytes).",
+    "pictures": "Images by name: image_shape, and images with said (the caption) and pixels (base64 bytes).",
     "warnings": "Distinct warnings with their counts.",
-    "busy": "true where the machine had other work at the same time: the errors count, the seconds are rough.",
-    "versions": "Of Python and of the packages that decide a result.",
-    "hardware": "Processor, cores, threads of the linear algebra, memory, system; the GPU where there is one.",
-    "commit": "Of the source tree, with -dirty where it had changes; null outside one.",
-    "reason": "Of a failed fit: what was raised.",
-    "traceback": "Of a failed fit: where.",
+    "busy": "true if other processes used the computer at the same time: the errors are valid, the seconds are rough.",
+    "versions": "Versions of Python and of the packages that affect a result.",
+    "hardware": "Processor, cores, threads of the linear algebra, memory, system, and the GPU if there is one.",
+    "commit": "Commit of the source tree, with -dirty if it had changes; null outside of a source tree.",
+    "reason": "Exception of a failed fit.",
+    "traceback": "Traceback of a failed fit.",
 }
-"""The fields of a line of results.jsonl."""
+"""Description of the fields of a record."""
+
+_REQUIRED = ("key", "paper", "experiment", "params", "seed")
+_REQUIRED_BY_STATUS = {"done": ("metrics", "data", "history", "hardware", "versions", "commit"), "failed": ("reason",)}
 
 
 class ResultsError(RuntimeError):
-    """A results file is damaged somewhere other than at its end.
-
-    See Also
-    --------
-    Results : Raises it.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from gramless.papers.experiments import Results, ResultsError
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "results.jsonl"
-    >>> _ = path.write_text("nothing\\n")
-    >>> try:
-    ...     Results(path).records()
-    ... except ResultsError as reason:
-    ...     print("line 1" in str(reason))
-    True
-    """
+    """A line of a results file, other than an incomplete last line, is not a valid record."""
 
 
 class Results:
-    """The records of one file, in the order they were finished.
-
-    Parameters
-    ----------
-    path : path-like
-        The file; it need not exist yet.
-
-    See Also
-    --------
-    run : Fills it.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from gramless.papers.experiments import Results
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     results = Results(pathlib.Path(folder) / "results.jsonl")
-    ...     results.append({"key": "a", "status": "done"})
-    ...     Results(results.path).finished()
-    {'a'}
-    """
+    """The records of one file, which need not exist yet."""
 
     def __init__(self, path: str | os.PathLike):
         self.path = Path(path)
 
-    def append(self, record: Mapping[str, Any]) -> None:
-        """Add one record and force it to disk.
-
-        Parameters
-        ----------
-        record : mapping
-            Plain JSON with a ``key``.
-        """
+    def append(self, record: Record) -> None:
+        """Add a record and flush it to disk."""
         line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._cut_torn_line()
-        with open(self.path, "ab") as file:
+        with open(self.path, "ab+") as file:
+            file.seek(0)
+            content = file.read()
+            if content and not content.endswith(b"\n"):
+                file.truncate(content.rfind(b"\n") + 1)
             file.write(line.encode())
             file.flush()
             os.fsync(file.fileno())
 
     def records(self) -> list[dict[str, Any]]:
-        """Read every complete record.
-
-        Returns
-        -------
-        list of dict
-            In order; a later record replaces an earlier one of the same key in its place.
-        """
+        """Return all complete records; a later record replaces an earlier one with the same key."""
         if not self.path.exists():
             return []
         latest: dict[str, dict[str, Any]] = {}
@@ -124,28 +83,74 @@ class Results:
                 if not line.endswith(b"\n"):
                     break
                 try:
-                    record = json.loads(line)
-                    if not isinstance(record["key"], str) or not isinstance(record["status"], str):
-                        raise TypeError("key and status are text")
+                    record = _parse(line)
                     latest[record["key"]] = record
                 except (ValueError, KeyError, TypeError, RecursionError) as reason:
-                    raise ResultsError(f"{self.path}, line {number} is not a result: {reason}") from reason
+                    raise ResultsError(
+                        f"{self.path}, line {number} is not a result: {reason}. Use --fresh to discard the file"
+                    ) from reason
         return list(latest.values())
 
     def finished(self) -> set[str]:
-        """List the fits that need not be repeated; failed ones are tried again.
-
-        Returns
-        -------
-        set of str
-            Their keys.
-        """
+        """Return the keys of the successful fits; failed fits are repeated by the next run."""
         return {record["key"] for record in self.records() if record["status"] == "done"}
 
-    def _cut_torn_line(self) -> None:
-        if not self.path.exists():
-            return
-        with open(self.path, "rb+") as file:
-            content = file.read()
-            if content and not content.endswith(b"\n"):
-                file.truncate(content.rfind(b"\n") + 1)
+
+def _parse(line: bytes) -> dict[str, Any]:
+    record = json.loads(line)
+    required = (*_REQUIRED, *_REQUIRED_BY_STATUS[record["status"]])
+    missing = [name for name in required if name not in record]
+    if missing:
+        raise ValueError(f"it has no {', '.join(missing)}")
+    return record
+
+
+@dataclass(frozen=True)
+class Point:
+    """The fits with the same parameters on the same device, which differ in the seed."""
+
+    params: Mapping[str, Any]
+    device: str
+    records: Sequence[Record]
+
+    def values(self, metric: str | Callable[[Record], float | None]) -> list[float]:
+        """Return the value of a metric, or of a function of the record, for each seed that has it."""
+        found = (r["metrics"].get(metric) if isinstance(metric, str) else metric(r) for r in self.records)
+        return [value for value in found if value is not None]
+
+    def mean(self, metric: str | Callable[[Record], float | None]) -> float | None:
+        """Return the mean over the seeds, or None if no seed has the metric."""
+        values = self.values(metric)
+        return fmean(values) if values else None
+
+    def spread(self, metric: str | Callable[[Record], float | None]) -> float | None:
+        """Return the standard deviation over the seeds, or None for fewer than two seeds."""
+        values = self.values(metric)
+        return stdev(values) if len(values) > 1 else None
+
+    @property
+    def seeds(self) -> list[int]:
+        """Return the sorted seeds."""
+        return sorted({record["seed"] for record in self.records})
+
+
+def points(records: Iterable[Record]) -> list[Point]:
+    """Group records by parameters and device, in order of appearance."""
+    groups: dict[Any, list[Record]] = {}
+    for record in records:
+        params = tuple((name, repr(value)) for name, value in sorted(record["params"].items()))
+        groups.setdefault((params, device_of(record)), []).append(record)
+    return [Point(group[0]["params"], device, group) for (_, device), group in groups.items()]
+
+
+def device_of(record: Record) -> str:
+    """Return "CPU", the name of the GPU, or the requested device."""
+    device = record.get("device") or "cpu"
+    if device.startswith("cpu"):
+        return "CPU"
+    return (record.get("hardware") or {}).get("gpu") or device
+
+
+def contains(params: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    """Return True if the parameters `params` contain all of `where`."""
+    return all(key in params and params[key] == value for key, value in where.items())

@@ -1,7 +1,7 @@
-"""A declared experiment: data, features, estimator, grid, seeds, what the paper says, and how to show it.
+"""Declaration of an experiment: data, features, estimator, grid, seeds, values of the paper, and figures of the report.
 
-A `Spec` holds no results and runs nothing. Its functions are ordinary module-level functions, because each
-fit runs in a process of its own and receives the spec by pickle.
+A `Spec` contains no results and runs nothing. Its functions are module-level functions because each fit runs in a separate
+process, which receives the spec by pickle.
 """
 
 from __future__ import annotations
@@ -14,41 +14,88 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gramless.papers.datasets import Dataset, load
-from gramless.papers.experiments.views import Table, View
+from gramless.papers.experiments.results import contains
 
 Params = Mapping[str, Any]
 
 QUICK_DATA = "scikit-learn's digits"
-QUICK_CHOSEN = "declared for the full experiment"
+
+
+@dataclass(frozen=True)
+class History:
+    """Figure with one line per fit: the entry `y` of the history records against the entry `x`.
+
+    `series` are the parameters that name the lines (by default those that vary), and `facet` is a parameter with one chart
+    for each of its values.
+    """
+
+    y: str = "error"
+    x: str = "n_iter"
+    series: tuple[str, ...] = ()
+    facet: str | None = None
+    log_x: bool = False
+    log_y: bool = False
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Figure of the mean and standard deviation of the metric `y` over the seeds against the parameter `x`."""
+
+    x: str
+    y: str = "error"
+    series: tuple[str, ...] = ()
+    facet: str | None = None
+    log_x: bool = False
+    log_y: bool = False
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Table with one row per grid point: our value, the paper's value if there is one, and the difference.
+
+    `rows` are the parameters that name a row (by default those that vary).
+    """
+
+    metrics: tuple[str, ...] = ("error", "seconds", "peak_mb")
+    rows: tuple[str, ...] = ()
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Confusion matrix of the headline fit, or of the best fit whose parameters contain `where`."""
+
+    where: Params = field(default_factory=dict)
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """At most `limit` misclassified test images of one fit, chosen as for `Confusion`."""
+
+    where: Params = field(default_factory=dict)
+    limit: int = 60
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Images that `Spec.pictures` stored in the record under `key`, such as the atoms of a dictionary."""
+
+    key: str
+    title: str
+    where: Params = field(default_factory=dict)
+    captions: bool = True
+
+
+View = History | Curve | Table | Confusion | Gallery | Pictures
 
 
 @dataclass(frozen=True)
 class Reference:
-    """One figure the paper gives.
-
-    Parameters
-    ----------
-    value : float
-        The figure, in percent where the metric is a share.
-    where : str
-        The place in the paper, such as ``"Fig. 2(c)"``.
-    params : mapping
-        The fits it speaks of: those whose grid parameters contain these.
-    metric : str, default="error"
-        The metric it is a value of.
-    spread : float, optional
-        The paper's own plus-minus.
-
-    See Also
-    --------
-    Spec : Holds references.
-
-    Examples
-    --------
-    >>> from gramless.papers.experiments import Reference
-    >>> Reference(1.1, "Fig. 2(c)", {"solver": "kaczmarz"}).matches({"solver": "kaczmarz", "block_size": 500})
-    True
-    """
+    """A value printed in the paper at `where`, with its plus-minus, for the fits whose parameters contain `params`."""
 
     value: float
     where: str
@@ -57,188 +104,78 @@ class Reference:
     spread: float | None = None
 
     def matches(self, params: Params) -> bool:
-        """Say whether the paper's figure speaks of a fit.
-
-        Parameters
-        ----------
-        params : mapping
-            Its parameters.
-
-        Returns
-        -------
-        bool
-            Whether they contain those of the figure.
-        """
-        return all(key in params and params[key] == value for key, value in self.params.items())
+        """Return True if `params` contain the parameters of the reference."""
+        return contains(params, self.params)
 
 
 @dataclass(frozen=True)
 class Spec:
-    """One experiment of one paper.
-
-    Parameters
-    ----------
-    paper : str
-        Short name of the paper, a key of `gramless.papers.experiments.PAPERS`.
-    name : str
-        Short name, unique within the paper: ``"mnist-solvers"``.
-    title : str
-        A heading for people, without the data, which `on` names.
-    data : str or callable
-        A name for `gramless.papers.datasets.load`, or a function of the seed that returns a `Dataset`.
-    estimator : callable
-        ``estimator(params, seed)`` returns the estimator (or pipeline) to fit. `params` is one point of the
-        grid.
-    grid : sequence of dict
-        The points to fit; values are plain JSON (numbers, strings, lists). `product` writes grids of axes.
-    features : callable, optional
-        ``features(params, seed)`` returns a transformer, or None, applied before the estimator and timed
-        apart.
-    seeds : sequence of int, default=(0,)
-        Each point of the grid is fitted once per seed.
-    folds : int, default=0
-        When positive, also a stratified cross-validation on the training half: metric ``cv_error``.
-    evaluate_every : int, default=0
-        When positive, the test error after every so many iterations goes into the history; needs an
-        estimator with a `callback` parameter. The clock of the fit does not see it.
-    extras : callable, optional
-        ``extras(estimator, dataset)`` returns further metrics of the fitted estimator, a dict of numbers;
-        `dataset` has the features applied.
-    views : sequence of views
-        What the report draws, in order. Bars of time and memory are always drawn.
-    paper_says : sequence of Reference
-        The paper's figures.
-    about : str
-        A sentence or two for the report: what is asked, what to look at. True of any data.
-    quick : mapping or None
-        The fields that differ in the quick form (embedded digits, a second or two per fit). ``data`` is
-        ``"digits"`` unless the mapping says otherwise; the paper's figures are dropped, for they speak
-        of other data, and so does `finding`. None leaves the
-        experiment out of quick runs, where it would only repeat another one.
-    on : str
-        The data, as people call it.
-    finding : str
-        What was found on these data.
-    headline : mapping or None
-        Grid parameters of the setting whose mean error is the experiment's headline; it must be chosen without the test
-        rows.
-    chosen : str
-        How it was chosen.
-    pictures : callable, optional
-        ``pictures(estimator, dataset)`` returns small pictures by name, for `Pictures` views: each a dict with
-        ``image_shape`` and ``images``, of which each has ``said`` and ``pixels`` (base64 bytes).
-
-    See Also
-    --------
-    run : Runs experiments.
-    gramless.papers.report.write_report : Shows them.
-
-    Examples
-    --------
-    >>> from sklearn.svm import SVC
-    >>> from gramless.papers.experiments import Spec, product
-    >>> def machine(params, seed):
-    ...     return SVC(C=params["C"])
-    >>> spec = Spec("smo", "demo", "A demonstration", "digits", machine, product(C=[1, 10]))
-    >>> [params for params, seed in spec.fits()]
-    [{'C': 1}, {'C': 10}]
-    """
+    """One experiment of one paper; `name` is unique within the paper."""
 
     paper: str
     name: str
     title: str
+    # Name for `gramless.papers.datasets.load`, or a function of the seed.
     data: str | Callable[[int], Dataset]
+    # Function of a grid point and the seed that returns the estimator or pipeline.
     estimator: Callable[[Params, int], Any]
+    # Grid points; their values are plain JSON because they are stored in the records.
     grid: Sequence[Params]
+    # Function of a grid point and the seed that returns a transformer applied before the estimator and timed separately.
     features: Callable[[Params, int], Any] | None = None
     seeds: Sequence[int] = (0,)
+    # Number of folds of a stratified cross-validation on the training rows, the metric `cv_error`; 0 for none.
     folds: int = 0
+    # Interval in iterations at which the test error is added to the history; 0 for never. Not counted in the seconds.
     evaluate_every: int = 0
+    # Function of the fitted estimator and the dataset (features applied) that returns further metrics.
     extras: Callable[[Any, Dataset], Mapping[str, float]] | None = None
-    views: Sequence[View] = (Table(),)
-    paper_says: Sequence[Reference] = ()
-    about: str = ""
-    quick: Mapping[str, Any] | None = field(default_factory=dict)
-    on: str = ""
-    finding: str = ""
-    headline: Params | None = None
-    chosen: str = ""
+    # Function of the fitted estimator and the dataset that returns images by name: `image_shape`, and `images` with `said`
+    # (the caption) and `pixels` (base64 bytes).
     pictures: Callable[[Any, Dataset], Mapping[str, Any]] | None = None
+    views: Sequence[View] = (Table(),)
+    references: Sequence[Reference] = ()
+    # Description of the experiment that is true for any data, name of the data, and result on these data.
+    about: str = ""
+    data_label: str = ""
+    finding: str = ""
+    # Parameters of the setting whose mean error represents the experiment, chosen without the test rows, and the reason.
+    headline: Params | None = None
+    headline_reason: str = ""
+    # Fields that differ in the quick form, by default on scikit-learn's digits; None if there is no quick form.
+    quick: Mapping[str, Any] | None = field(default_factory=dict)
 
     @property
     def heading(self) -> str:
-        """The title with the data in front."""
-        return f"{self.on}: {self.title[:1].lower() + self.title[1:]}" if self.on else self.title
+        """Return the title preceded by the name of the data."""
+        return f"{self.data_label}: {self.title[:1].lower() + self.title[1:]}" if self.data_label else self.title
 
     def quick_form(self) -> Spec:
-        """Make the same experiment one of seconds, on data that needs no file.
-
-        Returns
-        -------
-        Spec
-            Another one.
-        """
+        """Return the form of a few seconds on data that need no file, without the paper's values and our finding."""
         if self.quick is None:
             raise ValueError(f"{self.paper}/{self.name} has no quick form")
-        form = replace(
-            self, **{"data": "digits", "on": QUICK_DATA, "paper_says": (), "finding": "", "quick": {}, **self.quick}
-        )
-        there = self.headline is not None and any(self.headline.items() <= params.items() for params in form.grid)
-        # What was chosen for the full data was chosen without seeing these; how it was chosen speaks of the full data.
-        return replace(form, chosen=QUICK_CHOSEN) if there else replace(form, headline=None, chosen="")
+        defaults = {"data": "digits", "data_label": QUICK_DATA, "references": (), "finding": "", "quick": {}}
+        form = replace(self, **{**defaults, **self.quick})
+        headline, reason = self.headline, "declared for the full experiment"
+        if headline is None or not any(headline.items() <= params.items() for params in form.grid):
+            headline, reason = None, ""
+        return replace(form, headline=headline, headline_reason=reason)
 
     def fits(self) -> Iterator[tuple[Params, int]]:
-        """List the fits of the experiment; all points of the grid before the next seed.
-
-        Yields
-        ------
-        params : mapping
-            One point of the grid.
-        seed : int
-            The seed.
-        """
-        for seed in self.seeds:
-            for params in self.grid:
-                yield params, seed
+        """Yield the grid point and seed of each fit, all grid points of a seed before the next seed."""
+        return ((params, seed) for seed in self.seeds for params in self.grid)
 
     def dataset(self, seed: int) -> Dataset:
-        """Load the data for one seed.
-
-        Parameters
-        ----------
-        seed : int
-            Decides a split that is drawn.
-
-        Returns
-        -------
-        Dataset
-            The data.
-        """
+        """Load the data."""
         return load(self.data, seed=seed) if isinstance(self.data, str) else self.data(seed)
 
     def key(self, params: Params, seed: int, device: str | None = None) -> str:
-        """Name one fit: a finished fit with this key is not repeated.
+        """Return the identifier of a fit, a hash of all declared values that affect its result.
 
-        It covers everything that is declared and decides the outcome; how results are shown is left out, so
-        that a changed title or view costs no refit. It does not see inside functions: rename one whose
-        meaning changes.
-
-        Parameters
-        ----------
-        params : mapping
-            One point of the grid.
-        seed : int
-            The seed.
-        device : str, optional
-            Where it is computed.
-
-        Returns
-        -------
-        str
-            Sixteen hexadecimal digits.
+        Changes inside a function are not part of the hash: rename a function whose meaning changes.
         """
         declared = {
-            "document": self.paper,  # as in the keys of results that are already there
+            "paper": self.paper,
             "name": self.name,
             "data": _name_of(self.data),
             "features": _name_of(self.features),
@@ -254,32 +191,9 @@ class Spec:
 
 
 def product(**axes: Sequence[Any]) -> tuple[dict[str, Any], ...]:
-    """Combine the values of named axes in every way, the last axis running fastest.
-
-    Parameters
-    ----------
-    **axes : sequence
-        The values of each parameter.
-
-    Returns
-    -------
-    tuple of dict
-        The points of the grid.
-
-    See Also
-    --------
-    Spec : Has a grid.
-
-    Examples
-    --------
-    >>> from gramless.papers.experiments import product
-    >>> product(solver=["cg"], block_size=[500, 1000])
-    ({'solver': 'cg', 'block_size': 500}, {'solver': 'cg', 'block_size': 1000})
-    """
+    """Return all combinations of the values of named parameters; the last parameter varies fastest."""
     return tuple(dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
 
 
 def _name_of(declared: str | Callable[..., Any] | None) -> str | None:
-    if declared is None or isinstance(declared, str):
-        return declared
-    return f"{declared.__module__}.{declared.__qualname__}"
+    return declared if declared is None or isinstance(declared, str) else declared.__qualname__

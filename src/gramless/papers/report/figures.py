@@ -30,7 +30,7 @@ def history_figure(view: History, spec: Spec, records: Sequence[Record], *, alon
                 xs, ys = [row[view.x] for row in rows], [row[view.y] for row in rows]
                 lines.append(ChartLine(shown, xs, ys, colour=names[name]))
         if _has_course(lines):
-            levels = _paper_levels(spec.paper_says, group, view.y)
+            levels = _paper_levels(spec.references, group, view.y)
             x_label = "seconds" if view.x == "seconds" else label(view.x)
             scales: dict[str, Any] = {"log_x": view.log_x, "log_y": view.log_y, "percent": view.y in PERCENTAGES}
             charts.append(LineChart(facet, x_label, label(view.y), lines, levels, **scales))
@@ -55,11 +55,11 @@ def curve_figure(view: Curve, spec: Spec, records: Sequence[Record], *, alone: b
             paper_points += [
                 PaperPoint(point.params[view.x], reference.value, f"paper, {reference.where}", names[name])
                 for point in known
-                for reference in spec.paper_says
+                for reference in spec.references
                 if reference.metric == view.y and view.x in reference.params and reference.matches(point.params)
             ]
         if _has_course(lines):
-            levels = _paper_levels([r for r in spec.paper_says if view.x not in r.params], group, view.y)
+            levels = _paper_levels([r for r in spec.references if view.x not in r.params], group, view.y)
             ticks = sorted({x for line in lines for x in line.x})
             scales: dict[str, Any] = {"log_x": view.log_x, "log_y": view.log_y, "percent": view.y in PERCENTAGES}
             charts.append(

@@ -9,46 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
 from typing import Any
 
 from gramless.papers.experiments import Reference, Spec
-from gramless.papers.experiments.measures import Measure
+from gramless.papers.experiments.results import Point, Record, contains, device_of, points
 from gramless.papers.report.formatting import parameter
-
-Record = Mapping[str, Any]
 
 CHOSEN_ON_THE_TEST_ROWS = "the least mean error on the test rows, so somewhat optimistic"
 CHOSEN_BY_CROSS_VALIDATION = "the least cross-validated error on the training rows"
 THE_ONLY_ONE = "the only setting"
-
-
-@dataclass(frozen=True)
-class Point:
-    """The fits that share their parameters and their device, and differ in the seed."""
-
-    params: Mapping[str, Any]
-    device: str
-    records: Sequence[Record]
-
-    def values(self, metric: str | Measure) -> list[float]:
-        """One value per seed, where the fit has that metric."""
-        found = (r["metrics"].get(metric) if isinstance(metric, str) else metric(r) for r in self.records)
-        return [value for value in found if value is not None]
-
-    def mean(self, metric: str | Measure) -> float | None:
-        """The mean over the seeds."""
-        values = self.values(metric)
-        return fmean(values) if values else None
-
-    def spread(self, metric: str | Measure) -> float | None:
-        """The standard deviation over the seeds; None for a single one."""
-        values = self.values(metric)
-        return stdev(values) if len(values) > 1 else None
-
-    @property
-    def seeds(self) -> list[int]:
-        return sorted({record["seed"] for record in self.records})
 
 
 @dataclass(frozen=True)
@@ -59,26 +28,10 @@ class Headline:
     chosen: str
 
 
-def device_of(record: Record) -> str:
-    """Where a fit was computed, in words: what was asked for, and the name of the GPU."""
-    device = record.get("device") or "cpu"
-    if device.startswith("cpu"):
-        return "CPU"
-    return (record.get("hardware") or {}).get("gpu") or device
-
-
 def by_device(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Records by device, the one with most of them first, the CPU first among equals."""
     groups = group_by(records, device_of)
     return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0] != "CPU")))
-
-
-def points(records: Iterable[Record]) -> list[Point]:
-    """One `Point` per distinct parameters and device, in order of appearance."""
-    groups = group_by(
-        records, lambda record: (tuple((k, repr(v)) for k, v in sorted(record["params"].items())), device_of(record))
-    )
-    return [Point(group[0]["params"], device_of(group[0]), group) for group in groups.values()]
 
 
 def headlines(spec: Spec, records: Sequence[Record]) -> list[Headline]:
@@ -93,12 +46,12 @@ def headline(spec: Spec, records: Iterable[Record], where: Mapping[str, Any] | N
     if not candidates:
         return None
     if len(candidates) == 1:
-        declared = spec.headline is not None and contains(candidates[0].params, spec.headline) and spec.chosen
-        return Headline(candidates[0], spec.chosen if declared else THE_ONLY_ONE)
+        declared = spec.headline is not None and contains(candidates[0].params, spec.headline) and spec.headline_reason
+        return Headline(candidates[0], spec.headline_reason if declared else THE_ONLY_ONE)
     if spec.headline is not None:
         declared_ones = [point for point in candidates if contains(point.params, spec.headline)]
         if declared_ones:
-            return Headline(declared_ones[0], spec.chosen)
+            return Headline(declared_ones[0], spec.headline_reason)
     validated = [point for point in candidates if point.values("cv_error")]
     if validated:
         return Headline(min(validated, key=lambda point: point.mean("cv_error") or 0.0), CHOSEN_BY_CROSS_VALIDATION)
@@ -140,11 +93,6 @@ def varying_among(grid: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
             seen.setdefault(key, set()).add(repr(value))
     some_lack_it = {key for key in seen if any(key not in params for params in grid)}
     return tuple(key for key, values in seen.items() if len(values) > 1 or key in some_lack_it)
-
-
-def contains(params: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
-    """Whether parameters contain `where`."""
-    return all(key in params and params[key] == value for key, value in where.items())
 
 
 def said(references: Iterable[Reference], params: Mapping[str, Any], metric: str) -> Reference | None:

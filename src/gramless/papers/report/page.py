@@ -149,7 +149,7 @@ def page(
     found = {(spec.paper, spec.name): by_experiment.get((spec.paper, spec.name), []) for spec in specs}
     done = [record for record in records if record["status"] == "done"]
     # The quick forms have no figures of the papers: then there is nothing to compare, and no empty columns.
-    compare = any(reference.metric == "error" for spec in specs for reference in spec.paper_says)
+    compare = any(reference.metric == "error" for spec in specs for reference in spec.references)
     loader = jinja2.PackageLoader("gramless.papers.report")
     templates = jinja2.Environment(loader=loader, autoescape=True, keep_trailing_newline=True)
     templates.filters["shortened"] = lambda name: name if len(name) <= 5 else name[:4] + "."
@@ -235,7 +235,7 @@ def _overview_rows(spec: Spec, records: Sequence[Record], compare: bool) -> list
 def _headline(one: Headline, spec: Spec, compare: bool) -> Shown:
     point = one.point
     mean = point.mean("error")
-    reference = said(spec.paper_says, point.params, "error")
+    reference = said(spec.references, point.params, "error")
     seeds = len(point.seeds)
     return {
         "error": mean_and_spread("error", mean, point.spread("error")),

@@ -33,7 +33,7 @@ def results_table(view: Table, spec: Spec, records: Sequence[Record], *, quick: 
     busy = any(record.get("busy") for record in records)
     keys = view.rows or varying(records) or tuple(rows[0].params)
     metrics = [metric for metric in view.metrics if any(row.values(metric) for row in rows)]
-    compared = {m for m in metrics if any(said(spec.paper_says, row.params, m) for row in rows)}
+    compared = {m for m in metrics if any(said(spec.references, row.params, m) for row in rows)}
     figures = [head for m in metrics for head in (label(m), *(("paper", "difference") if m in compared else ()))]
     return {
         "shows": "table",
@@ -68,7 +68,7 @@ def _cells(row: Point, metrics: Sequence[str], compared: set[str], spec: Spec) -
         small = f"± {spread:.2f}" if spread is not None and metric in PERCENTAGES else ""
         cells.append({"text": value(metric, mean), "small": small, "kind": "ours"})
         if metric in compared:
-            reference = said(spec.paper_says, row.params, metric)
+            reference = said(spec.references, row.params, metric)
             theirs, where = (None, "") if reference is None else (reference.value, reference.where)
             cells += comparison(metric, mean, theirs, where)
     return cells

@@ -1,16 +1,23 @@
-"""A claim is decided by the fits, with a stated tolerance; fits on different devices are never compared."""
+"""Verdicts on claims: tolerances, relations, measures; fits on different devices are never compared."""
 
 import math
 
 import pytest
 
 from gramless.papers.experiments import PAPERS, Claim, Comparison, claims, specs
-from gramless.papers.experiments.measures import ChangeSince, Fluctuation, SecondsPerStep, StepsTo, TakenFor
-from gramless.papers.report.claims import checks, claims_section, decided
+from gramless.papers.experiments.claims import (
+    ChangeSince,
+    ConfusedWith,
+    Fluctuation,
+    SecondsPerStep,
+    StepsTo,
+    check_claim,
+    check_comparison,
+)
 
 
 def fits(method, accuracies, device=None):
-    """Seeds 0, 1, ... at shares 0.2 and 1, a row of accuracies each."""
+    """Return records of seeds 0, 1, ... with a row of accuracies for share 0.2 and one for share 1."""
     return [
         {
             "status": "done",
@@ -30,16 +37,16 @@ FOUND = {("budget", "data"): RECORDS}
 NEAR = Comparison("data", {"method": "ours"}, "at least", {"method": "theirs"}, "accuracy", along="share")
 
 
-def test_the_tolerance_is_the_others_standard_deviation():
-    low, high = checks(NEAR, "budget", FOUND)
+def test_tolerance_is_the_standard_deviation_of_the_other_setting():
+    low, high = check_comparison(NEAR, "budget", FOUND)
     assert (low.at, low.gap, low.holds) == (0.2, -0.5, True)
     assert (high.at, high.gap, high.holds) == (1.0, -2.5, False)
     assert low.tolerance == high.tolerance == pytest.approx(0.5**0.5)
 
 
 @pytest.mark.parametrize(("metric", "rows"), [("error", 400), ("cv_error", 1600)])
-def test_against_a_figure_the_tolerance_is_one_standard_error_of_the_rows(metric, rows):
-    (check,) = checks(Comparison("data", {"method": "ours", "share": 0.2}, "near", 10.0, metric), "budget", FOUND)
+def test_tolerance_of_a_printed_value_is_one_standard_error(metric, rows):
+    (check,) = check_comparison(Comparison("data", {"method": "ours", "share": 0.2}, "near", 10.0, metric), "budget", FOUND)
     assert check.measured == pytest.approx(9.0)
     assert check.tolerance == pytest.approx(100 * math.sqrt(0.1 * 0.9 / rows))
     assert check.holds == (rows == 400)
@@ -49,7 +56,7 @@ def test_against_a_figure_the_tolerance_is_one_standard_error_of_the_rows(metric
     ("relation", "within"),
     [("near", "--+--"), ("below", "+----"), ("above", "----+"), ("at most", "+++--"), ("at least", "--+++")],
 )
-def test_each_relation_counts_the_tolerance_as_it_says(relation, within):
+def test_relations(relation, within):
     """Gaps of -2, -1.01, 0, 1.01 and 2 with a tolerance of 1."""
     comparison = Comparison("data", {}, relation, 0.0)
     held = [comparison.holds(gap, 1.0) for gap in (-2.0, -1.01, 0.0, 1.01, 2.0)]
@@ -57,13 +64,13 @@ def test_each_relation_counts_the_tolerance_as_it_says(relation, within):
     assert held == [sign == "+" for sign in expected]
 
 
-def test_an_unknown_relation_is_answered_with_the_known_ones():
+def test_unknown_relation_lists_the_known_relations():
     with pytest.raises(ValueError, match="known are near, below, above, at most, at least"):
         Comparison("data", {}, "beneath", 1.0)
 
 
 def test_ratios():
-    (check, _) = checks(
+    (check, _) = check_comparison(
         Comparison(
             "data", {"method": "ours"}, "near", {"method": "theirs"}, "seconds", along="share", factor=1.0, within=0.1
         ),
@@ -73,31 +80,21 @@ def test_ratios():
     assert (check.gap, check.holds) == (0.0, True)
 
 
-def test_fits_are_compared_on_one_device():
+def test_fits_are_compared_on_the_same_device():
     elsewhere = fits("theirs", [[99.0, 99.0], [99.0, 99.0]], device="cuda")
-    assert len(checks(NEAR, "budget", {("budget", "data"): RECORDS + elsewhere})) == 2
+    assert len(check_comparison(NEAR, "budget", {("budget", "data"): RECORDS + elsewhere})) == 2
     only_elsewhere = [r for r in RECORDS if r["params"]["method"] == "ours"] + elsewhere
-    assert checks(NEAR, "budget", {("budget", "data"): only_elsewhere}) == []
+    assert check_comparison(NEAR, "budget", {("budget", "data"): only_elsewhere}) == []
 
 
-def test_the_verdict_is_yes_partly_no_not_run_or_not_tested():
+def test_verdicts():
     worse = Comparison("data", {"method": "ours"}, "below", {"method": "theirs"}, "accuracy", along="share", within=1.0)
     better = Comparison("data", {"method": "ours"}, "above", {"method": "theirs"}, "accuracy", along="share", within=0.0)
     wide = Comparison("data", {"method": "ours"}, "near", {"method": "theirs"}, "accuracy", along="share", within=3.0)
-    verdicts = [decided(Claim("", "", (one,)), "budget", FOUND)[0] for one in (wide, worse, better)]
+    verdicts = [check_claim(Claim("", "", "", (one,)), "budget", FOUND)[0] for one in (wide, worse, better)]
     assert verdicts == ["yes", "partly", "no"]
-    assert decided(Claim("", "", (wide,)), "budget", {})[0] == "not run"
-    assert decided(Claim("", ""), "budget", FOUND)[0] == "not tested"
-
-
-def test_the_figures_and_the_tolerance_are_shown():
-    shown = claims_section([Claim("Ours is near theirs.", "Fig. 1", (NEAR,), note="Because.")], "budget", FOUND)
-    (item,) = shown["claims"]
-    assert (item["verdict"], item["count"], item["note"]) == ("partly", "1 of 2", "Because.")
-    low, high = item["checks"]
-    assert (low["ours"], low["theirs"], low["gap"], low["tolerance"]) == ("91.00 ± 1.41", "91.50 ± 0.71", "−0.5", "0.707")
-    assert "share 1" in high["what"]
-    assert (low["holds"], high["holds"]) == ("yes", "no")
+    assert check_claim(Claim("", "", "", (wide,)), "budget", {})[0] == "not run"
+    assert check_claim(Claim("", "", ""), "budget", FOUND)[0] == "not tested"
 
 
 def test_measures_of_a_history():
@@ -113,15 +110,16 @@ def test_measures_of_a_history():
     assert Fluctuation()(record) == pytest.approx(0.5 / 2**0.5)
     assert ChangeSince(2)(record) == 0.5
     assert ChangeSince(7)(record) is None
-    assert TakenFor("cat", "dog")(record) == 25.0
-    assert TakenFor("cat", "cow")(record) is None
+    assert ConfusedWith("cat", "dog")(record) == 25.0
+    assert ConfusedWith("cat", "cow")(record) is None
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_every_paper_has_claims_that_its_experiments_can_decide(paper):
+def test_claims_refer_to_settings_of_the_experiments(paper):
     declared = {f"{spec.paper}/{spec.name}": spec for spec in specs()}
     stated = claims(paper)
     assert len(stated) >= 4
+    assert len({claim.name for claim in stated}) == len(stated)
     for comparison in (comparison for claim in stated for comparison in claim.comparisons):
         name = comparison.experiment if "/" in comparison.experiment else f"{paper}/{comparison.experiment}"
         grid = declared[name].grid
@@ -134,7 +132,7 @@ def test_every_paper_has_claims_that_its_experiments_can_decide(paper):
             assert any(comparison.along in params for params in declared[name].grid)
 
 
-def test_claims_about_time_are_there():
+def test_papers_with_claims_about_time():
     for paper in ("randomized", "budget", "prototypes", "smo"):
         measured = {c.measure for claim in claims(paper) for c in claim.comparisons}
         assert measured & {"seconds", SecondsPerStep()}, paper
