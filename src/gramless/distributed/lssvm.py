@@ -29,13 +29,12 @@ from gramless.distributed.settings import check_settings
 from gramless.estimators.lssvm import LSSVC, LSSVR
 from gramless.linalg.operators.kernel import check_diagonal
 from gramless.linalg.operators.system import LinearSystem
-from gramless.linalg.planning.make_solver import solver_name
-from gramless.linalg.planning.plan import Plan, make_plan, sizes
+from gramless.linalg.planning.plan import SolverPlan, make_plan, problem_size, solver_name
 from gramless.linalg.preconditioner import NystromPreconditioner
 from gramless.linalg.solvers import CG, Averaged, solve
-from gramless.models import least_squares
+from gramless.linalg.stopping import predictions_converged
+from gramless.linalg.tuning import TUNING
 from gramless.models.expansion import kernel_from_settings, set_single_output
-from gramless.models.settled import USUAL_RESIDUAL, finest_residual, settled_predictions
 
 HONOURED = frozenset(
     {
@@ -65,7 +64,7 @@ _BLOCKS_PER_THREAD = 2
 
 def check_least_squares(estimator: LSSVC | LSSVR) -> None:
     """Refuse what cannot be distributed, before anything is read."""
-    least_squares.check_settings(estimator)
+    estimator._validate_params()
     check_settings(estimator, HONOURED)
     # The mean of several runs of CG has the name of CG, and is not one.
     if solver_name(estimator.solver) not in ("auto", "cg") or isinstance(estimator.solver, Averaged):
@@ -94,10 +93,10 @@ def fit_least_squares(client: Client, estimator: LSSVC | LSSVR, rows: Rows) -> N
     estimator.kernel_ = task.result()
 
     cg = _cg(estimator)
-    size = sizes(rows.n, rows.d, Z.shape[1], rows.dtype, "cpu", estimator.kernel_)
+    size = problem_size(rows.n, rows.d, Z.shape[1], rows.dtype, "cpu", estimator.kernel_)
     # Half of the workers' memory: dask needs room for what it moves.
     watch = estimator.tol == "auto" and not isinstance(estimator.solver, CG)
-    tol = USUAL_RESIDUAL if watch else cg.tol
+    tol = TUNING.planned_tol if watch else cg.tol
     plan = make_plan(size, "cg", cluster_memory(client) // 2, n_landmarks=cg.n_landmarks, tol=tol)
     estimator.solver_, estimator.solver_reason_ = "cg", f"rows on {len(client.nthreads())} workers; {plan.reason}"
     blocks, counts = _grouped(client, rows)
@@ -109,7 +108,7 @@ def fit_least_squares(client: Client, estimator: LSSVC | LSSVR, rows: Rows) -> N
     system = LinearSystem(op, Z, bordered=False, intercept=intercept)
     solver = _preconditioned(cg, plan, op, rows, rng)
     if watch:
-        solver.settled = settled_predictions(op.ridge, intercept=intercept)
+        solver.convergence_test = predictions_converged(op.ridge, intercept=intercept)
 
     def take(W: Array) -> None:
         estimator.dual_coef_, estimator.intercept_ = rescale(*system.split(W))
@@ -125,7 +124,7 @@ def fit_least_squares(client: Client, estimator: LSSVC | LSSVR, rows: Rows) -> N
     )
     take(result.W)
     estimator.history_, estimator.n_iter_, estimator.residual_ = result.history, result.n_iter, result.residual
-    if not result.status.as_wanted:
+    if not result.status.converged_or_stopped:
         warnings.warn(
             f"{type(estimator).__name__} did not converge: {result.message}; relative residual {result.residual:.2g}, "
             f"tol {cg.tol:g}. Raise max_iter or tol, lower C, or use more n_landmarks.",
@@ -139,16 +138,17 @@ def _cg(estimator: LSSVC | LSSVR) -> CG:
     if isinstance(estimator.solver, CG):
         return estimator.solver
     limit: dict[str, Any] = {} if estimator.max_iter in (None, -1) else {"max_iter": int(estimator.max_iter or 0)}
-    return CG(tol=finest_residual(estimator) if estimator.tol == "auto" else float(estimator.tol), **limit)
+    auto_tol = TUNING.label_tol if isinstance(estimator, LSSVC) else TUNING.value_tol
+    return CG(tol=auto_tol if estimator.tol == "auto" else float(estimator.tol), **limit)
 
 
-def _preconditioned(cg: CG, plan: Plan, op: DistributedOperator, rows: Rows, rng: np.random.RandomState) -> CG:
+def _preconditioned(cg: CG, plan: SolverPlan, op: DistributedOperator, rows: Rows, rng: np.random.RandomState) -> CG:
     preconditioner = cg.preconditioner
     if preconditioner is None and plan.n_landmarks > 0:
         landmarks = np.sort(rng.permutation(rows.n)[: plan.n_landmarks])
         columns = RemoteColumns(op, rows, landmarks, store=plan.store_landmarks)
         preconditioner = NystromPreconditioner(columns, op.ridge, damping=cg.damping, rng=rng)
-    return CG(tol=cg.tol, max_iter=cg.max_iter, preconditioner=preconditioner, settled=cg.settled)
+    return CG(tol=cg.tol, max_iter=cg.max_iter, preconditioner=preconditioner, convergence_test=cg.convergence_test)
 
 
 def _targets(estimator: LSSVC | LSSVR, rows: Rows) -> tuple[np.ndarray, np.ndarray, Callable[..., Any]]:

@@ -1,11 +1,11 @@
-"""The least-squares support vector machine, for classes and for values.
+"""Least-squares support vector machines for classes and for values.
 
     min_f  1/2 ||f||^2 + C/2 sum_i w_i (z_i - f(x_i) - b)^2
 
-The solution is one linear system in as many unknowns as there are rows, shared by all classes or outputs. Exact, it costs
-O(n^3) time and n^2 numbers; conjugate gradients on a streamed kernel matrix cost O(n^2 d) an iteration and a few megabytes.
-The fit is `gramless.models.least_squares.fit_expansion`; here are the targets: classes as +-1 or one-hot columns, values
-standardised.
+The solution is one linear system with one unknown for each row, shared by all classes or outputs. An exact solution costs
+O(n^3) time and n^2 numbers; conjugate gradients on a streamed kernel matrix cost O(n^2 d) for each iteration and a few
+megabytes. `fit` validates the rows, encodes the targets (classes as -1 and +1 or as indicator columns, values standardised),
+solves the system (`gramless.linalg.least_squares`) and stores the model.
 
 References: Suykens and Vandewalle, "Least squares support vector machine classifiers", 1999; Suykens et al., "Weighted least
 squares support vector machines", 2002, for weights.
@@ -14,149 +14,253 @@ squares support vector machines", 2002, for weights.
 from __future__ import annotations
 
 from itertools import combinations
+from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
+from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, KERNEL, POSITIVE, POSITIVE_INTEGER
 from gramless._core.dask_dispatch import dispatch_fit, dispatch_prediction
 from gramless._core.device import Device
+from gramless._core.memory import parse_budget
 from gramless._core.doc_links import link_documentation
-from gramless._core.targets.columns import Standardised, class_targets
+from gramless._core.targets.columns import Standardised, class_targets, scores_to_labels
 from gramless._core.validation import (
     atomic_fit,
-    check_choice,
     check_indicator,
     check_labels,
     check_outputs,
     check_weights,
     is_indicator,
 )
-from gramless.inference.leave_one_out import leave_one_out_scores
-from gramless.inference.on_demand import scores_on_demand
-from gramless.inference.platt import fit_sigmoids
-from gramless.inference.prediction_sets import adaptive_scores, prediction_sets
-from gramless.inference.regression import posterior_of, prediction_intervals, standard_deviations
-from gramless.inference.temperature import fit_temperature
-from gramless.linalg.planning.plan import Plan
-from gramless.linalg.solvers import Solver
-from gramless.models.expansion import (
-    ExpansionClassifier,
-    ExpansionRegressor,
-    has_probabilities,
-    kernel_from_settings,
-    scores_to_labels,
-    scores_to_probabilities,
+from gramless.callbacks import read_callbacks
+from gramless.estimators.expansion import (
+    KernelExpansion,
+    LeastSquaresClassifier,
+    LeastSquaresRegressor,
+    check_kernel_input,
 )
-from gramless.models.least_squares import check_rows, check_settings, fit_expansion, generator, plan_fit
+from gramless.inference.calibration import calibrate, leave_one_out_on_demand
+from gramless.inference.leave_one_out import leave_one_out_scores
+from gramless.inference.probabilities import (
+    LEAVE_ONE_OUT_METHODS,
+    METHODS,
+    has_probabilities,
+    label_probabilities,
+    probability_constraint,
+)
+from gramless.kernels import Kernel
+from gramless.linalg.least_squares import ExpansionFit, LeastSquaresSettings, fit_expansion
+from gramless.linalg.planning.plan import SolverPlan
+from gramless.linalg.solvers import SOLVERS, Solver
+
+_CONSTRAINTS: dict[str, Any] = {
+    **KERNEL,
+    **COMPUTE,
+    "gamma": [POSITIVE, StrOptions({"scale", "auto", "weighted_scale"})],
+    "C": [POSITIVE],
+    "solver": [StrOptions({"auto", *SOLVERS}), Solver],
+    "tol": [POSITIVE, StrOptions({"auto"})],
+    "max_iter": [POSITIVE_INTEGER, Options(Integral, {-1}), None],
+    "warm_start": ["boolean"],
+}
+
+
+class _LeastSquares(KernelExpansion):
+    """The part of the fit that `LSSVC` and `LSSVR` share: from target columns to the stored model."""
+
+    C: float
+    solver: str | Solver
+    tol: float | str
+    max_iter: int | None
+    warm_start: bool
+    device: Device
+    memory_budget: str | float | None
+    callback: Any
+    verbose: int
+    random_state: Any
+
+    def _settings(self) -> LeastSquaresSettings:
+        """Return the settings of the linear system and of its solver."""
+        return LeastSquaresSettings(
+            estimator_name=type(self).__name__,
+            C=self.C,
+            solver=self.solver,
+            tol=self.tol,
+            auto_tol=self._tuning.label_tol if isinstance(self, LeastSquaresClassifier) else self._tuning.value_tol,
+            max_iter=self.max_iter,
+            fit_intercept=getattr(self, "fit_intercept", True),
+            device=self.device,
+            memory_budget=self.memory_budget,
+            verbose=self.verbose,
+            random_state=self.random_state,
+            callbacks=read_callbacks(self.callback),
+            leave_one_out=getattr(self, "probability", False) in LEAVE_ONE_OUT_METHODS,
+            tuning=self._tuning,
+        )
+
+    def _resolve_kernel(self, X: Array, weights: np.ndarray | None) -> Kernel:
+        kernel = self._kernel()
+        check_kernel_input(X, kernel)
+        return kernel.resolve(X, weights)
+
+    def _solve(self, X: Array, Z: np.ndarray, weights: np.ndarray | None, kernel: Kernel, **options: Any) -> ExpansionFit:
+        """Solve for the targets `Z` and store the model; callbacks get this estimator with the solution so far."""
+        settings = self._settings()
+
+        def report(fit: ExpansionFit, record: dict[str, Any]) -> bool:
+            self._store(fit)
+            return settings.callbacks(self, record)
+
+        start = vars(self).get("_solution") if self.warm_start else None
+        fit = fit_expansion(X, Z, weights, kernel, settings, start=start, callback=report, **options)
+        self._store(fit)
+        return fit
+
+    def _store(self, fit: ExpansionFit) -> None:
+        self._set_points(fit.kernel, fit.points, fit.device_points, fit.support)
+        self.dual_coef_, self.intercept_, self.device_ = fit.coef, fit.intercept, fit.device
+        self.solver_, self.solver_reason_ = fit.solver, fit.plan.reason
+        if fit.result is not None:
+            self.history_, self.n_iter_, self.residual_ = fit.result.history, fit.result.n_iter, fit.result.residual
+            if self.warm_start:
+                self._solution = xa.to_numpy(fit.result.W)
+
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> SolverPlan:
+        """Return the solver and the memory of a fit of the given size.
+
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Number of rows, of features, and of target columns.
+        dtype : dtype
+            Floating-point precision of the data.
+        device : str
+            Device of the computation.
+
+        Returns
+        -------
+        SolverPlan
+            With `solver`, `reason` and `memory`; a `MemoryError` is raised if no solver fits the memory budget.
+        """
+        return self._settings().plan(self._kernel(), (n, d), n_outputs, dtype, device)
 
 
 @link_documentation
-class LSSVC(ExpansionClassifier):
+class LSSVC(LeastSquaresClassifier, _LeastSquares):
     """Least-squares support vector classifier.
+
+    Prefer it to `sklearn.svm.SVC` if there are many classes, which share one linear system, if calibrated probabilities are
+    needed, or if the kernel matrix does not fit the memory; prefer SVC if a model with few support vectors is needed.
 
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        `"linear"`, `"poly"`, `"rbf"`, `"laplacian"`, `"precomputed"`, a `gramless.kernels` expression, or `f(X, Y)`.
+        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
     C : float, default=1.0
-        Regularisation: the ridge on the kernel's diagonal is `1 / C`. Larger fits closer.
-    gamma : float or str, default="scale"
-        Of a kernel given by name: a number, `"scale"` or `"auto"`, as in `sklearn.svm.SVC`; `"weighted_scale"` is
-        `"scale"` with the variance of the rows counted by their sample weights.
+        Inverse regularisation strength; a larger value fits the training rows more closely.
+    gamma : float, "scale", "auto" or "weighted_scale", default="scale"
+        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
+        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`.
     degree : int, default=3
-        Of the polynomial kernel.
+        Degree of the polynomial kernel; ignored by other kernels.
     coef0 : float, default=0.0
-        Of the polynomial kernel.
+        Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
     solver : str or Solver, default="auto"
-        `"cholesky"` is exact; `"cg"` is block conjugate gradients with a Nyström preconditioner; `"sketch_project"` is
-        faster than `"cg"` to a loose `tol` on very large streamed data; `"auto"` chooses from the sizes, `tol`, the memory
-        and the device, and says in `solver_` what it chose. The randomised `"matching_pursuit"`, `"kaczmarz"`,
-        `"kaczmarz_mp"` and `"nystrom_committee"` (whose members `max_iter` counts) read a block of rows at a time. An
-        object of `gramless.linalg.solvers` brings its own settings: `CG(n_landmarks=2000)`,
-        `MatchingPursuit(block_size=2000)`,
-        `Averaged(Kaczmarz(), n_runs=5)`.
+        Algorithm that solves the optimisation problem. `"cholesky"` is exact; `"cg"` is block conjugate gradients with a
+        Nyström preconditioner; `"sketch_project"` reaches a loose `tol` before `"cg"` on very large streamed data; the
+        randomised `"matching_pursuit"`, `"kaczmarz"`, `"kaczmarz_mp"` and `"nystrom_committee"` (of `max_iter` members) read
+        one block of rows at a time. `"auto"` chooses from the sizes, `tol`, the memory and the device; see `solver_`. An
+        object of `gramless.linalg.solvers` has its own settings, for instance `CG(n_landmarks=2000)`.
     tol : float or "auto", default="auto"
-        Relative residual `||Z - A W|| / ||Z||` at which a solver given by name stops; a solver object has a `tol` of its
-        own, and this one is not used. `"auto"` ends conjugate gradients when predictions have settled: when what is left of
-        the residual, which bounds what the scores of the training rows still lack, is a twentieth of the machine's own
-        errors there, in every output, or 5e-3 of the targets. For other solvers it is 1e-3.
+        Tolerance at which the solver stops. It is the relative residual `||Z - A W|| / ||Z||` of a solver given by name; a
+        solver object has its own. `"auto"` stops conjugate gradients when the residual norm, an upper bound on the error of
+        the training scores, is below 5 % of the training error for every output, or relative to the targets below 5e-3 for
+        classes and 1e-3 for values; for other solvers it is 1e-3.
     max_iter : int or None, default=None
-        Limit on the iterations of a solver given by name; None, or -1 as in `SVC`, is the solver's own. Not used with a
-        solver object.
+        Maximum number of solver iterations. It applies to a solver given by name; None and -1 are the solver's default.
     class_weight : dict, "balanced" or None, default=None
-        Multiplies `sample_weight`: the ridge of a sample is `1 / (C w)`, so weight 2 equals two copies.
+        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
+        frequency.
     probability : {"auto", "softmax", "sigmoid", "temperature", False}, default="auto"
-        What `predict_proba` is: the softmax of the scores; Platt's sigmoid of each; or the softmax of the scores divided by
-        a temperature, whose largest probability is always that of `predict`. Sigmoids and the temperature are fitted on
-        closed-form leave-one-out scores, without a refit, and `predict_set` needs them. `"auto"` is the temperature,
-        fitted when it is first needed, for models of up to 10,000 points, and the softmax for larger ones, for kernels
-        that are precomputed or functions, and for models from a cluster. `predict` does not depend on it.
+        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"softmax"` is
+        the softmax of the scores, `"sigmoid"` Platt's sigmoid of each score, normalised, and `"temperature"` the softmax of
+        the scores divided by a temperature. Sigmoids and temperature are fitted to closed-form leave-one-out scores, without
+        a refit; `predict_set` needs them. `"auto"` is `"temperature"`, fitted at the first request, for models of up to
+        10,000 points, and `"softmax"` for larger ones, for kernels that are precomputed or functions, and for models from a
+        cluster.
     decision_function_shape : {"ovr", "ovo"}, default="ovr"
-        Whether `decision_function` has a column for each class, its score, or for each pair of classes, the difference of
-        their scores, in the order and with the signs of `sklearn.svm.SVC`. Ignored for two classes.
+        Shape of the output of `decision_function`: one column per class (`"ovr"`) or per pair of classes (`"ovo"`). Columns
+        of pairs are differences of scores, in the order and with the signs of `sklearn.svm.SVC`. Ignored for two classes.
     warm_start : bool, default=False
-        Start from the last solution when the data has the same number of rows.
+        Whether to start from the coefficients of the previous fit if the shapes agree.
     dtype : {"float32", "float64"} or None, default=None
-        None computes float32 and byte data in float32 and everything else in float64.
+        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Where to compute; None follows the data. `gramless.CUDA` has the precision and the storage of a graphics card.
+        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        storage.
     memory_budget : str, int, float or None, default=None
-        Bound on the peak of what a fit allocates, beside loaded libraries: `"4GB"`, bytes, a fraction of what is free; None
-        is 70 % of it.
+        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
+        free memory if at most 1; None is 70 % of the free memory.
     callback : callable, Checkpoint, EarlyStopping, a list of these, or None, default=None
-        `callback(estimator, record) -> bool` is called after each iteration with an estimator that can already predict; a
-        true answer stops the fit. `gramless.callbacks` has checkpoints to go on from, and stopping on held-out rows.
+        Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
+        returning True stops the fit. It is called after each iteration of the solver. `gramless.callbacks` has checkpoints
+        and early stopping on held-out rows.
     verbose : int, default=0
-        1 shows progress.
+        If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
-        Draws landmarks, blocks and held-out rows.
+        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
 
     Attributes
     ----------
     classes_ : ndarray
-        The labels; with an indicator matrix, the numbers of its columns.
+        Class labels; for an indicator matrix, the numbers of its columns.
     multilabel_ : bool
-        Whether `y` was an indicator matrix: each row may have several labels, or none.
+        Whether `y` was an indicator matrix, so that each row may have several labels or none.
     sigmoids_ : ndarray of shape (n_outputs, 2)
-        With `probability="sigmoid"`, slope and offset of each sigmoid.
-    temperature_ : float, or ndarray of shape (n_labels,) with an indicator matrix
-        With `probability="temperature"` or `"auto"`.
+        Slope and offset of each sigmoid, with `probability="sigmoid"`.
+    temperature_ : float, or ndarray of shape (n_labels,) for an indicator matrix
+        Temperature, with `probability="temperature"` or `"auto"`.
     calibration_scores_ : ndarray of shape (m,)
-        With either of the three, the score of each row's true class in `predict_set`, by the model without the row.
+        Adaptive score of the true class of each training row, by the model without the row; see `predict_set`.
     calibration_codes_ : ndarray of int of shape (m,)
-        The classes of those rows, as positions in `classes_`.
+        Classes of these rows, as positions in `classes_`.
     kernel_ : Kernel
-        With every setting a number.
+        The kernel with all its parameters as numbers.
     points_ : array of shape (m, n_features)
-        The rows that carry the model: `decision_function(X) = kernel_(X, points_) @ dual_coef_ + intercept_`.
+        Training rows of the expansion `kernel_(X, points_) @ dual_coef_ + intercept_`.
     dual_coef_ : ndarray of shape (m, n_outputs)
-        One column for two classes, else one for each class.
+        Coefficients of the points: one column for two classes, else one for each class.
     intercept_ : ndarray of shape (n_outputs,)
-        The bias.
+        Bias of each output.
     support_ : ndarray of int
-        Which training rows `points_` are.
+        Row numbers of `points_` in the training data.
     solver_ : str
-        What was chosen.
+        Name of the solver that was used.
     solver_reason_ : str
-        Why.
+        Why this solver was chosen, and whether the kernel matrix was cached.
     history_ : list of dict
-        One record for each iteration: n_iter, seconds (callbacks excluded), residual, and what the callback added.
+        One record for each iteration: `n_iter`, `seconds` (without callbacks), `residual`, and values added by callbacks.
     n_iter_ : int
-        Iterations made.
+        Number of iterations.
     residual_ : float
-        The relative residual at the end.
+        Relative residual at the end of the solve.
 
     See Also
     --------
     LSSVR : The regressor.
-    LSSVCCV : Chooses C and the kernel by closed-form leave-one-out.
-    NystromLSSVC : The same on landmarks, in one pass over the data.
+    LSSVCCV : Selects C and the kernel by closed-form leave-one-out.
+    NystromLSSVC : The same model on landmarks, in one pass over the data.
+
+    Notes
+    -----
+    The ridge on the diagonal of the kernel matrix is `1 / (C w)` for a row of weight `w`, so weight 2 equals two copies.
 
     References
     ----------
@@ -171,6 +275,12 @@ class LSSVC(ExpansionClassifier):
     True
     """
 
+    _parameter_constraints = {
+        **_CONSTRAINTS,
+        **CLASS_WEIGHT,
+        "probability": probability_constraint(*METHODS),
+        "decision_function_shape": [StrOptions({"ovr", "ovo"})],
+    }
     multilabel_: bool = False
 
     def __init__(
@@ -217,102 +327,90 @@ class LSSVC(ExpansionClassifier):
     @atomic_fit
     @dispatch_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVC:
-        """Fit to labels.
+        """Fit the model to labels.
 
         Parameters
         ----------
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            Kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
+            Training rows; kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
         y : array of shape (n_samples,), or indicator matrix of shape (n_samples, n_labels)
-            Labels. A matrix of zeros and ones, dense or sparse, says which of several labels each row has; all of them
-            are solved for together.
+            Labels. A dense or sparse matrix of zeros and ones has one column for each of several labels; all columns are
+            solved for together.
         sample_weight : array of shape (n_samples,), optional
-            Rows of weight zero do not take part in the fit.
+            Non-negative weights of the rows; rows of weight zero are left out.
 
         Returns
         -------
         self
-            Fitted.
+            The fitted estimator.
         """
-        check_settings(self)
-        check_choice("decision_function_shape", self.decision_function_shape, {"ovr", "ovo"})
-        if self.probability is not False:
-            check_choice("probability", self.probability, {"auto", "softmax", "sigmoid", "temperature"})
-        X = check_rows(self, X)
+        self._validate_params()
+        X = self._check_rows(X)
         self.multilabel_ = is_indicator(y)
         if self.multilabel_:
             codes = check_indicator(y, X.shape[0], self.class_weight)
-            self.classes_, classes = np.arange(codes.shape[1]), None
-            weights = check_weights(sample_weight, X)
-            targets = np.where(codes, 1.0, -1.0)
+            self.classes_, weights = np.arange(codes.shape[1]), check_weights(sample_weight, X)
         else:
             self.classes_, codes = check_labels(y, X.shape[0])
-            classes, weights = codes, check_weights(sample_weight, X, codes, self.classes_, self.class_weight)
-            if weights is not None and len(np.unique(codes[weights > 0])) < 2:
-                raise ValueError(
-                    "The number of classes with a positive sample weight has to be greater than one; got 1 class"
-                )
-            targets = class_targets(codes, len(self.classes_))
+            weights = check_weights(sample_weight, X, codes, self.classes_, self.class_weight)
+            check_two_classes(codes, weights)
+        Z = self._targets(codes)
+        kernel = self._resolve_kernel(X, weights)
         for name in ("sigmoids_", "_calibration", "_codes", "_weights"):
-            self.__dict__.pop(name, None)  # those of an earlier fit must not meet this one's scores in a callback
-        calibrated = self.probability in ("sigmoid", "temperature")
-        op, plan = fit_expansion(
-            self,
-            X,
-            targets,
-            weights,
-            classes=classes,
-            validation_error=_share_of_wrong_signs if self.multilabel_ else _share_of_wrong_labels,
-            leave_one_out=calibrated,
-        )
-        rows = self.support_
+            self.__dict__.pop(name, None)  # a callback must not combine those of an earlier fit with the new scores
+        classes, error = (None, _label_error) if self.multilabel_ else (codes, _class_error)
+        fit = self._solve(X, Z, weights, kernel, validation_error=error, classes=classes)
+        rows = fit.support
         self._codes = codes[rows].astype(np.min_scalar_type(len(self.classes_)), copy=False)
         self._weights = None if weights is None else weights[rows]
-        self._calibration: dict[str, Any] = {}  # filled now, or when probabilities are first asked for
-        if calibrated:
-            rng = generator(self, X, targets)
-            self._calibrate(leave_one_out_scores(op, targets[rows], self.dual_coef_, plan.probes, random_state=rng), rng)
+        self._calibration: dict[str, Any] = {}  # filled here, or at the first request of probabilities
+        if self.probability in LEAVE_ONE_OUT_METHODS:
+            rng = self._settings().generator(X, Z)
+            scores = leave_one_out_scores(fit.op, Z[rows], fit.coef, fit.plan.probes, random_state=rng)
+            self._calibrate(scores, rng)
         return self
 
+    def _targets(self, codes: np.ndarray) -> np.ndarray:
+        return np.where(codes, 1.0, -1.0) if self.multilabel_ else class_targets(codes, len(self.classes_))
+
     def _calibrate(self, scores: np.ndarray, rng: np.random.RandomState) -> None:
-        """Sigmoids or temperatures from leave-one-out scores, and what `predict_set` compares new rows with."""
-        truth, weights, k = self._codes, self._weights, len(self.classes_)
-        labels = [(scores[:, [j]], truth[:, j]) for j in range(k)] if self.multilabel_ else [(scores, truth)]
-        if self.probability == "sigmoid":
-            found = [fit_sigmoids(s, codes, 2 if self.multilabel_ else k, weights) for s, codes in labels]
-            self.sigmoids_ = np.concatenate(found)
+        """Fit sigmoids or a temperature to leave-one-out scores, and store the calibration scores of `predict_set`."""
+        found = calibrate(scores, self._codes, len(self.classes_), self.probability, self._weights, rng)
+        if found.sigmoids is not None:
+            self.sigmoids_ = found.sigmoids
         else:
-            fitted = [fit_temperature(s, codes.astype(np.intp), weights) for s, codes in labels]
-            self._calibration["temperature"] = np.array(fitted) if self.multilabel_ else fitted[0]
-        if not self.multilabel_:
-            share = adaptive_scores(scores_to_probabilities(self, scores), rng.random_sample(len(truth)))
-            self._calibration["scores"] = share[np.arange(len(truth)), truth]
+            self._calibration["temperature"] = found.temperature
+        if found.true_scores is not None:
+            self._calibration["scores"] = found.true_scores
 
     def _calibrated(self) -> dict[str, Any]:
-        """What calibration found; with `probability="auto"` it is made now, where it costs no more than the fit."""
+        """Return the calibration; `probability="auto"` computes it here if it costs no more than the fit."""
         check_is_fitted(self)
         found: dict[str, Any] = vars(self).get("_calibration", {})
         if self.probability == "auto" and "_calibration" in vars(self) and not found:
-            k = len(self.classes_)
-            targets = np.where(self._codes, 1.0, -1.0) if self.multilabel_ else class_targets(self._codes, k)
-            scores = scores_on_demand(self, targets)
+            budget = parse_budget(self.memory_budget, self.device_)
+            model = self.kernel_, self.points_, self.dual_coef_, self._targets(self._codes), self.C, self._weights
+            scores = leave_one_out_on_demand(*model, self.device_, budget)
             if scores is None:
-                found["temperature"] = np.ones(k) if self.multilabel_ else 1.0
+                found["temperature"] = self._no_temperature()
             else:
                 self._calibrate(scores, check_random_state(self.random_state))
         return found
 
-    @property
-    def temperature_(self) -> Any:
-        """What scores are divided by before their softmax; one for each label of an indicator matrix."""
-        if self.probability not in ("temperature", "auto"):
-            raise AttributeError(f"probability={self.probability!r} has no temperature")
-        # In a callback the solve is still under way.
-        return self._calibrated().get("temperature", np.ones(len(self.classes_)) if self.multilabel_ else 1.0)
+    def _no_temperature(self) -> Any:
+        return np.ones(len(self.classes_)) if self.multilabel_ else 1.0
 
     @property
-    def calibration_scores_(self) -> np.ndarray:
-        """The score of each row's true class in `predict_set`, by the model without the row."""
+    def temperature_(self) -> Any:
+        """Divisor of the scores before their softmax; one for each label of an indicator matrix."""
+        if self.probability not in ("temperature", "auto"):
+            raise AttributeError(f"probability={self.probability!r} has no temperature")
+        # A callback may request it before the temperature is fitted.
+        return self._calibrated().get("temperature", self._no_temperature())
+
+    @property
+    def calibration_scores_(self) -> np.ndarray:  # type: ignore[override]
+        """Adaptive score of the true class of each training row, by the model without the row."""
         if self.multilabel_:
             raise AttributeError("rows with several labels have no true class: there are no sets of classes for them")
         try:
@@ -324,56 +422,25 @@ class LSSVC(ExpansionClassifier):
             ) from None
 
     @property
-    def calibration_codes_(self) -> np.ndarray:
-        """The classes of the rows of `calibration_scores_`, as positions in `classes_`."""
+    def calibration_codes_(self) -> np.ndarray:  # type: ignore[override]
+        """Classes of the rows of `calibration_scores_`, as positions in `classes_`."""
         return self._codes.astype(np.intp)
-
-    def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
-        """Sets of classes that contain the true one with a chosen probability.
-
-        Adaptive prediction sets on leave-one-out probabilities: rows that are hard get large sets. A set may be empty where
-        the coverage is below the accuracy.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or tensor of shape (n_samples, n_features)
-            The rows; kernel values with the training rows where the kernel is precomputed.
-        coverage : float, default=0.9
-            Between 0 and 1.
-        per_class : bool, default=False
-            Whether the rows of every class are to be covered so often, or all rows together.
-        random_state : int, RandomState or None, default=None
-            Draws the random share of a class's own probability that makes the coverage exact.
-
-        Returns
-        -------
-        ndarray of bool of shape (n_samples, n_classes)
-            Columns in the order of `classes_`. Sets for a larger coverage contain those for a smaller one, at the same
-            `random_state`.
-        """
-        check_is_fitted(self)
-        try:
-            own, codes = self.calibration_scores_, self.calibration_codes_
-        except AttributeError as reason:
-            raise ValueError(str(reason)) from None
-        chances = np.asarray(self.predict_proba(X))
-        return prediction_sets(chances, own, codes, coverage, per_class=per_class, random_state=random_state)
 
     @dispatch_prediction
     def decision_function(self, X: Any) -> Array:
-        """Class scores, or with `decision_function_shape="ovo"` their differences for each pair of classes.
+        """Return the class scores, or with `decision_function_shape="ovo"` their differences for each pair of classes.
 
         Parameters
         ----------
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            The rows; kernel values with the training rows where the kernel is precomputed.
+            Rows to classify; kernel values with the training rows if the kernel is precomputed.
 
         Returns
         -------
         array of shape (n_samples,), (n_samples, n_classes) or (n_samples, n_classes * (n_classes - 1) / 2)
-            One column for two classes, where positive means `classes_[1]`; else one for each class, or for each pair of
-            classes, where positive means the first of them. After a fit to an indicator matrix one for each label, where
-            positive means that the row has it.
+            One column for two classes, positive for `classes_[1]`; else one for each class, or for each pair of classes,
+            positive for the first class of the pair. After a fit to an indicator matrix one for each label, positive if the
+            row has the label.
         """
         scores = self._scores(X)
         if self.multilabel_:
@@ -387,17 +454,17 @@ class LSSVC(ExpansionClassifier):
 
     @dispatch_prediction
     def predict(self, X: Any) -> np.ndarray:
-        """The class of each row, or the labels that it has.
+        """Return the class of each row, or its labels.
 
         Parameters
         ----------
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            The rows; kernel values with the training rows where the kernel is precomputed.
+            Rows to classify; kernel values with the training rows if the kernel is precomputed.
 
         Returns
         -------
         ndarray of shape (n_samples,), or (n_samples, n_labels) after a fit to an indicator matrix
-            Always NumPy, since labels may be strings; zeros and ones where each row may have several labels.
+            Always NumPy, since labels may be strings; zeros and ones after a fit to an indicator matrix.
         """
         scores = xa.to_numpy(self._scores(X))
         return (scores > 0).astype(np.int64) if self.multilabel_ else scores_to_labels(self.classes_, scores)
@@ -405,134 +472,137 @@ class LSSVC(ExpansionClassifier):
     @available_if(has_probabilities)
     @dispatch_prediction
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class, or of each label; what `probability` says it is.
+        """Return the probability of each class or label, by the method that the parameter `probability` selects.
 
         Parameters
         ----------
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            The rows; kernel values with the training rows where the kernel is precomputed.
+            Rows to classify; kernel values with the training rows if the kernel is precomputed.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes), or (n_samples, n_labels) after a fit to an indicator matrix
-            Columns in the order of `classes_`; of labels each is between zero and one on its own.
+            Columns in the order of `classes_`; probabilities of labels are between zero and one each on its own.
         """
-        scores = xa.to_numpy(self._scores(X))
+        return self._probabilities(xa.to_numpy(self._scores(X)))
+
+    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         if not self.multilabel_:
-            return scores_to_probabilities(self, scores)
-        scores = scores.astype(np.float64)
+            return super()._probabilities(scores)
         if self.probability == "sigmoid":
-            return expit(-(scores * self.sigmoids_[:, 0] + self.sigmoids_[:, 1]))
-        return expit(scores / (1.0 if self.probability == "softmax" else self.temperature_))
+            return label_probabilities(scores, sigmoids=self.sigmoids_)
+        return label_probabilities(scores, temperature=1.0 if self.probability == "softmax" else self.temperature_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
 
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
-        """How a fit of this size would be solved.
 
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Rows, features, and columns of targets.
-        dtype : dtype
-            Of the data.
-        device : str
-            Where to compute.
-
-        Returns
-        -------
-        Plan
-            Or a `MemoryError` that says why it cannot be.
-        """
-        loo = self.probability in ("sigmoid", "temperature")
-        return plan_fit(self, kernel_from_settings(self), (n, d), n_outputs, dtype, device, leave_one_out=loo)
+def check_two_classes(codes: np.ndarray, weights: np.ndarray | None) -> None:
+    """Raise a `ValueError` if the rows of positive weight are of one class."""
+    if weights is not None and len(np.unique(codes[weights > 0])) < 2:
+        raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
 
 
-def _share_of_wrong_labels(scores: np.ndarray, Z: np.ndarray) -> float:
+def _class_error(scores: np.ndarray, Z: np.ndarray) -> float:
+    """Return the fraction of rows of which the predicted class is wrong."""
     labels = np.arange(max(2, Z.shape[1]))
     return float(np.mean(scores_to_labels(labels, scores) != scores_to_labels(labels, Z)))
 
 
-def _share_of_wrong_signs(scores: np.ndarray, Z: np.ndarray) -> float:
+def _label_error(scores: np.ndarray, Z: np.ndarray) -> float:
+    """Return the fraction of wrong labels of a multilabel problem."""
     return float(np.mean((scores > 0) != (Z > 0)))
 
 
 @link_documentation
-class LSSVR(ExpansionRegressor):
-    """Least-squares support vector regressor: kernel ridge with an unpenalised bias; many outputs at once.
+class LSSVR(LeastSquaresRegressor, _LeastSquares):
+    """Least-squares support vector regressor: kernel ridge regression with an unpenalised bias.
+
+    Prefer it to `sklearn.kernel_ridge.KernelRidge` if the kernel matrix does not fit the memory, or if standard deviations
+    and prediction intervals are needed; many outputs share one linear system.
 
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        `"linear"`, `"poly"`, `"rbf"`, `"laplacian"`, `"precomputed"`, a `gramless.kernels` expression, or `f(X, Y)`.
+        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
     C : float, default=1.0
-        Regularisation: the ridge on the kernel's diagonal is `1 / C` (the `alpha` of `sklearn.kernel_ridge.KernelRidge`).
-    gamma : float or str, default="scale"
-        Of a kernel given by name: a number, `"scale"` or `"auto"`, as in `sklearn.svm.SVR`; `"weighted_scale"` is
-        `"scale"` with the variance of the rows counted by their sample weights.
+        Inverse regularisation strength; a larger value fits the training rows more closely.
+    gamma : float, "scale", "auto" or "weighted_scale", default="scale"
+        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
+        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`.
     degree : int, default=3
-        Of the polynomial kernel.
+        Degree of the polynomial kernel; ignored by other kernels.
     coef0 : float, default=0.0
-        Of the polynomial kernel.
+        Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
     solver : str or Solver, default="auto"
-        A name or an object of `gramless.linalg.solvers`, as in `LSSVC`.
+        Algorithm that solves the optimisation problem. `"cholesky"` is exact; `"cg"` is block conjugate gradients with a
+        Nyström preconditioner; `"sketch_project"` reaches a loose `tol` before `"cg"` on very large streamed data; the
+        randomised `"matching_pursuit"`, `"kaczmarz"`, `"kaczmarz_mp"` and `"nystrom_committee"` (of `max_iter` members) read
+        one block of rows at a time. `"auto"` chooses from the sizes, `tol`, the memory and the device; see `solver_`. An
+        object of `gramless.linalg.solvers` has its own settings, for instance `CG(n_landmarks=2000)`.
     tol : float or "auto", default="auto"
-        Relative residual `||Z - A W|| / ||Z||` at which a solver given by name stops; a solver object has a `tol` of its
-        own, and this one is not used. `"auto"` ends conjugate gradients when predictions have settled: when what is left of
-        the residual, which bounds what the scores of the training rows still lack, is a twentieth of the machine's own
-        errors there, in every output, or 1e-3 of the targets. For other solvers it is 1e-3.
+        Tolerance at which the solver stops. It is the relative residual `||Z - A W|| / ||Z||` of a solver given by name; a
+        solver object has its own. `"auto"` stops conjugate gradients when the residual norm, an upper bound on the error of
+        the training scores, is below 5 % of the training error for every output, or relative to the targets below 5e-3 for
+        classes and 1e-3 for values; for other solvers it is 1e-3.
     max_iter : int or None, default=None
-        Limit on the iterations of a solver given by name; None, or -1 as in `SVR`, is the solver's own. Not used with a
-        solver object.
+        Maximum number of solver iterations. It applies to a solver given by name; None and -1 are the solver's default.
     fit_intercept : bool, default=True
-        Whether there is a bias; without one this is kernel ridge regression.
+        Whether the model has an intercept.
     warm_start : bool, default=False
-        Start from the last solution when the data has the same number of rows.
+        Whether to start from the coefficients of the previous fit if the shapes agree.
     dtype : {"float32", "float64"} or None, default=None
-        None computes float32 and byte data in float32 and everything else in float64.
+        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Where to compute; None follows the data. `gramless.CUDA` has the precision and the storage of a graphics card.
+        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        storage.
     memory_budget : str, int, float or None, default=None
-        Bound on the peak of what a fit allocates, beside loaded libraries: `"4GB"`, bytes, a fraction of what is free; None
-        is 70 % of it.
+        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
+        free memory if at most 1; None is 70 % of the free memory.
     callback : callable, Checkpoint, EarlyStopping, a list of these, or None, default=None
-        As in `LSSVC`; see `gramless.callbacks`.
+        Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
+        returning True stops the fit. It is called after each iteration of the solver. `gramless.callbacks` has checkpoints
+        and early stopping on held-out rows.
     verbose : int, default=0
-        1 shows progress.
+        If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
-        Draws landmarks, blocks and held-out rows.
+        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
 
     Attributes
     ----------
     kernel_ : Kernel
-        With every setting a number.
+        The kernel with all its parameters as numbers.
     points_ : array of shape (m, n_features)
-        The rows that carry the model: `predict(X) = kernel_(X, points_) @ dual_coef_ + intercept_`.
+        Training rows of the expansion `kernel_(X, points_) @ dual_coef_ + intercept_`.
     dual_coef_ : ndarray of shape (m, n_outputs)
-        Their coefficients.
+        Coefficients of the points.
     intercept_ : ndarray of shape (n_outputs,)
-        The bias.
+        Bias of each output.
     support_ : ndarray of int
-        Which training rows `points_` are.
+        Row numbers of `points_` in the training data.
     solver_ : str
-        What was chosen.
+        Name of the solver that was used.
     solver_reason_ : str
-        Why.
+        Why this solver was chosen, and whether the kernel matrix was cached.
     history_ : list of dict
-        One record for each iteration: n_iter, seconds (callbacks excluded), residual, and what the callback added.
+        One record for each iteration: `n_iter`, `seconds` (without callbacks), `residual`, and values added by callbacks.
     n_iter_ : int
-        Iterations made.
+        Number of iterations.
     residual_ : float
-        The relative residual at the end, of standardised targets.
+        Relative residual at the end of the solve.
 
     See Also
     --------
     LSSVC : The classifier.
-    LSSVRCV : Chooses C and the kernel by closed-form leave-one-out.
-    NystromLSSVR : The same on landmarks, in one pass over the data.
+    LSSVRCV : Selects C and the kernel by closed-form leave-one-out.
+    NystromLSSVR : The same model on landmarks, in one pass over the data.
+
+    Notes
+    -----
+    The ridge on the diagonal of the kernel matrix is `1 / (C w)` for a row of weight `w`, so weight 2 equals two copies;
+    `1 / C` is the parameter `alpha` of KernelRidge. Without an intercept the model is kernel ridge regression.
 
     References
     ----------
@@ -546,6 +616,8 @@ class LSSVR(ExpansionRegressor):
     >>> LSSVR(C=100.0).fit(X, np.sin(X[:, 0])).score(X, np.sin(X[:, 0])) > 0.999
     True
     """
+
+    _parameter_constraints = {**_CONSTRAINTS, "fit_intercept": ["boolean"]}
 
     def __init__(
         self,
@@ -587,133 +659,49 @@ class LSSVR(ExpansionRegressor):
     @atomic_fit
     @dispatch_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVR:
-        """Fit to values.
+        """Fit the model to values.
 
         Parameters
         ----------
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            Kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
+            Training rows; kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Values.
         sample_weight : array of shape (n_samples,), optional
-            Rows of weight zero do not take part in the fit.
+            Non-negative weights of the rows; rows of weight zero are left out.
 
         Returns
         -------
         self
-            Fitted.
+            The fitted estimator.
         """
-        check_settings(self)
-        X = check_rows(self, X)
-        targets = check_outputs(y, X.shape[0])
-        self._single_output = targets.ndim == 1
+        self._validate_params()
+        X = self._check_rows(X)
+        y = check_outputs(y, X.shape[0])
+        self._single_output = y.ndim == 1
         weights = check_weights(sample_weight, X)
         self._weights = None if weights is None else weights[weights > 0]
-        standardised = Standardised.of(targets.reshape(X.shape[0], -1), weights, shifted=self.fit_intercept)
-        fit_expansion(
-            self,
-            X,
-            standardised.Z,
-            weights,
-            validation_error=_mean_squared_error,
-            rescale=standardised.model,
-            fit_intercept=self.fit_intercept,
-        )
+        targets = Standardised.of(y.reshape(X.shape[0], -1), weights, shifted=self.fit_intercept)
+        kernel = self._resolve_kernel(X, weights)
+        fit = self._solve(X, targets.Z, weights, kernel, validation_error=_mean_squared_error, rescale=targets.model)
         if weights is not None:
-            self._weights = weights[self.support_]
+            self._weights = weights[fit.support]
         return self
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predicted values, and how sure the machine is of the function behind them.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            The rows; kernel values with the training rows where the kernel is precomputed.
-        return_std : bool, default=False
-            Whether to return the standard deviation of the Gaussian process too: that of the function, without the noise of
-            a new value. Its scale is the one that the leave-one-out residuals have. The first call factors the kernel
-            matrix, or for more rows than the memory budget allows solves a system for each new row.
-
-        Returns
-        -------
-        values : array of shape (n_samples,) or (n_samples, n_outputs)
-            As `y` was at fit.
-        deviations : ndarray of the same shape
-            With `return_std` only.
-        """
-        values = super().predict(X)
-        if not return_std:
-            return values
-        deviations = standard_deviations(self, X)
-        return values, deviations[:, 0] if self._single_output else deviations
-
-    def predict_interval(self, X: Any, coverage: float = 0.9, *, local: bool = False) -> np.ndarray:
-        """Intervals that contain the value of a new row with a chosen probability, by the jackknife+.
-
-        They need no held-out rows: the models without each training row are known in closed form. Where there are too many
-        rows for a factorisation within the memory budget, the residuals are estimated and the intervals are those of the
-        plain jackknife.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or tensor of shape (n_samples, n_features)
-            The rows; kernel values with the training rows where the kernel is precomputed.
-        coverage : float, default=0.9
-            Between 0 and 1. For rows that come from where the training rows came from, the share of new values inside is
-            at least `1 - 2 (1 - coverage)`, and in practice close to `coverage`.
-        local : bool, default=False
-            Whether intervals are wider where the machine is less sure.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2), or (n_samples, n_outputs, 2)
-            Lower and upper ends. Infinite where there are too few training rows for the coverage.
-        """
-        ends = prediction_intervals(self, X, coverage, local=local)
-        return ends[:, 0] if self._single_output else ends
 
     @property
     def log_marginal_likelihood_(self) -> Any:
-        """Log likelihood of the training values under the Gaussian process; of each output where there are several.
+        """Log likelihood of the training values under the Gaussian process, for each output if there are several.
 
-        Exact where the factor of the kernel matrix fits the memory budget; else from Lanczos' method on random signs, with
-        the standard error `log_marginal_likelihood_error_`.
+        It is exact if the factor of the kernel matrix fits the memory budget; else it is estimated by Lanczos' method on
+        random signs, with the standard error `log_marginal_likelihood_error_`.
         """
-        values = self._likelihood[0]
+        values = self._posterior().log_likelihood[0]
         return float(values[0]) if self._single_output else values
 
     @property
     def log_marginal_likelihood_error_(self) -> float:
-        """Standard error of `log_marginal_likelihood_`: 0 where it is exact."""
-        return self._likelihood[1]
-
-    @property
-    def _likelihood(self) -> tuple[np.ndarray, float]:
-        process = posterior_of(self)
-        kept = getattr(self, "_kept_likelihood", None)
-        if kept is None or kept[0] is not process:
-            self._kept_likelihood = kept = (process, process.log_likelihood())
-        return kept[1]
-
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
-        """How a fit of this size would be solved.
-
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Rows, features, and columns of targets.
-        dtype : dtype
-            Of the data.
-        device : str
-            Where to compute.
-
-        Returns
-        -------
-        Plan
-            Or a `MemoryError` that says why it cannot be.
-        """
-        return plan_fit(self, kernel_from_settings(self), (n, d), n_outputs, dtype, device)
+        """Standard error of `log_marginal_likelihood_`; 0 if that is exact."""
+        return self._posterior().log_likelihood[1]
 
 
 def _mean_squared_error(scores: np.ndarray, Z: np.ndarray) -> float:

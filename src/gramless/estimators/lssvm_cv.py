@@ -1,7 +1,7 @@
-"""Model selection for the least-squares machine by closed-form leave-one-out: no refits.
+"""Selection of C and the kernel of a least-squares model by closed-form leave-one-out, without refits.
 
-For each kernel of the grid one eigendecomposition gives the leave-one-out scores, and the fitted model, of every `C`
-(see `gramless.inference.leave_one_out`). O(n^3) for each kernel, O(n^2) for each further `C`.
+For each kernel of the grid one eigendecomposition gives the leave-one-out scores and the fitted model of every `C`
+(see `gramless.inference.leave_one_out`). O(n^3) for each kernel, O(n^2) for each `C`.
 """
 
 from __future__ import annotations
@@ -14,251 +14,254 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, mean_absolute_error, mean_squared_error, r2_score
 from sklearn.model_selection import ParameterGrid
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils._param_validation import StrOptions
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
+from gramless._core.constraints import CLASS_WEIGHT, COMPUTE
 from gramless._core.device import Device
-from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate, parse_budget
 from gramless._core.progress import Progress
-from gramless._core.targets.columns import class_targets
-from gramless._core.validation import (
-    atomic_fit,
-    check_choice,
-    check_labels,
-    check_outputs,
-    check_positive,
-    check_square,
-    check_weights,
-    check_X,
-    working_dtype,
-)
+from gramless._core.doc_links import link_documentation
+from gramless._core.targets.columns import class_targets, scores_to_labels
+from gramless._core.validation import atomic_fit, check_labels, check_outputs, check_positive, check_weights
 from gramless.callbacks import read_functions
-from gramless.inference.jackknife import LeftOut
-from gramless.inference.leave_one_out import double_points_bytes, path_scores
+from gramless.estimators.expansion import (
+    KernelExpansion,
+    LeastSquaresClassifier,
+    LeastSquaresRegressor,
+    check_kernel_input,
+)
+from gramless.estimators.lssvm import check_two_classes
+from gramless.inference.calibration import calibrate
+from gramless.inference.jackknife import LeaveOneOut
+from gramless.inference.leave_one_out import leave_one_out_path
 from gramless.inference.optimism import optimism
-from gramless.inference.platt import fit_sigmoids
-from gramless.inference.prediction_sets import adaptive_scores, prediction_sets
-from gramless.inference.regression import prediction_intervals, standard_deviations
-from gramless.inference.temperature import fit_temperature
+from gramless.inference.probabilities import METHODS, probability_constraint
 from gramless.kernels import Kernel, as_kernel
 from gramless.linalg.operators import KernelOperator
-from gramless.linalg.planning.plan import Plan
-from gramless.models.expansion import (
-    ExpansionClassifier,
-    ExpansionRegressor,
-    scores_to_labels,
-    scores_to_probabilities,
-    set_training_points,
-)
+from gramless.linalg.planning.plan import SolverPlan, double_points_bytes
 
 _DEFAULT_CS = tuple(float(c) for c in np.logspace(-2, 5, 15))
-
-
-def _negative(metric: Callable[..., float]) -> Callable[..., float]:
-    return lambda *args, **kwargs: -metric(*args, **kwargs)
-
-
-_CLASSIFICATION_SCORES: dict[str, Callable[..., float]] = {
+_CLASS_METRICS: dict[str, Callable[..., float]] = {
     "accuracy": accuracy_score,
     "balanced_accuracy": balanced_accuracy_score,
 }
-_REGRESSION_SCORES: dict[str, Callable[..., float]] = {
-    "neg_mean_squared_error": _negative(mean_squared_error),
-    "neg_mean_absolute_error": _negative(mean_absolute_error),
+_VALUE_METRICS: dict[str, Callable[..., float]] = {
+    "neg_mean_squared_error": lambda *args, **kwargs: -mean_squared_error(*args, **kwargs),
+    "neg_mean_absolute_error": lambda *args, **kwargs: -mean_absolute_error(*args, **kwargs),
     "r2": r2_score,
+}
+_CONSTRAINTS: dict[str, Any] = {
+    "kernel": "no_validation",
+    "Cs": ["array-like"],
+    "param_grid": [dict, None],
+    **{name: constraint for name, constraint in COMPUTE.items() if name != "random_state"},
 }
 
 
-def candidates(kernel: Any, param_grid: dict[str, Sequence[Any]] | None) -> list[tuple[dict[str, Any], Kernel]]:
-    """Every kernel to try, with the settings that made it."""
+def _scoring_constraint(metrics: dict[str, Callable[..., float]]) -> list[Any]:
+    return [StrOptions(set(metrics)), callable, None]
+
+
+def kernel_candidates(kernel: Any, param_grid: dict[str, Sequence[Any]] | None) -> list[tuple[dict[str, Any], Kernel]]:
+    """Return every kernel of the grid with the parameters from which it was made."""
     kernels = list(kernel) if isinstance(kernel, (list, tuple)) else [kernel]
     if not kernels:
         raise ValueError("kernel is an empty list: give at least one kernel")
     found = []
     for one in kernels:
-        for settings in ParameterGrid(param_grid or {}):
+        for parameters in ParameterGrid(param_grid or {}):
             if isinstance(one, str):
-                made = as_kernel(one, **settings)
-                unknown = set(settings) - set(made.get_params())
+                candidate = as_kernel(one, **parameters)
+                unknown = set(parameters) - set(candidate.get_params())
                 if unknown:
-                    raise ValueError(f"kernel {one!r} has no setting {sorted(unknown)}; it has {made.get_params()}")
+                    raise ValueError(f"kernel {one!r} has no setting {sorted(unknown)}; it has {candidate.get_params()}")
             else:
-                made = clone(as_kernel(one)).set_params(**settings)
-            found.append(({"kernel": one, **settings}, made))
+                candidate = clone(as_kernel(one)).set_params(**parameters)
+            found.append(({"kernel": one, **parameters}, candidate))
     return found
 
 
-def check_search(search: LSSVCCV | LSSVRCV, X: Any) -> Array:
-    """The settings of a search, then its rows."""
-    if np.size(search.Cs) == 0:
-        raise ValueError("Cs is empty: give at least one C")
-    for C in np.atleast_1d(np.asarray(search.Cs, dtype=float)):
-        check_positive("every C in Cs", float(C))
-    kernels = [kernel for _, kernel in candidates(search.kernel, search.param_grid)]
-    sparse = all(kernel.accepts_sparse for kernel in kernels)
-    checked = check_X(search, X, dtype=working_dtype(X, search.dtype), reset=True, accept_sparse=sparse)
-    look_up = {not kernel.uses_points for kernel in kernels}
-    if len(look_up) > 1:
-        raise ValueError("a precomputed kernel cannot be compared with kernels of points: their X differ")
-    if look_up == {True}:
-        check_square(checked)
-    return checked
+class _LeaveOneOutSearch(KernelExpansion):
+    """The search that `LSSVCCV` and `LSSVRCV` share: leave-one-out scores of every kernel and every C."""
 
+    Cs: Sequence[float]
+    param_grid: dict[str, Sequence[Any]] | None
+    device: Device
+    memory_budget: str | float | None
+    callback: Any
+    verbose: int
 
-def plan_search(search: LSSVCCV | LSSVRCV, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
-    """What a search of this size holds, or a `MemoryError` where that is too much."""
-    parts = {
-        "kernel matrix and eigenvectors": 3 * n * n * 8,
-        "path": 3 * np.size(search.Cs) * n * (n_outputs + 1) * 8,
-        "data": n * d * np.dtype(dtype).itemsize,
-        "points in float64": double_points_bytes(n, d, dtype, device),
-    }
-    memory = MemoryEstimate(parts, device, "eigenvectors")
-    memory.check(
-        parse_budget(search.memory_budget, device),
-        "leave-one-out needs the whole kernel matrix: search on a subset, or use LSSVC with an EarlyStopping callback",
-    )
-    return Plan("eigenvectors", False, 0, False, memory, "one eigendecomposition gives the whole path of C")
+    def _search(
+        self,
+        X: Array,
+        Z: np.ndarray,
+        weights: np.ndarray | None,
+        score: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
+    ) -> None:
+        """Score every candidate and store the best model; `score(loo, rows, weights)` is larger for better scores."""
+        Cs = np.atleast_1d(np.asarray(self.Cs, dtype=float))
+        if Cs.size == 0:
+            raise ValueError("Cs is empty: give at least one C")
+        for C in Cs:
+            check_positive("every C in Cs", float(C))
+        candidates = kernel_candidates(self.kernel, self.param_grid)
+        check_kernel_input(X, *(kernel for _, kernel in candidates))
+        callbacks = read_functions(self)
+        rows = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
+        n, dtype = len(rows), xa.numpy_dtype(X)
+        if n < 2:
+            raise ValueError(f"leave-one-out needs at least 2 samples of positive weight, got n_samples = {n}")
+        used = None if weights is None else weights[rows]
+        device = self.device_ = xa.resolve_device(self.device, X)
+        self.plan(n, X.shape[1], Z.shape[1], dtype, device)
+        self.scores_ = np.full((len(candidates), len(Cs)), np.nan)
+        self.params_ = [parameters for parameters, _ in candidates]
+        self.history_: list[dict[str, Any]] = []
+        best, elapsed = -np.inf, 0.0
+        with Progress(self.verbose, len(candidates), type(self).__name__) as progress:
+            for i, (parameters, kernel) in enumerate(candidates):
+                clock = time.perf_counter()
+                resolved = kernel.resolve(X, weights)
+                points = X
+                if n < X.shape[0]:
+                    points = xa.take_rows(X, rows) if kernel.uses_points else xa.submatrix(X, rows, rows)
+                on_device = xa.to_device(points, device)
+                fits = leave_one_out_path(KernelOperator(on_device, resolved).dense(np.float64), Z[rows], Cs, used)
+                for j, (C, fit) in enumerate(zip(Cs, fits, strict=True)):
+                    value = self.scores_[i, j] = score(fit.scores, rows, used)
+                    if value > best:
+                        best = value
+                        self.best_params_ = {**parameters, "C": float(C)}
+                        self.best_score_, self.C_ = float(value), float(C)
+                        self.dual_coef_, self.intercept_ = fit.coef.astype(dtype), fit.bias.astype(dtype)
+                        self.loo_decision_ = fit.scores[:, 0] if fit.scores.shape[1] == 1 else fit.scores
+                        self._set_points(resolved, points, on_device, rows)
+                elapsed += time.perf_counter() - clock
+                record = {
+                    "n_iter": i + 1,
+                    "seconds": elapsed,
+                    "score": float(self.scores_[i].max()),
+                    "best_score": float(best),
+                }
+                self.history_.append(record)
+                progress.update(record)
+                if callbacks(self, record):
+                    break
 
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> SolverPlan:
+        """Return the memory of a search of the given size.
 
-def fit_path(
-    search: LSSVCCV | LSSVRCV,
-    X: Array,
-    Z: np.ndarray,
-    weights: np.ndarray | None,
-    score: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
-) -> None:
-    """Score every kernel and `C`, and make `search` the model of the best.
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Number of rows, of features, and of target columns.
+        dtype : dtype
+            Floating-point precision of the data.
+        device : str
+            Device of the computation.
 
-    `score(loo, rows, weights)` says how good leave-one-out scores of these rows are; larger is better.
-    """
-    callbacks = read_functions(search)
-    device = search.device_ = xa.resolve_device(search.device, X)
-    Cs = np.atleast_1d(np.asarray(search.Cs, dtype=float))
-    kept = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
-    n, dtype = len(kept), xa.numpy_dtype(X)
-    if n < 2:
-        raise ValueError(f"leave-one-out needs at least 2 samples of positive weight, got n_samples = {n}")
-    used = None if weights is None else weights[kept]
-    plan_search(search, n, X.shape[1], Z.shape[1], dtype, device)
-    tried = candidates(search.kernel, search.param_grid)
-    search.scores_ = np.full((len(tried), len(Cs)), np.nan)
-    search.params_ = [settings for settings, _ in tried]
-    search.history_ = []
-    best, elapsed = -np.inf, 0.0
-    with Progress(search.verbose, len(tried), type(search).__name__) as progress:
-        for i, (settings, kernel) in enumerate(tried):
-            clock = time.perf_counter()
-            resolved = kernel.resolve(X, weights)
-            points = X if n == X.shape[0] else (xa.take_rows(X, kept) if kernel.uses_points else xa.submatrix(X, kept, kept))
-            on_device = xa.to_device(points, device)
-            op = KernelOperator(on_device, resolved)
-            loo, coefs, biases = path_scores(op.dense(np.float64), Z[kept], Cs, used)
-            for j, C in enumerate(Cs):
-                value = search.scores_[i, j] = score(loo[j], kept, used)
-                if value > best:
-                    best = value
-                    search.best_params_ = {**settings, "C": float(C)}
-                    search.best_score_, search.C_, search.kernel_ = float(value), float(C), resolved
-                    search.dual_coef_, search.intercept_ = coefs[j].astype(dtype), biases[j].astype(dtype)
-                    search.loo_decision_ = loo[j][:, 0] if loo.shape[2] == 1 else loo[j]
-            set_training_points(search, points, on_device, kept)
-            elapsed += time.perf_counter() - clock
-            score_of_kernel = float(search.scores_[i].max())
-            record = {"n_iter": i + 1, "seconds": elapsed, "score": score_of_kernel, "best_score": float(best)}
-            search.history_.append(record)
-            progress.update(record)
-            if callbacks(search, record):
-                break
-
-
-def metric_of(scoring: Any, known: dict[str, Callable[..., float]], default: str) -> Callable[..., float]:
-    """The function that `scoring=` means."""
-    if callable(scoring):
-        return scoring
-    return known[check_choice("scoring", default if scoring is None else scoring, known)]
-
-
-def _one_copy_left_out(scores: np.ndarray, Z: np.ndarray, coef: np.ndarray, C: float, weights: np.ndarray) -> np.ndarray:
-    """Scores of rows without one of the copies that a weight stands for, from those without the whole row."""
-    residuals = Z - scores
-    largest = np.abs(residuals).argmax(axis=1)[:, None]
-    # A residual is a coefficient over an entry of the inverse's diagonal, the same in every column.
-    diagonal = np.take_along_axis(coef.astype(np.float64), largest, 1) / np.take_along_axis(residuals, largest, 1)
-    return Z - LeftOut.from_solution(residuals * diagonal, diagonal[:, 0], 1.0 / C, weights).residuals
+        Returns
+        -------
+        SolverPlan
+            With `memory`; a `MemoryError` is raised if it exceeds the memory budget.
+        """
+        parts = {
+            "kernel matrix and eigenvectors": 3 * n * n * 8,
+            "path": 3 * np.size(self.Cs) * n * (n_outputs + 1) * 8,
+            "data": n * d * np.dtype(dtype).itemsize,
+            "points in float64": double_points_bytes(n, d, dtype, device),
+        }
+        memory = MemoryEstimate(parts, device, "eigenvectors")
+        memory.check(
+            parse_budget(self.memory_budget, device),
+            "leave-one-out needs the whole kernel matrix: search on a subset, or use LSSVC with an EarlyStopping callback",
+        )
+        return SolverPlan("eigenvectors", False, 0, False, memory, "one eigendecomposition gives the models of all C")
 
 
 @link_documentation
-class LSSVCCV(ExpansionClassifier):
-    """Least-squares support vector classifier that chooses C and the kernel by closed-form leave-one-out.
+class LSSVCCV(LeastSquaresClassifier, _LeaveOneOutSearch):
+    """Least-squares support vector classifier that selects C and the kernel by closed-form leave-one-out.
+
+    Prefer it to `sklearn.model_selection.GridSearchCV` over an `LSSVC` or `SVC` for up to some ten thousand rows: a kernel
+    costs one eigendecomposition for all values of C, without refits.
 
     Parameters
     ----------
     kernel : str, Kernel, callable or a list of them, default="rbf"
-        What to try.
+        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
+        The members of a list are compared.
     Cs : sequence of float
-        The path of regularisation; fifteen values from 1e-2 to 1e5 by default.
+        Values of `C` tried by leave-one-out. The default is fifteen values from 1e-2 to 1e5.
     param_grid : dict, optional
-        Settings of the kernel to try, such as `{"gamma": [0.01, 0.1, 1.0]}`.
+        Values of kernel parameters to compare, such as `{"gamma": [0.01, 0.1, 1.0]}`.
     scoring : str or callable(y_true, y_pred, sample_weight=...) -> float, optional
-        What to maximise over leave-one-out predictions: `"accuracy"` (by default) or `"balanced_accuracy"`.
+        Metric maximised over the leave-one-out predictions. `"accuracy"` (the default) or `"balanced_accuracy"`.
     class_weight : dict, "balanced" or None, default=None
-        Multiplies `sample_weight`.
-    probability : {"temperature", "softmax", "sigmoid", False}, default="temperature"
-        What `predict_proba` is, as in `LSSVC`; the leave-one-out scores that calibrate it are there anyway.
+        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
+        frequency.
+    probability : {"auto", "softmax", "sigmoid", "temperature", False}, default="auto"
+        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"softmax"` is
+        the softmax of the scores, `"sigmoid"` Platt's sigmoid of each score, normalised, and `"temperature"` the softmax of
+        the scores divided by a temperature. Sigmoids and temperature are fitted to the leave-one-out scores of the search.
+        `"auto"` is `"temperature"`.
     dtype : {"float32", "float64"} or None, default=None
-        None computes float32 and byte data in float32 and everything else in float64; leave-one-out is always in float64.
+        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Where to compute; None follows the data.
+        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        storage.
     memory_budget : str, int, float or None, default=None
-        Bound on the peak of what a fit allocates; None is 70 % of what is free.
-    callback : callable(estimator, record) -> bool, or a list of them, optional
-        Called after each kernel with the best model so far and the kernel's record of `history_`; a true answer stops the
-        search, which keeps that model.
+        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
+        free memory if at most 1; None is 70 % of the free memory.
+    callback : callable, a list of these, or None, default=None
+        Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
+        returning True stops the fit. It is called after each kernel with the best model so far.
     verbose : int, default=0
-        1 shows progress.
+        If positive, write progress messages to standard error.
 
     Attributes
     ----------
     best_params_ : dict
-        The kernel, its settings and `C` of the model that was kept.
+        Kernel, kernel parameters and `C` of the selected model.
     best_score_ : float
-        Its score.
+        Leave-one-out score of the selected model.
     scores_ : ndarray of shape (n_kernels, n_C)
-        Leave-one-out scores of the whole grid; rows as in `params_`. NaN for kernels that a callback left untried.
+        Leave-one-out scores of all candidates, with rows as in `params_`; NaN for kernels that a callback skipped.
     params_ : list of dict
-        The kernels of the grid.
+        Kernels and kernel parameters of the grid.
     history_ : list of dict
-        One record for each kernel that was tried: n_iter, seconds (callbacks excluded), score (the best of its path),
-        best_score (so far), and what the callback added.
-    temperature_ : float
-        With `probability="temperature"`.
-    sigmoids_ : ndarray of shape (n_outputs, 2)
-        With `probability="sigmoid"`.
-    calibration_scores_ : ndarray of shape (m,)
-        The score of each row's true class in `predict_set`, by the model without the row.
-    calibration_codes_ : ndarray of int of shape (m,)
-        The classes of those rows, as positions in `classes_`.
+        One record for each kernel: `n_iter`, `seconds` (without callbacks), `score` (best of all `C`), `best_score` (so far),
+        and values added by callbacks.
     loo_decision_ : ndarray
-        Leave-one-out scores of the training rows (those of positive weight) under the model that was kept.
+        Leave-one-out scores of the training rows of positive weight under the selected model.
+    temperature_ : float
+        Temperature, with `probability="temperature"` or `"auto"`.
+    sigmoids_ : ndarray of shape (n_outputs, 2)
+        Slope and offset of each sigmoid, with `probability="sigmoid"`.
+    calibration_scores_ : ndarray of shape (m,)
+        Adaptive score of the true class of each training row, by the model without the row; see `predict_set`.
+    calibration_codes_ : ndarray of int of shape (m,)
+        Classes of these rows, as positions in `classes_`.
     C_ : float
-        The regularisation that was kept.
+        Selected value of `C`.
     kernel_ : Kernel
-        With every setting a number.
+        The selected kernel with all its parameters as numbers.
     points_ : array of shape (m, n_features)
-        The rows that carry the model, numbered in `support_`.
+        Training rows of the expansion `kernel_(X, points_) @ dual_coef_ + intercept_`.
+    support_ : ndarray of int
+        Row numbers of `points_` in the training data.
     dual_coef_ : ndarray of shape (m, n_outputs)
-        Their coefficients.
+        Coefficients of the points.
     intercept_ : ndarray of shape (n_outputs,)
-        The bias.
+        Bias of each output.
     classes_ : ndarray
-        The labels.
+        Class labels.
 
     See Also
     --------
-    LSSVC : For one kernel and one C.
+    LSSVC : Fits one kernel and one C.
     LSSVRCV : The regressor.
 
     References
@@ -276,6 +279,13 @@ class LSSVCCV(ExpansionClassifier):
     True
     """
 
+    _parameter_constraints = {
+        **_CONSTRAINTS,
+        **CLASS_WEIGHT,
+        "scoring": _scoring_constraint(_CLASS_METRICS),
+        "probability": probability_constraint(*METHODS),
+    }
+
     def __init__(
         self,
         *,
@@ -284,7 +294,7 @@ class LSSVCCV(ExpansionClassifier):
         param_grid: dict[str, Sequence[Any]] | None = None,
         scoring: Any = None,
         class_weight: Any = None,
-        probability: str | bool = "temperature",
+        probability: str | bool = "auto",
         dtype: Any = None,
         device: Device = None,
         memory_budget: str | float | None = None,
@@ -305,160 +315,133 @@ class LSSVCCV(ExpansionClassifier):
 
     @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVCCV:
-        """Search and keep the best model.
+        """Select and fit the best model.
 
         Parameters
         ----------
         X : array, sparse matrix or tensor of shape (n_samples, n_features)
-            Kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
+            Training rows; kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
         y : array of shape (n_samples,)
             Labels.
         sample_weight : array of shape (n_samples,), optional
-            Rows of weight zero do not take part.
+            Non-negative weights of the rows; rows of weight zero are left out.
 
         Returns
         -------
         self
-            Fitted.
+            The fitted estimator.
         """
-        if self.probability is not False:
-            check_choice("probability", self.probability, {"temperature", "softmax", "sigmoid"})
-        X = check_search(self, X)
+        self._validate_params()
+        X = self._check_rows(X)
         self.classes_, codes = check_labels(y, X.shape[0])
         weights = check_weights(sample_weight, X, codes, self.classes_, self.class_weight)
-        if weights is not None and len(np.unique(codes[weights > 0])) < 2:
-            raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
-        metric = metric_of(self.scoring, _CLASSIFICATION_SCORES, "accuracy")
+        check_two_classes(codes, weights)
+        metric = self.scoring if callable(self.scoring) else _CLASS_METRICS[self.scoring or "accuracy"]
 
         def score(loo: np.ndarray, rows: np.ndarray, used: np.ndarray | None) -> float:
             return metric(self.classes_[codes[rows]], scores_to_labels(self.classes_, loo), sample_weight=used)
 
         for name in ("sigmoids_", "temperature_", "calibration_scores_", "calibration_codes_"):
             self.__dict__.pop(name, None)
-        if self.probability == "temperature":
-            self.temperature_ = 1.0  # as long as the search is under way and a callback may ask
-        fit_path(self, X, class_targets(codes, len(self.classes_)), weights, score)
-        rows, scores = self.support_, self.loo_decision_.reshape(len(self.support_), -1)
-        truth, used = codes[rows], None if weights is None else weights[rows]
-        if used is not None:
-            scores = _one_copy_left_out(scores, class_targets(truth, len(self.classes_)), self.dual_coef_, self.C_, used)
-        if self.probability == "sigmoid":
-            self.sigmoids_ = fit_sigmoids(scores, truth, len(self.classes_), used)
-        elif self.probability == "temperature":
-            self.temperature_ = fit_temperature(scores, truth, used)
-        if self.probability is not False:
-            share = np.random.RandomState(0).random_sample(len(truth))
-            own = adaptive_scores(scores_to_probabilities(self, scores), share)
-            self.calibration_scores_, self.calibration_codes_ = own[np.arange(len(truth)), truth], truth
+        tempered = self.probability in ("temperature", "auto")
+        if tempered:
+            self.temperature_ = 1.0  # for callbacks, until the temperature is fitted
+        self._search(X, class_targets(codes, len(self.classes_)), weights, score)
+        if self.probability is False:
+            return self
+        truth, used = codes[self.support_], None if weights is None else weights[self.support_]
+        scores = self._scores_without_one_copy(truth, used)
+        # The same random numbers in every fit: the search has no random_state.
+        found = calibrate(scores, truth, len(self.classes_), self.probability, used, np.random.RandomState(0))
+        if found.sigmoids is not None:
+            self.sigmoids_ = found.sigmoids
+        if tempered:
+            self.temperature_ = found.temperature
+        assert found.true_scores is not None
+        self.calibration_scores_, self.calibration_codes_ = found.true_scores, truth
         return self
 
-    def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
-        """Sets of classes that contain the true one with a chosen probability.
-
-        Adaptive prediction sets on leave-one-out probabilities: rows that are hard get large sets. A set may be empty where
-        the coverage is below the accuracy.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or tensor of shape (n_samples, n_features)
-            Rows.
-        coverage : float, default=0.9
-            Between 0 and 1.
-        per_class : bool, default=False
-            Whether the rows of every class are to be covered so often, or all rows together.
-        random_state : int, RandomState or None, default=None
-            Draws the random share of a class's own probability that makes the coverage exact.
-
-        Returns
-        -------
-        ndarray of bool of shape (n_samples, n_classes)
-            Columns in the order of `classes_`. Sets for a larger coverage contain those for a smaller one, at the same
-            `random_state`.
-        """
-        check_is_fitted(self)
-        chances = np.asarray(self.predict_proba(X))
-        own, codes = self.calibration_scores_, self.calibration_codes_
-        return prediction_sets(chances, own, codes, coverage, per_class=per_class, random_state=random_state)
-
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
-        """What a search of this size holds.
-
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Rows, features, and columns of targets.
-        dtype : dtype
-            Of the data.
-        device : str
-            Where to compute.
-
-        Returns
-        -------
-        Plan
-            Or a `MemoryError` where that is too much.
-        """
-        return plan_search(self, n, d, n_outputs, dtype, device)
+    def _scores_without_one_copy(self, codes: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+        """Return leave-one-out scores in which a row of weight w loses one of its w copies instead of all."""
+        scores = self.loo_decision_.reshape(len(codes), -1)
+        if weights is None:
+            return scores
+        Z = class_targets(codes, len(self.classes_))
+        residuals = Z - scores
+        largest = np.abs(residuals).argmax(axis=1)[:, None]
+        # A residual is a coefficient divided by the diagonal of the inverse, which is the same in every column.
+        coef = np.take_along_axis(self.dual_coef_.astype(np.float64), largest, 1)
+        diagonal = coef / np.take_along_axis(residuals, largest, 1)
+        return Z - LeaveOneOut.from_solution(residuals * diagonal, diagonal[:, 0], 1.0 / self.C_, weights).residuals
 
 
 @link_documentation
-class LSSVRCV(ExpansionRegressor):
-    """Least-squares support vector regressor that chooses C and the kernel by closed-form leave-one-out.
+class LSSVRCV(LeastSquaresRegressor, _LeaveOneOutSearch):
+    """Least-squares support vector regressor that selects C and the kernel by closed-form leave-one-out.
+
+    Prefer it to `sklearn.model_selection.GridSearchCV` over a `KernelRidge` or `LSSVR` for up to some ten thousand rows: a
+    kernel costs one eigendecomposition for all values of C, without refits.
 
     Parameters
     ----------
     kernel : str, Kernel, callable or a list of them, default="rbf"
-        What to try.
+        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
+        The members of a list are compared.
     Cs : sequence of float
-        The path of regularisation; fifteen values from 1e-2 to 1e5 by default.
+        Values of `C` tried by leave-one-out. The default is fifteen values from 1e-2 to 1e5.
     param_grid : dict, optional
-        Settings of the kernel to try, such as `{"gamma": [0.01, 0.1, 1.0]}`.
+        Values of kernel parameters to compare, such as `{"gamma": [0.01, 0.1, 1.0]}`.
     scoring : str or callable(y_true, y_pred, sample_weight=...) -> float, optional
-        What to maximise over leave-one-out predictions: `"neg_mean_squared_error"` (by
-        default), `"neg_mean_absolute_error"` or `"r2"`.
+        Metric maximised over the leave-one-out predictions. `"neg_mean_squared_error"` (the default),
+        `"neg_mean_absolute_error"` or `"r2"`.
     dtype : {"float32", "float64"} or None, default=None
-        None computes float32 and byte data in float32 and everything else in float64; leave-one-out is always in float64.
+        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Where to compute; None follows the data.
+        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        storage.
     memory_budget : str, int, float or None, default=None
-        Bound on the peak of what a fit allocates; None is 70 % of what is free.
-    callback : callable(estimator, record) -> bool, or a list of them, optional
-        Called after each kernel with the best model so far and the kernel's record of `history_`; a true answer stops the
-        search, which keeps that model.
+        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
+        free memory if at most 1; None is 70 % of the free memory.
+    callback : callable, a list of these, or None, default=None
+        Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
+        returning True stops the fit. It is called after each kernel with the best model so far.
     verbose : int, default=0
-        1 shows progress.
+        If positive, write progress messages to standard error.
 
     Attributes
     ----------
     best_params_ : dict
-        The kernel, its settings and `C` of the model that was kept.
+        Kernel, kernel parameters and `C` of the selected model.
     best_score_ : float
-        Its score.
+        Leave-one-out score of the selected model.
     scores_ : ndarray of shape (n_kernels, n_C)
-        Leave-one-out scores of the whole grid; rows as in `params_`. NaN for kernels that a callback left untried.
+        Leave-one-out scores of all candidates, with rows as in `params_`; NaN for kernels that a callback skipped.
     params_ : list of dict
-        The kernels of the grid.
+        Kernels and kernel parameters of the grid.
     history_ : list of dict
-        One record for each kernel that was tried: n_iter, seconds (callbacks excluded), score (the best of its path),
-        best_score (so far), and what the callback added.
+        One record for each kernel: `n_iter`, `seconds` (without callbacks), `score` (best of all `C`), `best_score` (so far),
+        and values added by callbacks.
     loo_decision_ : ndarray
-        Leave-one-out scores of the training rows (those of positive weight) under the model that was kept.
+        Leave-one-out scores of the training rows of positive weight under the selected model.
     optimism_ : float
-        How much larger errors on new rows are expected to be than the leave-one-out errors, because the setting with the
-        smallest was chosen; at least 1, by bootstrap.
+        Factor, at least 1, by which errors on new rows are expected to exceed the leave-one-out errors, because the setting
+        with the smallest errors was selected; estimated by bootstrap. `predict_interval` multiplies residuals by it.
     C_ : float
-        The regularisation that was kept.
+        Selected value of `C`.
     kernel_ : Kernel
-        With every setting a number.
+        The selected kernel with all its parameters as numbers.
     points_ : array of shape (m, n_features)
-        The rows that carry the model, numbered in `support_`.
+        Training rows of the expansion `kernel_(X, points_) @ dual_coef_ + intercept_`.
+    support_ : ndarray of int
+        Row numbers of `points_` in the training data.
     dual_coef_ : ndarray of shape (m, n_outputs)
-        Their coefficients.
+        Coefficients of the points.
     intercept_ : ndarray of shape (n_outputs,)
-        The bias.
+        Bias of each output.
 
     See Also
     --------
-    LSSVR : For one kernel and one C.
+    LSSVR : Fits one kernel and one C.
     LSSVCCV : The classifier.
 
     References
@@ -473,6 +456,8 @@ class LSSVRCV(ExpansionRegressor):
     >>> LSSVRCV(param_grid={"gamma": [0.1, 1.0]}).fit(X, np.sin(X[:, 0])).best_score_ > -1e-4
     True
     """
+
+    _parameter_constraints = {**_CONSTRAINTS, "scoring": _scoring_constraint(_VALUE_METRICS)}
 
     def __init__(
         self,
@@ -499,28 +484,28 @@ class LSSVRCV(ExpansionRegressor):
 
     @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LSSVRCV:
-        """Search and keep the best model.
+        """Select and fit the best model.
 
         Parameters
         ----------
         X : array, sparse matrix or tensor of shape (n_samples, n_features)
-            Kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
+            Training rows; kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Values.
         sample_weight : array of shape (n_samples,), optional
-            Rows of weight zero do not take part.
+            Non-negative weights of the rows; rows of weight zero are left out.
 
         Returns
         -------
         self
-            Fitted.
+            The fitted estimator.
         """
-        X = check_search(self, X)
+        self._validate_params()
+        X = self._check_rows(X)
         targets = check_outputs(y, X.shape[0])
         self._single_output = targets.ndim == 1
         weights = check_weights(sample_weight, X)
-        metric = metric_of(self.scoring, _REGRESSION_SCORES, "neg_mean_squared_error")
-
+        metric = self.scoring if callable(self.scoring) else _VALUE_METRICS[self.scoring or "neg_mean_squared_error"]
         columns = targets.reshape(X.shape[0], -1)
         squares: list[np.ndarray] = []
 
@@ -529,69 +514,6 @@ class LSSVRCV(ExpansionRegressor):
             return metric(targets[rows], loo.reshape(targets[rows].shape), sample_weight=used)
 
         self._weights = None if weights is None else weights[weights > 0]
-        fit_path(self, X, columns, weights, score)
+        self._search(X, columns, weights, score)
         self.optimism_ = optimism(np.column_stack(squares), self._weights)
         return self
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predicted values, and how sure the machine is of the function behind them.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or tensor of shape (n_samples, n_features)
-            The rows; kernel values with the training rows where the kernel is precomputed.
-        return_std : bool, default=False
-            Whether to return the standard deviation of the Gaussian process too, as in `LSSVR.predict`.
-
-        Returns
-        -------
-        values : array of shape (n_samples,) or (n_samples, n_outputs)
-            As `y` was at fit.
-        deviations : ndarray of the same shape
-            With `return_std` only.
-        """
-        values = super().predict(X)
-        if not return_std:
-            return values
-        deviations = standard_deviations(self, X)
-        return values, deviations[:, 0] if self._single_output else deviations
-
-    def predict_interval(self, X: Any, coverage: float = 0.9, *, local: bool = False) -> np.ndarray:
-        """Intervals that contain the value of a new row with a chosen probability, by the jackknife+.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or tensor of shape (n_samples, n_features)
-            The rows; kernel values with the training rows where the kernel is precomputed.
-        coverage : float, default=0.9
-            Between 0 and 1, as in `LSSVR.predict_interval`. The settings were chosen on the same residuals, which are
-            therefore too small where many were tried on few rows: they count `optimism_` times.
-        local : bool, default=False
-            Whether intervals are wider where the machine is less sure.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2), or (n_samples, n_outputs, 2)
-            Lower and upper ends. Infinite where there are too few training rows for the coverage.
-        """
-        ends = prediction_intervals(self, X, coverage, local=local)
-        return ends[:, 0] if self._single_output else ends
-
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Plan:
-        """What a search of this size holds.
-
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Rows, features, and columns of targets.
-        dtype : dtype
-            Of the data.
-        device : str
-            Where to compute.
-
-        Returns
-        -------
-        Plan
-            Or a `MemoryError` where that is too much.
-        """
-        return plan_search(self, n, d, n_outputs, dtype, device)

@@ -29,11 +29,12 @@ from gramless._core.memory import MemoryEstimate, parse_budget
 from gramless._core.progress import log_progress
 from gramless._core.validation import atomic_fit, check_labels, check_positive, check_weights, check_X, working_dtype
 from gramless.callbacks import read_functions
+from gramless.estimators.expansion import ExpansionClassifier
 from gramless.estimators.lssvm import LSSVC
 from gramless.estimators.nystrom import NystromLSSVC
 from gramless.estimators.spherical_kmeans import SphericalKMeans, kmeans_memory
 from gramless.linalg.solvers import Solver
-from gramless.models.expansion import ExpansionClassifier, kernel_from_settings
+from gramless.models.expansion import kernel_from_settings
 
 
 @dataclass

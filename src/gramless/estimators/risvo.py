@@ -42,9 +42,10 @@ from gramless._core.validation import (
 )
 from gramless.approximation.landmarks import LandmarkRule, as_points, select
 from gramless.callbacks import read_functions
+from gramless.estimators.expansion import ExpansionClassifier
 from gramless.kernels.base import Kernel
-from gramless.linalg.planning.plan import cholesky_memory, sizes
-from gramless.models.expansion import ExpansionClassifier, keep_on_device, kernel_from_settings, scores_to_labels
+from gramless.linalg.planning.plan import cholesky_memory, problem_size
+from gramless.models.expansion import kernel_from_settings, scores_to_labels
 from gramless.streaming.learners.active_set import ActiveStep, OnActiveSet, OnBasis, shrink
 
 # Matrices of m x m in float64 that a step holds at its peak: the sums, those of the rows that leave, the factor of the
@@ -292,7 +293,7 @@ class RiSVOClassifier(ExpansionClassifier):
         # Targets, scores, their products and what is made of them to find the rows that stay.
         columns = n * k * (4 * itemsize + 2 * 8)
         if self._is_on_all_rows:
-            memory = cholesky_memory(sizes(n, d, k, dtype, device, kernel))
+            memory = cholesky_memory(problem_size(n, d, k, dtype, device, kernel))
             memory.parts |= {"targets and scores": columns, "rows that are left": n * d * itemsize}
             memory.check(budget, "choose a basis with landmarks='basis' and n_landmarks, or raise memory_budget")
             return BasisPlan(memory)
@@ -355,7 +356,7 @@ class RiSVOClassifier(ExpansionClassifier):
         if self.kernel_.uses_points:
             points = as_points(landmarks, X)
             self.points_ = points if xa.is_sparse(points) else xa.to_numpy(points)
-            keep_on_device(self, points)
+            self._cache_device_points(points)
         else:
             self.points_ = np.empty((len(landmarks), 0), xa.numpy_dtype(here.coef))
         self.dual_coef_, self.intercept_ = xa.to_numpy(here.coef), xa.to_numpy(here.bias)

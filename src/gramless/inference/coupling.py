@@ -1,9 +1,9 @@
-"""One distribution over the classes from the probabilities of all pairs of classes.
+"""Class probabilities from the probabilities of all pairs of classes.
 
-Given `r_ij = P(i | i or j)`, minimise `sum_ij (r_ji p_i - r_ij p_j)^2` over the simplex: one small linear system for
-each sample, O(k^3), solved for many samples at once.
+Given `r_ij = P(i | i or j)`, minimise `sum_ij (r_ji p_i - r_ij p_j)^2` over the simplex: one small linear system for each
+row, O(k^3), solved for many rows at once.
 
-Reference: Wu, Lin and Weng (2004), Probability estimates for multi-class classification by pairwise coupling.
+Reference: Wu, Lin and Weng, "Probability estimates for multi-class classification by pairwise coupling", 2004.
 """
 
 from __future__ import annotations
@@ -16,19 +16,7 @@ _MIN_PROBABILITY = 1e-7
 
 
 def couple(pairwise: np.ndarray, n_classes: int) -> np.ndarray:
-    """One distribution over the classes from the probabilities of the first class of each pair, in the order of pairs.
-
-    Parameters
-    ----------
-    pairwise : array of shape (n, n_classes * (n_classes - 1) / 2)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.inference.coupling import couple
-    >>> couple(np.array([[0.5, 0.5, 0.5]]), 3).round(3)
-    array([[0.333, 0.333, 0.333]])
-    """
+    """Return class probabilities from `pairwise[:, j]`, the probability of the first class of the j-th pair of classes."""
     n, k = pairwise.shape[0], n_classes
     pairwise = np.clip(pairwise, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
     r = np.zeros((n, k, k))

@@ -1,23 +1,19 @@
 """Prediction intervals from leave-one-out models, without refitting.
 
-For a least-squares machine with bordered inverse `M^-1`, coefficients `a` and smoothing weights `h(x) = M^-1 [k(x); 1]`
-(the prediction is `f(x) = sum_i h_i(x) y_i`), the model without row i is known in closed form:
+For a least-squares model with bordered inverse `M^-1`, coefficients `a` and smoothing weights `h(x) = M^-1 [k(x); 1]` (the
+prediction is `f(x) = sum_i h_i(x) y_i`), the model without row i is known in closed form:
 
     r_i = y_i - f_-i(x_i) = a_i / (M^-1)_ii            f_-i(x) = f(x) - r_i h_i(x)
 
-Jackknife+ takes quantiles of `f_-i(x) -+ |r_i|` over the rows. For exchangeable rows the interval of nominal coverage
-`1 - alpha` covers a new value with probability at least `1 - 2 alpha`, and in practice about `1 - alpha`, whatever the
-distribution. A row of weight `w > 1` stands for `w` copies, of which one is left out:
+The jackknife+ takes quantiles of `f_-i(x) -+ |r_i|` over the rows. For exchangeable rows the interval of nominal coverage
+`1 - alpha` covers a new value with probability at least `1 - 2 alpha`, and in practice about `1 - alpha`, for any
+distribution. A row of weight `w > 1` stands for `w` copies, one of which is left out: with `g = 1 / C`,
 
     r_i = g a_i / (w - 1 + g (M^-1)_ii / w)            f_-i(x) = f(x) - g a_i / (w (w - 1) + g (M^-1)_ii) h_i(x)
 
-with `g = 1 / C`; it counts `w` times in the quantiles, so weights equal repetition.
+and the row counts `w` times in the quantiles. Cost: O(n) for each new row once `h` is known, and a sort.
 
-Cost: O(n) for each new row once `h` is there, beside a sort.
-
-References
-----------
-Barber, Candes, Ramdas, Tibshirani, "Predictive inference with the jackknife+", 2021.
+Reference: Barber, Candes, Ramdas, Tibshirani, "Predictive inference with the jackknife+", 2021.
 """
 
 from __future__ import annotations
@@ -28,67 +24,33 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """What leaving out each row does.
-
-    Attributes
-    ----------
-    residuals : ndarray of shape (n, k)
-        `y_i - f_-i(x_i)`.
-    changes : ndarray of shape (n, k)
-        `f_-i(x) = f(x) - changes_i h_i(x)`.
-    weights : ndarray of shape (n,)
-        How many rows each row stands for.
-    """
+class LeaveOneOut:
+    """Effect of leaving out each row: its residual, and the change of other predictions."""
 
     residuals: np.ndarray
+    """`y_i - f_-i(x_i)`, of shape (n, k)."""
     changes: np.ndarray
+    """Factors in `f_-i(x) = f(x) - changes_i h_i(x)`, of shape (n, k)."""
     weights: np.ndarray
+    """Number of copies that each row stands for."""
 
     @classmethod
     def from_solution(
         cls, coef: np.ndarray, inverse_diagonal: np.ndarray, ridge: float, weights: np.ndarray | None = None
-    ) -> LeftOut:
-        """From the coefficients and the diagonal of the inverse of the bordered matrix.
-
-        Parameters
-        ----------
-        coef : ndarray of shape (n, k)
-        inverse_diagonal : ndarray of shape (n,)
-        ridge : float
-            `1 / C`.
-        weights : ndarray of shape (n,), optional
-
-        Returns
-        -------
-        LeftOut
-        """
+    ) -> LeaveOneOut:
+        """Compute the effect from coefficients, the diagonal of the inverse of the bordered matrix, and `ridge = 1 / C`."""
         coef = np.asarray(coef, dtype=np.float64).reshape(len(inverse_diagonal), -1)
         p = np.asarray(inverse_diagonal, dtype=np.float64)[:, None]
         w = np.ones(len(p)) if weights is None else np.asarray(weights, dtype=np.float64)
         rest = np.maximum(w - 1.0, 0.0)[:, None]
-        kept = np.maximum(w, 1.0)[:, None]  # a row of weight at most one is left out whole
-        residuals = ridge * coef / (rest + ridge * p / kept)
-        changes = ridge * coef / (kept * rest + ridge * p)
+        copies = np.maximum(w, 1.0)[:, None]  # a row of weight at most one is left out entirely
+        residuals = ridge * coef / (rest + ridge * p / copies)
+        changes = ridge * coef / (copies * rest + ridge * p)
         return cls(residuals, changes, w)
 
 
 def weighted_order_statistic(values: np.ndarray, weights: np.ndarray | None, rank: float, n: float) -> np.ndarray:
-    """The smallest value of each row below or at which rows of total weight `rank` lie; infinite where `rank > n`.
-
-    Parameters
-    ----------
-    values : ndarray of shape (m, n)
-    weights : ndarray of shape (n,) or None
-        None counts each value once.
-    rank : float
-    n : float
-        The total weight.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-    """
+    """Return for each row the smallest value up to which the weights sum to `rank`; infinite if `rank` exceeds `n`."""
     if rank > n * (1 + 1e-12):
         return np.full(len(values), np.inf)
     if weights is None:
@@ -104,30 +66,10 @@ def weighted_order_statistic(values: np.ndarray, weights: np.ndarray | None, ran
 def jackknife_plus(
     centre: np.ndarray, lengths: np.ndarray, coverage: float, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper ends of the jackknife+ intervals.
+    """Return the lower and upper ends of the intervals of new rows.
 
-    Parameters
-    ----------
-    centre : ndarray of shape (m, n)
-        `f_-i(x)` for each new row x and each training row i.
-    lengths : ndarray of shape (n,) or (m, n)
-        `|r_i|`, or that times the ratio of the local scales.
-    coverage : float
-        Between 0 and 1.
-    weights : ndarray of shape (n,), optional
-        How many rows each training row stands for.
-
-    Returns
-    -------
-    lower, upper : ndarray of shape (m,)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.inference.jackknife import jackknife_plus
-    >>> lower, upper = jackknife_plus(np.zeros((1, 9)), np.arange(1.0, 10.0), 0.8)
-    >>> float(lower[0]), float(upper[0])
-    (-8.0, 8.0)
+    `centre` of shape (m, n) has `f_-i(x)` for each new row x and training row i; `lengths` of shape (n,) or (m, n) has
+    `|r_i|`, which may be scaled to the new row; `weights` are numbers of copies of the training rows.
     """
     check_coverage(coverage)
     n = float(centre.shape[1] if weights is None else weights.sum())
@@ -138,11 +80,6 @@ def jackknife_plus(
 
 
 def check_coverage(coverage: float) -> None:
-    """Refuse a coverage that is no share.
-
-    Parameters
-    ----------
-    coverage : float
-    """
+    """Raise a `ValueError` if the coverage is not a number between 0 and 1."""
     if not isinstance(coverage, (float, np.floating)) or not 0 < coverage < 1:
         raise ValueError(f"coverage must be a number between 0 and 1, such as 0.9; got {coverage!r}")

@@ -1,47 +1,28 @@
-"""How much the choice among settings flatters the residuals of the one that was chosen.
+"""Optimism of the leave-one-out error of the best of many settings.
 
-Of many settings the one with the smallest leave-one-out error is kept, and part of why it is smallest is chance. Rows are
-drawn with replacement; the setting that is best on them is looked at on the rows that were not drawn, as it will be on new
-ones:
+The setting with the smallest leave-one-out error is selected, and part of the difference is chance. In each bootstrap sample
+the setting that is best on the drawn rows is evaluated on the rows that were not drawn:
 
-    optimism^2 = mean over draws of (mean square residual, on the rows left out, of the setting that is best on the others)
-                 / (mean square residual of the setting that is best on all rows)
+    optimism^2 = mean over samples of (mean squared residual, on the other rows, of the setting best on the drawn rows)
+                 / (mean squared residual of the setting that is best on all rows)
 
-It needs the squared leave-one-out residuals of all settings and no further fit: O(draws n settings), one product.
+This needs the squared leave-one-out residuals of all settings and no further fit: O(samples n settings).
 
-Reference: Tsamardinos, Greasidou and Borboudakis (2018), Bootstrapping the out-of-sample predictions for efficient and
-accurate cross-validation.
+Reference: Tsamardinos, Greasidou and Borboudakis, "Bootstrapping the out-of-sample predictions for efficient and accurate
+cross-validation", 2018.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-_DRAWS = 200
+from gramless.inference.tuning import TUNING
 
 
 def optimism(squares: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """How much larger errors on new rows are expected to be than the leave-one-out errors of the best setting.
+    """Return the factor, at least 1, by which root mean squared errors on new rows exceed the leave-one-out errors.
 
-    Parameters
-    ----------
-    squares : ndarray of shape (n, n_settings)
-        Squared leave-one-out residuals of the rows under each setting.
-    weights : ndarray of shape (n,), optional
-        How often each row counts.
-
-    Returns
-    -------
-    float
-        A ratio of root mean squares, at least 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.inference.optimism import optimism
-    >>> noise = np.random.default_rng(0).normal(size=(50, 40))  # forty settings, none better than another
-    >>> optimism(noise**2) > 1.1, optimism(noise[:, :1] ** 2) < 1.05
-    (True, True)
+    `squares` of shape (n, n_settings) has the squared leave-one-out residuals of all settings.
     """
     n = len(squares)
     chance = np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
@@ -49,9 +30,9 @@ def optimism(squares: np.ndarray, weights: np.ndarray | None = None) -> float:
     if n < 2 or squares.shape[1] < 2 or not least > 0:
         return 1.0
     rng = np.random.RandomState(0)
-    counts = rng.multinomial(n, chance, size=_DRAWS).astype(np.float64)
+    counts = rng.multinomial(n, chance, size=TUNING.bootstrap_draws).astype(np.float64)
     left_out = np.where(counts == 0, chance, 0.0)
-    some = left_out.sum(axis=1) > 0
-    best = (counts[some] @ squares).argmin(axis=1)
-    missed = (left_out[some] / left_out[some].sum(axis=1, keepdims=True)) @ squares
+    valid = left_out.sum(axis=1) > 0
+    best = (counts[valid] @ squares).argmin(axis=1)
+    missed = (left_out[valid] / left_out[valid].sum(axis=1, keepdims=True)) @ squares
     return max(1.0, float(np.sqrt(missed[np.arange(len(best)), best].mean() / least)))

@@ -2,8 +2,9 @@
 
     P(y = 1 | s) = 1 / (1 + exp(a s + b))
 
-with `a`, `b` by maximum likelihood on scores that the model did not fit (leave-one-out or held-out ones), by the Newton
-method with backtracking and the overflow-free likelihood of Lin, Lin and Weng (2007). O(n) for each of about ten steps.
+with `a`, `b` by maximum likelihood on scores of rows that the model was not fitted on (leave-one-out or held-out rows), by
+Newton's method with backtracking and the overflow-free likelihood of Lin, Lin and Weng (2007). O(n) for each of about ten
+steps.
 """
 
 from __future__ import annotations
@@ -19,26 +20,11 @@ _HESSIAN_RIDGE = 1e-12
 
 
 def fit_sigmoid(scores: np.ndarray, positive: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:
-    """The slope and offset of the sigmoid.
-
-    Parameters
-    ----------
-    scores : array of shape (n,)
-    positive : bool array of shape (n,)
-    weights : array of shape (n,), optional
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.inference.platt import fit_sigmoid
-    >>> a, b = fit_sigmoid(np.array([-2.0, -1.0, 1.0, 2.0]), np.array([False, False, True, True]))
-    >>> a < 0
-    True
-    """
+    """Return slope and offset of the sigmoid for the rows that are `positive`."""
     s = np.asarray(scores, dtype=np.float64)
     w = np.ones_like(s) if weights is None else np.asarray(weights, dtype=np.float64)
     n_positive, n_negative = w[positive].sum(), w[~positive].sum()
-    # Platt's targets: the posterior means under a uniform prior keep separable data from infinite slopes.
+    # Platt's targets, the posterior means under a uniform prior, keep the slope finite for separable data.
     t = np.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))
 
     def loss(a: float, b: float) -> float:
@@ -69,36 +55,24 @@ def fit_sigmoid(scores: np.ndarray, positive: np.ndarray, weights: np.ndarray | 
 
 
 def fit_sigmoids(scores: np.ndarray, codes: np.ndarray, n_classes: int, weights: np.ndarray | None = None) -> np.ndarray:
-    """One sigmoid for each class (one for the second class of two), as rows `(a, b)`."""
+    """Return rows `(a, b)`: one sigmoid for each class, or one for the second of two classes."""
     columns = [1] if n_classes == 2 else range(n_classes)
     scores = scores.reshape(len(codes), -1)
     return np.array([fit_sigmoid(scores[:, j], codes == c, weights) for j, c in enumerate(columns)])
 
 
 def sigmoid_probabilities(scores: np.ndarray, sigmoids: np.ndarray) -> np.ndarray:
-    """Class probabilities from scores: one-vs-rest sigmoids, normalised to sum to one."""
+    """Return class probabilities: one-vs-rest sigmoids of the scores, normalised to sum to one."""
     p = expit(-(scores.reshape(len(scores), -1) * sigmoids[:, 0] + sigmoids[:, 1]))
     if p.shape[1] == 1:
         return np.column_stack([1 - p[:, 0], p[:, 0]])
     total = p.sum(axis=1, keepdims=True)
-    # A point that every class rejects has no information: uniform, not 0/0.
+    # If every sigmoid underflows to zero, the probabilities are uniform instead of 0/0.
     return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1.0 / p.shape[1])
 
 
 def left_out_sigmoids(model: Any, targets: Any) -> np.ndarray:
-    """Sigmoids from the leave-one-out scores of a one-pass model, fitted once and kept in `model.sigmoids`.
-
-    Parameters
-    ----------
-    model : gramless.streaming.learners.Model
-    targets : LabelTargets
-        In whose columns the model's targets are encoded.
-
-    Returns
-    -------
-    ndarray
-        As `fit_sigmoids` has them.
-    """
+    """Return the sigmoids of a one-pass model, fitted once to its leave-one-out scores and stored in `model.sigmoids`."""
     if model.sigmoids is None:
         scores, encoded, weights = model.left_out
         classes, columns = targets.sorted()

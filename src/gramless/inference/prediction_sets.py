@@ -1,19 +1,16 @@
-"""Sets of classes that contain the true one with a chosen probability.
+"""Sets of classes that contain the true class with a given probability.
 
-A class's score on a row is the probability of all classes that are more probable, plus a share `u` of its own:
+The score of a class on a row is the probability of all classes that are more probable, plus a fraction `u` of its own:
 
     s(x, y) = sum_{c: p_c > p_y} p_c + u p_y,     u uniform on [0, 1]
 
-The threshold is the quantile of the scores of the true classes on rows that the model did not see (leave-one-out ones); the
-set of a new row holds every class whose score does not exceed it. Rows that are hard get large sets, easy ones small ones.
-The random share makes the coverage exact where the probabilities have jumps: without it (`u = 1`) the sets are larger and
-never empty, and cover at least as often as asked. Sets for a larger coverage contain those for a smaller one.
+The threshold is a quantile of the scores of the true classes on rows that the model did not see (leave-one-out ones); the
+set of a new row contains every class whose score does not exceed it. Rows that are hard to classify get large sets. The
+random fraction makes the coverage exact if the probabilities have jumps: with `u = 1` the sets are larger, never empty, and
+cover at least as often. Sets of a larger coverage contain those of a smaller one. Cost: O(n k log k) for n rows and k
+classes.
 
-Cost: O(n k log k) for n rows and k classes.
-
-References
-----------
-Romano, Sesia, Candes, "Classification with valid and adaptive coverage", 2020.
+Reference: Romano, Sesia, Candes, "Classification with valid and adaptive coverage", 2020.
 """
 
 from __future__ import annotations
@@ -27,50 +24,19 @@ from gramless.inference.jackknife import check_coverage, weighted_order_statisti
 
 
 def adaptive_scores(probabilities: np.ndarray, u: np.ndarray | float = 1.0) -> np.ndarray:
-    """The score of every class on every row.
-
-    Parameters
-    ----------
-    probabilities : ndarray of shape (n, k)
-    u : ndarray of shape (n,) or float, default=1.0
-        The share of a class's own probability that counts.
-
-    Returns
-    -------
-    ndarray of shape (n, k)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.inference.prediction_sets import adaptive_scores
-    >>> adaptive_scores(np.array([[0.5, 0.25, 0.25]])).round(2)
-    array([[0.5 , 0.75, 1.  ]])
-    """
+    """Return the score of every class on every row; `u` is one number, or one for each row."""
     p = np.asarray(probabilities, dtype=np.float64)
     order = np.argsort(-p, axis=1, kind="stable")
     sorted_p = np.take_along_axis(p, order, axis=1)
     before = np.cumsum(sorted_p, axis=1) - sorted_p
-    share = np.asarray(u, dtype=np.float64)
+    fraction = np.asarray(u, dtype=np.float64)
     scores = np.empty_like(p)
-    np.put_along_axis(scores, order, before + (share[:, None] if share.ndim else share) * sorted_p, axis=1)
+    np.put_along_axis(scores, order, before + (fraction[:, None] if fraction.ndim else fraction) * sorted_p, axis=1)
     return scores
 
 
 def score_threshold(true_scores: np.ndarray, coverage: float, weights: np.ndarray | None = None) -> float:
-    """The score at or below which a share `coverage` of new rows lies.
-
-    Parameters
-    ----------
-    true_scores : ndarray of shape (n,)
-        Scores of the true classes.
-    coverage : float
-    weights : ndarray of shape (n,), optional
-
-    Returns
-    -------
-    float
-        Infinite where there are too few rows for the coverage.
-    """
+    """Return the score that a fraction `coverage` of new rows does not exceed; infinite if there are too few rows."""
     check_coverage(coverage)
     n = float(len(true_scores) if weights is None else weights.sum())
     rank = np.ceil(coverage * (n + 1) - 1e-9)
@@ -87,34 +53,11 @@ def prediction_sets(
     random_state: Any = None,
     weights: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The set of each new row.
-
-    Parameters
-    ----------
-    probabilities : ndarray of shape (m, k)
-        Of the classes on new rows.
-    true_scores : ndarray of shape (n,)
-        Scores of the true classes of rows that the model did not see.
-    codes : ndarray of shape (n,)
-        Those classes.
-    coverage : float
-        Between 0 and 1.
-    per_class : bool, default=False
-        Whether every class is to be covered with that probability, or all rows together.
-    random_state : int, RandomState or None, default=None
-        Draws the share of a class's own probability that counts.
-    weights : ndarray of shape (n,), optional
-        How many rows each of the `n` stands for.
-
-    Returns
-    -------
-    ndarray of bool of shape (m, k)
-        Which classes are in.
-    """
+    """Return which classes are in the set of each new row, from the scores of the true classes `codes` of unseen rows."""
     k = probabilities.shape[1]
     limits = class_thresholds(true_scores, codes, k, coverage, per_class=per_class, weights=weights)
-    share = check_random_state(random_state).random_sample(len(probabilities))
-    return adaptive_scores(probabilities, share) <= limits
+    fraction = check_random_state(random_state).random_sample(len(probabilities))
+    return adaptive_scores(probabilities, fraction) <= limits
 
 
 def class_thresholds(
@@ -126,24 +69,7 @@ def class_thresholds(
     per_class: bool = False,
     weights: np.ndarray | None = None,
 ) -> np.ndarray:
-    """One threshold for each class: the same for all, or from the rows of each class alone.
-
-    Parameters
-    ----------
-    true_scores : ndarray of shape (n,)
-        Scores of the true classes, from `adaptive_scores`.
-    codes : ndarray of shape (n,)
-        The true class of each row.
-    n_classes : int
-    coverage : float
-    per_class : bool, default=False
-        Whether every class is to be covered with that probability, or all rows together.
-    weights : ndarray of shape (n,), optional
-
-    Returns
-    -------
-    ndarray of shape (k,)
-    """
+    """Return one threshold for each class: equal ones, or with `per_class` from the rows of each class alone."""
     if not per_class:
         return np.full(n_classes, score_threshold(true_scores, coverage, weights))
     members = [codes == c for c in range(n_classes)]

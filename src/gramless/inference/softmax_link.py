@@ -2,10 +2,10 @@
 
     P(c | x) = softmax_c( a p_c + b log max(p_c, floor) + o_c ),      p_c = the least-squares estimate of P(c | x)
 
-Least squares on class indicators estimates the probabilities themselves, and `b = 1, a = 0` takes them as they are; a large
-margin asks for the steeper logistic form, `b = 0`. Maximum likelihood on scores that the model did not fit (leave-one-out
-ones) decides between the two: a convex problem in `2 + n_classes` numbers, whatever the number of classes, O(n k) for each
-of some twenty L-BFGS steps. `temperature_loss` fits `a` alone by Newton's method, for comparing many models quickly.
+Least squares on class indicators estimates the probabilities themselves, which is `b = 1, a = 0`; large margins need the
+steeper logistic form, `b = 0`. Both slopes are fitted by maximum likelihood to leave-one-out scores: a convex problem in
+`2 + n_classes` numbers, O(n k) for each of about twenty L-BFGS steps. `temperature_loss` fits `a` alone by Newton's method,
+for the comparison of many models.
 
 References: Platt, "Probabilistic outputs for support vector machines", 1999; Kull et al., "Beyond temperature scaling:
 Obtaining well-calibrated multi-class probabilities with Dirichlet calibration", 2019.
@@ -17,19 +17,19 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import softmax
 
-# One class estimate in a thousand is as small as scores tell apart from none.
+# Constants of the model. The floor is the smallest probability that least-squares scores distinguish from zero.
 _FLOOR = 1e-3
-# A pseudo-observation that pulls the offsets to zero.
+# Weights of the Gaussian priors on offsets (one pseudo-observation) and slopes.
 _OFFSET_PRIOR = 1.0
 _SLOPE_PRIOR = 1e-3
 _NEWTON_STEPS = 8
-# A slope so close to the best one costs a loss of the square of that.
-_CLOSE = 1e-4
+# Relative accuracy of the slope; the loss is accurate to the square of this.
+_SLOPE_TOLERANCE = 1e-4
 _LARGEST_SLOPE = 60.0
 
 
 def estimates(scores: np.ndarray) -> np.ndarray:
-    """Least-squares estimates of the class probabilities, shape (n, k), from scores; they may leave [0, 1]."""
+    """Return least-squares estimates of the class probabilities, of shape (n, k); they may be outside of [0, 1]."""
     if scores.ndim == 1 or scores.shape[1] == 1:
         positive = (1 + scores.reshape(-1)) / 2
         return np.column_stack([1 - positive, positive])
@@ -43,31 +43,13 @@ def _inputs(scores: np.ndarray) -> np.ndarray:
 
 
 def fit_link(scores: np.ndarray, codes: np.ndarray, n_classes: int, weights: np.ndarray | None = None) -> np.ndarray:
-    """The numbers `[a, b, o_1, ..., o_k]`.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n, 1) or (n, n_classes)
-        Of rows that the model did not fit.
-    codes : ndarray of int, shape (n,)
-    n_classes : int
-    weights : ndarray of shape (n,), optional
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.inference.softmax_link import fit_link, link_probabilities
-    >>> scores = np.array([[-0.9], [-0.2], [0.1], [0.8]])
-    >>> link = fit_link(scores, np.array([0, 0, 1, 1]), 2)
-    >>> bool((link_probabilities(scores, link).argmax(axis=1) == [0, 0, 1, 1]).all())
-    True
-    """
+    """Return the parameters `[a, b, o_1, ..., o_k]` fitted to scores of rows that the model was not fitted on."""
     F = _inputs(scores)
     n = len(codes)
     rows = np.arange(n)
     w = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
     total = float(w.sum())
-    # Platt's targets: the posterior mean of "never wrong so far" keeps separable rows from infinite slopes.
+    # Platt's targets, the posterior means under a uniform prior, keep the slopes finite for separable rows.
     counts = np.bincount(codes, weights=w, minlength=n_classes)
     doubt = 1.0 / (counts[codes] + 2.0)
     T = np.repeat((doubt / (n_classes - 1))[:, None], n_classes, axis=1)
@@ -90,28 +72,28 @@ def fit_link(scores: np.ndarray, codes: np.ndarray, n_classes: int, weights: np.
         return value / total, gradient / total
 
     start = np.concatenate([[1.0, 1.0], np.zeros(n_classes)])
-    # A negative slope would turn the order of the scores around.
+    # A negative slope would reverse the order of the scores.
     bounds = [(0.0, None)] * 2 + [(None, None)] * n_classes
     return minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 100}).x
 
 
 def link_scores(scores: np.ndarray, link: np.ndarray) -> np.ndarray:
-    """What the softmax is taken of, of shape (n, n_classes): log probabilities but for a constant of each row."""
+    """Return the log probabilities up to a constant for each row, of shape (n, n_classes)."""
     return _inputs(scores) @ link[:2] + link[2:]
 
 
 def link_probabilities(scores: np.ndarray, link: np.ndarray) -> np.ndarray:
-    """Probabilities of shape (n, n_classes)."""
+    """Return the class probabilities of shape (n, n_classes)."""
     return softmax(link_scores(scores, link), axis=1)
 
 
 def temperature(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """The slope `a` of `softmax(a p)` that has the least log loss."""
-    return _best_slope(*_below_the_peak(scores, codes), weights)
+    """Return the slope `a` of `softmax(a p)` with the smallest log loss."""
+    return _best_slope(*_relative_to_largest(scores, codes), weights)
 
 
-def _below_the_peak(scores: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each class estimate minus the row's largest, one row for each class, and that of the row's own class."""
+def _relative_to_largest(scores: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return class estimates minus the largest one of the row, classes first, and that of the true class."""
     p = np.ascontiguousarray(estimates(scores).T)
     p -= p.max(axis=0)
     return p, p[codes, np.arange(len(codes))]
@@ -129,14 +111,14 @@ def _best_slope(p: np.ndarray, own: np.ndarray, weights: np.ndarray | None) -> f
         before = a
         a = float(np.clip(a - slope / max(curvature, 1e-12), a / 3, min(3 * a, _LARGEST_SLOPE)))
         a = max(a, 1e-3)
-        if abs(a - before) < _CLOSE * a:
+        if abs(a - before) < _SLOPE_TOLERANCE * a:
             break
     return a
 
 
 def temperature_loss(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """Mean log loss of `softmax(a p)` with the best single slope `a`."""
-    p, own = _below_the_peak(scores, codes)
+    """Return the mean log loss of `softmax(a p)` with the best slope `a`."""
+    p, own = _relative_to_largest(scores, codes)
     a = _best_slope(p, own, weights)
     return _average(np.log(np.exp(a * p).sum(axis=0)) - a * own, weights)
 
@@ -144,8 +126,8 @@ def temperature_loss(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray 
 def temperature_loss_and_slopes(
     scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None
 ) -> tuple[float, np.ndarray]:
-    """`temperature_loss`, and its derivative by the scores, of their shape; `a` is at its best, and adds nothing to it."""
-    p, own = _below_the_peak(scores, codes)
+    """Return `temperature_loss` and its gradient by the scores; the optimal `a` contributes nothing to the gradient."""
+    p, own = _relative_to_largest(scores, codes)
     a = _best_slope(p, own, weights)
     P = np.exp(a * p)
     total = P.sum(axis=0)

@@ -1,15 +1,13 @@
-"""Temperature scaling: one number that turns scores into calibrated probabilities.
+"""Temperature scaling: one number that converts scores to calibrated probabilities.
 
     P(y = c | x) = exp(s_c / T) / sum_j exp(s_j / T)
 
-`T` is chosen by maximum likelihood on scores that the model did not fit (leave-one-out ones). One row more is counted,
-spread over all rows and classes alike, so that a few rows which the scores order perfectly do not make the model certain.
-The likelihood is concave in `1 / T`, so its slope has one zero. The order of the classes stays, so `predict` and
+`T` is the maximum likelihood estimate on scores of rows that the model was not fitted on (leave-one-out rows). One
+pseudo-row, spread evenly over all rows and classes, keeps `T` positive if the scores order a few rows perfectly. The
+likelihood is concave in `1 / T`, so its derivative has one root. The order of the classes stays, so `predict` and
 `predict_proba` agree. O(n k) for each of about forty steps.
 
-References
-----------
-Guo, Pleiss, Sun, Weinberger, "On calibration of modern neural networks", 2017.
+Reference: Guo, Pleiss, Sun, Weinberger, "On calibration of modern neural networks", 2017.
 """
 
 from __future__ import annotations
@@ -22,42 +20,13 @@ from scipy.special import softmax
 
 
 def centred_scores(scores: np.ndarray) -> np.ndarray:
-    """Scores with one column for each class; a single score for two classes becomes its two halves.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n,), (n, 1) or (n, k)
-
-    Returns
-    -------
-    ndarray of shape (n, k)
-    """
+    """Return scores with one column for each class; a single score for two classes becomes minus and plus its half."""
     scores = np.asarray(scores, dtype=np.float64).reshape(len(scores), -1)
     return np.column_stack([-scores[:, 0], scores[:, 0]]) / 2 if scores.shape[1] == 1 else scores
 
 
 def fit_temperature(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """The temperature of the largest likelihood.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n,), (n, 1) or (n, k)
-    codes : ndarray of shape (n,)
-        The true class of each row.
-    weights : ndarray of shape (n,), optional
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.inference.temperature import fit_temperature
-    >>> T = fit_temperature(np.array([2.0, 2.0, 2.0, -2.0]), np.array([1, 1, 0, 0]))
-    >>> float(round(1 / (1 + np.exp(-2.0 / T)), 2))  # three of four rows, and half of one more, have their score's sign
-    0.7
-    """
+    """Return the temperature of maximum likelihood for the true classes `codes`."""
     s = centred_scores(scores)
     w = np.ones(len(s)) if weights is None else np.asarray(weights, dtype=np.float64)
     rows = np.arange(len(s))
@@ -66,7 +35,7 @@ def fit_temperature(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray |
         return 1.0
 
     def slope(beta: float) -> float:
-        """How fast minus the log likelihood rises with `beta`: the score expected minus that of the true class."""
+        """Return the derivative of minus the log likelihood: the expected score minus that of the true class."""
         expected = np.sum(softmax(s * (beta / scale), axis=1) * s, axis=1)
         return float(w @ (expected - s[rows, codes]) + w @ (expected - s.mean(axis=1)) / w.sum())
 
@@ -77,18 +46,7 @@ def fit_temperature(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray |
 
 
 def left_out_temperature(model: Any, targets: Any) -> float:
-    """The temperature of the leave-one-out scores of a one-pass model, fitted once and kept in `model.temperature`.
-
-    Parameters
-    ----------
-    model : gramless.streaming.learners.Model
-    targets : LabelTargets
-        In whose columns the model's targets are encoded.
-
-    Returns
-    -------
-    float
-    """
+    """Return the temperature of a one-pass model, fitted once to its leave-one-out scores, stored in `model.temperature`."""
     if model.temperature is None:
         scores, encoded, weights = model.left_out
         _, columns = targets.sorted()
@@ -97,15 +55,5 @@ def left_out_temperature(model: Any, targets: Any) -> float:
 
 
 def temperature_probabilities(scores: np.ndarray, temperature: float) -> np.ndarray:
-    """Class probabilities at a temperature.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n,), (n, 1) or (n, k)
-    temperature : float
-
-    Returns
-    -------
-    ndarray of shape (n, k)
-    """
+    """Return the softmax of the scores divided by the temperature."""
     return softmax(centred_scores(scores) / temperature, axis=1)

@@ -16,9 +16,8 @@ from typing import TypeAlias
 import numpy as np
 
 from gramless._core import arrays as xa
-from gramless._core.lapack import factor_lower_in_place, invert_lower_in_place
-from gramless._core.targets.columns import split_bias
 from gramless._core.threads import CPU_TILE, one_blas_thread, slices
+from gramless.inference.leave_one_out import DenseFit, solve_dense
 from gramless.kernels import Kernel
 from gramless.linalg.operators import KernelOperator
 
@@ -116,7 +115,7 @@ def solve_exact(
     return None
 
 
-def _solve_with_ridge(A: np.ndarray, ridge: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+def _solve_with_ridge(A: np.ndarray, ridge: np.ndarray, Z: np.ndarray) -> DenseFit | None:
     """`solve_dense` of `A + diag(ridge)`, over `A`."""
     A.flat[:: len(A) + 1] += ridge.astype(A.dtype)
     return solve_dense(A, Z)
@@ -134,41 +133,6 @@ def upper_kernel_matrix(points: np.ndarray, kernel: Kernel) -> np.ndarray:
     for rows in slices(n, _STRIP):
         kernel(points[rows], points[rows.start :], out=K[rows, rows.start :])
     return K
-
-
-def solve_dense(A: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Coefficients, bias and leave-one-out scores from the matrix `K + diag(ridge)`; None where it cannot be factored.
-
-    Parameters
-    ----------
-    A : ndarray of shape (n, n), float32 or float64
-        Overwritten.
-    Z : ndarray of shape (n, k)
-    """
-    inverse = inverse_factor(A)
-    if inverse is None:
-        return None
-    right = np.column_stack([Z, np.ones(len(Z))]).astype(A.dtype)
-    solution = (inverse.T @ (inverse @ right)).astype(np.float64)
-    diagonal = np.einsum("ij,ij->j", inverse, inverse, dtype=np.float64)
-    coef, bias = split_bias(solution)
-    u = solution[:, -1]
-    leverage = diagonal - u**2 / u.sum()
-    if not np.isfinite(coef).all() or not (leverage > 0).all():
-        return None
-    return coef, bias, Z - coef / leverage[:, None]
-
-
-def inverse_factor(A: np.ndarray) -> np.ndarray | None:
-    """`L^-1` of `A = L L^T`, lower, in the memory of `A`; None where `A` is not positive definite."""
-    # LAPACK reads by columns: the transpose is the same symmetric matrix, and no copy.
-    factor = A.T if A.flags.c_contiguous else np.asfortranarray(A.T)
-    if factor_lower_in_place(factor) or invert_lower_in_place(factor):
-        return None
-    columns = factor.T
-    for i in range(len(columns)):
-        columns[i, :i] = 0.0
-    return factor
 
 
 def _single_will_do(X: np.ndarray, kernel: Kernel, ridge: np.ndarray) -> bool:

@@ -29,7 +29,8 @@ import numpy as np
 from gramless._core.threads import blas_threads, one_blas_thread, run_round_robin
 from gramless.kernels import RBF, Exponential, Kernel, Laplacian, Matern52, ScaledColumns
 from gramless.tables.columns import Encoded
-from gramless.tables.exact import Kept, Solution, Spare, inverse_factor, solve_dense, solve_exact, upper_kernel_matrix
+from gramless.inference.leave_one_out import inverse_factor, solve_dense
+from gramless.tables.exact import Kept, Solution, Spare, solve_exact, upper_kernel_matrix
 from gramless.tables.metric import learn_scales
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation

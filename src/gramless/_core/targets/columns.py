@@ -28,6 +28,13 @@ def class_targets(codes: np.ndarray, n_classes: int) -> np.ndarray:
     return np.eye(n_classes)[codes]
 
 
+def scores_to_labels(classes: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Return the class of the largest score; for two classes, the class that the sign of the score selects."""
+    if len(classes) == 2:
+        return classes[(scores.reshape(-1) > 0).astype(int)]
+    return classes[scores.argmax(axis=1)]
+
+
 def split_bias(solution: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients and bias from the solution of `A [V, u] = [Z, 1]`.
 

@@ -1,4 +1,4 @@
-"""The linear system of a least-squares machine, in the form that the solver takes.
+"""The linear system of a least-squares model, in the form that the solver requires.
 
     A [V, u] = [Z, 1],  b = sum V / sum u,  a = V - u b      one more right-hand side, A positive definite
     [[A, 1], [1^T, 0]] [a; b] = [Z; 0]                       one more unknown, indefinite
@@ -21,18 +21,7 @@ from gramless.linalg.operators import BorderedOperator, Operator
 
 
 class LinearSystem:
-    """Matrix and right-hand sides for targets `Z`, and the way back from a solution to coefficients and bias.
-
-    Parameters
-    ----------
-    op : KernelOperator
-        Or another operator with `dtype` and `reference`.
-    Z : ndarray of shape (n, k)
-    bordered : bool
-        Whether the bias is an unknown (else one more right-hand side).
-    intercept : bool, default=True
-        Whether there is a bias at all.
-    """
+    """Matrix and right-hand sides for targets `Z`; with `bordered` the bias is an unknown, else one more right-hand side."""
 
     def __init__(self, op: Operator, Z: np.ndarray, *, bordered: bool, intercept: bool = True):
         self.intercept, self.bordered = intercept, bordered
@@ -44,25 +33,12 @@ class LinearSystem:
             rhs = np.concatenate([Z, extra], axis=0 if bordered else 1)
         self.rhs: Array = xa.to_device(rhs.astype(op.dtype), xa.device_of(op.reference))
 
-    def settle(self, W: Array, kernel_product: Callable[[Array], Array], tol: float) -> Array:
-        """The solution with a bias that the coefficients mean, where the tolerance is too coarse to say so.
+    def with_exact_bias(self, W: Array, kernel_product: Callable[[Array], Array], tol: float) -> Array:
+        """Return the bordered solution with a recomputed bias if the solver's tolerance leaves the bias undetermined.
 
-        With a ridge far above the kernel's values, `K a` is smaller than what a residual of `tol` leaves open: `z / ridge`
-        solves the system to any such tolerance, with the bias zero and with coefficients that do not sum to zero. There the
-        condition gives both: `b` is the mean of `z - K a`, weighted by `1 / ridge`, of coefficients that were shifted to
-        the sum zero.
-
-        Parameters
-        ----------
-        W : array of shape (n + 1, k)
-        kernel_product : callable
-            `K a`, without the ridge.
-        tol : float
-            The solver's.
-
-        Returns
-        -------
-        array of shape (n + 1, k)
+        With a ridge far above the kernel values, `K a` is smaller than a residual of `tol`: `z / ridge` with a bias of zero
+        solves the system to that tolerance, with coefficients that do not sum to zero. The optimality conditions then give
+        both: coefficients shifted to the sum zero, and `b` as the mean of `z - K a` weighted by `1 / ridge`.
         """
         if not (self.bordered and self.intercept):
             return W
@@ -70,15 +46,15 @@ class LinearSystem:
         if xa.norm(Z - ridge * coef - W[-1:]) > tol * xa.norm(Z):
             return W
         xp = xa.namespace(W)
-        weights = ridge.min() / ridge  # of one at most: ridges may be of any size
+        weights = ridge.min() / ridge  # at most one, since ridges may be of any size
         total = weights.sum()
         coef = coef - weights * (xp.sum(coef, axis=0) / total)
         bias = xp.sum(weights * (Z - kernel_product(coef)), axis=0) / total
-        settled: Array = xp.concat([coef, bias[None]], axis=0)
-        return settled
+        exact: Array = xp.concat([coef, bias[None]], axis=0)
+        return exact
 
     def split(self, W: Array) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients of shape (n, k) and bias of shape (k,), as NumPy arrays."""
+        """Return coefficients of shape (n, k) and bias of shape (k,) as NumPy arrays."""
         solution = xa.to_numpy(W)
         if not self.intercept:
             return solution, np.zeros(solution.shape[1], solution.dtype)

@@ -1,1 +1,1 @@
-"""What a fit will do and what it will cost, decided before it starts."""
+"""Memory estimates and solver plans."""

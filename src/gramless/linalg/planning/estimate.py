@@ -1,4 +1,4 @@
-"""How much memory a fit will take, before it is started."""
+"""The memory of a fit, estimated before the fit starts."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from gramless._core.memory import MemoryEstimate, loading_bytes
 
 
 def estimate(estimator: Any, n: int, d: int, n_classes: int = 2, *, dtype: Any = None) -> MemoryEstimate:
-    """Peak bytes of `estimator.fit` on `n` rows of `d` features, part by part.
+    """Return the peak memory of `estimator.fit` on `n` rows of `d` features, part by part.
 
-    The data are in it, as the fit sees them. What is not is the library itself: compiled loops are loaded when a fit first
-    needs them, once in the life of a process, and `loading` says what that may take beside.
+    The estimate includes the data as the fit stores them. It excludes loaded libraries: compiled loops are loaded once in a
+    process, when a fit first needs them, and `loading` is an upper bound on their memory.
 
     Parameters
     ----------
     estimator : estimator
-        Any of this package, with its settings; it need not be fitted.
+        An estimator of this package, fitted or not.
     n, d : int
-        Rows and features; pixels of an image, where rows are images.
+        Number of rows and of features; if rows are images, `d` is the number of pixels.
     n_classes : int, default=2
-        Classes (or outputs, for a regressor).
-    dtype : default=None
-        Of the computation; the estimator's own, else float32.
+        Number of classes, or of outputs of a regressor.
+    dtype : dtype, default=None
+        Floating-point precision of the computation; None is that of the estimator, else float32.
 
     Returns
     -------
     MemoryEstimate
-        With `nbytes`, `parts` by name, `loading`, `device`; its `str` is a sentence.
+        With `nbytes`, `parts` by name, `loading` and `device`; `str` of it is a sentence.
 
     Raises
     ------
     MemoryError
-        Where no way of fitting stays within `memory_budget`.
+        If no solver stays within `memory_budget`.
 
     See Also
     --------
-    LSSVC : Plans within its `memory_budget`, and says in `solver_reason_` what it chose.
+    LSSVC : Plans its fit within `memory_budget` and gives the reason in `solver_reason_`.
 
     Examples
     --------

@@ -1,8 +1,13 @@
-"""Which solver, cached or streamed, with how many landmarks: decided from sizes and memory before anything is computed."""
+"""Choice of the solver, the cache and the landmarks from sizes and memory, before anything is computed.
+
+With `m` landmarks, a preconditioner costs O(n m^2) to build and leaves O(log(1 / tol) / m) iterations, each of which costs
+O(n^2) for every column of the right-hand side. The sum is smallest if `m` grows with the cube root of the number of columns
+and of that logarithm.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,38 +19,21 @@ from gramless._core.validation import check_choice
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators import nbytes_cached
 from gramless.linalg.operators.fused import fused_form, has_triton
+from gramless.linalg.solvers import SOLVERS, Averaged, Solver
 from gramless.linalg.solvers.sketch_project import default_block_size
-
-# Below these sizes one factorisation is faster than building a preconditioner and iterating.
-_CHOLESKY_UP_TO = {"cpu": 4096, "cuda": 16384}
-# Landmarks cost float64 products: as fast as float32 on a GPU; on a CPU fewer landmarks are the better bargain. With m of
-# them the preconditioner costs O(n m^2) to build and leaves O(log(1 / tol) / m) iterations, each of which costs O(n^2) for
-# every column of the right-hand side: the sum is smallest where m grows with the cube root of the columns and of that
-# logarithm. On a CPU a product of a cached matrix with up to so many columns takes as long as reading it.
-_LANDMARKS_PER_ROOT_N = {"cpu": 7, "cuda": 12}
-_COLUMNS_FOR_FREE = 6
-_USUAL_TOL = 1e-3
-# Where the matrix is streamed through the fused product, steps on blocks reach a loose residual before conjugate gradients:
-# 0.1 from 400,000 rows on, 0.05 from about twice as many, and a tight one later, if at all (`benchmarks/gpu.py`, crossover).
-_SKETCH_FROM = 400_000
-_SKETCH_DOWN_TO = 0.05
-_SKETCH_FROM_N_TOL = 40_000
-# Whole vectors, for the compiled products.
-_VECTOR = 32
-# Columns of the size of the right-hand side that block CG, the preconditioner and the threads' sums hold at the peak.
-_WORKING_COLUMNS = 20
+from gramless.linalg.tuning import TUNING, LinalgTuning
 
 
 @dataclass
 class FitPlan:
-    """What a fit holds, where there is nothing else to decide."""
+    """Memory of a fit for which nothing else is planned."""
 
     memory: MemoryEstimate
 
 
 @dataclass
-class Plan:
-    """How a least-squares system is going to be solved."""
+class SolverPlan:
+    """Solver, cache and landmarks of a least-squares system."""
 
     solver: str
     cached: bool
@@ -54,14 +42,14 @@ class Plan:
     memory: MemoryEstimate
     reason: str
     block_size: int = 0
-    """Rows in a block, for the solvers that work by blocks."""
-    probes: Plan | None = None
-    """How the diagonal of the inverse is estimated for leave-one-out scores; None where it is computed."""
+    """Rows of a block, for solvers that work by blocks."""
+    probes: SolverPlan | None = None
+    """Plan of the diagonal estimate for leave-one-out scores; None if the diagonal is computed exactly."""
 
 
 @dataclass
-class Sizes:
-    """What memory and time depend on."""
+class ProblemSize:
+    """Sizes on which the memory and the time of a fit depend."""
 
     n: int
     d: int
@@ -71,18 +59,20 @@ class Sizes:
     temporaries: int
     cached_itemsize: int
     fused: int
-    """Copies of the data, in half precision, of products that run fused; 0 where they do not."""
+    """Half-precision copies of the data that fused products keep; 0 if products are not fused."""
 
     @property
     def on_gpu(self) -> bool:
+        """Whether the device is a CUDA device."""
         return self.device.startswith("cuda")
 
     @property
     def edge(self) -> int:
+        """Rows of a tile."""
         return min(self.n, CUDA_TILE if self.on_gpu else CPU_TILE)
 
 
-def sizes(
+def problem_size(
     n: int,
     d: int,
     k: int,
@@ -91,108 +81,178 @@ def sizes(
     kernel: Kernel,
     storage: str | None = None,
     precision: str = "highest",
-) -> Sizes:
-    """Collect the sizes of a fit."""
+    triton: bool | None = None,
+) -> ProblemSize:
+    """Return the sizes of a fit on `n` rows of `d` features with `k` outputs; `triton=None` tests if Triton is installed."""
     itemsize = np.dtype(dtype).itemsize
-    fuses = device.startswith("cuda") and itemsize == 4 and has_triton() and fused_form(kernel) is not None
+    available = has_triton() if triton is None else triton
+    fuses = device.startswith("cuda") and itemsize == 4 and available and fused_form(kernel) is not None
     copies = {"highest": 0, "high": 2, "medium": 1}[check_choice("precision", precision, PRECISIONS)] if fuses else 0
-    return Sizes(n, d, k, itemsize, device, kernel.temporaries, itemsize if storage is None else 2, copies)
+    return ProblemSize(n, d, k, itemsize, device, kernel.temporaries, itemsize if storage is None else 2, copies)
 
 
 @dataclass
-class Blocks:
-    """What the memory of a solver that works by blocks of rows depends on."""
+class BlockSettings:
+    """Settings on which the memory of a solver that works by blocks of rows depends."""
 
     size: int
     adjustable: bool = False
-    """Whether a smaller size may be taken where this one does not fit."""
+    """Whether the plan may choose a smaller size to stay within the budget."""
     reused: bool = False
+    """Whether the factors of all blocks are cached."""
     columns: int = 0
-    """Matrices of the size of the solution that are kept beside the usual ones."""
+    """Matrices of the size of the solution that the solver keeps in addition."""
+
+
+def solver_name(solver: str | Solver) -> str:
+    """Return the registered name of a solver, `"auto"`, or `"custom"` for a solver that is not registered."""
+    if isinstance(solver, Averaged):
+        return solver_name(solver.solver)
+    if isinstance(solver, Solver):
+        return next((name for name, cls in SOLVERS.items() if type(solver) is cls), "custom")
+    return check_choice("solver", solver, {"auto", *SOLVERS})
+
+
+def block_settings(solver: str | Solver) -> BlockSettings | None:
+    """Return the block settings of a solver, or None if it does not work by blocks."""
+    if isinstance(solver, Averaged):
+        found = [settings for run in solver.runs() if (settings := block_settings(run))]
+        return max(found, key=lambda settings: settings.size, default=None)
+    if isinstance(solver, Solver):
+        size = getattr(solver, "block_size", 0)
+        reused, columns = bool(getattr(solver, "reuse_blocks", False)), 2 * int(getattr(solver, "momentum", 0))
+        return BlockSettings(int(size), False, reused, columns) if size else None
+    default = getattr(SOLVERS[solver](), "block_size", None) if solver in SOLVERS else None
+    return None if default is None else BlockSettings(default, adjustable=True)
 
 
 def make_plan(
-    s: Sizes, solver: str, budget: int, *, n_landmarks: Any = "auto", blocks: Blocks | None = None, tol: float = 1e-3
-) -> Plan:
-    """Choose what `solver="auto"` leaves open and check it against the budget.
-
-    Raises `MemoryError`, with the bytes, the memory and the setting that helps, where nothing fits.
-    """
-    if solver == "cholesky" or (solver == "auto" and s.n <= _CHOLESKY_UP_TO["cuda" if s.on_gpu else "cpu"]):
+    s: ProblemSize,
+    solver: str,
+    budget: int,
+    *,
+    n_landmarks: int | str = "auto",
+    blocks: BlockSettings | None = None,
+    tol: float = 1e-3,
+    tuning: LinalgTuning = TUNING,
+) -> SolverPlan:
+    """Choose what `solver="auto"` leaves open, or raise a `MemoryError` that names the setting to change."""
+    largest = tuning.cholesky_max_rows_cuda if s.on_gpu else tuning.cholesky_max_rows_cpu
+    if solver == "cholesky" or (solver == "auto" and s.n <= largest):
         memory = cholesky_memory(s)
         if solver == "cholesky" or memory.nbytes <= budget:
             memory.check(budget, "use solver='cg', which streams the kernel matrix, or raise memory_budget")
-            return Plan("cholesky", False, 0, False, memory, f"n={s.n} is small enough for one factorisation")
-    plan = _iterative_plan(s, "cg" if solver == "auto" else solver, budget, n_landmarks, blocks, tol)
-    if solver == "auto" and not plan.cached and _sketch_is_faster(s, tol):
-        plan = _iterative_plan(s, "sketch_project", budget, n_landmarks, blocks, tol)
+            return SolverPlan("cholesky", False, 0, False, memory, f"n={s.n} is small enough for one factorisation")
+    plan = _iterative_plan(s, "cg" if solver == "auto" else solver, budget, n_landmarks, blocks, tol, tuning)
+    if solver == "auto" and not plan.cached and _sketch_is_faster(s, tol, tuning):
+        plan = _iterative_plan(s, "sketch_project", budget, n_landmarks, blocks, tol, tuning)
         plan.reason += f", and steps on blocks reach tol={tol:g} first"
     return plan
 
 
-def _sketch_is_faster(s: Sizes, tol: float) -> bool:
-    loose = tol >= _SKETCH_DOWN_TO and s.n * tol >= _SKETCH_FROM_N_TOL
-    return s.fused > 0 and s.n >= _SKETCH_FROM and loose
+def with_leave_one_out(
+    plan: SolverPlan, s: ProblemSize, kernel: Kernel, dtype: Any, budget: int, tuning: LinalgTuning = TUNING
+) -> SolverPlan:
+    """Extend a plan by the leave-one-out scores that follow the solve: exact for few rows, else from random probes."""
+    memory = leave_one_out_memory(s.n, s.d, s.k, dtype, s.device)
+    if plan.solver != "cholesky":
+        memory.parts["memory freed by the solver (the allocator may keep it)"] = plan.memory.nbytes
+    probes = None
+    if s.n > tuning.exact_leave_one_out_max_rows or memory.nbytes > budget:
+        columns = tuning.n_probes + 1  # random signs, and a column of ones
+        probes = make_plan(problem_size(s.n, s.d, columns, dtype, s.device, kernel), "cg", budget)
+        memory = probes.memory
+    return replace(plan, probes=probes, memory=max(plan.memory, memory, key=lambda estimate: estimate.nbytes))
 
 
-def _iterative_plan(s: Sizes, name: str, budget: int, n_landmarks: Any, blocks: Blocks | None, tol: float) -> Plan:
-    base = _iterative_memory(s)
+def leave_one_out_memory(n: int, d: int, k: int, dtype: Any, device: str) -> MemoryEstimate:
+    """Estimate the memory of the exact diagonal of the inverse: one float64 matrix, or three with torch."""
+    copies = 3 if device != "cpu" else 1  # torch factors and inverts out of place
+    parts = {
+        "inverse factor": copies * n * n * 8,
+        "scores": 4 * n * (k + 1) * 8,
+        "points in float64": double_points_bytes(n, d, dtype, device),
+    }
+    return MemoryEstimate(parts, device)
+
+
+def double_points_bytes(n: int, d: int, dtype: Any, device: str) -> int:
+    """Count the bytes that a float64 kernel matrix needs for its points: a copy of float32 rows, and two centred tiles."""
+    edge, workers = (CUDA_TILE, 1) if device.startswith("cuda") else (CPU_TILE, blas_threads())
+    copy = n * d * 8 if np.dtype(dtype).itemsize < 8 else 0
+    return copy + 2 * min(n, workers * edge) * d * 8
+
+
+def cholesky_memory(s: ProblemSize) -> MemoryEstimate:
+    """Estimate the memory of one factorisation of all rows."""
+    copies = 2 if s.on_gpu else 1  # torch factors out of place
+    doubled = 8 if s.itemsize == 4 else s.itemsize  # a float32 factorisation that fails is repeated in float64
+    parts = {
+        "kernel matrix": copies * s.n * s.n * doubled,
+        "data": s.n * s.d * s.itemsize,
+        "solution": 6 * s.n * (s.k + 1) * 8,
+    }
+    return MemoryEstimate(parts, s.device, "cholesky")
+
+
+def _sketch_is_faster(s: ProblemSize, tol: float, tuning: LinalgTuning) -> bool:
+    loose = tol >= tuning.sketch_min_tol and s.n * tol >= tuning.sketch_min_rows_times_tol
+    return s.fused > 0 and s.n >= tuning.sketch_min_rows and loose
+
+
+def _iterative_plan(
+    s: ProblemSize,
+    name: str,
+    budget: int,
+    n_landmarks: int | str,
+    blocks: BlockSettings | None,
+    tol: float,
+    tuning: LinalgTuning,
+) -> SolverPlan:
+    base = _iterative_memory(s, tuning)
     base.check(budget, "raise memory_budget or fit on fewer rows")
     gram = nbytes_cached(s.n, s.cached_itemsize, s.edge)
     m, store, size = 0, False, 0
     if name == "sketch_project":
         size = _add_sketch(base, s, blocks, budget)
-        gram += size * s.n * s.itemsize  # the block's rows, put together from the cached tiles
+        gram += size * s.n * s.itemsize  # the rows of a block, gathered from the cached tiles
     elif blocks is not None:
         size = _add_block(base, s, blocks, budget)
     if name == "cg":
-        m, store = _landmarks(s, n_landmarks, budget - base.nbytes, tol)
-    base.parts["preconditioner"] = _preconditioner_bytes(s, m, store)
+        m, store = _landmarks(s, n_landmarks, budget - base.nbytes, tol, tuning)
+    base.parts["preconditioner"] = _preconditioner_bytes(s, m, store, tuning)
     cached = base.nbytes + gram <= budget
     if cached:
         base.parts["kernel matrix"] = gram
-        reason = (
-            f"one triangle of the kernel matrix ({format_bytes(gram)}) fits the budget of {format_bytes(budget)}: cached"
-        )
+        reason = f"one triangle of the kernel matrix ({format_bytes(gram)}) fits the budget of {format_bytes(budget)}: cached"
     else:
         reason = f"the kernel matrix ({format_bytes(gram)}) does not fit the budget of {format_bytes(budget)}: streamed"
-        if s.fused:  # fused products with the landmarks cost less than to read what would be held
-            store, base.parts["preconditioner"] = False, _preconditioner_bytes(s, m, False)
+        if s.fused:  # fused products with the landmarks are faster than reading stored columns
+            store, base.parts["preconditioner"] = False, _preconditioner_bytes(s, m, False, tuning)
     base.solver = name
     if m and n_landmarks == "auto":
         reason += f"; {m} landmarks precondition it, as many as save more in products with {s.k + 1} columns than they cost"
-    return Plan(name, cached, m, store, base, reason, size)
+    return SolverPlan(name, cached, m, store, base, reason, size)
 
 
-def cholesky_memory(s: Sizes) -> MemoryEstimate:
-    """What one factorisation of all rows holds."""
-    copies = 2 if s.on_gpu else 1  # torch factors out of place
-    doubled = 8 if s.itemsize == 4 else s.itemsize  # a float32 breakdown is repeated in float64
-    matrix = copies * s.n * s.n * doubled
-    columns = 6 * s.n * (s.k + 1) * 8
-    return MemoryEstimate(
-        {"kernel matrix": matrix, "data": s.n * s.d * s.itemsize, "solution": columns}, s.device, "cholesky"
-    )
-
-
-def _iterative_memory(s: Sizes) -> MemoryEstimate:
+def _iterative_memory(s: ProblemSize, tuning: LinalgTuning) -> MemoryEstimate:
     workers = 1 if s.on_gpu else blas_threads()
     tiles = (workers + 1) * s.edge * s.edge * s.itemsize * (1 + s.temporaries)
-    columns = (_WORKING_COLUMNS + 2 * workers) * s.n * (s.k + 1) * s.itemsize
-    as_bytes = 1 if s.device == "cpu" and s.itemsize == 4 else 0  # pixels are kept as bytes too, see gramless._core.grid
+    columns = (tuning.working_columns + 2 * workers) * s.n * (s.k + 1) * s.itemsize
+    as_bytes = 1 if s.device == "cpu" and s.itemsize == 4 else 0  # a copy of pixels as bytes, see gramless._core.grid
     data = s.n * s.d * (s.itemsize + 2 * s.fused + as_bytes)
     return MemoryEstimate({"data": data, "tiles": tiles, "solution": columns}, s.device)
 
 
-def _block_bytes(s: Sizes, blocks: Blocks, size: int) -> int:
-    # Tiles write straight into the block on the CPU; on a device the kernel's temporaries are as large as the block.
+def _block_bytes(s: ProblemSize, blocks: BlockSettings, size: int) -> int:
+    # On the CPU tiles are written into the block; on a device the kernel's temporaries are as large as the block.
     copies = 1 + (s.temporaries if s.device != "cpu" else 0)
-    kept = -(-s.n // size) * size * size * s.itemsize if blocks.reused else 0
-    return copies * size * (s.n + 1) * s.itemsize + 3 * size * size * 8 + kept
+    factors = -(-s.n // size) * size * size * s.itemsize if blocks.reused else 0
+    return copies * size * (s.n + 1) * s.itemsize + 3 * size * size * 8 + factors
 
 
-def _add_block(memory: MemoryEstimate, s: Sizes, blocks: Blocks, budget: int) -> int:
-    """Count the block in, and return its size: the one asked for, or less where that is left open."""
+def _add_block(memory: MemoryEstimate, s: ProblemSize, blocks: BlockSettings, budget: int) -> int:
+    """Add the block to the estimate and return its size, reduced to the budget if it is adjustable."""
     memory.parts["solution"] += blocks.columns * s.n * (s.k + 1) * s.itemsize
     size, left = min(blocks.size, s.n + 1), budget - memory.nbytes
     fitting = size
@@ -205,8 +265,8 @@ def _add_block(memory: MemoryEstimate, s: Sizes, blocks: Blocks, budget: int) ->
     return size
 
 
-def _add_sketch(memory: MemoryEstimate, s: Sizes, blocks: Blocks | None, budget: int) -> int:
-    """Count in what a step on a block holds: three solutions, and the block's own square; return the block's size."""
+def _add_sketch(memory: MemoryEstimate, s: ProblemSize, blocks: BlockSettings | None, budget: int) -> int:
+    """Add three solutions and the square block of `sketch_project` to the estimate, and return the size of the block."""
     memory.parts["solution"] += 4 * s.n * (s.k + 1) * s.itemsize
     size = min(s.n, default_block_size(s.n) if blocks is None else blocks.size)
     memory.parts["block"] = 4 * size * size * s.itemsize
@@ -215,25 +275,25 @@ def _add_sketch(memory: MemoryEstimate, s: Sizes, blocks: Blocks | None, budget:
     return size
 
 
-def _preconditioner_bytes(s: Sizes, m: int, store: bool) -> int:
-    # Two matrices in float64 while one is factored; some rows of K(X, landmarks), and twice in float64.
-    return 2 * m * m * 8 + 4096 * m * (s.itemsize + 16) + (s.n * m * s.itemsize if store else 0)
+def _preconditioner_bytes(s: ProblemSize, m: int, store: bool, tuning: LinalgTuning) -> int:
+    # Two float64 matrices during the factorisation; one part of K(X, landmarks), and two float64 copies of it.
+    return 2 * m * m * 8 + tuning.rows_per_part * m * (s.itemsize + 16) + (s.n * m * s.itemsize if store else 0)
 
 
-def _landmarks(s: Sizes, asked: Any, left: int, tol: float) -> tuple[int, bool]:
-    """How many landmarks, and whether `K(X, landmarks)` is held: at most half of the memory that is left."""
-    if asked != "auto":
-        m = min(int(asked), s.n)
-        return m, _preconditioner_bytes(s, m, True) <= left
-    m = _LANDMARKS_PER_ROOT_N["cuda" if s.on_gpu else "cpu"] * np.sqrt(s.n)
+def _landmarks(s: ProblemSize, requested: int | str, left: int, tol: float, tuning: LinalgTuning) -> tuple[int, bool]:
+    """Return the number of landmarks and whether `K(X, landmarks)` is stored, within half of the memory that is left."""
+    if requested != "auto":
+        m = min(int(requested), s.n)
+        return m, _preconditioner_bytes(s, m, True, tuning) <= left
+    wanted = (tuning.landmarks_per_root_n_cuda if s.on_gpu else tuning.landmarks_per_root_n_cpu) * np.sqrt(s.n)
     if not s.on_gpu:
-        columns = max(1.0, (s.k + 1) / _COLUMNS_FOR_FREE)
-        iterations = np.log(2 / min(tol, 1.0)) / np.log(2 / _USUAL_TOL)
-        m *= (columns * iterations) ** (1 / 3)
-    m = int(m)
-    m = min(-(-m // _VECTOR) * _VECTOR, s.n // 2)
-    if _preconditioner_bytes(s, m, True) <= left // 2:
+        columns = max(1.0, (s.k + 1) / tuning.free_columns)
+        iterations = np.log(2 / min(tol, 1.0)) / np.log(2 / tuning.reference_tol)
+        wanted *= (columns * iterations) ** (1 / 3)
+    multiple = tuning.landmark_multiple
+    m = min(-(-int(wanted) // multiple) * multiple, s.n // 2)
+    if _preconditioner_bytes(s, m, True, tuning) <= left // 2:
         return m, True
-    while m > 0 and _preconditioner_bytes(s, m, False) > left // 2:
+    while m > 0 and _preconditioner_bytes(s, m, False, tuning) > left // 2:
         m = int(m * 0.8)
     return m, False

@@ -1,4 +1,4 @@
-"""Methods for `op @ W = Z` with many right-hand sides; `solve` drives them."""
+"""Solvers of `op @ W = Z` with many right-hand sides; `solve` runs them."""
 
 from gramless.linalg.solvers.averaged import Averaged
 from gramless.linalg.solvers.base import Solver, SolveResult, Status, Step, check_requirements, solve

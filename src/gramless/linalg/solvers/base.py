@@ -1,8 +1,8 @@
-"""What a solver is, and `solve`, which drives every solver.
+"""The interface of a solver, and `solve`, which runs any solver.
 
-A solver is settings plus a generator: `steps(op, Z, W, rng, state)` yields a `Step` after each iteration of its attempt at
-`op @ W = Z`, for all columns of `Z` at once. `solve` keeps the clock (callbacks excluded), the history, the iteration cap,
-the callback, early stopping, progress and checkpoints, so that no solver has code for any of them.
+A solver is a set of parameters and a generator: `steps(op, Z, W, rng, state)` yields a `Step` after each iteration for
+`op @ W = Z`, for all columns of `Z` at once. `solve` has the clock (without callbacks), the history, the iteration limit,
+callbacks, early stopping, progress messages and checkpoints, so that no solver contains code for any of them.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
@@ -24,68 +26,49 @@ from gramless._core.progress import Progress
 from gramless.linalg.operators.base import Operator
 
 Record = dict[str, Any]
+NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 
 
 class Status(Enum):
-    """How a solve ended; the value is a message for people, with the number of iterations to be filled in.
-
-    See Also
-    --------
-    SolveResult : Holds one, and its message.
-
-    Examples
-    --------
-    >>> from gramless.linalg.solvers import Status
-    >>> Status.MAX_ITER.value.format(n_iter=10), Status.MAX_ITER.as_wanted
-    ('reached the limit of 10 iterations', False)
-    """
+    """How a solve ended; the value is a message with a placeholder for the number of iterations."""
 
     CONVERGED = "converged in {n_iter} iterations"
-    SETTLED = "predictions have settled in {n_iter} iterations"
+    PREDICTIONS_CONVERGED = "predictions converged in {n_iter} iterations"
     STOPPED = "stopped by the callback after {n_iter} iterations"
-    NO_BETTER = "no better on held-out data after {n_iter} iterations"
+    NO_IMPROVEMENT = "no improvement on held-out data after {n_iter} iterations"
     MAX_ITER = "reached the limit of {n_iter} iterations"
-    STALLED = "the precision has no more digits to give"
-    STANDS_STILL = "after {n_iter} iterations the solution hardly changes any more, and does not solve the system"
-    SINGULAR = "the system is singular to float64: C is too large for this kernel"
-    SOME_RUNS = "not all runs converged within their iterations"
+    PRECISION_EXHAUSTED = "rounding errors prevent a smaller residual"
+    STAGNATED = "after {n_iter} iterations the solution no longer changes, and does not solve the system"
+    SINGULAR = "the system is singular in float64: C is too large for this kernel"
+    RUNS_NOT_CONVERGED = "not all runs converged within their iterations"
 
     @property
-    def as_wanted(self) -> bool:
-        """Whether the solver reached its tolerance or somebody asked it to end before."""
-        return self in (Status.CONVERGED, Status.SETTLED, Status.STOPPED, Status.NO_BETTER)
+    def converged(self) -> bool:
+        """Whether the solver reached its tolerance, or the predictions converged."""
+        return self in (Status.CONVERGED, Status.PREDICTIONS_CONVERGED)
+
+    @property
+    def converged_or_stopped(self) -> bool:
+        """Whether the solver converged, or was stopped by a callback or by early stopping."""
+        return self.converged or self in (Status.STOPPED, Status.NO_IMPROVEMENT)
 
 
 @dataclass
 class Step:
-    """Where a solver stands after one iteration.
+    """State of a solver after one iteration.
 
     Parameters
     ----------
     W : array of shape (n, k)
-        The solution so far.
+        Current solution.
     residual : float
-        `||Z - op @ W|| / ||Z||`, or the solver's own estimate of it where the true one would cost a product.
+        Relative residual `||Z - op @ W|| / ||Z||`, or an estimate of it if the residual would cost a product.
     status : Status, optional
-        Why this step is the last one; None where more can follow.
+        Reason why this step is the last one; None if the solver continues.
     state : dict, optional
-        Everything beside `W` and the random generator that the next iteration depends on, as arrays and numbers.
+        Arrays and numbers, beside `W` and the random generator, on which the next iteration depends.
     info : dict, optional
-        More columns for the history.
-
-    See Also
-    --------
-    Solver : Yields these.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.linalg.operators import DenseOperator
-    >>> from gramless.linalg.solvers import CG
-    >>> Z = np.ones((2, 1))
-    >>> step = next(CG().steps(DenseOperator(np.eye(2)), Z, np.zeros((2, 1)), np.random.RandomState(0)))
-    >>> step.residual, step.status
-    (0.0, <Status.CONVERGED: 'converged in {n_iter} iterations'>)
+        Further values for the history.
     """
 
     W: Array
@@ -97,33 +80,20 @@ class Step:
 
 @dataclass
 class SolveResult:
-    """The solution, and how it was come by.
+    """Solution of a linear system, with status and history.
 
     Parameters
     ----------
     W : array of shape (n, k)
-        The solution.
+        Solution.
     n_iter : int
-        Iterations that were made.
+        Number of iterations.
     residual : float
-        The last step's.
+        Relative residual of the last step.
     status : Status
         How the solve ended.
     history : list of dict
-        A record of each iteration: `n_iter`, `seconds`, `residual` and what the solver adds.
-
-    See Also
-    --------
-    solve : Returns one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.linalg.operators import DenseOperator
-    >>> from gramless.linalg.solvers import Cholesky, solve
-    >>> result = solve(DenseOperator(2.0 * np.eye(2)), np.ones((2, 1)), Cholesky())
-    >>> result.converged, result.message
-    (True, 'converged in 1 iterations')
+        One record for each iteration: `n_iter`, `seconds`, `residual` and values that the solver adds.
     """
 
     W: Array
@@ -134,8 +104,8 @@ class SolveResult:
 
     @property
     def converged(self) -> bool:
-        """Whether the solver's tolerance is met, or predictions have settled."""
-        return self.status in (Status.CONVERGED, Status.SETTLED)
+        """Whether the solver reached its tolerance, or the predictions converged."""
+        return self.status.converged
 
     @property
     def message(self) -> str:
@@ -144,23 +114,18 @@ class SolveResult:
 
 
 class Solver(BaseEstimator):
-    """Settings of a method for `op @ W = Z`; no state.
+    """Base class of solvers of `op @ W = Z`: parameters without state.
 
-    Subclasses define `steps`, `tol` and `max_iter`.
+    Subclasses define `steps`, `tol` and `max_iter`; `_parameter_constraints` are checked by `solve`.
 
     Attributes
     ----------
     requires : tuple of str
-        What the operator must have beside products and a diagonal: names from `gramless.linalg.operators.base`.
+        Capabilities that the operator must have beside products and a diagonal; see `gramless.linalg.operators.base`.
     tol : float
-        The relative residual, or what the method measures instead, at which it ends.
+        Relative residual, or another measure of the method, at which the solver stops.
     max_iter : int
-        Limit on iterations.
-
-    See Also
-    --------
-    solve : Drives a solver.
-    check_requirements : Compares `requires` with what an operator has.
+        Maximum number of iterations.
 
     Examples
     --------
@@ -180,6 +145,7 @@ class Solver(BaseEstimator):
     array([1. , 0.5])
     """
 
+    _parameter_constraints: dict[str, Any] = {}
     requires: tuple[str, ...] = ("spd",)
     tol: float
     max_iter: int
@@ -187,25 +153,25 @@ class Solver(BaseEstimator):
     def steps(
         self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
     ) -> Iterator[Step]:
-        """Iterate from `W`; with `state` from an earlier `Step`, go on exactly where that one stood.
+        """Iterate from `W`, or continue from the `state` of an earlier step.
 
         Parameters
         ----------
         op : Operator
-            The matrix.
+            Matrix of the system.
         Z : array of shape (n, k)
-            All right-hand sides.
+            Right-hand sides.
         W : array of shape (n, k)
-            Where to start.
+            Solution to start from.
         rng : RandomState
-            Where random choices come from.
+            Random generator.
         state : dict, optional
-            `Step.state` of the step to go on from, whose `W` is given.
+            `Step.state` of the step with solution `W` from which to continue.
 
         Yields
         ------
         Step
-            Where the solver stands after each iteration.
+            State of the solver after each iteration.
         """
         raise NotImplementedError
 
@@ -224,43 +190,39 @@ def solve(
     verbose: int = 0,
     label: str = "",
 ) -> SolveResult:
-    """Drive `solver` on `op @ W = Z` until it converges, is stopped or has used up its iterations.
+    """Run `solver` on `op @ W = Z` until it converges, is stopped or reaches its iteration limit.
 
     Parameters
     ----------
     op : Operator
-        The matrix; it must have what `solver.requires`.
+        Matrix of the system, with all capabilities that `solver.requires`.
     Z : array of shape (n, k)
-        All right-hand sides.
+        Right-hand sides.
     solver : Solver
-        The method and its settings.
+        Method and its parameters.
     W0 : array of shape (n, k), optional
-        Where to start; zero by default.
+        Solution to start from; zero by default.
     callback : callable(W, record) -> bool, optional
-        Called after each iteration, off the clock; may add to `record`; a true answer stops the solve.
+        Function called after each iteration; it may add values to `record`, and returning True stops the solve. Its time is
+        not counted.
     monitor : callable(W) -> float, optional
-        Early stopping: an error on held-out data, off the clock. The best `W` is returned, and the solve stops after
-        `patience` iterations without a better one.
+        Error on held-out data for early stopping: the best `W` is returned, and the solve stops after `patience` iterations
+        without improvement.
     patience : int, default=5
-        Iterations without a better error on held-out data before the solve stops.
+        Number of iterations without improvement after which early stopping ends the solve.
     random_state : int, RandomState or None, default=None
-        Seed of the solver's random choices.
+        Seed or generator for all random choices of the solver.
     checkpoint : StateFile, optional
-        Where the state is saved every few iterations and, when there is one, taken up again.
+        File to which the state is saved every few iterations, and from which an interrupted solve continues.
     verbose : int, default=0
-        1 shows progress.
+        If positive, write progress messages to standard error.
     label : str, default=""
-        What the progress bar is called.
+        Title of the progress bar.
 
     Returns
     -------
     SolveResult
-        The solution, the status and the history.
-
-    See Also
-    --------
-    Solver : What is driven.
-    Status : How a solve can end.
+        Solution, status and history.
 
     Examples
     --------
@@ -272,6 +234,7 @@ def solve(
     >>> result.W.ravel().round(6), result.converged
     (array([1.  , 0.5 , 0.25]), True)
     """
+    solver._validate_params()
     check_requirements(solver, op)
     rng = check_random_state(random_state)
     W = xa.zeros(tuple(Z.shape), Z) if W0 is None else xa.like(W0, Z) + 0
@@ -297,7 +260,7 @@ def solve(
             try:
                 step = next(iterator)
             except StopIteration:
-                status = Status.STALLED
+                status = Status.PRECISION_EXHAUSTED
                 break
             elapsed += time.perf_counter() - clock
             n_iter += 1
@@ -321,9 +284,9 @@ def solve(
                 status = Status.STOPPED
                 break
             if monitor is not None and n_iter - best_at >= patience:
-                status = Status.NO_BETTER
+                status = Status.NO_IMPROVEMENT
                 break
-            # Only a state that is to be gone on from: a kill after the last step must not add another one.
+            # Not after the last iteration: a resumed solve would make one iteration too many.
             if checkpoint is not None and n_iter % checkpoint.every == 0 and n_iter < solver.max_iter:
                 best = {"best_W": best_W, "best_value": best_value, "best_at": best_at} if monitor is not None else {}
                 checkpoint.save(step.W, {**step.state, **best}, rng, history, elapsed)
@@ -340,28 +303,14 @@ def solve(
 
 
 def check_requirements(solver: Solver, op: Operator) -> None:
-    """Raise a `TypeError` where the operator lacks what the solver requires, with the solvers that take it.
+    """Raise a `TypeError` if the operator lacks a required capability; the message lists solvers that can be used.
 
     Parameters
     ----------
     solver : Solver
-        Its `requires` are names of capabilities.
+        Solver with the attribute `requires`.
     op : Operator
-        Its `capabilities` are what it has.
-
-    See Also
-    --------
-    solve : Asks before anything is computed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.linalg.operators import DenseOperator
-    >>> from gramless.linalg.solvers import CG, check_requirements
-    >>> check_requirements(CG(), DenseOperator(np.eye(2), spd=False))  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    TypeError: CG needs 'spd' of its operator, which DenseOperator does not have; ...
+        Operator with the attribute `capabilities`.
     """
     missing = [name for name in solver.requires if name not in op.capabilities]
     if missing:

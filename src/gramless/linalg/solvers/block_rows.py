@@ -1,9 +1,9 @@
-"""Random blocks of rows, for the solvers that read a matrix a block at a time.
+"""Random blocks of rows for solvers that read a matrix one block at a time.
 
-A random permutation is cut into blocks, which are used one after another; when it is used up the rows are shuffled again,
-so every row is seen about once in every n / block_size steps. With `reuse` the rows are cut once and only the order of the
-blocks is shuffled, so that what was computed for a block can serve again. The permutation and the position in it are the
-state: a solve that is taken up again reads the same blocks.
+A random permutation is split into blocks, which are used one after another; then the rows are shuffled again, so every row
+is read about once in every n / block_size steps. With `reuse` the rows are split once and only the order of the blocks is
+shuffled, so that the factor of a block can be cached. The permutation and the position in it are the state: a resumed solve
+reads the same blocks.
 """
 
 from __future__ import annotations
@@ -12,48 +12,39 @@ from typing import Any
 
 import numpy as np
 
+from gramless._core import arrays as xa
 from gramless._core.arrays import Array
+from gramless._core.constraints import POSITIVE_INTEGER
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.solvers.base import Status
+from gramless.linalg.solvers.base import NON_NEGATIVE, Status
+from gramless.linalg.tuning import TUNING
 
-# Blocks smaller than this are fetched together: one product computes their kernel values at the speed of a matrix product
-# where single rows would run at the speed of memory.
-_ROWS_AT_ONCE = 256
+BLOCK_CONSTRAINTS: dict[str, Any] = {
+    "block_size": [POSITIVE_INTEGER],
+    "tol": [NON_NEGATIVE],
+    "max_iter": [POSITIVE_INTEGER],
+    "reuse_blocks": ["boolean"],
+}
+"""Parameter constraints of the solvers that work by blocks of rows."""
 
 
 def end_of_pass(tol: float, residual: float, change: float) -> Status | None:
-    """Whether a pass over all blocks was the last one: solved, or standing still at a residual that is no solution.
+    """Return the status after a pass over all blocks, or None if the solver continues.
 
-    A solution that hardly changes is one where the residual agrees to half of the digits asked for. Where it does not, the
-    matrix is singular to the precision in the directions that are left, and more passes do not help.
-
-    Parameters
-    ----------
-    tol : float
-    residual : float
-        Relative to the right-hand side.
-    change : float
-        Of the solution in the pass, relative to the solution.
+    A solution has converged if the residual agrees to `tol`, or if its relative `change` in the pass is at most `tol` and
+    the residual agrees to half of these digits. A small change at a larger residual means that the matrix is singular to the
+    precision in the remaining directions, where more passes do not help.
     """
     if residual <= tol or (change <= tol and residual <= tol**0.5):
         return Status.CONVERGED
-    return Status.STANDS_STILL if change <= tol else None
+    return Status.STAGNATED if change <= tol else None
 
 
 class BlockRows:
     """An endless sequence of blocks of rows of an operator.
 
-    Parameters
-    ----------
-    op : Operator
-    block_size : int
-    rng : RandomState
-    reuse : bool, default=False
-        Cut the rows once; every row belongs to one block for good.
-    probabilities : ndarray of shape (n,), optional
-        Draw single rows with replacement with these probabilities, instead of shuffling.
-    state : dict, optional
-        What `state()` gave.
+    With `reuse`, every row belongs to the same block throughout; with `probabilities`, rows are drawn with replacement
+    instead of shuffled; `state` is the result of `state()` from which to continue.
     """
 
     def __init__(
@@ -68,14 +59,14 @@ class BlockRows:
     ):
         self.op = op
         self.n = op.shape[0]
-        self.block_size = min(check_block_size(block_size), self.n)
+        self.block_size = min(int(block_size), self.n)
         self.rng = rng
         self.reuse = reuse
         self.probabilities = probabilities
         self.n_blocks = -(-self.n // self.block_size) if reuse else self.n // self.block_size
         if reuse:
             self.block_size = -(-self.n // self.n_blocks)
-        # Without reuse, what is left over waits for the next shuffle; with it, the last block overlaps the one before.
+        # Without reuse, remaining rows are skipped until the next shuffle; with it, the last block overlaps its neighbour.
         self._starts = np.minimum(np.arange(self.n_blocks) * self.block_size, self.n - self.block_size)
         self._order: np.ndarray | None = None
         self._visits = np.arange(self.n_blocks)
@@ -87,20 +78,20 @@ class BlockRows:
             self._position = int(state["position"])
 
     def state(self) -> dict[str, Any]:
-        """Where the sequence stands."""
+        """Return the permutation and the position in it."""
         return {"order": self._order, "visits": self._visits, "position": self._position}
 
     @property
     def pass_ends(self) -> bool:
-        """Whether the block just given was the last one before the next shuffle."""
+        """Whether the last block was the last one before the next shuffle."""
         return self._position == self.n_blocks
 
     def next(self) -> tuple[int, np.ndarray, Array]:
-        """The block's number, the indices of its rows, and the rows; the rows are valid until the next call."""
+        """Return the number of the next block, its row indices, and the rows, which are valid until the next call."""
         if self._position == self.n_blocks:
             self._shuffle()
-        # A block that recurs must have the same bits each time, and those may depend on the rows beside it.
-        together = 1 if self.reuse else max(1, _ROWS_AT_ONCE // self.block_size)
+        # A reused block must have the same bits each time, and these may depend on the rows computed with it.
+        together = 1 if self.reuse else max(1, TUNING.fetched_rows // self.block_size)
         first = self._position - self._position % together
         if self._fetched != first:
             self._fetch(np.concatenate([self._block(k) for k in self._visits[first : first + together]]))
@@ -129,14 +120,33 @@ class BlockRows:
 
     def _fetch(self, idx: np.ndarray) -> None:
         if self._buffer is not None and len(idx) <= self._buffer.shape[0]:
-            # A block of a gigabyte that is allocated anew for each step spends its time in page faults.
+            # Allocating a block of a gigabyte for each step would spend the time in page faults.
             self.op.rows(idx, out=self._buffer[: len(idx)])
         else:
             self._buffer = self.op.rows(idx)
 
 
-def check_block_size(block_size: Any) -> int:
-    """A positive whole number, or an error that says so."""
-    if isinstance(block_size, bool) or not isinstance(block_size, int | np.integer) or block_size < 1:
-        raise ValueError(f"block_size must be an integer of at least 1, got {block_size!r}")
-    return int(block_size)
+class PassProgress:
+    """Residual and change of the solution, summed over the blocks of a pass."""
+
+    def __init__(self, residual: float = 0.0, change: float = 0.0):
+        self.residual, self.change = residual, change
+
+    def add(self, blocks: BlockRows, residual: float, change: float, W: Array, tol: float) -> Status | None:
+        """Add a block, and return the status if it ends the pass and the solve."""
+        self.residual, self.change = self.residual + residual**2 / blocks.n_blocks, self.change + change**2
+        if not blocks.pass_ends:
+            return None
+        # The squared changes of a pass sum to the decrease of the squared distance to the solution.
+        status = end_of_pass(tol, self.residual**0.5, self.change**0.5 / (xa.norm(W) or 1.0))
+        self.residual = self.change = 0.0
+        return status
+
+    def state(self) -> dict[str, float]:
+        """Return the sums."""
+        return {"left": self.residual, "moved": self.change}
+
+    @classmethod
+    def of(cls, state: dict[str, Any] | None) -> PassProgress:
+        """Return the sums of an earlier state, or zero."""
+        return cls(state["left"], state["moved"]) if state else cls()

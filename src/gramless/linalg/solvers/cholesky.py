@@ -1,12 +1,11 @@
-"""The exact solution by Cholesky factorisation, with refinement.
+"""Exact solution by Cholesky factorisation with iterative refinement.
 
-    A = L L^T,   W = L^-T L^-1 Z,   then   W += A^-1 (Z - A W)   while that helps
+    A = L L^T,   W = L^-T L^-1 Z,   then   W += A^-1 (Z - A W)   while the residual shrinks
 
-The factor overwrites one triangle of `A`; the other keeps `A` for the residual, so the whole costs `n^2` numbers and
-`n^3 / 3` operations. A float32 matrix is factored in float32, and its solution refined with residuals summed in float64: two
-or three products with `A` give the digits that a factorisation in float64 has, for half of its time. In float32 the
-factorisation breaks down, or returns garbage, once the smallest eigenvalue is below `eps * lambda_max`; the residual shows
-both, and the solve is then done again in float64.
+The factor overwrites one triangle of `A`; the other keeps `A` for the residual: `n^2` numbers and `n^3 / 3` operations. A
+float32 matrix is factored in float32, and its solution refined with float64 residuals: two or three products with `A` give
+the accuracy of a float64 factorisation in half of its time. In float32 the factorisation fails, or is inaccurate, if the
+smallest eigenvalue is below `eps * lambda_max`; the residual detects both, and the solve is repeated in float64.
 """
 
 from __future__ import annotations
@@ -22,18 +21,8 @@ from gramless._core.arrays import Array
 from gramless._core.threads import one_blas_thread
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.operators.tile_product import product_from_upper
-from gramless.linalg.solvers.base import Solver, Status, Step
-
-# A factorisation of so few rows takes some milliseconds on one core; BLAS's threads, which meet after every panel, take
-# longer where other processes want the cores too.
-_FOR_ONE_THREAD = 1000
-_FEW_COLUMNS = 16
-_REFINEMENTS = 5
-_SAMPLE = 512
-# A factorisation whose correction does not shrink the residual at least this much has no correct digits.
-_LEAST_PROGRESS = 0.5
-# What float64 leaves after refinement: a solution with fewer digits than this is returned with a warning only.
-_ACCEPTABLE = 1e-3
+from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, Status, Step
+from gramless.linalg.tuning import TUNING
 
 
 class Cholesky(Solver):
@@ -42,22 +31,11 @@ class Cholesky(Solver):
     Parameters
     ----------
     tol : float, default=1e-6
-        Relative residual to reach by refinement; factorisation in float32 that cannot is repeated in float64.
-
-    See Also
-    --------
-    CG : For matrices that are too large to be held or factored.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.linalg.operators import DenseOperator
-    >>> from gramless.linalg.solvers import Cholesky, solve
-    >>> result = solve(DenseOperator(np.diag([1.0, 4.0])), np.ones((2, 1)), Cholesky())
-    >>> result.W.ravel()
-    array([1.  , 0.25])
+        Tolerance at which the solver stops. It is the relative residual that refinement has to reach; a float32
+        factorisation that does not reach it is repeated in float64.
     """
 
+    _parameter_constraints = {"tol": [NON_NEGATIVE]}
     requires = ("spd", "dense")
     max_iter = 1
 
@@ -68,11 +46,12 @@ class Cholesky(Solver):
         self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         dtype = xa.numpy_dtype(Z)
-        precisions = [np.float32, np.float64] if dtype == np.float32 and not _hopeless(op, rng) else [np.float64]
+        precisions = [np.float32, np.float64] if dtype == np.float32 and not _float32_fails(op, rng) else [np.float64]
         for precision in precisions:
             last = precision is precisions[-1]
             try:
-                with one_blas_thread() if op.shape[0] <= _FOR_ONE_THREAD else nullcontext():
+                # The threads of BLAS meet after every panel, which takes longer than a small factorisation.
+                with one_blas_thread() if op.shape[0] <= TUNING.one_thread_factor_rows else nullcontext():
                     W, residual = self._factor_and_refine(op, Z, precision)
             except xa.NotPositiveDefiniteError as error:
                 if last:
@@ -84,50 +63,49 @@ class Cholesky(Solver):
             if residual <= self.tol:
                 break
         info = {"precision": np.dtype(precision).name}
-        good = residual <= max(self.tol, _ACCEPTABLE)
-        status = Status.CONVERGED if good else Status.SINGULAR
+        accurate = residual <= max(self.tol, TUNING.acceptable_residual)
+        status = Status.CONVERGED if accurate else Status.SINGULAR
         yield Step(xa.astype(W, dtype), residual, status=status, info=info)
 
     def _factor_and_refine(self, op: Operator, Z: Array, precision: Any) -> tuple[Array, float]:
         A = op.dense(precision)
         diagonal = xa.namespace(A).linalg.diagonal(A) + 0
-        keep = None if not xa.is_torch(A) else A
+        original = A if xa.is_torch(A) else None  # torch factors out of place; NumPy keeps A in the upper triangle
         L = xa.cholesky_(A)
-        # What is refined has the digits of float64, whatever its corrections have.
-        B = xa.astype(Z, precision if keep is not None else np.float64)
+        # The solution is float64 on the CPU, for corrections in any precision.
+        B = xa.astype(Z, precision if original is not None else np.float64)
         W = _corrected(L, B)
         z_norm = xa.norm(B) or 1.0
         residual = np.inf
-        for _ in range(_REFINEMENTS + 1):
-            if keep is None:
-                # Few columns are read from memory and multiplied by one core as fast as by several.
-                with one_blas_thread() if W.shape[1] <= _FEW_COLUMNS else nullcontext():
+        for _ in range(TUNING.refinements + 1):
+            if original is None:
+                with one_blas_thread() if W.shape[1] <= TUNING.one_thread_columns else nullcontext():
                     R = B - product_from_upper(xa.to_numpy(A), xa.to_numpy(diagonal), xa.cast_numpy(W))
             else:
-                R = B - keep @ W
+                R = B - original @ W
             previous, residual = residual, xa.norm(R) / z_norm
             if not np.isfinite(residual):
                 raise xa.NotPositiveDefiniteError("the factor is not finite")
-            if residual <= self.tol or residual > _LEAST_PROGRESS * previous:
+            if residual <= self.tol or residual > TUNING.refinement_progress * previous:
                 break
             W = W + _corrected(L, R)
         return W, residual
 
 
 def _corrected(L: Array, R: Array) -> Array:
-    """`(L L^T)^-1 R`, computed in the precision of the factor."""
-    with one_blas_thread() if R.shape[1] <= _FEW_COLUMNS else nullcontext():
+    """Return `(L L^T)^-1 R`, computed in the precision of the factor."""
+    with one_blas_thread() if R.shape[1] <= TUNING.one_thread_columns else nullcontext():
         return xa.astype(xa.cholesky_solve(L, xa.astype(R, xa.numpy_dtype(L))), xa.numpy_dtype(R))
 
 
-def _hopeless(op: Operator, rng: np.random.RandomState) -> bool:
-    """Whether float32 is sure to break down: the ridge is below the rounding of the largest eigenvalue.
+def _float32_fails(op: Operator, rng: np.random.RandomState) -> bool:
+    """Return whether the ridge is below the float32 rounding of the largest eigenvalue.
 
-    The mean entry of a sampled block, times n, bounds the largest eigenvalue from below.
+    The mean entry of a sampled block, times n, is a lower bound of the largest eigenvalue.
     """
     if not {"diagonal_block", "ridge"} <= op.capabilities:
         return False
-    sample = rng.permutation(op.shape[0])[:_SAMPLE]
+    sample = rng.permutation(op.shape[0])[: TUNING.largest_eigenvalue_sample]
     block = op.diagonal_block(sample)
     largest = float(block.sum()) / len(sample) ** 2 * op.shape[0]
     return float(op.ridge.min()) < float(np.finfo(np.float32).eps) * largest

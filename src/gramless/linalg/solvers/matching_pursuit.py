@@ -1,10 +1,10 @@
-"""Randomised block matching pursuit: let one random block of columns explain what is left of the targets.
+"""Randomised block matching pursuit: fit the residual by one random block of columns at a time.
 
     Q = (A_s^T A_s)^-1 A_s^T R,   W_s <- W_s + Q,   R <- R - A_s Q
 
-with the `n x b` block `A_s` of columns. The residual `R = Z - A W` never grows, whatever the blocks. It is least squares by
-block coordinates; for a symmetric matrix it reads the same rows as Kaczmarz, which works in the space of `W` where this one
-works in the space of the residual: O(b n d + b^2 n) time for a kernel of d features, b n numbers.
+with the `n x b` block `A_s` of columns. The residual `R = Z - A W` never grows. This is least squares by block coordinates;
+for a symmetric matrix it reads the same rows as Kaczmarz, which works in the space of `W` instead of the residual:
+O(b n d + b^2 n) time for a kernel of d features, b n numbers.
 
 References: Mallat and Zhang 1993; Andrecut 2016, eqs. (56)-(60).
 """
@@ -12,20 +12,20 @@ References: Mallat and Zhang 1993; Andrecut 2016, eqs. (56)-(60).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.utils._param_validation import Interval
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.solvers.base import Solver, Status, Step
 from gramless.linalg.solvers.block_gram import BlockGrams
-from gramless.linalg.solvers.block_rows import BlockRows, end_of_pass
+from gramless.linalg.solvers.block_rows import BLOCK_CONSTRAINTS, BlockRows, end_of_pass
 from gramless.linalg.solvers.momentum import Directions, column_dots
-
-# After this many restarts from a true residual without halving it, the arithmetic has no more digits to give.
-_STALLED_RESTARTS = 2
+from gramless.linalg.tuning import TUNING
 
 
 class MatchingPursuit(Solver):
@@ -34,44 +34,32 @@ class MatchingPursuit(Solver):
     Parameters
     ----------
     block_size : int, default=2000
-        Columns in a block. Larger blocks need fewer steps, and each costs more.
+        Number of columns in a block. Larger blocks need fewer, more expensive steps.
     tol : float, default=1e-4
-        Stop when the true relative residual is at most this, or when the changes of `W` over one pass of the blocks
-        together are, relative to `W`, and the residual is at most the root of this. A solution that stands still at a larger
-        residual has not converged.
+        Tolerance at which the solver stops. It is compared with the true relative residual, and with the change of `W`
+        relative to `W` over one pass of the blocks if the residual is below `sqrt(tol)`. A solution that no longer changes
+        at a larger residual has not converged.
     max_iter : int, default=200
-        Limit on blocks.
+        Maximum number of solver iterations. One iteration reads one block.
     reuse_blocks : bool, default=False
-        Cut the columns into blocks once and keep their factored Gram matrices (b^2 numbers each). A step then costs 0.6 of
-        what it did where the matrix is computed and 0.4 where it is cached (8,000 rows, blocks of 800). It takes more
-        steps: with 20 blocks of 5,000 digits, 100 steps bring the residual to 0.156 instead of 0.118.
+        Whether to split the rows into blocks once and cache the factored Gram matrices (b^2 numbers each).
     momentum : int, default=0
-        Past steps whose directions improve the next one; the residual after each step is at most what it would be
-        without. With 10 the same residuals took a quarter fewer steps (0.113 after 80), with 30 and `reuse_blocks`
-        as many as the plain method without reuse. Each costs two matrices of the size of `W` and 1 % of a step.
+        Number of past steps whose directions improve the next one; the residual is at most that without momentum.
 
-    See Also
-    --------
-    Kaczmarz : The same rows of a symmetric matrix, in the space of the solution.
-    KaczmarzMP : Both steps on each block.
+    Notes ----- With `reuse_blocks` a step takes 0.6 of the time on a streamed matrix and 0.4 on a cached one (8,000 rows,
+    blocks of 800), and more steps are needed: with 20 blocks of 5,000 digits, 100 steps leave a residual of 0.156 instead of
+    0.118. There, `momentum=10` saves a quarter of the steps (0.113 after 80), and `momentum=30` with `reuse_blocks` needs as
+    many steps as the plain method without reuse. Each past step costs two matrices of the size of `W` and 1 % of the time of
+    a step.
 
     References
     ----------
     Mallat and Zhang, "Matching pursuits with time-frequency dictionaries", 1993.
 
     Andrecut, "Randomized kernel methods for least-squares support vector machines", 2016, eqs. (56)-(60).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.linalg.operators import DenseOperator
-    >>> from gramless.linalg.solvers import MatchingPursuit, solve
-    >>> A = np.diag(np.arange(1.0, 7.0)) + 1.0
-    >>> result = solve(DenseOperator(A), A @ np.ones((6, 1)), MatchingPursuit(block_size=2, tol=1e-8), random_state=0)
-    >>> result.converged, bool(np.allclose(result.W, 1.0))
-    (True, True)
     """
 
+    _parameter_constraints = {**BLOCK_CONSTRAINTS, "momentum": [Interval(Integral, 0, None, closed="left")]}
     requires = ("rows",)
 
     def __init__(
@@ -100,14 +88,14 @@ class MatchingPursuit(Solver):
         else:
             R = Z - op @ W if xa.norm(W) else Z + 0
             moved, best_true, stalled = 0.0, np.inf, 0
-        while stalled < _STALLED_RESTARTS:
+        while stalled < TUNING.stalled_restarts:
             number, idx, A = blocks.next()
             gram = grams.of(number, A)
             Q = gram.solve(A @ R)
             coefficients = xa.zeros(tuple(W.shape), W)
             coefficients[xa.indices(idx, W)] = Q
-            # Without jitter and momentum the length along the direction would be that of Q; found anew, it makes the
-            # residual smaller or leaves it whatever the rounding of the Gram matrix.
+            # Without jitter and momentum the length along the direction would be that of Q; recomputed, it does not increase
+            # the residual for any rounding of the Gram matrix.
             direction, change = directions.add(A.T @ Q, coefficients)
             length = column_dots(direction, R)
             R = R - direction * length
@@ -117,7 +105,7 @@ class MatchingPursuit(Solver):
             moved += size**2
             status = None
             if residual <= self.tol:
-                # The recurrence drifts in float32: the true residual decides, and is where a next step would start.
+                # The recurrence drifts in float32: the true residual decides, and the next step starts from it.
                 R = Z - op @ W
                 directions.drop()
                 residual = xa.norm(R) / z_norm

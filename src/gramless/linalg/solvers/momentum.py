@@ -1,42 +1,27 @@
-"""Momentum that cannot do harm: a step is improved by the directions of the steps before it.
+"""Momentum that never increases the residual: a step is improved by the directions of earlier steps.
 
-A residual `R` is made smaller along a direction `D` (one for each column). If it is already orthogonal to the earlier
-directions `P_1, ..., P_m`, it is made as small as the span of all of them allows by moving along what is new in `D`:
+The residual `R` is reduced along a direction `D` (one for each column). If `R` is orthogonal to the earlier directions
+`P_1, ..., P_m`, the part of `D` that is orthogonal to them minimises it over the span of all:
 
     D' = D - sum_i P_i <P_i, D>,   P = D' / ||D'||,   R <- R - P <P, R>
 
-This is heavy-ball momentum with the best coefficients at each step; the residual after it is at most that after the plain
-step, so whatever converges without it converges with it. O(m n k) time and 2 m n k numbers.
+This is heavy-ball momentum with optimal coefficients; the residual is at most that of the plain step. O(m n k) time and
+2 m n k numbers.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-
-# What is left of a direction after its projections carries their rounding, which a short remainder would enlarge: a column
-# with less than this (squared) share of something new takes the plain step and drops what was before.
-_LEAST_NEW = 1e-2
+from gramless.linalg.tuning import TUNING
 
 
 class Directions:
-    """The last directions of a method, orthonormal column by column.
-
-    Parameters
-    ----------
-    limit : int
-        How many are kept; none is no momentum.
-    state : dict, optional
-        What `state()` gave.
-    """
+    """The last `limit` directions of a solver, orthonormal column by column; `state` continues an earlier `state()`."""
 
     def __init__(self, limit: int, state: dict[str, Any] | None = None):
-        if isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 0:
-            raise ValueError(f"momentum must be a number of past steps, an integer of at least 0, got {limit!r}")
         self.limit = int(limit)
         self._past: list[tuple[Array, Array]] = []
         while state and f"direction_{len(self._past)}" in state:
@@ -44,20 +29,20 @@ class Directions:
             self._past.append((state[f"direction_{at}"], state[f"image_{at}"]))
 
     def state(self) -> dict[str, Any]:
-        """The directions, each as two matrices."""
+        """Return the directions, each as two matrices."""
         found: dict[str, Any] = {}
         for at, (direction, image) in enumerate(self._past):
             found |= {f"direction_{at}": direction, f"image_{at}": image}
         return found
 
     def drop(self) -> None:
-        """Drop all directions: the goal has moved."""
+        """Drop all directions, after the residual was replaced by the true one."""
         self._past = []
 
     def add(self, direction: Array, image: Array) -> tuple[Array, Array]:
-        """Make `direction` orthogonal to the earlier ones and of unit norm, and keep it.
+        """Return `direction` orthogonal to the earlier ones with unit norm, and store it.
 
-        `image` holds the coefficients that the direction comes from, and is combined in the same way. Returns both.
+        `image` has the coefficients of the direction, and is combined in the same way.
         """
         left, left_image = direction, image
         for earlier, earlier_image in self._past:
@@ -67,7 +52,8 @@ class Directions:
         before, after = column_dots(direction, direction), column_dots(left, left)
         xp = xa.namespace(after)
         if self._past:
-            fresh = after > _LEAST_NEW * before
+            # A column with a smaller new part takes the plain step and drops its earlier directions.
+            fresh = after > TUNING.new_direction_fraction * before
             left, left_image = xp.where(fresh, left, direction), xp.where(fresh, left_image, image)
             after = xp.where(fresh, after, before)
             zero = xp.zeros_like(after)
@@ -80,6 +66,6 @@ class Directions:
 
 
 def column_dots(A: Array, B: Array) -> Array:
-    """The inner product of each column of `A` with that of `B`, summed in float64."""
+    """Return the inner products of the columns of `A` and `B`, summed in float64."""
     xp = xa.namespace(A)
     return xa.astype(xp.sum(A * B, axis=0, dtype=xp.float64), xa.numpy_dtype(A))

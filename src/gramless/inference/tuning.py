@@ -1,0 +1,28 @@
+"""Thresholds of leave-one-out, calibration and uncertainty, with the unit and the origin of each value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class InferenceTuning:
+    """Tunable numbers of `gramless.inference`; tests pass another instance with `dataclasses.replace`."""
+
+    calibrated_max_points: int = 10_000
+    """Points up to which `probability="auto"` fits a temperature: leave-one-out then takes about as long as the fit."""
+    batch_entries: int = 1 << 23
+    """Entries of the matrices of new rows by training rows: 64 MB each."""
+    new_rows: int = 256
+    """New rows that conjugate gradients solve for at a time."""
+    fewest_new_rows: int = 16
+    """Smallest such number; a smaller memory budget raises a `MemoryError`."""
+    lanczos_steps: int = 60
+    """Lanczos iterations for the log determinant."""
+    lanczos_probes: int = 16
+    """Random sign vectors for the log determinant."""
+    bootstrap_draws: int = 200
+    """Bootstrap samples for the optimism of a selected setting."""
+
+
+TUNING = InferenceTuning()

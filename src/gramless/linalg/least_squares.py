@@ -1,0 +1,271 @@
+"""Least-squares fit of a kernel expansion: rows -> plan -> operator -> linear system -> solver -> coefficients.
+
+    (K + diag(1 / (C w_i))) a + b = z,   sum_i a_i = 0
+
+is the condition for `f = sum_i a_i K(., x_i) + b` to minimise `1/2 ||f||^2 + C/2 sum_i w_i (z_i - f(x_i))^2`. The bias costs
+one more right-hand side: solve `A [V, u] = [Z, 1]`, then `b = sum V / sum u` and `a = V - u b`. All classes, or all outputs,
+share every product with `A`. Without a bias, `A a = z` is kernel ridge regression.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.checkpoint import StateFile, fingerprint
+from gramless._core.device import Device, precision_of, storage_of
+from gramless._core.memory import parse_budget
+from gramless._core.progress import log_progress
+from gramless._core.targets.holdout import hold_out
+from gramless.callbacks import Callbacks, Checkpoint
+from gramless.kernels import Kernel
+from gramless.linalg.operators import KernelOperator, check_diagonal, expand
+from gramless.linalg.operators.landmark_columns import LocalColumns
+from gramless.linalg.operators.system import LinearSystem
+from gramless.linalg.planning.plan import (
+    SolverPlan,
+    block_settings,
+    make_plan,
+    problem_size,
+    solver_name,
+    with_leave_one_out,
+)
+from gramless.linalg.preconditioner import NystromPreconditioner
+from gramless.linalg.solvers import CG, SOLVERS, Solver, SolveResult, solve
+from gramless.linalg.stopping import predictions_converged
+from gramless.linalg.tuning import TUNING, LinalgTuning
+
+_UNLIMITED = -1
+"""`max_iter=-1` means the default of the solver, as in scikit-learn's SVC."""
+
+
+@dataclass(frozen=True)
+class LeastSquaresSettings:
+    """Settings of a least-squares fit; names and meaning are those of the parameters of `LSSVC` and `LSSVR`."""
+
+    estimator_name: str
+    C: float
+    solver: str | Solver
+    tol: float | str
+    auto_tol: float
+    """Relative residual that ends conjugate gradients with `tol="auto"`."""
+    max_iter: int | None
+    fit_intercept: bool
+    device: Device
+    memory_budget: str | float | None
+    verbose: int
+    random_state: Any
+    callbacks: Callbacks
+    leave_one_out: bool = False
+    """Whether leave-one-out scores are computed after the solve and belong to the plan."""
+    tuning: LinalgTuning = field(default=TUNING)
+
+    @property
+    def stops_by_predictions(self) -> bool:
+        """Whether conjugate gradients stop as soon as the predictions have converged."""
+        return self.tol == "auto" and isinstance(self.solver, str)
+
+    def plan(self, kernel: Kernel, shape: tuple[int, int], n_outputs: int, dtype: Any, device: str) -> SolverPlan:
+        """Plan a fit on `shape` rows and features, or raise a `MemoryError` that names the setting to change."""
+        budget, solver, tuning = parse_budget(self.memory_budget, device), self.solver, self.tuning
+        size = problem_size(*shape, n_outputs, dtype, device, kernel, storage_of(self.device), precision_of(self.device))
+        if isinstance(solver, Solver):
+            tol = solver.tol
+        else:
+            tol = tuning.planned_tol if self.tol == "auto" else float(self.tol)
+        n_landmarks = solver.n_landmarks if isinstance(solver, CG) else "auto"
+        blocks = block_settings(solver)
+        plan = make_plan(size, solver_name(solver), budget, n_landmarks=n_landmarks, blocks=blocks, tol=tol, tuning=tuning)
+        return with_leave_one_out(plan, size, kernel, dtype, budget, tuning) if self.leave_one_out else plan
+
+    def generator(self, X: Array, Z: np.ndarray) -> np.random.RandomState:
+        """Return the random generator of a fit; a fit with a checkpoint and without a seed is seeded by its data."""
+        # A fit that is resumed after the process was killed must draw the same rows again.
+        if self.random_state is None and self.callbacks.checkpoint is not None:
+            return np.random.RandomState(int(fingerprint(X, Z)[:8], 16))
+        return check_random_state(self.random_state)
+
+
+@dataclass
+class ExpansionFit:
+    """A kernel expansion `f(x) = kernel(x, points) @ coef + intercept`, and how it was solved."""
+
+    kernel: Kernel
+    points: Array
+    device_points: Array
+    """The points on the device of the computation."""
+    support: np.ndarray
+    """Row numbers of the points in the training data."""
+    device: str
+    coef: np.ndarray
+    intercept: np.ndarray
+    plan: SolverPlan
+    solver: str
+    op: KernelOperator
+    result: SolveResult | None = None
+    """None while the solver is running."""
+
+
+def fit_expansion(
+    X: Array,
+    Z: np.ndarray,
+    weights: np.ndarray | None,
+    kernel: Kernel,
+    settings: LeastSquaresSettings,
+    *,
+    validation_error: Callable[[np.ndarray, np.ndarray], float],
+    classes: np.ndarray | None = None,
+    rescale: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]] = lambda coef, bias: (coef, bias),
+    start: np.ndarray | None = None,
+    callback: Callable[[ExpansionFit, dict[str, Any]], bool] | None = None,
+) -> ExpansionFit:
+    """Solve for the targets `Z`; rows of weight zero are left out.
+
+    `validation_error(scores, Z)` and `classes` are for early stopping, `rescale` converts the solution for `Z` to the model,
+    `start` is a solution to start from, and `callback` is called after each iteration with the fit so far.
+    """
+    rng, stopping = settings.generator(X, Z), settings.callbacks.early_stopping
+    device, dtype = xa.resolve_device(settings.device, X), xa.numpy_dtype(X)
+    train = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
+    held_out = None
+    if stopping is not None:
+        train, held_out = hold_out(train, stopping.validation_fraction, rng, classes)
+
+    plan = settings.plan(kernel, (len(train), X.shape[1]), Z.shape[1], dtype, device)
+    name = plan.solver if plan.solver != "custom" else type(settings.solver).__name__
+    log_progress(settings.verbose, f"solver {name}: {plan.reason}; peak {plan.memory}")
+
+    points = X if len(train) == X.shape[0] else _rows_of(X, train, train, kernel)
+    device_points = xa.to_device(points, device, dtype)
+    ridge = 1.0 / (settings.C * (np.ones(len(train)) if weights is None else weights[train]))
+    precision, storage = precision_of(settings.device), storage_of(settings.device)
+    op = KernelOperator(device_points, kernel, ridge, cache=plan.cached, precision=precision, storage=storage)
+    check_diagonal(op)
+    requires = settings.solver.requires if isinstance(settings.solver, Solver) else SOLVERS[plan.solver].requires
+    system = LinearSystem(op, Z[train], intercept=settings.fit_intercept, bordered="spd" not in requires)
+    solver = make_solver(settings, plan, op, rng)
+
+    nothing = np.zeros((len(train), Z.shape[1]), dtype), np.zeros(Z.shape[1], dtype)
+    fit = ExpansionFit(kernel, points, device_points, train, device, *nothing, plan, name, op)
+
+    def report(W: Array, record: dict[str, Any]) -> bool:
+        fit.coef, fit.intercept = rescale(*system.split(W))
+        return callback is not None and callback(fit, record)
+
+    monitor = None
+    if held_out is not None:
+        validation = xa.to_device(_rows_of(X, held_out, train, kernel), device)
+        targets = Z[held_out]
+
+        def monitor(W: Array) -> float:
+            coef, bias = system.split(W)
+            scores = xa.to_numpy(expand(kernel, validation, device_points, xa.to_device(coef, device))) + bias
+            return validation_error(scores, targets)
+
+    checkpoint = settings.callbacks.checkpoint
+    result = solve(
+        system.op,
+        system.rhs,
+        solver,
+        W0=start if start is not None and start.shape == tuple(system.rhs.shape) else None,
+        callback=report if settings.callbacks.functions else None,
+        monitor=monitor,
+        patience=stopping.n_iter_no_change if stopping is not None else 0,
+        random_state=rng,
+        checkpoint=None
+        if checkpoint is None
+        else _state_file(checkpoint, solver, points, Z, ridge, kernel, device, settings.fit_intercept),
+        verbose=settings.verbose,
+        label=f"{settings.estimator_name} {name}",
+    )
+    W = system.with_exact_bias(result.W, lambda coef: KernelOperator(device_points, kernel) @ coef, solver.tol)
+    fit.coef, fit.intercept = rescale(*system.split(W))
+    fit.result = result
+    log_progress(settings.verbose, f"{result.message}; relative residual {result.residual:.2g}")
+    _warn_unless_converged(settings.estimator_name, system, result, solver)
+    return fit
+
+
+def make_solver(settings: LeastSquaresSettings, plan: SolverPlan, op: KernelOperator, rng: np.random.RandomState) -> Solver:
+    """Return the solver of the plan with its tolerance and block size; conjugate gradients get their preconditioner."""
+    solver = settings.solver if isinstance(settings.solver, Solver) else _solver_by_name(settings, plan, op)
+    if not isinstance(solver, CG) or solver.preconditioner is not None or plan.n_landmarks == 0:
+        return solver
+    preconditioned = clone(solver)
+    preconditioned.preconditioner = planned_preconditioner(op, plan, rng, damping=solver.damping)
+    return preconditioned
+
+
+def planned_preconditioner(
+    op: KernelOperator, plan: SolverPlan, rng: np.random.RandomState, *, damping: float | str = "auto"
+) -> NystromPreconditioner | None:
+    """Return the Nyström preconditioner on random landmarks that a plan requests, or None if it requests none."""
+    if not plan.n_landmarks:
+        return None
+    landmarks = np.sort(rng.permutation(op.shape[0])[: plan.n_landmarks])
+    columns = LocalColumns(op.X, op.kernel, landmarks, store=plan.store_landmarks, fused=op.fused)
+    return NystromPreconditioner(columns, op.ridge, damping=damping, rng=rng)
+
+
+def _solver_by_name(settings: LeastSquaresSettings, plan: SolverPlan, op: KernelOperator) -> Solver:
+    cls = SOLVERS[plan.solver]
+    options: dict[str, Any] = {}
+    if plan.solver != "cholesky":  # a direct solver refines to its own tolerance; `tol` is for iterations
+        tol = settings.auto_tol if plan.solver == "cg" else settings.tuning.value_tol
+        options["tol"] = tol if settings.tol == "auto" else settings.tol
+    if settings.max_iter not in (None, _UNLIMITED):
+        options["max_iter"] = options["n_members"] = settings.max_iter
+    if plan.block_size:
+        options["block_size"] = plan.block_size
+    if plan.solver == "cg" and settings.stops_by_predictions:
+        options["convergence_test"] = predictions_converged(op.ridge, intercept=settings.fit_intercept)
+    known = cls._get_param_names()
+    return cls(**{name: value for name, value in options.items() if name in known})
+
+
+def _rows_of(X: Array, rows: np.ndarray, points: np.ndarray, kernel: Kernel) -> Array:
+    """Return rows of the data, or the kernel values of rows and points if the kernel is precomputed."""
+    return xa.take_rows(X, rows) if kernel.uses_points else xa.submatrix(X, rows, points)
+
+
+def _state_file(
+    checkpoint: Checkpoint,
+    solver: Solver,
+    points: Array,
+    Z: np.ndarray,
+    ridge: np.ndarray,
+    kernel: Kernel,
+    device: str,
+    fit_intercept: bool,
+) -> StateFile:
+    options = {k: v for k, v in solver.get_params(deep=False).items() if k not in ("preconditioner", "convergence_test")}
+    options["convergence_test"] = getattr(solver, "convergence_test", None) is not None
+    landmarks = getattr(getattr(solver, "preconditioner", None), "landmarks", None)
+    drawn = np.empty(0) if landmarks is None else landmarks
+    parts = points, Z, ridge, kernel, type(solver).__name__, sorted(options.items()), drawn, device, fit_intercept
+    return StateFile(checkpoint.path, fingerprint(*parts), checkpoint.every)
+
+
+def _warn_unless_converged(name: str, system: LinearSystem, result: SolveResult, solver: Solver) -> None:
+    if result.status.converged_or_stopped:
+        return
+    if system.bordered:
+        # A product would cost as much as a pass over all blocks, and `max_iter` often ends such solves on purpose.
+        residual, which = result.residual, "estimated"
+    else:
+        residual, which = xa.norm(system.rhs - system.op @ result.W) / (xa.norm(system.rhs) or 1.0), "true"
+    warnings.warn(
+        f"{name} did not converge: {result.message}; {which} relative residual {residual:.2g}, tol {solver.tol:g}. Raise "
+        "max_iter or tol, lower C, use dtype='float64', or more landmarks: solver=CG(n_landmarks=...).",
+        ConvergenceWarning,
+        stacklevel=7,
+    )

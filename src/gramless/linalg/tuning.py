@@ -1,0 +1,126 @@
+"""Thresholds of operators, plans and solvers, with the unit and the origin of each value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LinalgTuning:
+    """Tunable numbers of `gramless.linalg`; tests pass another instance with `dataclasses.replace`."""
+
+    # Plans. "Measured" without a file means timed on the CPU of the benchmarks in docs/performance.md.
+    cholesky_max_rows_cpu: int = 4096
+    """Rows up to which one factorisation is faster than a preconditioner and iterations; measured."""
+    cholesky_max_rows_cuda: int = 16384
+    """The same on a CUDA device; measured on an H200."""
+    landmarks_per_root_n_cpu: float = 7.0
+    """Landmarks divided by sqrt(rows) of the preconditioner; measured. Float64 products make landmarks costly on a CPU."""
+    landmarks_per_root_n_cuda: float = 12.0
+    """The same on a CUDA device, where float64 products are as fast as float32 ones."""
+    landmark_multiple: int = 32
+    """The number of landmarks is rounded up to this multiple, so that compiled products have full vectors."""
+    free_columns: int = 6
+    """Right-hand sides that a product with a cached matrix multiplies in the time of reading the matrix; measured."""
+    reference_tol: float = 1e-3
+    """Tolerance at which the landmark counts above were measured."""
+    sketch_min_rows: int = 400_000
+    """Rows from which `sketch_project` reaches a residual of 0.1 before CG does; benchmarks/gpu.py, crossover."""
+    sketch_min_tol: float = 0.05
+    """Smallest tolerance for which `"auto"` selects `sketch_project`; the same benchmark."""
+    sketch_min_rows_times_tol: float = 40_000.0
+    """Smallest product of rows and tolerance for `sketch_project`: 0.05 is reached first from 800,000 rows on."""
+    working_columns: int = 20
+    """Matrices of the size of the right-hand side that CG, preconditioner and threads allocate at the peak; counted."""
+    exact_leave_one_out_max_rows: int = 12_000
+    """Rows up to which the diagonal of the inverse is computed exactly: O(n^3), a minute on two cores at this size."""
+    n_probes: int = 24
+    """Random sign vectors of the diagonal estimate: an error of 7 % for each entry, and of 0.001 for the mean probability
+    on MNIST, where sigmoids are fitted to all rows together."""
+
+    # Stopping rule of tol="auto".
+    error_fraction: float = 0.05
+    """Residual norm relative to the training error at which predictions have converged: squared errors change by 0.25 %."""
+    value_tol: float = 1e-3
+    """Relative residual that ends every solve of `tol="auto"` for regression and for solvers other than CG."""
+    label_tol: float = 5e-3
+    """The same for class targets, of whose scores only the sign or the largest is used."""
+    planned_tol: float = 1e-2
+    """Residual at which predictions usually converge, to order of magnitude; the preconditioner is sized for it."""
+
+    # Tiles and threads.
+    min_operations_for_bytes: float = 5e9
+    """Multiplications from which conversion of the rows to bytes and loading of the compiled loops (1 s) pays."""
+    min_values_for_registers: int = 1 << 24
+    """Kernel values from which the compiled Gaussian loop, which takes 1 s to load once, is used."""
+    small_tile_edge: int = 256
+    """Rows of a tile of a small expansion: too few values for a kernel to load compiled code."""
+    operations_per_exponential: int = 30
+    """Multiplications in a matrix product that take as long as one exponential; measured."""
+    min_operations_for_threads: float = 1e7
+    """Multiplications that take as long as starting and joining threads; measured."""
+    few_values: int = 2**16
+    """Kernel values up to which a block is computed at once: tiles and threads cost more."""
+    smallest_device_tile: int = 256
+    """Rows of a tile below which a device that is out of memory raises an error instead of halving the tiles."""
+    tiles_per_arena: int = 16
+    """Cached tiles that share one allocation (64 MB in float32), so that the system provides huge pages."""
+    rows_per_part: int = 4096
+    """Rows of a tall matrix that are converted to float64 at a time: 32 kB for each column."""
+    sparse_rows_on_device: int = 8192
+    """Sparse rows that are converted to dense ones on a device at a time."""
+    max_narrow_columns: int = 6
+    """Right-hand sides up to which the loop with float64 sums throughout is used; beyond, 8 or 12 share the registers."""
+    max_compiled_double_columns: int = 48
+    """Columns beyond which BLAS with a float64 copy is faster than the compiled loops; benchmarks/cpu_products.py."""
+    min_entries_to_compile: int = 1 << 22
+    """Matrix entries from which loading the compiled loops (1 s, once) pays."""
+    triangle_rows: int = 256
+    """Rows of a triangle that are multiplied together; their corner of the matrix is copied."""
+    small_factor_rows: int = 1024
+    """Rows up to which one thread factors a small matrix faster than several; measured."""
+
+    # Preconditioner.
+    damping_sample: int = 512
+    """Rows from which the mean eigenvalue outside the span of the landmarks is estimated."""
+    damping_roundings: float = 8.0
+    """Smallest damping in units of the rounding of the largest eigenvalue; smaller values amplify rounding noise."""
+
+    # Solvers.
+    stalled_restarts: int = 2
+    """Restarts from a true residual without halving it after which the precision is exhausted."""
+    lost_residual_factor: float = 1e3
+    """Rise of the CG residual over its best value that shows a recurrence broken by rounding."""
+    trusted_residual_factor: float = 1.5
+    """Largest ratio of true to recurrence residual at which the stopping rule of predictions is trusted."""
+    one_thread_factor_rows: int = 1000
+    """Rows up to which a factorisation runs on one thread: milliseconds, and no waiting for busy cores."""
+    one_thread_columns: int = 16
+    """Right-hand sides up to which a triangular solve on one core is as fast as on several; measured."""
+    refinements: int = 5
+    """Largest number of refinement steps of a Cholesky solution."""
+    largest_eigenvalue_sample: int = 512
+    """Rows of the block from which the largest eigenvalue is bounded below."""
+    refinement_progress: float = 0.5
+    """A refinement step that shrinks the residual by less ends the refinement: the factor has no correct digits left."""
+    acceptable_residual: float = 1e-3
+    """Relative residual of a float64 Cholesky solution above which the system counts as singular."""
+    norm_rows: int = 512
+    """Rows whose norms are computed at a time for sampling by norm."""
+    fetched_rows: int = 256
+    """Rows that are fetched together if blocks are smaller: one product instead of many memory-bound ones."""
+    new_direction_fraction: float = 1e-2
+    """Squared fraction of a direction that must be new for momentum; less would amplify the rounding of the projections."""
+    power_iterations: int = 10
+    """Power iterations for the largest eigenvalue of a preconditioned block."""
+    power_safety: float = 1.2
+    """Factor on that eigenvalue, which the power method approaches from below."""
+    residual_smoothing: float = 0.9
+    """Weight of the past in the running mean of block residuals."""
+    residual_rise: float = 1.5
+    """Rise of that mean over its best value that restarts the accelerated sequences."""
+    curvature_floor: float = 1e-3
+    """Smallest curvature relative to the damping if the operator has no ridge."""
+
+
+TUNING = LinalgTuning()
