@@ -236,12 +236,11 @@ def relative_error(model: LSSVR, new: np.ndarray, found: np.ndarray) -> float:
     The error of a variance is quadratic in the residual, so five digits of the residual give ten digits of the variance. The
     preconditioner reduces the number of iterations and does not change the limit.
     """
-    from gramless.inference.regression import posterior_of
     from gramless.linalg.operators import evaluate
     from gramless.linalg.solvers import CG, solve
 
-    process = posterior_of(model)
-    op = process.machine.operator(np.float64)
+    process = model._posterior()
+    op = process.model.operator(np.float64)
     some = new[:10].astype(np.float64)
     K = evaluate(model.kernel_, op.X, some)
     solver = CG(tol=1e-5, max_iter=1000, preconditioner=process.preconditioner)

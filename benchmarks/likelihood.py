@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from gramless import LSSVR, LSSVRCV
-from gramless.inference.regression import posterior_of
 from gramless.papers.datasets import load
 from gramless.papers.experiments.environment import environment
 
@@ -58,7 +57,7 @@ def of_machine(model: Any, X: np.ndarray, y: np.ndarray, X_test: np.ndarray) -> 
     """Return means and variances of new targets predicted by a gramless model."""
     model.fit(X, y)
     mean, deviation = model.predict(X_test, return_std=True)
-    process = posterior_of(model)
+    process = model._posterior()
     return mean, deviation**2 + process.scale[0] * process.machine.ridge
 
 

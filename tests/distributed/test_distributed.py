@@ -307,7 +307,7 @@ def test_scheduler_by_its_address(digits, cluster):
         (LSSVC(solver="cg", warm_start=True), "warm_start"),
         (LSSVC(solver="cg", probability="sigmoid"), "softmax"),
         (LSSVC(solver="cg", kernel="precomputed"), "precomputed"),
-        (LSSVC(solver="cg", C=-1.0), "C must be a positive"),
+        (LSSVC(solver="cg", C=-1.0), "'C' parameter of LSSVC"),
         (RiSVOClassifier(class_weight="heavy"), "class_weight"),
     ],
 )

@@ -7,6 +7,7 @@ import select
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -25,6 +26,7 @@ from gramless.callbacks import EarlyStopping
 from gramless.kernels import RBF, Polynomial
 from gramless.linalg.operators import DenseOperator, KernelOperator
 from gramless.linalg.solvers import CG, SOLVERS, Cholesky, solve
+from gramless.linalg.tuning import TUNING
 
 
 @pytest.fixture(scope="module")
@@ -303,15 +305,16 @@ def test_sigmoids_equal_those_of_brute_force_leave_one_out():
 
 
 @pytest.mark.parametrize("precomputed", [False, True])
-def test_sigmoids_from_an_estimated_diagonal(digits, monkeypatch, precomputed):
+def test_sigmoids_from_an_estimated_diagonal(digits, precomputed):
     """What more than 12,000 rows get: probabilities within a few thousandths of the exact ones in the mean."""
     X, X_test, y, _ = digits
     kernel = RBF(gamma=0.2)
     fit_on, predict_on = (kernel(X, X), kernel(X_test, X)) if precomputed else (X, X_test)
     settings = {"kernel": "precomputed" if precomputed else kernel, "C": 10.0, "probability": "sigmoid", "random_state": 0}
     exact = LSSVC(**settings).fit(fit_on, y)
-    monkeypatch.setattr("gramless.models.least_squares.EXACT_UP_TO", 100)
-    estimated = LSSVC(**settings).fit(fit_on, y)
+    estimated = LSSVC(**settings)
+    estimated._tuning = replace(TUNING, exact_leave_one_out_max_rows=100)
+    estimated.fit(fit_on, y)
     difference = estimated.predict_proba(predict_on) - exact.predict_proba(predict_on)
     assert 0 < np.abs(difference).mean() < 5e-3
     np.testing.assert_array_equal(estimated.predict(predict_on), exact.predict(predict_on))

@@ -11,9 +11,10 @@ from sklearn.utils.multiclass import _ovr_decision_function
 
 from gramless import LSSVC, LSSVCCV, LSSVR, LSSVRCV
 from gramless._core.targets.columns import split_bias
-from gramless.inference.leave_one_out import dense_scores, leave_one_out_scores, path_scores, probes_plan
+from gramless.inference.leave_one_out import dense_scores, leave_one_out_path, leave_one_out_scores
 from gramless.kernels import RBF, Columns, Laplacian, Linear, Polynomial
 from gramless.linalg.operators import KernelOperator
+from gramless.linalg.planning.plan import make_plan, problem_size
 
 quick = settings(max_examples=25, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)
@@ -61,16 +62,16 @@ def test_the_path_equals_refitting_for_every_C(seed, weighted):
     weights = rng.uniform(0.2, 3.0, len(X)) if weighted else None
     K = RBF(gamma=0.4)(X, X)
     Cs = np.array([1e-2, 1.0, 1e2, 1e4])
-    scores, coefs, biases = path_scores(K.copy(), Z, Cs, weights)
-    for j, C in enumerate(Cs):
+    fits = leave_one_out_path(K.copy(), Z, Cs, weights)
+    for C, fit in zip(Cs, fits, strict=True):
         ridge = 1 / (C * (np.ones(len(X)) if weights is None else weights))
         expected = brute_force_scores(K, Z, ridge)
-        np.testing.assert_allclose(scores[j], expected, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(fit.scores, expected, rtol=1e-8, atol=1e-8)
         if weights is None:
             np.testing.assert_allclose(dense_scores(K.copy(), Z, C), expected, rtol=1e-8, atol=1e-8)
         direct, bias = split_bias(np.linalg.solve(K + np.diag(ridge), np.column_stack([Z, np.ones(len(X))])))
-        np.testing.assert_allclose(coefs[j], direct, rtol=1e-7, atol=1e-7)
-        np.testing.assert_allclose(biases[j], bias, rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(fit.coef, direct, rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(fit.bias, bias, rtol=1e-7, atol=1e-7)
 
 
 def test_the_search_reports_the_scores_of_refitting():
@@ -107,7 +108,7 @@ def test_the_estimated_diagonal_is_close_to_the_exact_one():
     op = KernelOperator(X, RBF(gamma=0.2), 0.1)
     coef, _ = split_bias(np.linalg.solve(op.dense(), np.column_stack([Z, np.ones(600)])))
     exact = leave_one_out_scores(op, Z, coef, None)
-    plan = probes_plan(600, 5, np.float64, "cpu", op.kernel, 10**9)
+    plan = make_plan(problem_size(600, 5, 25, np.float64, "cpu", op.kernel), "cg", 10**9)
     estimated = leave_one_out_scores(op, Z, coef, plan, random_state=0)
     assert np.sqrt(np.mean((estimated - exact) ** 2)) < 0.1 * exact.std()
 
@@ -247,5 +248,5 @@ def test_pairs_of_classes_have_the_differences_of_their_scores():
     # The signs and the order of the pairs are scikit-learn's: votes by them give its one-vs-rest form, and the same classes.
     votes = _ovr_decision_function(pairs < 0, -pairs, 3)
     np.testing.assert_array_equal(votes.argmax(axis=1), model.predict(X))
-    with pytest.raises(ValueError, match="unknown decision_function_shape 'all'"):
+    with pytest.raises(ValueError, match="'decision_function_shape' parameter of LSSVC"):
         LSSVC(decision_function_shape="all").fit(X, y)

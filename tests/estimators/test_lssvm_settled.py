@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from gramless import LSSVC, LSSVR
 from gramless.linalg.operators import DenseOperator
 from gramless.linalg.solvers import CG, Status, solve
-from gramless.models.settled import settled_predictions
+from gramless.linalg.stopping import predictions_converged
 
 
 def noisy_values(n: int = 1500, noise: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
@@ -62,7 +62,7 @@ def test_a_tolerance_is_kept_whatever_has_settled() -> None:
 
 def test_every_column_counts() -> None:
     ridge = np.full(4, 0.5)
-    settled = settled_predictions(ridge, intercept=False)
+    settled = predictions_converged(ridge, intercept=False)
     W = np.ones((4, 2))  # errors of a half in each row
     R = np.full((4, 2), 0.02)
     assert settled(W, R)
@@ -84,7 +84,7 @@ def test_what_the_recurrence_only_believes_does_not_end_the_solve() -> None:
     def small(W: np.ndarray, R: np.ndarray) -> bool:
         return bool(np.linalg.norm(R) < 0.01)
 
-    plain, drifting = (solve(op, Z, CG(tol=1e-9, settled=small)) for op in (DenseOperator(A), Drifting(A)))
-    assert plain.status is drifting.status is Status.SETTLED
+    plain, drifting = (solve(op, Z, CG(tol=1e-9, convergence_test=small)) for op in (DenseOperator(A), Drifting(A)))
+    assert plain.status is drifting.status is Status.PREDICTIONS_CONVERGED
     assert drifting.n_iter > plain.n_iter  # it began again from a residual of a tenth
     assert drifting.residual <= 1.5 * 0.01 / np.linalg.norm(Z)

@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from gramless import LSSVR
 from gramless.inference import iterative
 from gramless.inference.iterative import IterativePosterior
-from gramless.inference.posterior import ExactPosterior, Machine
+from gramless.inference.posterior import ExactPosterior, LeastSquaresModel
 
 BUDGET = 10**9
 
@@ -18,7 +18,9 @@ def machine(n=1500, d=4, *, gamma=0.2, C=10.0, fit_intercept=True, weighted=Fals
     y = np.sin(X[:, 0]) + X[:, 1] + noise * rng.normal(size=n)
     w = rng.uniform(0.5, 2.0, size=n) if weighted else None
     model = LSSVR(C=C, gamma=gamma, fit_intercept=fit_intercept, solver="cholesky").fit(X, y, sample_weight=w)
-    kept = Machine(model.kernel_, model.points_, model.dual_coef_, model.intercept_, 1 / C, model._weights, fit_intercept)
+    kept = LeastSquaresModel(
+        model.kernel_, model.points_, model.dual_coef_, model.intercept_, 1 / C, model._weights, fit_intercept
+    )
     return kept, new
 
 
@@ -45,12 +47,10 @@ def test_variances_are_within_a_hundredth(settings):
     np.testing.assert_allclose(batch.variances, exact_variances(kept, new), rtol=0.01)
 
 
-def test_few_landmarks_cost_iterations_and_not_accuracy(monkeypatch):
+def test_few_landmarks_cost_iterations_and_not_accuracy():
     kept, new = machine(gamma=1.0, C=100.0, dtype=np.float64)
-    plan = iterative.make_plan
     for m in (0, 50, 400):
-        monkeypatch.setattr(iterative, "make_plan", lambda *a, m=m, **k: plan(*a, **{**k, "n_landmarks": m}))
-        process = IterativePosterior(kept, BUDGET, random_state=0)
+        process = IterativePosterior(kept, BUDGET, random_state=0, n_landmarks=m)
         assert process.plan.n_landmarks == m
         (batch,) = process.batches(new)
         np.testing.assert_allclose(batch.variances, exact_variances(kept, new), rtol=0.01)
@@ -61,23 +61,23 @@ def test_what_is_still_to_come_is_never_more_than_the_bound():
     process = IterativePosterior(kept, BUDGET, random_state=0)
     K = iterative.evaluate(kept.kernel, process.op.X, new)
     truth = np.sum(K * np.linalg.solve(process.op.dense(np.float64), K), axis=0)
-    forms = iterative._Forms(K, process.op, process.preconditioner)
+    forms = iterative._QuadraticForms(K, process.op, process.preconditioner)
     steps = iterative.CG(tol=1e-12, preconditioner=forms).steps(process.op, K, np.zeros_like(K), np.random.RandomState(0))
     for _ in range(4):
         forms.update(next(steps).W)
         missing = truth - forms.values
         assert (missing >= -1e-10).all()
-        assert (missing <= forms.most * forms.seen[-1] + 1e-10).all()
+        assert (missing <= forms.bound * forms.residual_forms[-1] + 1e-10).all()
 
 
-def test_batches_agree_with_one_another_and_with_the_probes_alone(monkeypatch):
+def test_batches_agree_with_one_another_and_with_the_probes_alone():
     kept, new = machine()
     whole = IterativePosterior(kept, BUDGET, random_state=0)
     (first,) = whole.batches(new)
     (second,) = whole.batches(new)  # without the probes
     np.testing.assert_allclose(second.variances, first.variances, rtol=5e-3)
     parts = IterativePosterior(kept, BUDGET, random_state=0)
-    parts.at_once = 16
+    parts.rows_per_batch = 16
     alone = parts.scale  # before any new row
     np.testing.assert_allclose(alone, whole.scale, rtol=5e-3)
     np.testing.assert_allclose(np.concatenate([b.variances for b in parts.batches(new)]), first.variances, rtol=5e-3)
@@ -87,17 +87,15 @@ def test_no_variances_no_iterations():
     kept, new = machine(n=500)
     process = IterativePosterior(kept, BUDGET, random_state=0)
     (batch,) = process.batches(new, variances=False)
-    assert process._known is None
+    assert process._estimates is None
     assert np.isnan(batch.variances).all()
     (full,) = process.batches(new)
     np.testing.assert_array_equal(batch.means, full.means)
 
 
-def test_an_early_end_is_told(monkeypatch):
+def test_warning_if_the_iterations_end_early():
     kept, new = machine(n=500, gamma=1.0, C=1e4)
-    cg = iterative.CG
-    monkeypatch.setattr(iterative, "CG", lambda **settings: cg(**settings, max_iter=1))
-    process = IterativePosterior(kept, BUDGET, random_state=0)
+    process = IterativePosterior(kept, BUDGET, random_state=0, max_iter=1)
     process.preconditioner = None
     with pytest.warns(ConvergenceWarning, match="may still fall"):
         list(process.batches(new))

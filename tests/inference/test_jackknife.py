@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gramless.inference.jackknife import jackknife_plus
-from gramless.inference.posterior import ExactPosterior, Machine
+from gramless.inference.posterior import ExactPosterior, LeastSquaresModel
 from gramless.kernels import RBF
 
 
@@ -29,12 +29,14 @@ def problem(seed=0, n=25):
 def posterior(X, y, weights=None, gamma=0.5, C=3.0, fit_intercept=True):
     w = np.ones(len(y)) if weights is None else weights
     coef, bias = dense_fit(X, y, w, gamma, C, fit_intercept)
-    return ExactPosterior(Machine(RBF(gamma=gamma), X, coef[:, None], np.array([bias]), 1 / C, weights, fit_intercept))
+    return ExactPosterior(
+        LeastSquaresModel(RBF(gamma=gamma), X, coef[:, None], np.array([bias]), 1 / C, weights, fit_intercept)
+    )
 
 
 def intervals(process, X_new, coverage):
     (batch,) = process.batches(X_new)
-    left = process.left_out
+    left = process.leave_one_out
     w = None if process.machine.weights is None else left.weights
     return jackknife_plus(batch.means - left.changes[:, 0] * batch.weights, np.abs(left.residuals[:, 0]), coverage, w)
 

@@ -5,7 +5,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF as ProcessRBF
 from sklearn.gaussian_process.kernels import ConstantKernel
 
-from gramless.inference.posterior import ExactPosterior, Machine
+from gramless.inference.posterior import ExactPosterior, LeastSquaresModel
 from gramless.kernels import RBF
 
 
@@ -16,7 +16,7 @@ def test_variances_equal_those_of_a_gaussian_process():
     truth = GaussianProcessRegressor(ProcessRBF(1.0), alpha=0.05, optimizer=None).fit(X, y)
     mean, std = truth.predict(X_new, return_std=True)
     coef = truth.alpha_.reshape(-1, 1)
-    process = ExactPosterior(Machine(RBF(gamma=0.5), X, coef, np.zeros(1), 0.05, None, False))
+    process = ExactPosterior(LeastSquaresModel(RBF(gamma=0.5), X, coef, np.zeros(1), 0.05, None, False))
     (batch,) = process.batches(X_new)
     np.testing.assert_allclose(batch.means[:, 0], mean, atol=1e-10)
     np.testing.assert_allclose(np.sqrt(batch.variances), std, rtol=1e-6, atol=1e-9)
@@ -31,7 +31,7 @@ def test_an_intercept_is_a_constant_of_unknown_size():
     K = RBF(gamma=0.5)(X, X) + 0.1 * np.eye(60)
     M = np.block([[K, np.ones((60, 1))], [np.ones((1, 60)), np.zeros((1, 1))]])
     solution = np.linalg.solve(M, np.append(y, 0.0))
-    process = ExactPosterior(Machine(RBF(gamma=0.5), X, solution[:-1, None], solution[-1:], 0.1))
+    process = ExactPosterior(LeastSquaresModel(RBF(gamma=0.5), X, solution[:-1, None], solution[-1:], 0.1))
     (batch,) = process.batches(X_new)
     mean, std = truth.predict(X_new, return_std=True)
     np.testing.assert_allclose(batch.means[:, 0], mean, atol=1e-4)

@@ -1,5 +1,7 @@
 """Intervals and standard deviations of fitted regressors."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -9,9 +11,8 @@ from sklearn.gaussian_process.kernels import RBF as ProcessRBF
 from sklearn.preprocessing import StandardScaler
 
 from gramless import LSSVR, load, save
-from gramless.inference import regression
 from gramless.inference.iterative import IterativePosterior
-from gramless.inference.regression import posterior_of
+from gramless.linalg.tuning import TUNING
 
 
 def friedman(n, seed, noise=1.0):
@@ -45,7 +46,7 @@ def test_standard_deviations_are_those_of_a_gaussian_process():
     X, y = StandardScaler().fit_transform(X), y - y.mean()
     model = LSSVR(gamma=0.05, C=4.0, fit_intercept=False).fit(X[:300], y[:300])
     values, deviations = model.predict(X[300:], return_std=True)
-    scale = posterior_of(model).scale[0]
+    scale = model._posterior().scale[0]
     truth = GaussianProcessRegressor(ProcessRBF(np.sqrt(10.0)), alpha=0.25, optimizer=None).fit(
         X[:300], y[:300] / scale**0.5
     )
@@ -57,15 +58,15 @@ def test_standard_deviations_are_those_of_a_gaussian_process():
     assert model.log_marginal_likelihood_error_ == 0.0
 
 
-def test_more_rows_than_the_factor_has_room_for(monkeypatch):
+def test_more_rows_than_the_factor_has_room_for():
     X, y = friedman(600, 0)
     X_new, _ = friedman(50, 1)
     model = LSSVR(C=10.0, random_state=0).fit(X, y)
     exact, interval = model.predict(X_new, return_std=True)[1], model.predict_interval(X_new, 0.9)
     likelihood = model.log_marginal_likelihood_
-    monkeypatch.setattr(regression, "EXACT_UP_TO", 100)
+    model._tuning = replace(TUNING, exact_leave_one_out_max_rows=100)
     model.fit(X, y)
-    assert isinstance(posterior_of(model), IterativePosterior)
+    assert isinstance(model._posterior(), IterativePosterior)
     np.testing.assert_allclose(model.predict(X_new, return_std=True)[1], exact, rtol=0.05)
     widths = np.diff(model.predict_interval(X_new, 0.9))[:, 0]
     np.testing.assert_allclose(widths, np.diff(interval)[:, 0], rtol=0.15)

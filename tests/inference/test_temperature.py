@@ -1,5 +1,7 @@
 """One temperature for all classes, by maximum likelihood."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import softmax
@@ -8,8 +10,10 @@ from sklearn.metrics import log_loss
 
 import gramless
 from gramless import LSSVC
-from gramless.inference import on_demand
+from gramless.inference.calibration import leave_one_out_on_demand
 from gramless.inference.temperature import fit_temperature, temperature_probabilities
+from gramless.inference.tuning import TUNING
+from gramless.kernels import RBF
 
 
 @pytest.mark.parametrize("truth", [0.2, 1.0, 7.0])
@@ -61,19 +65,21 @@ def test_the_default_is_calibrated_when_it_is_first_asked_for(tmp_path):
     assert sets.shape == (200, 10)
 
 
-def test_models_that_are_too_large_for_it_stay_uncalibrated(monkeypatch):
+def test_models_that_are_too_large_for_the_memory_stay_uncalibrated():
     X, y = load_digits(return_X_y=True)
-    for change in ("points", "memory"):
-        with monkeypatch.context() as patch:
-            if change == "points":
-                patch.setattr(on_demand, "CALIBRATED_UP_TO", 100)
-            else:
-                patch.setattr(on_demand, "parse_budget", lambda *_: 1000)
-            model = LSSVC(C=10.0).fit(X[:200], y[:200])
-            np.testing.assert_allclose(model.predict_proba(X), softmax(model.decision_function(X), axis=1))
-            assert model.temperature_ == 1.0
-            with pytest.raises(ValueError, match="10,000 points"):
-                model.predict_set(X)
+    model = LSSVC(C=10.0).fit(X[:200], y[:200]).set_params(memory_budget=1000)
+    np.testing.assert_allclose(model.predict_proba(X), softmax(model.decision_function(X), axis=1))
+    assert model.temperature_ == 1.0
+    with pytest.raises(ValueError, match="10,000 points"):
+        model.predict_set(X)
+
+
+def test_no_leave_one_out_on_demand_for_many_points():
+    X, Z = np.random.default_rng(0).normal(size=(101, 2)), np.ones((101, 1))
+    model = RBF(1.0), X, Z, Z, 1.0, None, "cpu", 10**9
+    tuning = replace(TUNING, calibrated_max_points=100)
+    assert leave_one_out_on_demand(*model, tuning) is None
+    assert leave_one_out_on_demand(*model).shape == Z.shape
 
 
 def test_a_callback_may_ask_for_probabilities():

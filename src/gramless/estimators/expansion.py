@@ -72,7 +72,7 @@ class KernelExpansion(BaseEstimator):
     def _set_points(self, kernel: Kernel, points: Array, device_points: Array, rows: np.ndarray) -> None:
         """Store training rows as the points of the model, in NumPy and on the device of the computation."""
         self.kernel_, self.support_ = kernel, rows
-        vars(self).pop("compression_", None)  # of an earlier fit
+        self.__dict__.pop("compression_", None)  # of an earlier fit
         if kernel.uses_points:
             self.points_ = points if xa.is_sparse(points) else xa.to_numpy(points)
         else:
@@ -160,7 +160,8 @@ class ExpansionClassifier(ClassifierMixin, KernelExpansion):
         ndarray of shape (n_samples,)
             Always NumPy, since labels may be strings.
         """
-        return scores_to_labels(self.classes_, xa.to_numpy(self._scores(X)))
+        scores = xa.to_numpy(self._scores(X))
+        return scores_to_labels(self.classes_, scores)
 
     @available_if(has_probabilities)
     @dispatch_prediction

@@ -14,12 +14,12 @@ squares support vector machines", 2002, for weights.
 from __future__ import annotations
 
 from itertools import combinations
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Options, StrOptions
+from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -28,8 +28,8 @@ from gramless._core.arrays import Array
 from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, KERNEL, POSITIVE, POSITIVE_INTEGER
 from gramless._core.dask_dispatch import dispatch_fit, dispatch_prediction
 from gramless._core.device import Device
-from gramless._core.memory import parse_budget
 from gramless._core.doc_links import link_documentation
+from gramless._core.memory import parse_budget
 from gramless._core.targets.columns import Standardised, class_targets, scores_to_labels
 from gramless._core.validation import (
     atomic_fit,
@@ -63,7 +63,7 @@ from gramless.linalg.solvers import SOLVERS, Solver
 _CONSTRAINTS: dict[str, Any] = {
     **KERNEL,
     **COMPUTE,
-    "gamma": [POSITIVE, StrOptions({"scale", "auto", "weighted_scale"})],
+    "gamma": [Interval(Real, 0, None, closed="left"), StrOptions({"scale", "auto", "weighted_scale"})],
     "C": [POSITIVE],
     "solver": [StrOptions({"auto", *SOLVERS}), Solver],
     "tol": [POSITIVE, StrOptions({"auto"})],

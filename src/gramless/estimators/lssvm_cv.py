@@ -20,9 +20,9 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.constraints import CLASS_WEIGHT, COMPUTE
 from gramless._core.device import Device
+from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate, parse_budget
 from gramless._core.progress import Progress
-from gramless._core.doc_links import link_documentation
 from gramless._core.targets.columns import class_targets, scores_to_labels
 from gramless._core.validation import atomic_fit, check_labels, check_outputs, check_positive, check_weights
 from gramless.callbacks import read_functions
@@ -232,8 +232,8 @@ class LSSVCCV(LeastSquaresClassifier, _LeaveOneOutSearch):
     params_ : list of dict
         Kernels and kernel parameters of the grid.
     history_ : list of dict
-        One record for each kernel: `n_iter`, `seconds` (without callbacks), `score` (best of all `C`), `best_score` (so far),
-        and values added by callbacks.
+        One record for each kernel: `n_iter`, `seconds` (without callbacks), `score` (best of all `C`), `best_score` (so
+        far), and values added by callbacks.
     loo_decision_ : ndarray
         Leave-one-out scores of the training rows of positive weight under the selected model.
     temperature_ : float
@@ -419,8 +419,8 @@ class LSSVRCV(LeastSquaresRegressor, _LeaveOneOutSearch):
     params_ : list of dict
         Kernels and kernel parameters of the grid.
     history_ : list of dict
-        One record for each kernel: `n_iter`, `seconds` (without callbacks), `score` (best of all `C`), `best_score` (so far),
-        and values added by callbacks.
+        One record for each kernel: `n_iter`, `seconds` (without callbacks), `score` (best of all `C`), `best_score` (so
+        far), and values added by callbacks.
     loo_decision_ : ndarray
         Leave-one-out scores of the training rows of positive weight under the selected model.
     optimism_ : float

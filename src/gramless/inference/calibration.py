@@ -49,7 +49,8 @@ def calibrate(
     """Fit the parameters of a probability method to leave-one-out scores; two-dimensional `codes` are label indicators."""
     multilabel = codes.ndim == 2
     problems = [(scores[:, [j]], codes[:, j]) for j in range(n_classes)] if multilabel else [(scores, codes)]
-    sigmoids, temperature = None, np.ones(n_classes) if multilabel else 1.0
+    sigmoids: np.ndarray | None = None
+    temperature: Any = np.ones(n_classes) if multilabel else 1.0
     if method == "sigmoid":
         sigmoids = np.concatenate([fit_sigmoids(s, c, 2 if multilabel else n_classes, weights) for s, c in problems])
     elif method in ("temperature", "auto"):

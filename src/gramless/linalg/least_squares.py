@@ -22,7 +22,7 @@ from sklearn.utils import check_random_state
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.checkpoint import StateFile, fingerprint
-from gramless._core.device import Device, precision_of, storage_of
+from gramless._core.device import Device, check_device, precision_of, storage_of
 from gramless._core.memory import parse_budget
 from gramless._core.progress import log_progress
 from gramless._core.targets.holdout import hold_out
@@ -68,6 +68,11 @@ class LeastSquaresSettings:
     leave_one_out: bool = False
     """Whether leave-one-out scores are computed after the solve and belong to the plan."""
     tuning: LinalgTuning = field(default=TUNING)
+
+    def __post_init__(self) -> None:
+        check_device(self.device)
+        if isinstance(self.solver, Solver):
+            self.solver._validate_params()
 
     @property
     def stops_by_predictions(self) -> bool:

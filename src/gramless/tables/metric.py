@@ -27,8 +27,8 @@ from scipy.optimize import minimize
 from gramless._core import arrays as xa
 from gramless._core.lapack import gram_of_lower_in_place
 from gramless._core.targets.columns import split_bias
-from gramless.kernels.stationary import Laplacian, euclidean_distances
 from gramless.inference.leave_one_out import inverse_factor
+from gramless.kernels.stationary import Laplacian, euclidean_distances
 
 # One over the variance of the logarithms of the scales around their mean, before the data speak: a factor of two is usual.
 _PRIOR = 2.0

@@ -27,9 +27,9 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from gramless._core.threads import blas_threads, one_blas_thread, run_round_robin
+from gramless.inference.leave_one_out import inverse_factor, solve_dense
 from gramless.kernels import RBF, Exponential, Kernel, Laplacian, Matern52, ScaledColumns
 from gramless.tables.columns import Encoded
-from gramless.inference.leave_one_out import inverse_factor, solve_dense
 from gramless.tables.exact import Kept, Solution, Spare, solve_exact, upper_kernel_matrix
 from gramless.tables.metric import learn_scales
 from gramless.tables.partition import Partition

@@ -1,4 +1,4 @@
-"""Which solver `solver="auto"` takes, decided from sizes alone: no device is needed to ask."""
+"""The solver that `solver="auto"` chooses from sizes alone; no device is needed."""
 
 from __future__ import annotations
 
@@ -6,22 +6,16 @@ import numpy as np
 import pytest
 
 from gramless.kernels import RBF, Polynomial
-from gramless.linalg.planning import plan
-from gramless.linalg.planning.plan import Blocks, make_plan, sizes
+from gramless.linalg.planning.plan import BlockSettings, make_plan, problem_size
 
 GB = 10**9
 
 
-@pytest.fixture(autouse=True)
-def with_triton(monkeypatch):
-    monkeypatch.setattr(plan, "has_triton", lambda: True)
-
-
 def on_gpu(n, precision="medium"):
-    return sizes(n, 784, 10, np.float32, "cuda:0", Polynomial(4, 1.0), precision=precision)
+    return problem_size(n, 784, 10, np.float32, "cuda:0", Polynomial(4, 1.0), precision=precision, triton=True)
 
 
-def test_blocks_for_a_loose_tolerance_on_what_only_streams():
+def test_sketch_project_for_a_loose_tolerance_on_streamed_data():
     chosen = make_plan(on_gpu(1_000_000), "auto", 18 * GB, tol=0.07)
     assert chosen.solver == "sketch_project"
     assert "tol=0.07" in chosen.reason
@@ -40,25 +34,25 @@ def test_blocks_for_a_loose_tolerance_on_what_only_streams():
         (1_000_000, "highest", 18 * GB, 0.07),  # products that do not run fused
     ],
 )
-def test_conjugate_gradients_otherwise(n, precision, budget, tol):
+def test_conjugate_gradients_in_other_cases(n, precision, budget, tol):
     assert make_plan(on_gpu(n, precision), "auto", budget, tol=tol).solver == "cg"
 
 
-def test_landmarks_are_not_held_where_products_are_fused():
+def test_landmark_columns_are_not_stored_if_products_are_fused():
     assert not make_plan(on_gpu(200_000), "cg", 18 * GB).store_landmarks
     assert make_plan(on_gpu(200_000, "highest"), "cg", 18 * GB).store_landmarks
 
 
-def test_a_block_that_does_not_fit_is_refused_with_one_that_does():
+def test_error_of_a_block_that_is_too_large_names_a_size_that_fits():
     with pytest.raises(MemoryError, match="use block_size=") as refused:
-        make_plan(on_gpu(1_000_000), "sketch_project", 18 * GB, blocks=Blocks(100_000))
+        make_plan(on_gpu(1_000_000), "sketch_project", 18 * GB, blocks=BlockSettings(100_000))
     fitting = int(str(refused.value).split("use block_size=")[1].split()[0])
-    assert make_plan(on_gpu(1_000_000), "sketch_project", 18 * GB, blocks=Blocks(fitting)).block_size == fitting
+    assert make_plan(on_gpu(1_000_000), "sketch_project", 18 * GB, blocks=BlockSettings(fitting)).block_size == fitting
 
 
-def test_more_landmarks_where_products_cost_more_and_a_tight_tolerance_asks_for_more_of_them():
+def test_more_landmarks_for_costly_products_and_tight_tolerances():
     def landmarks(k, tol):
-        size = sizes(20_000, 10, k, np.float32, "cpu", RBF(0.1))
+        size = problem_size(20_000, 10, k, np.float32, "cpu", RBF(0.1))
         return make_plan(size, "cg", 10**10, tol=tol).n_landmarks
 
     few = landmarks(1, 1e-3)

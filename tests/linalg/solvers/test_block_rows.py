@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from gramless.linalg.operators import DenseOperator
+from gramless.linalg.solvers import Kaczmarz, KaczmarzMP, MatchingPursuit, NystromCommittee, solve
 from gramless.linalg.solvers.block_rows import BlockRows
 
 N = 23
@@ -79,7 +80,9 @@ def test_small_blocks_are_fetched_together():
     assert op.calls == 3
 
 
-@pytest.mark.parametrize("bad", [0, -1, 2.0, "many", True])
+@pytest.mark.parametrize("bad", [0, -1, 2.0, "many"])
 def test_block_size_is_checked(bad):
-    with pytest.raises(ValueError, match="block_size"):
-        sequence(bad)
+    A = DenseOperator(np.eye(3))
+    for solver in (Kaczmarz, MatchingPursuit, KaczmarzMP, NystromCommittee):
+        with pytest.raises(ValueError, match="'block_size' parameter"):
+            solve(A, np.ones((3, 1)), solver(block_size=bad))

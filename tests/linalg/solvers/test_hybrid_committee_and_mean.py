@@ -83,5 +83,5 @@ def test_a_run_that_did_not_converge_is_reported_though_the_last_one_did():
     result = solve(OP, Z, Averaged(Kaczmarz(tol=1e-3, max_iter=2), n_runs=2, block_size=[4, 12]), random_state=0)
     assert result.residual < 1e-3
     assert not result.converged
-    assert result.status is Status.SOME_RUNS
+    assert result.status is Status.RUNS_NOT_CONVERGED
     assert result.message == "not all runs converged within their iterations"

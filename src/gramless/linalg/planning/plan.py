@@ -224,7 +224,9 @@ def _iterative_plan(
     cached = base.nbytes + gram <= budget
     if cached:
         base.parts["kernel matrix"] = gram
-        reason = f"one triangle of the kernel matrix ({format_bytes(gram)}) fits the budget of {format_bytes(budget)}: cached"
+        reason = (
+            f"one triangle of the kernel matrix ({format_bytes(gram)}) fits the budget of {format_bytes(budget)}: cached"
+        )
     else:
         reason = f"the kernel matrix ({format_bytes(gram)}) does not fit the budget of {format_bytes(budget)}: streamed"
         if s.fused:  # fused products with the landmarks are faster than reading stored columns
