@@ -102,7 +102,7 @@ def test_no_detour_where_float32_is_enough():
 def test_a_singular_system_is_returned_with_a_warning():
     X = np.repeat(np.random.default_rng(0).normal(size=(10, 2)), 2, axis=0)
     y = np.arange(20) % 2  # equal rows, opposite labels: coefficients of size C
-    with pytest.warns(ConvergenceWarning, match="singular to float64: C is too large.*true relative residual"):
+    with pytest.warns(ConvergenceWarning, match="singular in float64: C is too large.*true relative residual"):
         LSSVC(C=1e14, solver="cholesky", kernel=RBF(gamma=1.0)).fit(X, y)
 
 
@@ -111,7 +111,7 @@ def test_cg_stops_and_warns_where_float32_has_no_more_digits():
     y = np.sin(X[:, 0])
     started = time.perf_counter()
     with pytest.warns(
-        ConvergenceWarning, match=r"LSSVR did not converge: the precision has no more digits to give; true rel"
+        ConvergenceWarning, match=r"LSSVR did not converge: rounding errors prevent a smaller residual; true rel"
     ) as caught:
         model = LSSVR(C=100.0, kernel=RBF(gamma=0.5), solver="cg", tol=1e-9).fit(X, y)
     assert "tol 1e-09. Raise max_iter or tol, lower C, use dtype='float64', or more landmarks" in str(caught[0].message)

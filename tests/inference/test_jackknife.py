@@ -37,7 +37,7 @@ def posterior(X, y, weights=None, gamma=0.5, C=3.0, fit_intercept=True):
 def intervals(process, X_new, coverage):
     (batch,) = process.batches(X_new)
     left = process.leave_one_out
-    w = None if process.machine.weights is None else left.weights
+    w = None if process.model.weights is None else left.weights
     return jackknife_plus(batch.means - left.changes[:, 0] * batch.weights, np.abs(left.residuals[:, 0]), coverage, w)
 
 

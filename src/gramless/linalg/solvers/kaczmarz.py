@@ -47,9 +47,11 @@ class Kaczmarz(Solver):
     reuse_blocks : bool, default=False
         Whether to split the rows into blocks once and cache the factored Gram matrices (b^2 numbers each).
 
-    Notes ----- With `reuse_blocks` a step takes 0.6 of the time on a streamed matrix and 0.4 on a cached one (8,000 rows,
-    blocks of 800), and more steps are needed: with 20 blocks of 5,000 digits, 120 steps leave a residual of 0.21 instead of
-    0.16. There is no momentum: a heavy ball of 0.2 gained nothing on these digits and one of 0.6 diverged, and optimal
+    Notes
+    -----
+    With `reuse_blocks` a step takes 0.6 of the time on a streamed matrix and 0.4 on a cached one (8,000 rows, blocks of
+    800), and more steps are needed: with 20 blocks of 5,000 digits, 120 steps leave a residual of 0.21 instead of 0.16.
+    There is no momentum: a heavy ball of 0.2 gained nothing on these digits and one of 0.6 diverged, and optimal
     coefficients would need inner products of earlier steps, whose rounding grows from step to step. `MatchingPursuit` has
     momentum.
 

@@ -46,11 +46,13 @@ class MatchingPursuit(Solver):
     momentum : int, default=0
         Number of past steps whose directions improve the next one; the residual is at most that without momentum.
 
-    Notes ----- With `reuse_blocks` a step takes 0.6 of the time on a streamed matrix and 0.4 on a cached one (8,000 rows,
-    blocks of 800), and more steps are needed: with 20 blocks of 5,000 digits, 100 steps leave a residual of 0.156 instead of
-    0.118. There, `momentum=10` saves a quarter of the steps (0.113 after 80), and `momentum=30` with `reuse_blocks` needs as
-    many steps as the plain method without reuse. Each past step costs two matrices of the size of `W` and 1 % of the time of
-    a step.
+    Notes
+    -----
+    With `reuse_blocks` a step takes 0.6 of the time on a streamed matrix and 0.4 on a cached one (8,000 rows, blocks of
+    800), and more steps are needed: with 20 blocks of 5,000 digits, 100 steps leave a residual of 0.156 instead of 0.118.
+    There, `momentum=10` saves a quarter of the steps (0.113 after 80), and `momentum=30` with `reuse_blocks` needs as many
+    steps as the plain method without reuse. Each past step costs two matrices of the size of `W` and 1 % of the time of a
+    step.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""`tol="auto"`: conjugate gradients end when predictions have settled, against dense float64 algebra."""
+"""`tol="auto"`: conjugate gradients stop when the predictions have converged, compared with dense float64 algebra."""
 
 from __future__ import annotations
 
