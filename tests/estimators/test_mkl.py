@@ -9,8 +9,9 @@ from sklearn.svm import SVC
 
 from gramless import KernelSVC, MKLClassifier
 from gramless.kernels import RBF, Columns, Linear
-from gramless.svm.kernel_stack import HeldKernels, StreamedKernels
-from gramless.svm.problems import Resources, make_solver, row_resources, solve_machine
+from gramless.svm.multiclass import make_solver, solve_multiclass
+from gramless.svm.multiple_kernels import StoredKernels, StreamedKernels
+from gramless.svm.resources import DualFit, FitResources, row_resources
 
 KERNELS = [RBF(0.01), RBF(0.1), RBF(1.0), Linear()]
 
@@ -96,7 +97,7 @@ def test_held_streamed_and_precomputed_agree(multi_class):
     held = MKLClassifier(kernels, **settings)
     fixed = 10**9 - row_resources("1GB", kernels[0] + kernels[1], X, 0).budget
     streamed = MKLClassifier(kernels, **settings, memory_budget=int(fixed + 5e6))  # three matrices take 6 MB
-    assert isinstance(held._stack(kernels, X, 500, 0)[0], HeldKernels)
+    assert isinstance(held._stack(kernels, X, 500, 0)[0], StoredKernels)
     assert isinstance(streamed._stack(kernels, X, 500, 0)[0], StreamedKernels)
     held.fit(X, y)
     streamed.fit(X, y)
@@ -116,17 +117,18 @@ def test_float32_grams():
     np.testing.assert_array_equal(single.predict(X), double.predict(X))
 
 
-def test_energies_are_quadratic_forms():
+def test_quadratic_forms():
     X, y = wine()
-    resources = Resources(1e9, 1, 0)
+    resources = FitResources(1e9, 1, 0)
     options = {"n_classes": 3, "one_vs_one": True}
-    machine = solve_machine(RBF(0.1), X, y, np.ones(len(y)), make_solver("smo", 1e-5, None), resources, **options)
+    fit = DualFit(RBF(0.1), X, make_solver("smo", 1e-5, None), resources)
+    machine = solve_multiclass(fit, y, np.ones(len(y)), **options)
     expected = []
     for kernel in KERNELS:
         K = kernel(X[machine.support], X[machine.support])
         expected.append(sum(beta @ K @ beta for beta in machine.by_problem()))
-    np.testing.assert_allclose(StreamedKernels(KERNELS, X).energies(machine), expected, rtol=1e-9)
-    np.testing.assert_allclose(HeldKernels.of(KERNELS, X).energies(machine), expected, rtol=1e-9)
+    np.testing.assert_allclose(StreamedKernels(KERNELS, X).quadratic_forms(machine), expected, rtol=1e-9)
+    np.testing.assert_allclose(StoredKernels.of(KERNELS, X).quadratic_forms(machine), expected, rtol=1e-9)
 
 
 def test_a_cap_on_alternations_warns_with_the_gap():
@@ -138,13 +140,13 @@ def test_a_cap_on_alternations_warns_with_the_gap():
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"p": 0.5}, "p must be a finite number of at least 1"),
+        ({"p": 0.5}, "'p' parameter of MKLClassifier"),
         ({"kernels": []}, "kernels is empty"),
-        ({"kernels": "rbf"}, "unknown kernels 'rbf'; known: 'precomputed'"),
+        ({"kernels": "rbf"}, "'kernels' parameter of MKLClassifier"),
         ({"solver": "simple_smo"}, "set weight_penalty"),
         ({"weight_penalty": 1.0, "p": 1.0}, "needs p=2"),
         ({"positive_weight": 2.0}, "multi_class='ovr'"),
-        ({"C": -1.0}, "C must be a positive"),
+        ({"C": -1.0}, "'C' parameter of MKLClassifier"),
     ],
 )
 def test_settings_are_checked(setting, message):

@@ -130,12 +130,12 @@ def test_regressor_beyond_one_working_set():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"nu": 0}, "nu must be a number"),
+        ({"nu": 0}, "'nu' parameter of KernelSVR"),
         ({"nu": 0.5, "solver": "simple_smo"}, "simple_smo"),
         ({"nu": 0.5, "loss": "huber"}, "width of a tube"),
         ({"nu": 0.5, "C": np.inf}, "finite"),
     ],
 )
-def test_regressor_says_what_cannot_be(settings, message):
+def test_regressor_settings_are_checked(settings, message):
     with pytest.raises(ValueError, match=message):
         KernelSVR(**settings).fit(*noisy(20))

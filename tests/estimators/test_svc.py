@@ -25,7 +25,8 @@ import gramless
 from gramless import KernelSVC
 from gramless.callbacks import EarlyStopping
 from gramless.kernels import RBF, Columns, Intersection, Linear
-from gramless.svm.problems import Resources, solve_machine
+from gramless.svm.multiclass import solve_multiclass
+from gramless.svm.resources import DualFit, FitResources
 from gramless.svm.smo import SMO
 
 DATASETS = {
@@ -212,10 +213,11 @@ def test_threads_do_not_change_the_machine(n_classes):
     X, y = X[y < n_classes] / 16, y[y < n_classes]
     machines = []
     for threads in (1, 3):
-        resources = Resources(1e8, threads, 0)
+        resources = FitResources(1e8, threads, 0)
         solver = SMO(tol=1e-6, working_set=50)
         options = {"n_classes": n_classes, "one_vs_one": True}
-        machines.append(solve_machine(RBF(0.2), X, y, np.full(len(y), 5.0), solver, resources, **options))
+        fit = DualFit(RBF(0.2), X, solver, resources)
+        machines.append(solve_multiclass(fit, y, np.full(len(y), 5.0), **options))
     objectives = [[solution.objective for solution in machine.solutions] for machine in machines]
     np.testing.assert_allclose(objectives[0], objectives[1], rtol=1e-9)
     np.testing.assert_allclose(machines[0].intercept, machines[1].intercept, atol=1e-5)
@@ -305,15 +307,15 @@ class TestPathologies:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"C": 0}, "C must be a positive"),
-        ({"tol": -1.0}, "tol must be a positive"),
-        ({"max_iter": 0}, "max_iter must be a positive integer"),
-        ({"solver": "libsvm"}, "unknown solver 'libsvm'; known: 'simple_smo', 'smo'"),
-        ({"multi_class": "crammer"}, "unknown multi_class"),
-        ({"probability": "softmax"}, "probability must be False or 'sigmoid'"),
+        ({"C": 0}, "'C' parameter of KernelSVC"),
+        ({"tol": -1.0}, "'tol' parameter of KernelSVC"),
+        ({"max_iter": 0}, "'max_iter' parameter of KernelSVC"),
+        ({"solver": "libsvm"}, "'solver' parameter of KernelSVC"),
+        ({"multi_class": "crammer"}, "'multi_class' parameter of KernelSVC"),
+        ({"probability": "softmax"}, "'probability' parameter of KernelSVC"),
         ({"kernel": "tanh"}, "unknown kernel"),
-        ({"cache_size": 0}, "cache_size must be a positive"),
-        ({"C": np.inf, "solver": "simple_smo"}, "C must be a positive finite number"),
+        ({"cache_size": 0}, "'cache_size' parameter of KernelSVC"),
+        ({"C": np.inf, "solver": "simple_smo"}, "C must be finite"),
     ],
 )
 def test_settings_are_checked(setting, message):
@@ -395,9 +397,9 @@ def test_a_callback_ends_the_fit_and_what_it_left_is_said():
         stopped.predict_proba(X)
 
 
-def test_what_only_iterative_solves_honour_is_refused():
+def test_callbacks_of_iterative_solvers_raise():
     X, _, y, _ = split("wine")
-    with pytest.raises(ValueError, match="EarlyStopping needs LSSVC"):
+    with pytest.raises(TypeError, match="KernelSVC takes functions as callback, not EarlyStopping"):
         KernelSVC(callback=EarlyStopping()).fit(X, y)
     with pytest.raises(TypeError, match="callback must be callable"):
         KernelSVC(callback="print").fit(X, y)
@@ -568,5 +570,5 @@ print(np.array_equal(before, model.decision_function(X[:50])))
 
 def test_a_small_fit_needs_no_more_memory_on_a_machine_with_many_cores(monkeypatch):
     X, y = make_classification(1000, 100, random_state=0)
-    monkeypatch.setattr("gramless.svm.problems.workers_for", lambda kernel, X: 32)
+    monkeypatch.setattr("gramless.svm.resources.workers_for", lambda kernel, X: 32)
     assert KernelSVC(C=10.0).fit(X, y).fit_status_ == 0

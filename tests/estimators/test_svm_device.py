@@ -14,7 +14,7 @@ from gramless._core.device_rows import SparseRows, rows_on_device
 from gramless.kernels import RBF, Exponential, Matern32, Matern52, Polynomial
 from gramless.svm.batched_smo import BatchedSMO
 from gramless.svm.box_qp import BoxQP
-from gramless.svm.device_values import FusedRows
+from gramless.svm.device_gram import FusedRowSums
 
 torch = pytest.importorskip("torch")
 CARD = pytest.param("cuda", marks=pytest.mark.gpu)
@@ -157,11 +157,11 @@ def test_fused_rows_are_the_kernels_values(kernel):
     X = (rng.normal(size=(700, 37)) + 5).astype(np.float32)
     rows, weights = torch.as_tensor(rng.choice(700, 90), device="cuda"), rng.normal(size=90) * 100
     total = torch.ones(600, dtype=torch.float64, device="cuda")
-    fused = FusedRows.of(kernel, torch.as_tensor(X, device="cuda"), 1e9)
+    fused = FusedRowSums.of(kernel, torch.as_tensor(X, device="cuda"), 1e9)
     fused.add(rows, torch.as_tensor(weights, device="cuda"), total, [slice(0, 250), slice(300, 650)])
     K = kernel(X[rows.cpu().numpy()].astype(np.float64), np.concatenate([X[:250], X[300:650]]).astype(np.float64))
     np.testing.assert_allclose(total.cpu().numpy(), 1 + weights @ K, atol=2e-6 * np.abs(weights).sum() * np.abs(K).max())
-    assert FusedRows.of(Exponential(0.1), torch.as_tensor(X, device="cuda"), 1e9) is None
+    assert FusedRowSums.of(Exponential(0.1), torch.as_tensor(X, device="cuda"), 1e9) is None
 
 
 def test_a_start_is_used(device):
@@ -203,7 +203,7 @@ def test_a_pickle_holds_no_tensor(digits, device):
     model = KernelSVC(device=device).fit(X, y)
     labels = model.predict(X)
     copy = pickle.loads(pickle.dumps(model))
-    assert "_moved" not in vars(copy)
+    assert "_device_vectors" not in vars(copy)
     np.testing.assert_array_equal(copy.predict(X), labels)
 
 

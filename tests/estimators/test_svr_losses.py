@@ -139,13 +139,13 @@ def test_simple_smo_agrees():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"loss": "squared"}, "unknown loss"),
+        ({"loss": "squared"}, "'loss' parameter of KernelSVR"),
         ({"loss": "pinball", "quantile": 1.0}, "between 0 and 1"),
         ({"loss": "pinball", "quantile": []}, "between 0 and 1"),
         ({"loss": "pinball", "quantile": [0.1, "high"]}, "between 0 and 1"),
         ({"loss": "huber", "epsilon": 0.0}, "above 0"),
     ],
 )
-def test_says_what_cannot_be(settings, message):
+def test_settings_are_checked(settings, message):
     with pytest.raises(ValueError, match=message):
         KernelSVR(**settings).fit(*noisy(20))

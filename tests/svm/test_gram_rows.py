@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gramless.kernels import RBF
-from gramless.svm.gram_rows import GramRows, own_blocks
+from gramless.svm.gram_rows import GramRows, class_grams
 
 N = 3000
 
@@ -23,7 +23,7 @@ def truth(points):
 
 def parts_of(points, held):
     parts = [slice(0, 1200), slice(1200, N)]
-    return parts, own_blocks(RBF(gamma=0.2), points, parts, 1e9 if held else 0, 1)
+    return parts, class_grams(RBF(gamma=0.2), points, parts, 1e9 if held else 0, 1)
 
 
 @pytest.mark.parametrize("held", [False, True])

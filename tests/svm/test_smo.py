@@ -1,5 +1,7 @@
 """Both dual solvers against scikit-learn's objective, the optimality conditions, and each other."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,10 +14,11 @@ from gramless._core.compiled.smo_loops import solve_pairs
 from gramless.kernels import RBF, Linear, Polynomial, Precomputed
 from gramless.svm import smo
 from gramless.svm.box_qp import BoxQP
-from gramless.svm.gram_rows import SHARE_OF_SETS, GramRows, HeldRows
+from gramless.svm.dual_solver import SolverProgress
+from gramless.svm.gram_rows import GramRows, StoredGram
 from gramless.svm.simple_smo import SimpleSMO
 from gramless.svm.smo import SMO
-from gramless.svm.watch import Watch
+from gramless.svm.tuning import TUNING
 
 
 def two_classes(load, first=0, size=300):
@@ -158,7 +161,7 @@ class TestGramRows:
 
     @pytest.mark.parametrize("capacity", [1, 7, 20, 60])
     def test_any_capacity_gives_the_same_numbers(self, capacity):
-        rows = GramRows(RBF(0.3), self.X, [slice(0, 60)], budget=capacity * 60 * 8 / (1 - SHARE_OF_SETS))
+        rows = GramRows(RBF(0.3), self.X, [slice(0, 60)], budget=capacity * 60 * 8 / (1 - TUNING.set_budget_fraction))
         assert rows.rows.shape == (capacity, 60)
         self.check(rows, self.K)
 
@@ -168,13 +171,13 @@ class TestGramRows:
             rows.add([(np.arange(10), np.ones(10), np.zeros(60))])
         assert rows.n_computed == 10 * 60
 
-    def test_the_least_recently_used_row_makes_room(self):
-        rows = GramRows(RBF(0.3), self.X, [slice(0, 60)], budget=3 * 60 * 8 / (1 - SHARE_OF_SETS))
+    def test_the_least_recently_used_row_is_evicted(self):
+        rows = GramRows(RBF(0.3), self.X, [slice(0, 60)], budget=3 * 60 * 8 / (1 - TUNING.set_budget_fraction))
         for i in (0, 1, 2, 0, 3):
             rows.add([(np.array([i]), np.ones(1), np.zeros(60))])
         assert set(np.flatnonzero(rows.slot_of >= 0)) == {0, 2, 3}
 
-    def test_parts_and_known_blocks(self):
+    def test_parts_and_knclass_grams(self):
         first, second = slice(10, 30), slice(45, 60)
         points = np.r_[first, second]
         block = RBF(0.3)(self.X[first], self.X[first])
@@ -231,12 +234,11 @@ def test_sets_within_sets_change_the_cost_and_not_the_solution(monkeypatch, C, k
     qp = problem(kind, y, C)
     rows = GramRows(RBF(0.3), X, [slice(0, 400), slice(400, 900)], workers=2)
     [whole] = SMO(tol=1e-6).maximise([qp], rows)
-    for name, value in {"SOLVED_WHOLE": 100, "_SMALL_SET": 40, "_LARGEST_DIRECT": 60, "_LARGEST_SHARE": 0.5}.items():
-        monkeypatch.setattr(smo, name, value)
+    tuning = replace(TUNING, solved_whole=100, small_set=40, largest_direct=60, largest_set_fraction=0.5)
     sizes = []
-    solve_held = smo.solve_held
-    monkeypatch.setattr(smo, "solve_held", lambda K, part, *a: sizes.append(part.size) or solve_held(K, part, *a))
-    [nested] = SMO(tol=1e-6).maximise([qp], rows)
+    solve_stored = smo._solve_stored
+    monkeypatch.setattr(smo, "_solve_stored", lambda K, part, *a: sizes.append(part.size) or solve_stored(K, part, *a))
+    [nested] = SMO(tol=1e-6, tuning=tuning).maximise([qp], rows)
     assert max(sizes) > 100
     assert min(sizes) <= 60
     assert nested.converged
@@ -247,8 +249,9 @@ def test_sets_within_sets_change_the_cost_and_not_the_solution(monkeypatch, C, k
 def test_the_gram_matrix_of_a_set_follows_its_members():
     X, y = digits(700)
     qp = BoxQP.classification(y, np.full(700, 10.0))
-    for rows in (GramRows(RBF(0.3), X, [slice(0, 300), slice(300, 700)]), HeldRows(RBF(0.3)(X, X))):
-        ascent = smo.Ascent(qp, rows, np.random.default_rng(0), 1e-4, 10**6, 64, 700, Watch())
+    for rows in (GramRows(RBF(0.3), X, [slice(0, 300), slice(300, 700)]), StoredGram(RBF(0.3)(X, X))):
+        solver = SMO(tol=1e-4, working_set=64, max_iter=10**6)
+        ascent = smo.WorkingSetAscent(solver, qp, rows, np.random.default_rng(0), 700, SolverProgress())
         rounds = 0
         while ascent.select():
             ascent.improve()
@@ -263,20 +266,20 @@ def test_the_gram_matrix_of_a_set_follows_its_members():
         np.testing.assert_allclose(ascent.K_beta, RBF(0.3)(X, X) @ ascent.beta, atol=1e-9)
 
 
-def test_a_stop_is_heard_in_the_middle_of_a_set(monkeypatch):
+def test_a_stop_takes_effect_within_a_set(monkeypatch):
     X, y = digits(500)
-    watch = Watch()
+    progress = SolverProgress()
     calls = []
 
     def solve(*arguments):
         calls.append(1)
-        watch.stop()
+        progress.stop()
         return solve_pairs(*arguments)
 
-    monkeypatch.setattr(smo, "_AT_A_TIME", 500 * 10)
+    tuning = replace(TUNING, variables_per_call=500 * 10)
     monkeypatch.setattr("gramless._core.compiled.smo_loops.solve_pairs", solve)
     qp = BoxQP.classification(y, np.full(500, 100.0))
-    [solution] = SMO().maximise([qp], GramRows(RBF(0.3), X, [slice(0, 500)]), watch=watch)
+    [solution] = SMO(tuning=tuning).maximise([qp], GramRows(RBF(0.3), X, [slice(0, 500)]), progress=progress)
     assert len(calls) == 1
     assert solution.n_iter == 10
     assert not solution.converged

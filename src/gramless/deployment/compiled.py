@@ -24,7 +24,7 @@ from gramless.deployment.kernel_expansion import KernelExpansion, expansion_of
 from gramless.deployment.tuning import TUNING
 from gramless.estimators.novelty import NystromNovelty
 from gramless.kernels import RBF, Kernel, ScaledColumns
-from gramless.kernels.stationary import in_registers
+from gramless.kernels.stationary import can_use_register_tiles
 from gramless.linalg.operators.blocks import PackedGaussian
 from gramless.models.expansion import scores_to_labels, scores_to_probabilities
 
@@ -77,7 +77,7 @@ class CompiledModel:
         if (
             len(rows) < TUNING.min_loop_rows
             or type(kernel) is not RBF
-            or not in_registers(rows, points, len(rows) * len(points), 0)
+            or not can_use_register_tiles(rows, points, len(rows) * len(points), 0)
         ):
             return self._kernel_values(rows) @ self._coef + self._bias
         if self._packed is None:

@@ -1,16 +1,14 @@
 """The dual problem of every support vector machine, in signed variables.
 
     maximise    linear' beta - beta' K beta / 2 - epsilon sum |beta|
-    subject to  lower <= beta <= upper,  sum beta = 0,  with lower <= 0 <= upper
+    subject to  lower <= beta <= upper,  sum beta = constant,  with lower <= 0 <= upper
 
 Classification has `beta_i = y_i alpha_i`, `linear = y`, `epsilon = 0` and the box `[0, C_i]` or `[-C_i, 0]` by the sign of
-`y_i`. Regression has the box `[-C_i, C_i]`, `linear = y` and the tube's `epsilon`: one variable for each sample, where the
-textbook has one that pushes up and one that pushes down, of which one is always zero.
+`y_i`. Regression has the box `[-C_i, C_i]`, `linear = y` and the half width `epsilon` of the tube.
 
-With `slope = linear - K beta`, raising a variable gains `slope - epsilon`, or `slope + epsilon` while it is negative;
-lowering it costs `slope + epsilon`, or `slope - epsilon` while it is positive. A point is optimal when no variable that may
-rise gains more than one that may fall costs; the difference of the two extremes is the violation of the
-Karush-Kuhn-Tucker conditions (Keerthi et al. 2001).
+With `slope = linear - K beta`, raising a variable gains `slope - epsilon` (`slope + epsilon` while it is negative) and
+lowering it costs `slope + epsilon` (`slope - epsilon` while it is positive). The point is optimal if no gain exceeds a cost;
+the largest gain minus the smallest cost is the violation of the optimality conditions (Keerthi et al. 2001).
 """
 
 from __future__ import annotations
@@ -22,108 +20,109 @@ import numpy as np
 
 @dataclass(frozen=True)
 class BoxQP:
-    """One dual problem; see the module's formula."""
+    """A dual problem; the module docstring has the formula."""
 
     linear: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
     epsilon: float = 0.0
+    # A feasible starting point, zero if None; solvers keep the sum of its variables.
     start: np.ndarray | None = None
-    """A feasible point to start from; zero when not given. Its sum is what the variables go on to add up to."""
+    # `K @ start` if it is already known.
     K_start: np.ndarray | None = None
-    """`K @ start` where it is known already."""
 
     @classmethod
     def classification(cls, y: np.ndarray, C: np.ndarray, start: np.ndarray | None = None) -> BoxQP:
-        """`y` is +1 or -1, `C` the upper bound of each multiplier."""
+        """Return the problem of a two-class SVM with labels +1 and -1 and upper bounds `C` of the multipliers."""
         zero = np.zeros_like(C)
         return cls(y.astype(np.float64), np.where(y > 0, zero, -C), np.where(y > 0, C, zero), start=start)
 
     @classmethod
     def regression(cls, y: np.ndarray, C: np.ndarray, epsilon: float, start: np.ndarray | None = None) -> BoxQP:
-        """Epsilon-insensitive regression on `y`, with `C` the bound of each sample's multiplier on either side."""
+        """Return the problem of epsilon-insensitive regression with bounds `C` on the absolute multipliers."""
         return cls(y.astype(np.float64), -C, C, epsilon, start)
 
     @property
     def size(self) -> int:
+        """Number of variables."""
         return self.linear.size
 
-    def part(self, idx: np.ndarray, slope: np.ndarray, start: np.ndarray) -> BoxQP:
-        """The problem over some variables alone, the others fixed; its linear term is the slope at its start."""
+    def restricted(self, idx: np.ndarray, slope: np.ndarray, start: np.ndarray) -> BoxQP:
+        """Return the problem over the variables `idx` alone; its linear term is the slope at its start."""
         return BoxQP(slope[idx], self.lower[idx], self.upper[idx], self.epsilon, start)
 
-    def move_pairs(self, K: np.ndarray, slope: np.ndarray, beta: np.ndarray, tol: float, most: int) -> int:
-        """Move up to `most` pairs of variables in place, on the whole matrix `K`; gives how many were moved."""
+    def move_pairs(self, K: np.ndarray, slope: np.ndarray, beta: np.ndarray, tol: float, max_moves: int) -> int:
+        """Move at most `max_moves` pairs of variables in place on the full matrix `K`; return the number of moves."""
         from gramless._core.compiled.smo_loops import solve_pairs
 
-        return solve_pairs(K, slope, beta, self.lower, self.upper, self.epsilon, tol, most)[0]
+        return solve_pairs(K, slope, beta, self.lower, self.upper, self.epsilon, tol, max_moves)[0]
 
     def slope(self, K_beta: np.ndarray) -> np.ndarray:
-        """The gradient of the smooth part of the objective."""
+        """Return the gradient of the smooth part of the objective."""
         return self.linear - K_beta
 
-    def rising(self, beta: np.ndarray, slope: np.ndarray) -> np.ndarray:
-        """What raising each variable gains; minus infinity where it may not rise."""
+    def gains(self, beta: np.ndarray, slope: np.ndarray) -> np.ndarray:
+        """Return the gain of raising each variable; minus infinity at the upper bound."""
         gain = slope - np.copysign(self.epsilon, beta + 0.0) if self.epsilon else slope
         return np.where(beta < self.upper, gain, -np.inf)
 
-    def falling(self, beta: np.ndarray, slope: np.ndarray) -> np.ndarray:
-        """What lowering each variable costs; infinity where it may not fall."""
+    def costs(self, beta: np.ndarray, slope: np.ndarray) -> np.ndarray:
+        """Return the cost of lowering each variable; infinity at the lower bound."""
         cost = slope + np.copysign(self.epsilon, -beta + 0.0) if self.epsilon else slope
         return np.where(beta > self.lower, cost, np.inf)
 
     def extremes(self, beta: np.ndarray, slope: np.ndarray) -> tuple[float, float]:
-        """The largest gain among variables that may rise, the smallest cost among those that may fall."""
-        top = np.max(self.rising(beta, slope), initial=-np.inf)
-        bottom = np.min(self.falling(beta, slope), initial=np.inf)
+        """Return the largest gain and the smallest cost."""
+        top = np.max(self.gains(beta, slope), initial=-np.inf)
+        bottom = np.min(self.costs(beta, slope), initial=np.inf)
         return float(top), float(bottom)
 
     def violation(self, beta: np.ndarray, slope: np.ndarray) -> float:
-        """How far the extremes overlap: zero at the optimum and where nothing can move, NaN where a slope is."""
+        """Return the violation of the optimality conditions: 0 if optimal or if nothing can move, NaN if a slope is NaN."""
         top, bottom = self.extremes(beta, slope)
         return 0.0 if np.isinf(top) or np.isinf(bottom) else max(top - bottom, 0.0)
 
-    def inside(self, beta: np.ndarray) -> np.ndarray:
-        """Which variables can move either way at the same price."""
-        at_corner = beta == 0 if self.epsilon else False
-        return (beta > self.lower) & (beta < self.upper) & ~np.asarray(at_corner)
+    def is_free(self, beta: np.ndarray) -> np.ndarray:
+        """Return which variables are strictly inside their box, and not at the kink of `epsilon |beta|`."""
+        at_kink = beta == 0 if self.epsilon else False
+        return (beta > self.lower) & (beta < self.upper) & ~np.asarray(at_kink)
 
     def bias(self, beta: np.ndarray, slope: np.ndarray) -> float:
-        """The mean gain of the variables inside their box, else the middle of the admissible interval."""
-        inside = self.inside(beta)
-        if inside.any():
-            return float(self.rising(beta, slope)[inside].mean())
+        """Return the mean gain of the free variables, or the middle of the admissible interval if none is free."""
+        free = self.is_free(beta)
+        if free.any():
+            return float(self.gains(beta, slope)[free].mean())
         bounds = [value for value in self.extremes(beta, slope) if np.isfinite(value)]
         return float(np.mean(bounds)) if bounds else 0.0
 
-    def price(self, beta: np.ndarray, slope: np.ndarray) -> float:
-        """What a unit of every |beta| costs: the tube's half width."""
+    def tube_width(self, beta: np.ndarray, slope: np.ndarray) -> float:
+        """Return the multiplier of `sum |beta|`: the half width of the tube."""
         return self.epsilon
 
     def objective(self, beta: np.ndarray, slope: np.ndarray) -> float:
-        """`linear' beta - beta' K beta / 2 - epsilon sum |beta|`."""
+        """Return the value of the objective."""
         return float(0.5 * (self.linear @ beta + slope @ beta) - self.epsilon * np.abs(beta).sum())
 
 
 @dataclass(frozen=True)
 class DualSolution:
-    """What a dual solver found."""
+    """The point at which a dual solver stopped."""
 
     beta: np.ndarray
     bias: float
     objective: float
+    # Largest gain minus smallest cost; at most the tolerance if converged.
     violation: float
-    """The difference of the two extreme slopes; at most the tolerance when converged."""
+    # Pairs of variables moved.
     n_iter: int
-    """Pairs of variables moved."""
     converged: bool
-    price: float = 0.0
-    """What a unit of every |beta| costs."""
+    # The multiplier of `sum |beta|`.
+    tube_width: float = 0.0
 
     @classmethod
     def at(cls, qp: BoxQP, beta: np.ndarray, K_beta: np.ndarray, n_iter: int, tol: float) -> DualSolution:
-        """The solution record of a point."""
+        """Evaluate the problem at a point."""
         slope = qp.slope(K_beta)
         violation = qp.violation(beta, slope)
         bias, objective = qp.bias(beta, slope), qp.objective(beta, slope)
-        return cls(beta, bias, objective, violation, n_iter, violation <= tol, qp.price(beta, slope))
+        return cls(beta, bias, objective, violation, n_iter, violation <= tol, qp.tube_width(beta, slope))

@@ -1,54 +1,61 @@
-"""Rows of a Gram matrix, computed when first needed and kept within a memory budget.
+"""Rows of a Gram matrix: computed on demand and cached, stored in full, or with a ridge on the diagonal.
 
-A support vector machine needs the rows of the points that ever become support vectors, usually a small part of the
-matrix. Rows are computed many at a time (one matrix product), stored, and when the store is full the rows that were
-not used for the longest time make room. Parts of the matrix that are already known, such as the block of one class
-that several problems share, are copied instead of computed.
+A support vector machine needs the rows of the points that ever become support vectors, usually a small part of the matrix.
+`GramRows` computes many rows at a time (one matrix product) and evicts the least recently used ones when the cache is full.
+Blocks that are already known, such as the Gram matrix of one class that several problems share, are copied.
 
-Cost: O(n d) for each row computed, capacity * n numbers of memory.
+Cost: O(n d) for each row computed; capacity * n numbers of memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.threads import CPU_TILE, lower_tiles, one_blas_thread, parallel_for, slices
 from gramless.kernels.base import Kernel
+from gramless.kernels.stationary import compiled_block
+from gramless.svm.tuning import TUNING, SVMTuning
 
+# A subset of the rows of X: a range (fast), or row indices.
 Part = slice | np.ndarray
 
+# Row indices, their weights, and the vector to which the weighted rows are added.
 Update = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Row indices, their weights, and the vector to which the weighted rows are added."""
 
-SHARE_OF_SETS = 0.25
-"""Of the budget, what the Gram matrices of working sets may take."""
+# Cost of adding one stored entry, in units of the cost of one variable in the move of a pair (3 of 12 vector instructions).
+_STORED_ENTRY_COST = 0.25
 
 
-# Rows that a small matrix is computed by, each strip up to its diagonal.
-_STRIP = 128
+class GramSource(Protocol):
+    """The operations that dual solvers need of a Gram matrix."""
+
+    size: int
+    workers: int
+    # Upper bound on the number of variables in a working set.
+    largest_set: int
+    dtype: np.dtype
+
+    @property
+    def entry_cost(self) -> float: ...
+
+    def matrix(self) -> np.ndarray: ...
+
+    def gram(self, idx: np.ndarray) -> np.ndarray: ...
+
+    def fill(self, out: np.ndarray, idx: np.ndarray, fresh: np.ndarray) -> None: ...
+
+    def add(self, updates: Sequence[Update]) -> None: ...
 
 
 class GramRows:
-    """The Gram matrix of some points, row by row.
+    """Gram matrix of the points in `parts` of `X`, computed row by row and cached within `budget` bytes.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        With its data-dependent settings resolved.
-    X : array of shape (n_total, d)
-    parts : sequence of slice or index array
-        The points of this matrix, as ranges of `X` (best) or as lists of its rows.
-    blocks : sequence of array or None
-        For each part, its own square Gram matrix where known.
-    budget : float
-        Bytes for stored rows and the Gram matrices of working sets.
-    workers : int
-        Threads that compute and add rows.
+    `blocks` has for each part its own square Gram matrix if known; `workers` is the number of threads.
     """
 
     def __init__(
@@ -60,6 +67,7 @@ class GramRows:
         blocks: Sequence[np.ndarray | None] | None = None,
         budget: float = 1e9,
         workers: int = 1,
+        tuning: SVMTuning = TUNING,
     ):
         self.kernel = kernel
         self.X = X
@@ -71,34 +79,35 @@ class GramRows:
         self.size = int(self.starts[-1])
         self._index = np.concatenate(lists)
         self.dtype = dtype = xa.numpy_dtype(X)
-        self.capacity = int(min(self.size, max(1, (1 - SHARE_OF_SETS) * budget // (self.size * dtype.itemsize))))
-        # Two at a time: that of the round before, and the one it becomes.
-        self.largest_set = int((SHARE_OF_SETS * budget / (2 * dtype.itemsize)) ** 0.5)
-        # Untouched memory costs nothing, so the store is allocated whole.
+        for_sets = tuning.set_budget_fraction
+        self.capacity = int(min(self.size, max(1, (1 - for_sets) * budget // (self.size * dtype.itemsize))))
+        # Two matrices exist at a time: that of the previous round and its successor.
+        self.largest_set = int((for_sets * budget / (2 * dtype.itemsize)) ** 0.5)
+        # The operating system allocates pages on first use, so the full capacity costs nothing here.
         self.rows = np.empty((self.capacity, self.size), dtype=dtype)
         self.slot_of = np.full(self.size, -1)
         self._owner = np.full(self.capacity, -1)
         self._used_at = np.zeros(self.capacity, dtype=np.int64)
         self._clock = 0
         self._filled = 0
-        self._whole: np.ndarray | None = None
+        self._matrix: np.ndarray | None = None
         self.n_computed = 0
 
     @property
     def entry_cost(self) -> float:
-        """What an entry of a row costs, to compute and to add, beside one variable's part in moving a pair.
+        """Cost of computing and adding one entry, in units of the cost of one variable in the move of a pair.
 
-        Counted in instructions on eight numbers: half of one for each feature, six for the function of the product, three to
-        add the entry, and twelve for a variable in a move.
+        Counted in vector instructions on eight numbers: one half per feature, six for the kernel function, three for the
+        addition; twelve for a variable in a move.
         """
         if not self.kernel.uses_points:
-            return 0.25
+            return _STORED_ENTRY_COST
         d = self.X.nnz / self.X.shape[0] * 8 if xa.is_sparse(self.X) else self.X.shape[1]
         return (d / 2 + 9) / 12
 
-    def whole(self) -> np.ndarray:
-        """All of the matrix, computed at the first call; not to be written to."""
-        if self._whole is None:
+    def matrix(self) -> np.ndarray:
+        """Return the full matrix, computed at the first call; callers must not write to it."""
+        if self._matrix is None:
             out = np.empty((self.size, self.size), dtype=self.rows.dtype)
             places = [slice(int(a), int(b)) for a, b in pairwise(self.starts)]
 
@@ -108,46 +117,43 @@ class GramRows:
                 if r == c and block is not None:
                     out[places[r], places[r]] = block
                     return
-                self.kernel.block(self.X, self.parts[r], self.parts[c], out=out[places[r], places[c]])
+                compiled_block(self.kernel, self.X, self.parts[r], self.parts[c], out=out[places[r], places[c]])
                 if r != c:
                     out[places[c], places[r]] = out[places[r], places[c]].T
 
             parallel_for([(r, c) for r in range(len(places)) for c in range(r + 1)], fill, self.workers)
-            self._whole = out
-        return self._whole
+            self._matrix = out
+        return self._matrix
 
     def gram(self, idx: np.ndarray) -> np.ndarray:
-        """`K[idx][:, idx]`."""
+        """Return `K[idx][:, idx]`."""
         out = np.empty((idx.size, idx.size), dtype=self.dtype)
         self.fill(out, idx, np.arange(idx.size))
         return out
 
     def fill(self, out: np.ndarray, idx: np.ndarray, fresh: np.ndarray) -> None:
-        """Write the rows and columns at positions `fresh` of the Gram matrix of the points `idx`.
-
-        Rows in the store are looked up; of the others only what is asked for is computed.
-        """
+        """Write the rows and columns at positions `fresh` of `K[idx][:, idx]`, from cached rows if possible."""
         from gramless._core.compiled.smo_loops import gather, mirror, scatter
 
         slots = self.slot_of[idx[fresh]]
         gather(self.rows, slots[slots >= 0], idx, fresh[slots >= 0], out)
         missing = fresh[slots < 0]
         tasks = []
-        for r, all_here in enumerate(self._by_part(idx, missing)):
-            for c, there in enumerate(self._by_part(idx, np.arange(idx.size))):
-                # A tile at a time: large sets would need copies that nobody has counted.
-                step = min(CPU_TILE, max(CPU_TILE // 4, -(-there.size // self.workers)))
+        for r, rows in enumerate(self._by_part(idx, missing)):
+            for c, columns in enumerate(self._by_part(idx, np.arange(idx.size))):
+                # Tiles bound the temporary copies of large sets.
+                step = min(CPU_TILE, max(CPU_TILE // 4, -(-columns.size // self.workers)))
                 block = self.blocks[r]
-                for here in (all_here[part] for part in slices(all_here.size, CPU_TILE)):
+                for here in (rows[part] for part in slices(rows.size, CPU_TILE)):
                     if r == c and block is not None:
                         start = self.starts[r]
-                        scatter(block[np.ix_(idx[here] - start, idx[there] - start)], here, there, out)
+                        scatter(block[np.ix_(idx[here] - start, idx[columns] - start)], here, columns, out)
                     else:
-                        tasks += [(here, there[part]) for part in slices(there.size, step)]
+                        tasks += [(here, columns[part]) for part in slices(columns.size, step)]
 
         def compute(task: tuple[np.ndarray, np.ndarray]) -> None:
             here, there = task
-            block = self.kernel.block(self.X, self._index[idx[here]], self._index[idx[there]])
+            block = compiled_block(self.kernel, self.X, self._index[idx[here]], self._index[idx[there]])
             scatter(xa.to_numpy(block), here, there, out)
 
         if tasks:
@@ -155,30 +161,25 @@ class GramRows:
         mirror(out, fresh, idx.size)
 
     def _by_part(self, idx: np.ndarray, positions: np.ndarray) -> list[np.ndarray]:
-        """Positions in `idx`, those of each part together, in the order of its points."""
+        """Group positions in `idx` by the part that their point belongs to, in the order of the points."""
         positions = positions[np.argsort(idx[positions])]
         bounds = np.searchsorted(idx[positions], self.starts)
         return [positions[a:b] for a, b in pairwise(bounds)]
 
     def add(self, updates: Sequence[Update]) -> None:
-        """For each update `(idx, weights, total)`: `total += weights @ K[idx]`; shared rows are computed once."""
-        from gramless._core.compiled.smo_loops import add_rows
-
+        """Compute `total += weights @ K[idx]` for each update `(idx, weights, total)`; common rows are computed once."""
         wanted = np.unique(np.concatenate([idx for idx, _, _ in updates]))
-        strips = slices(self.size, max(CPU_TILE, -(-self.size * len(updates) // self.workers)))
         for start in range(0, wanted.size, self.capacity):
             present = wanted[start : start + self.capacity]
             self._fetch(present)
-
-            def apply(task: tuple[Update, slice], present: np.ndarray = present) -> None:
-                (idx, weights, total), strip = task
-                here = (idx >= present[0]) & (idx <= present[-1])
-                add_rows(self.rows, self.slot_of[idx[here]], weights[here], total, strip.start, strip.stop)
-
-            parallel_for([(update, strip) for update in updates for strip in strips], apply, self.workers)
+            here = [(idx >= present[0]) & (idx <= present[-1]) for idx, _, _ in updates]
+            parts = [
+                (self.slot_of[idx[at]], weights[at], total) for at, (idx, weights, total) in zip(here, updates, strict=True)
+            ]
+            _add_weighted_rows(self.rows, parts, self.size, self.workers)
 
     def _fetch(self, idx: np.ndarray) -> None:
-        """Make the rows `idx` (ascending, at most `capacity`) present."""
+        """Load the rows `idx` (ascending, at most `capacity`) into the cache."""
         self._clock += 1
         slots = self.slot_of[idx]
         self._used_at[slots[slots >= 0]] = self._clock
@@ -189,7 +190,7 @@ class GramRows:
         slots = np.arange(self._filled, self._filled + fresh)
         self._filled += fresh
         if fresh < missing.size:
-            # Rows of the present request carry the newest stamp and are never among the oldest.
+            # Rows of this request have the newest time stamp, so they are never among the oldest.
             oldest = np.argsort(self._used_at[: self._filled - fresh], kind="stable")[: missing.size - fresh]
             self.slot_of[self._owner[oldest]] = -1
             slots = np.concatenate([slots, oldest])
@@ -199,7 +200,7 @@ class GramRows:
         self._used_at[slots] = self._clock
 
     def _compute(self, idx: np.ndarray, slots: np.ndarray) -> None:
-        """Write the rows `idx` into their places of the store, a tile at a time."""
+        """Compute the rows `idx` into `slots` of the cache, tile by tile."""
         from gramless._core.compiled.smo_loops import scatter
 
         contiguous = bool(np.all(np.diff(slots) == 1))
@@ -221,17 +222,18 @@ class GramRows:
             into = slice(self.starts[c] + columns.start, self.starts[c] + columns.stop)
             points = self._index[idx[here]], within(self.parts[c], columns)
             if contiguous:
-                self.kernel.block(self.X, *points, out=self.rows[slots[here.start] : slots[here.stop - 1] + 1, into])
+                out = self.rows[slots[here.start] : slots[here.stop - 1] + 1, into]
+                compiled_block(self.kernel, self.X, *points, out=out)
             else:
-                values = self.kernel.block(self.X, *points)
+                values = compiled_block(self.kernel, self.X, *points)
                 scatter(xa.to_numpy(values), slots[here], np.arange(into.start, into.stop), self.rows)
 
         if tasks:
             parallel_for(tasks, fill, self.workers)
 
 
-class HeldRows:
-    """A Gram matrix in memory, with the interface of `GramRows`."""
+class StoredGram:
+    """A Gram matrix in memory; only its first `size` rows and columns are used."""
 
     def __init__(self, K: np.ndarray, size: int | None = None, workers: int = 1):
         self.K = K
@@ -239,11 +241,11 @@ class HeldRows:
         self.dtype = K.dtype
         self.workers = workers
         self.largest_set = self.size
-        self.entry_cost = 0.25
+        self.entry_cost = _STORED_ENTRY_COST
 
     @classmethod
-    def of(cls, kernel: Kernel, X: Any, order: np.ndarray, workers: int) -> HeldRows:
-        """All values of rows that are in this order already, or of a kernel that looks them up; half of them by symmetry."""
+    def of(cls, kernel: Kernel, X: Any, order: np.ndarray, workers: int, tuning: SVMTuning = TUNING) -> StoredGram:
+        """Compute the Gram matrix of the rows of `X` by symmetry; a precomputed kernel is read in `order` instead."""
         n = len(order)
         if not kernel.uses_points:
             return cls(xa.to_numpy(kernel.block(X, order, order)))
@@ -251,62 +253,103 @@ class HeldRows:
 
         def fill(rows: slice) -> None:
             before = slice(0, rows.stop)
-            kernel.block(X, rows, before, out=K[rows, before])
+            compiled_block(kernel, X, rows, before, out=K[rows, before])
             K[before, rows] = K[rows, before].T
 
         with one_blas_thread():
-            parallel_for(slices(n, _STRIP)[::-1], fill, workers)
+            parallel_for(slices(n, tuning.strip_rows)[::-1], fill, workers)
         return cls(K)
 
-    def part(self, first: slice, second: slice) -> HeldRows:
-        """The matrix of the points in two slices."""
+    def pair(self, first: slice, second: slice) -> StoredGram:
+        """Return the Gram matrix of the points in two slices."""
         columns = np.concatenate([self.K[:, first], self.K[:, second]], axis=1)
-        return HeldRows(np.concatenate([columns[first], columns[second]]))
+        return StoredGram(np.concatenate([columns[first], columns[second]]))
 
-    def whole(self) -> np.ndarray:
-        """All of the matrix."""
+    def matrix(self) -> np.ndarray:
+        """Return the full matrix."""
         return self.K
 
     def gram(self, idx: np.ndarray) -> np.ndarray:
-        """`K[idx][:, idx]`."""
+        """Return `K[idx][:, idx]`."""
         return self.K[np.ix_(idx, idx)]
 
     def fill(self, out: np.ndarray, idx: np.ndarray, fresh: np.ndarray) -> None:
-        """Write the rows and columns at positions `fresh` of the Gram matrix of the points `idx`."""
+        """Write the rows and columns at positions `fresh` of `K[idx][:, idx]`."""
         from gramless._core.compiled.smo_loops import gather, gather_columns
 
         gather(self.K, idx[fresh], idx, fresh, out)
         gather_columns(self.K, idx, fresh, out)
 
     def add(self, updates: Sequence[Update]) -> None:
-        """For each update `(idx, weights, total)`: `total += weights @ K[idx]`."""
-        from gramless._core.compiled.smo_loops import add_rows
+        """Compute `total += weights @ K[idx]` for each update `(idx, weights, total)`."""
+        _add_weighted_rows(self.K, updates, self.size, self.workers)
 
-        strips = slices(self.size, max(CPU_TILE, -(-self.size * len(updates) // self.workers)))
 
-        def apply(task: tuple[Update, slice]) -> None:
-            (idx, weights, total), strip = task
-            add_rows(self.K, idx, weights, total, strip.start, strip.stop)
+class RidgedGram:
+    """The matrix `K + diag(ridge)`, as in the dual problems of losses with a quadratic part (Huber's)."""
 
-        parallel_for([(update, strip) for update in updates for strip in strips], apply, self.workers)
+    def __init__(self, rows: GramRows, ridge: np.ndarray):
+        self.rows = rows
+        self.ridge = ridge
+        self.size = rows.size
+        self.workers = rows.workers
+        self.largest_set = rows.largest_set
+        self.dtype = rows.dtype
+        self.entry_cost = rows.entry_cost
+
+    def matrix(self) -> np.ndarray:
+        """Return the full matrix."""
+        K = self.rows.matrix().copy()
+        K[np.diag_indices(self.size)] += self.ridge.astype(self.dtype)
+        return K
+
+    def gram(self, idx: np.ndarray) -> np.ndarray:
+        """Return the rows and columns `idx`."""
+        K = self.rows.gram(idx)
+        K[np.diag_indices(idx.size)] += self.ridge[idx].astype(self.dtype)
+        return K
+
+    def fill(self, out: np.ndarray, idx: np.ndarray, fresh: np.ndarray) -> None:
+        """Write the rows and columns at positions `fresh` of the matrix of the points `idx`."""
+        self.rows.fill(out, idx, fresh)
+        out[fresh, fresh] += self.ridge[idx[fresh]].astype(self.dtype)
+
+    def add(self, updates: Sequence[Update]) -> None:
+        """Compute `total += weights @ (K + diag(ridge))[idx]` for each update `(idx, weights, total)`."""
+        self.rows.add(updates)
+        for idx, weights, total in updates:
+            total[idx] += weights * self.ridge[idx]
+
+
+def _add_weighted_rows(rows: np.ndarray, updates: Sequence[Update], size: int, workers: int) -> None:
+    """Compute `total += weights @ rows[idx]` for each update, in strips of columns shared among threads."""
+    from gramless._core.compiled.smo_loops import add_rows
+
+    strips = slices(size, max(CPU_TILE, -(-size * len(updates) // workers)))
+
+    def apply(task: tuple[Update, slice]) -> None:
+        (idx, weights, total), strip = task
+        add_rows(rows, idx, weights, total, strip.start, strip.stop)
+
+    parallel_for([(update, strip) for update in updates for strip in strips], apply, workers)
 
 
 def as_indices(part: Part) -> np.ndarray:
-    """The row numbers of a part."""
+    """Return the row indices of a part."""
     return np.arange(part.start, part.stop) if isinstance(part, slice) else np.asarray(part)
 
 
 def within(part: Part, columns: slice) -> Part:
-    """A range of the points of a part."""
+    """Return a range of the points of a part."""
     if isinstance(part, slice):
         return slice(part.start + columns.start, part.start + columns.stop)
     return part[columns]
 
 
-def own_blocks(kernel: Kernel, X: Any, parts: Sequence[Part], budget: float, workers: int) -> list[np.ndarray | None]:
-    """The square Gram matrix of each part, for as many parts as fit the budget; `None` for the others.
+def class_grams(kernel: Kernel, X: Any, parts: Sequence[Part], budget: float, workers: int) -> list[np.ndarray | None]:
+    """Return the square Gram matrix of each part while the budget in bytes lasts, and None for the other parts.
 
-    Only tiles on and below the diagonal are computed, the others are their transposes.
+    Only tiles on and below the diagonal are computed; the others are their transposes.
     """
     dtype = xa.numpy_dtype(X)
     blocks: list[np.ndarray | None] = []
@@ -320,7 +363,7 @@ def own_blocks(kernel: Kernel, X: Any, parts: Sequence[Part], budget: float, wor
 
     def fill(task: tuple[Part, np.ndarray, slice, slice]) -> None:
         part, block, rows, columns = task
-        kernel.block(X, within(part, rows), within(part, columns), out=block[rows, columns])
+        compiled_block(kernel, X, within(part, rows), within(part, columns), out=block[rows, columns])
         if rows != columns:
             block[columns, rows] = block[rows, columns].T
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,9 +15,6 @@ from gramless.kernels import RBF, Polynomial, stationary
 from gramless.linalg.operators import blocks, expand
 from gramless.linalg.operators.blocks import expand_groups
 
-if lanes():
-    import gramless._core.compiled.gaussian_tiles  # noqa: F401  (once loaded, kernels use it for small blocks too)
-
 
 SIZES = [(1, 1, 1, 1), (7, 300, 3, 1), (1030, 513, 8, 3), (50, 40, 16, 8), (3, 17, 33, 25), (13, 700, 400, 2)]
 needs_vectors = pytest.mark.skipif(not lanes(), reason="this processor has no vectors that the loops are written for")
@@ -28,7 +26,7 @@ needs_vectors = pytest.mark.skipif(not lanes(), reason="this processor has no ve
 @pytest.mark.parametrize(("n", "m", "d", "k"), SIZES)
 def test_gaussian_expansions(monkeypatch, n, m, d, k, offset, dtype):
     monkeypatch.setattr(blocks, "FEW_VALUES", 0)
-    monkeypatch.setattr(stationary, "_WORTH_CALLING", 0)
+    monkeypatch.setattr(blocks, "_MANY_VALUES", 0)
     rng = np.random.default_rng(0)
     X, points = (rng.normal(size=(size, d)).astype(dtype) + np.dtype(dtype).type(offset) for size in (n, m))
     coef = rng.normal(size=(m, k)).astype(dtype)
@@ -44,12 +42,11 @@ def test_gaussian_expansions(monkeypatch, n, m, d, k, offset, dtype):
 @pytest.mark.parametrize("dtype", ["f", "d"])
 @pytest.mark.parametrize(("n", "m", "d"), [(1, 1, 1), (6, 16, 2), (7, 17, 3), (100, 250, 40), (65, 31, 500)])
 def test_gaussian_blocks(monkeypatch, n, m, d, dtype):
-    monkeypatch.setattr(stationary, "_WORTH_CALLING", 0)
-    monkeypatch.setattr(stationary, "_FEW_DIFFERENCES", 0)
+    monkeypatch.setattr(stationary, "TUNING", replace(stationary.TUNING, compiled_values=0, few_differences=0))
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(n, d)).astype(dtype), rng.normal(size=(m, d)).astype(dtype)
     X.flags.writeable = False
-    assert stationary.in_registers(X, Y, n * m)
+    assert stationary.can_use_register_tiles(X, Y, n * m, 0)
     np.testing.assert_allclose(RBF(0.3)(X, Y), truth(X, Y, 0.3), atol=5e-6 if dtype == "f" else 1e-13)
     square = RBF(1 / d)(X, X)
     np.testing.assert_array_equal(square, square.T)
@@ -57,8 +54,7 @@ def test_gaussian_blocks(monkeypatch, n, m, d, dtype):
 
 
 def test_gaussian_values_far_apart_vanish(monkeypatch):
-    monkeypatch.setattr(stationary, "_WORTH_CALLING", 0)
-    monkeypatch.setattr(stationary, "_FEW_DIFFERENCES", 0)
+    monkeypatch.setattr(stationary, "TUNING", replace(stationary.TUNING, compiled_values=0, few_differences=0))
     for dtype in "fd":
         X = np.array([[0.0, 0.0], [1e3, 0.0], [1e15, 0.0]], dtype)
         np.testing.assert_array_equal(RBF(1.0)(X, X), np.eye(3))
@@ -67,7 +63,7 @@ def test_gaussian_values_far_apart_vanish(monkeypatch):
 @pytest.mark.parametrize("kernel", [RBF(0.3), Polynomial(degree=2, gamma=0.5)])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_groups_of_points(monkeypatch, kernel, sparse):
-    monkeypatch.setattr(stationary, "_WORTH_CALLING", 0)
+    monkeypatch.setattr(blocks, "_MANY_VALUES", 0)
     rng = np.random.default_rng(0)
     X, points, coef = rng.normal(size=(70, 5)), rng.normal(size=(90, 5)), rng.normal(size=(90, 2))
     bounds, into = np.array([0, 20, 20, 90]), np.array([[0, 1], [0, 2], [2, 1]])

@@ -38,7 +38,7 @@ from gramless.estimators.risvo import RiSVOClassifier
 from gramless.estimators.svc import KernelSVC
 from gramless.estimators.svr import KernelSVR
 from gramless.estimators.table import TableClassifier, TableRegressor
-from gramless.svm.problems import Machine
+from gramless.svm.multiclass import SupportVectorModel
 
 Outputs = dict[str, str]
 ModelGraph = Callable[[Graph, Any, str], Outputs]
@@ -208,8 +208,7 @@ def _support_vectors(graph: Graph, model: Any, x: str) -> Outputs:
         ranks = np.argsort(np.argsort(model.quantile, kind="stable"))
         ordered = graph.smallest_first(scores, len(ranks))
         return {"prediction": graph.op("Gather", ordered, graph.axes(*ranks), axis=1)}
-    machine = Machine(model.support_, model.n_support_, dual, model.intercept_, [])
-    coef = machine.by_problem().T
+    coef = SupportVectorModel(model.support_, model.n_support_, dual, model.intercept_, []).by_problem().T
     pairs = graph.op("Add", graph.op("MatMul", block, graph.number(coef)), graph.number(model.intercept_))
     k = len(model.classes_)
     one_vs_one = k > 2 and model.multi_class == "ovo"

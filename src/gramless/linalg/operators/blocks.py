@@ -17,7 +17,7 @@ from gramless._core.grid import on_grid
 from gramless._core.threads import CPU_TILE, CUDA_TILE, blas_threads, parallel_for, slices
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
-from gramless.kernels.stationary import RBF, in_registers, offset_to_remove
+from gramless.kernels.stationary import RBF, can_use_register_tiles, offset_to_remove
 from gramless.linalg.operators.fused import FusedProduct, can_fuse
 
 # Loading the compiled loops takes a second once: products that take less than a tenth of that do not ask for them.
@@ -223,7 +223,7 @@ def expand_groups(
     X, points = _both_as_bytes(kernel, X, points)
     n_values = X.shape[0] * points.shape[0]
     same = xa.numpy_dtype(X) == xa.numpy_dtype(coef)
-    if type(kernel) is RBF and same and in_registers(X, points, n_values, _MANY_VALUES):
+    if type(kernel) is RBF and same and can_use_register_tiles(X, points, n_values, _MANY_VALUES):
         scores = np.zeros((X.shape[0], n_columns))
         _add_gaussian(kernel, xa.cast_numpy(X), xa.cast_numpy(points), xa.to_numpy(coef), bounds, into, scores)
         return scores

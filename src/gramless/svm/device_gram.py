@@ -1,10 +1,10 @@
-"""The kernel values that dual problems need on a device: held, or computed tile by tile.
+"""The Gram matrix of dual problems on a device: stored, or computed tile by tile.
 
     gram(rows)    the Gram matrix of each working set
     add(...)      weighted rows added to the totals of their problems, in double precision
 
-All values are held where n^2 of them fit the budget. Otherwise the rows of a round are computed in tiles and not kept:
-computing them again costs less than moving them.
+The full matrix is stored if its n^2 values fit the budget. Otherwise the rows of a round are computed in tiles and
+discarded, because recomputing them costs less than transferring them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,12 @@ from gramless._core.threads import slices
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators.fused import Form, fused_form, has_triton
 from gramless.svm.gram_rows import Part, as_indices, within
-
-# A tile of kernel values: large enough to fill a graphics card.
-_TILE_BYTES = 2**28
-_SMALLEST_TILE = 256
+from gramless.svm.tuning import TUNING
 
 
 @dataclass(frozen=True)
-class HeldValues:
-    """A Gram matrix on the device."""
+class StoredDeviceGram:
+    """A Gram matrix in device memory."""
 
     K: Any
 
@@ -39,11 +36,11 @@ class HeldValues:
         return self.K.dtype
 
     def gram(self, rows: Any, columns: Any) -> Any:
-        """The Gram matrix of each working set; `rows` and `columns` have one set a row, by its places in `K`."""
+        """Return the Gram matrix of each working set; row a of `rows` and `columns` has the indices of set a in `K`."""
         return self.K[rows[:, :, None], columns[:, None, :]]
 
     def add(self, total: Any, active: Any, rows: Any, weights: Any, columns: Any, parts: Sequence[Sequence[Part]]) -> None:
-        """`total[active[a]] += weights[a] @ K[rows[a]][:, columns[active[a]]]`."""
+        """Compute `total[active[a]] += weights[a] @ K[rows[a]][:, columns[active[a]]]` for each a."""
         if not total.is_cuda:
             for a, p in enumerate(active.tolist()):
                 total[p] += weights[a] @ self.K[rows[a]][:, columns[p]].double()
@@ -51,23 +48,23 @@ class HeldValues:
         from gramless._core.compiled.smo_triton import add_rows
 
         torch = xa.import_torch()
-        # Rows that moved come first: no other is read.
+        # Rows with non-zero weights come first; the kernel reads only these.
         order = torch.argsort((weights == 0).to(torch.int8), dim=1, stable=True)
         counts = (weights != 0).sum(1)
         add_rows(self.K, rows.gather(1, order), weights.gather(1, order), counts, columns, active, total)
 
 
 @dataclass(frozen=True)
-class FusedRows:
-    """Weighted sums of kernel rows in one pass over the points, on a CUDA device, for kernels of products and distances."""
+class FusedRowSums:
+    """Weighted sums of kernel rows in one pass over the points on a CUDA device, for kernels of products and distances."""
 
     X: Any
     norms: Any
     form: Form
 
     @classmethod
-    def of(cls, kernel: Kernel, X: Any, budget: float) -> FusedRows | None:
-        """None where the points, the kernel or the device do not allow it, or a padded copy of the points does not fit."""
+    def of(cls, kernel: Kernel, X: Any, budget: float) -> FusedRowSums | None:
+        """Return None if points, kernel or device are unsupported, or if a padded copy of the points exceeds the budget."""
         torch, form = xa.import_torch(), fused_form(kernel)
         width = -(-X.shape[1] // 16) * 16
         if (
@@ -84,12 +81,12 @@ class FusedRows:
         padded = torch.zeros((len(X), width), dtype=X.dtype, device=X.device)
         padded[:, : X.shape[1]] = X
         if form.of_distances:
-            # Distances from norms lose digits where all points are far from the origin.
+            # Distances computed from norms lose digits if all points are far from the origin.
             padded[:, : X.shape[1]] -= X.mean(0)
         return cls(padded, (padded**2).sum(1), form)
 
     def add(self, rows: Any, weights: Any, total: Any, parts: Sequence[slice]) -> None:
-        """`total += weights @ K[rows][:, parts]`."""
+        """Compute `total += weights @ K[rows][:, parts]`."""
         from gramless._core.compiled.smo_triton import add_from_points
 
         start = 0
@@ -101,13 +98,13 @@ class FusedRows:
 
 
 @dataclass(frozen=True)
-class ComputedValues:
-    """Kernel values from points on the device, so many entries at a time."""
+class TiledDeviceGram:
+    """Kernel values computed from points on the device in tiles of at most `entries` values."""
 
     kernel: Kernel
     X: Any
     entries: int
-    fused: FusedRows | None = None
+    fused: FusedRowSums | None = None
 
     @property
     def device(self) -> Any:
@@ -118,7 +115,7 @@ class ComputedValues:
         return self.X.dtype
 
     def gram(self, rows: Any, columns: Any) -> Any:
-        """The Gram matrix of each working set; `rows` and `columns`, which are the same, have one set a row."""
+        """Return the Gram matrix of each working set; `rows` and `columns` are equal, with one set per row."""
         torch = xa.import_torch()
         out = torch.empty((*rows.shape, rows.shape[1]), dtype=self.dtype, device=self.device)
         for K, idx in zip(out, rows, strict=True):
@@ -127,7 +124,7 @@ class ComputedValues:
         return out
 
     def add(self, total: Any, active: Any, rows: Any, weights: Any, columns: Any, parts: Sequence[Sequence[Part]]) -> None:
-        """`total[active[a]] += weights[a] @ K[rows[a]][:, columns[active[a]]]`, the columns of a problem in `parts`."""
+        """Compute `total[active[a]] += weights[a] @ K[rows[a]][:, columns]` with the columns in `parts[active[a]]`."""
         torch = xa.import_torch()
         for a, p in enumerate(active.tolist()):
             moved = torch.nonzero(weights[a]).ravel()
@@ -138,12 +135,12 @@ class ComputedValues:
                 self.fused.add(rows[a, moved], own, total[p], parts[p])
                 continue
             points = self.X[rows[a, moved]]
-            step = max(_SMALLEST_TILE, self.entries // max(len(moved), self.X.shape[1]))
+            step = max(TUNING.device_smallest_tile, self.entries // max(len(moved), self.X.shape[1]))
             for places, index in self._tiles(parts[p], step):
                 _add_weighted(self.kernel(points, self.X[index]), own, total[p, places])
 
     def _tiles(self, parts: Sequence[Part], step: int) -> Iterator[tuple[slice, Any]]:
-        """Places among a problem's variables, and the rows of `X` that they are."""
+        """Yield ranges of a problem's variables and the corresponding rows of `X`."""
         start = 0
         for part in parts:
             size = as_indices(part).size
@@ -156,55 +153,55 @@ class ComputedValues:
             start += size
 
 
-def values_on(kernel: Kernel, X: Any, budget: float) -> HeldValues | ComputedValues:
-    """All kernel values where they fit `budget` bytes, else the means to compute them."""
+def device_gram(kernel: Kernel, X: Any, budget: float) -> StoredDeviceGram | TiledDeviceGram:
+    """Return the stored Gram matrix if it fits `budget` bytes, else one that is computed in tiles."""
     if not kernel.uses_points:
-        return HeldValues(X)
+        return StoredDeviceGram(X)
     n, itemsize, copies = len(X), X.element_size(), 1 + kernel.temporaries
-    entries = int(min(_TILE_BYTES, budget / 2) // (itemsize * copies))
-    whole, step = n * n * itemsize, int(min(n, max(1, _TILE_BYTES // (itemsize * max(n * copies, X.shape[1])))))
+    entries = int(min(TUNING.device_tile_bytes, budget / 2) // (itemsize * copies))
+    whole, step = n * n * itemsize, int(min(n, max(1, TUNING.device_tile_bytes // (itemsize * max(n * copies, X.shape[1])))))
     if whole + step * n * itemsize * copies <= budget:
         K = xa.import_torch().empty((n, n), dtype=X.dtype, device=X.device)
         for rows in slices(n, step):
             left = X[rows]
-            for columns in slices(n, max(_SMALLEST_TILE, entries // max(step, X.shape[1]))):
+            for columns in slices(n, max(TUNING.device_smallest_tile, entries // max(step, X.shape[1]))):
                 kernel(left, X[columns], out=K[rows, columns])
-        return HeldValues(K)
-    return ComputedValues(kernel, X, entries, FusedRows.of(kernel, X, budget / 4))
+        return StoredDeviceGram(K)
+    return TiledDeviceGram(kernel, X, entries, FusedRowSums.of(kernel, X, budget / 4))
 
 
 def least_bytes(kernel: Kernel, X: Any, working_set: int) -> int:
-    """What computing kernel values takes at least: the points and values of a working set, and a tile."""
+    """Return the smallest memory for kernel values: the points and values of a working set, and a tile."""
     if not kernel.uses_points:
         return 0
     copies, d = 1 + kernel.temporaries, X.shape[1]
-    set_itself = working_set * (d + working_set * copies)
-    return int(X.element_size() * (set_itself + 2 * _SMALLEST_TILE * max(working_set * copies, d)))
+    for_set = working_set * (d + working_set * copies)
+    return int(X.element_size() * (for_set + 2 * TUNING.device_smallest_tile * max(working_set * copies, d)))
 
 
-def solve_sets(gram: Any, slope: Any, beta: Any, lower: Any, upper: Any, epsilon: Any, goal: Any, most: Any) -> Any:
-    """Maximise over working sets, one a row, `beta` in place; gives the pairs moved in each.
+def solve_sets(gram: Any, slope: Any, beta: Any, lower: Any, upper: Any, epsilon: Any, goal: Any, max_moves: Any) -> Any:
+    """Maximise over working sets, one per row, with `beta` in place; return the number of pairs moved in each.
 
-    `slope` is that of the smooth part at `beta`, `goal` the violation to reach, `most` the cap on pairs moved.
+    `slope` is the gradient of the smooth part at `beta`, `goal` the violation to reach, `max_moves` the limit of moves.
     """
     torch = xa.import_torch()
     moves = torch.zeros(len(gram), dtype=torch.int64, device=gram.device)
     if gram.is_cuda:
         from gramless._core.compiled.smo_triton import solve_sets as solve_on_device
 
-        solve_on_device(gram, slope, beta, lower, upper, epsilon, goal, most, moves)
+        solve_on_device(gram, slope, beta, lower, upper, epsilon, goal, max_moves, moves)
         return moves
     from gramless._core.compiled.smo_loops import solve_pairs
 
     host = [x.numpy() for x in (gram, slope, beta, lower, upper)]
-    for p, (tube, tol, limit) in enumerate(zip(epsilon.tolist(), goal.tolist(), most.tolist(), strict=True)):
+    for p, (tube, tol, limit) in enumerate(zip(epsilon.tolist(), goal.tolist(), max_moves.tolist(), strict=True)):
         K, slopes, variables, low, high = (x[p] for x in host)
         moves[p], _ = solve_pairs(K, slopes, variables, low, high, tube, tol, limit)
     return moves
 
 
 def _add_weighted(block: Any, weights: Any, target: Any) -> None:
-    """`target += weights @ block` in double precision."""
+    """Compute `target += weights @ block` in double precision."""
     if not target.is_cuda:
         target += weights @ block.double()
         return

@@ -1,4 +1,4 @@
-"""Fits that are watched: counts that add up, callbacks in the thread that fits, stops that are passed on."""
+"""Progress of the dual solvers: counts add up, callbacks run in the thread of `fit`, a stop reaches all solvers."""
 
 import threading
 import time
@@ -10,10 +10,11 @@ from sklearn.datasets import load_digits
 from gramless._core.threads import parallel_for, run_threads
 from gramless.kernels import RBF
 from gramless.svm.box_qp import BoxQP
+from gramless.svm.dual_solver import SolverProgress
 from gramless.svm.gram_rows import GramRows
-from gramless.svm.problems import DUAL_SOLVERS, Resources, solve_machine
+from gramless.svm.multiclass import DUAL_SOLVERS, solve_multiclass
+from gramless.svm.resources import DualFit, FitResources
 from gramless.svm.smo import SMO
-from gramless.svm.watch import Watch
 
 
 def digits(n=600):
@@ -23,7 +24,7 @@ def digits(n=600):
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("one_vs_one", [True, False])
-def test_what_is_counted_adds_up(one_vs_one, threads):
+def test_counts_add_up(one_vs_one, threads):
     X, y = digits()
     records, where = [], set()
 
@@ -31,46 +32,46 @@ def test_what_is_counted_adds_up(one_vs_one, threads):
         records.append(record)
         where.add(threading.get_ident())
 
-    watch = Watch(45 if one_vs_one else 10, callback=callback)
-    resources = Resources(1e8, threads, 0)
+    progress = SolverProgress(45 if one_vs_one else 10, callback=callback)
+    resources = FitResources(1e8, threads, 0)
     options = {"n_classes": 10, "one_vs_one": one_vs_one}
-    machine = solve_machine(RBF(0.05), X, y, np.full(len(y), 5.0), SMO(), resources, watch=watch, **options)
-    watch.report()
+    fit = DualFit(RBF(0.05), X, SMO(), resources, progress)
+    model = solve_multiclass(fit, y, np.full(len(y), 5.0), **options)
+    progress.report()
     assert where == {threading.get_ident()}
-    assert records[-1]["n_iter"] == sum(solution.n_iter for solution in machine.solutions)
-    assert records[-1]["solved"] == records[-1]["n_problems"] == len(machine.solutions)
+    assert records[-1]["n_iter"] == sum(solution.n_iter for solution in model.solutions)
+    assert records[-1]["solved"] == records[-1]["n_problems"] == len(model.solutions)
     assert np.all(np.diff([record["n_iter"] for record in records]) >= 0)
 
 
 @pytest.mark.parametrize("name", DUAL_SOLVERS)
-def test_a_stop_ends_the_solver_where_it_is(name):
+def test_a_stop_returns_the_current_point(name):
     X, y = digits(200)
     signs = np.where(y % 2, 1.0, -1.0)
-    watch = Watch(callback=lambda record: record["n_iter"] > 0)
+    progress = SolverProgress(callback=lambda record: record["n_iter"] > 0)
     qp = BoxQP.classification(signs, np.full(len(y), 5.0))
-    solver = DUAL_SOLVERS[name](tol=1e-9)
-    if name == "smo":
-        solver.set_params(working_set=16)
-    [solution] = solver.maximise([qp], GramRows(RBF(0.05), X, [slice(0, len(y))]), None, watch)
-    assert watch.by_callback
+    solver = DUAL_SOLVERS[name](tol=1e-9, **({"working_set": 16} if name == "smo" else {}))
+    [solution] = solver.maximise([qp], GramRows(RBF(0.05), X, [slice(0, len(y))]), None, progress)
+    assert progress.stopped_by_callback
     assert not solution.converged
     assert solution.n_iter > 0
     assert abs(solution.beta.sum()) < 1e-9
 
 
-def test_pairs_that_wait_are_left_alone_after_a_stop():
+def test_remaining_pairs_stay_at_zero_after_a_stop():
     X, y = digits()
-    watch = Watch(45, callback=lambda record: record["solved"] >= 5)
+    progress = SolverProgress(45, callback=lambda record: record["solved"] >= 5)
     options = {"n_classes": 10, "one_vs_one": True}
-    machine = solve_machine(RBF(0.05), X, y, np.full(len(y), 5.0), SMO(), Resources(1e8, 1, 0), watch=watch, **options)
-    done = [solution.converged for solution in machine.solutions]
+    fit = DualFit(RBF(0.05), X, SMO(), FitResources(1e8, 1, 0), progress)
+    model = solve_multiclass(fit, y, np.full(len(y), 5.0), **options)
+    done = [solution.converged for solution in model.solutions]
     assert done[:5] == [True] * 5
     assert not any(done[6:])
-    assert all(solution.violation == 2 for solution in machine.solutions[6:])
+    assert all(solution.violation == 2 for solution in model.solutions[6:])
 
 
 @pytest.mark.parametrize("in_worker", [True, False])
-def test_what_is_raised_ends_the_other_workers(in_worker):
+def test_an_exception_stops_the_other_workers(in_worker):
     stop = threading.Event()
 
     def work(k):
@@ -88,7 +89,7 @@ def test_what_is_raised_ends_the_other_workers(in_worker):
     assert time.monotonic() - start < 10
 
 
-def test_a_broken_task_ends_the_sharing():
+def test_an_exception_in_a_task_stops_the_loop():
     done = []
 
     def do(task):

@@ -1,0 +1,35 @@
+"""Thresholds of the kernel functions; each comment gives the unit and the origin of the number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class KernelTuning:
+    """Sizes at which kernels change their algorithm; values differ by rounding only."""
+
+    # Squared norm of the mean in units of the variance. Above it, `||x||^2 + ||y||^2 - 2 <x, y>` loses more than two decimal
+    # digits, and the data is shifted to its mean, which is estimated from `offset_rows` rows.
+    offset_ratio: float = 16.0
+    offset_rows: int = 64
+    # Rounding errors (eps times the largest squared norm). Smaller squared distances are recomputed from differences, in
+    # strips of rows and at most `differences_per_step` coordinates (2 MB in float64) at a time.
+    near_roundings: float = 256.0
+    near_strip_rows: int = 64
+    differences_per_step: int = 1 << 18
+    # Coordinates (rows * columns * features). Up to so many, differences take less time than the calls of the product form.
+    few_differences: int = 1 << 14
+    # Kernel values of a block. Importing numba and loading compiled loops takes about 1 s once per process; NumPy computes
+    # a block of this size in 3 ms. Smaller blocks always use NumPy and SciPy.
+    compiled_values: int = 1 << 18
+    # Kernel values of a block. The same bound for callers that have loaded compiled loops anyway (the dual solvers): below
+    # it, the call costs more than it saves.
+    compiled_values_if_loaded: int = 1 << 12
+    # Bytes of a row. Longer rows do not stay in the first-level cache (32 KB) while a register tile is summed.
+    longest_row_bytes: int = 1 << 12
+    # Values. Number of entries converted to float64 at a time for the variance: 8 MB.
+    variance_values: int = 2**20
+
+
+TUNING = KernelTuning()

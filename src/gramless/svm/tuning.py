@@ -1,0 +1,82 @@
+"""Thresholds of the dual solvers; each comment gives the unit and the origin of the number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SVMTuning:
+    """Sizes and accuracies of the dual solvers; they change the cost of a fit, and its solution only within `tol`."""
+
+    # Variables. Problems up to this size are one working set, because rounds would cost more than the kernel values that
+    # they save.
+    solved_whole: int = 2048
+    # Variables. The Gram matrix and slopes of a set of this size stay in the cache of one core.
+    small_set: int = 1024
+    # Variables. Larger working sets are solved by rounds over small sets, smaller ones by one compiled loop.
+    largest_direct: int = 1280
+    # Variables. Lower bound on the size of a working set for any memory budget.
+    smallest_set: int = 64
+    # Columns added to the Gram matrix of a set: rows that are a power of two apart compete for the same cache lines.
+    gram_padding: int = 16
+    # Factor by which the violation of a working set falls before the next set is selected.
+    set_accuracy: float = 0.1
+    # Upper bound on the cost of the moves within a set, in units of the cost of the kernel rows that the set needs.
+    moves_per_row_cost: float = 4.0
+    # Upper bound on the size of a large working set, as a fraction of the variables of its problem.
+    largest_set_fraction: float = 0.25
+    # Variables examined in one call of compiled code: about 0.2 s, so that Ctrl-C takes effect.
+    variables_per_call: int = 150_000_000
+
+    # Fraction of the memory budget for the Gram matrices of working sets; the remainder stores kernel rows.
+    set_budget_fraction: float = 0.25
+    # Rows of the strips in which a small Gram matrix is computed, each strip up to its diagonal.
+    strip_rows: int = 128
+    # Operations (multiply-adds). Starting and stopping threads costs a few million operations, and a fit by pairs of classes
+    # does it several times; the kernel values of a small problem are computed once.
+    operations_for_threads: float = 1e8
+    operations_for_threads_once: float = 1e7
+    # Multiply-adds that cost as much as applying the kernel function (an exponential or a power) to one inner product.
+    operations_per_kernel_function: int = 32
+    # Bytes. A fit with smaller temporaries does not query the free memory.
+    small_fit_bytes: int = 2**26
+    # Memory of dense rows in units of that of the same sparse rows. Up to it, rows are multiplied as dense ones: BLAS does
+    # about twenty times more multiplications per second than a compiled loop over sparse rows.
+    dense_memory_ratio: float = 8.0
+
+    # One-class fits: 1 / fraction of the rows that are fitted first to find a start (8: 1/64 of the kernel values).
+    start_divisor: int = 8
+    # Points. Products in float32 are summed over blocks of this size, and the blocks in float64.
+    points_per_sum: int = 2048
+    # Kernel values. Fewer take less than a second in float64, so float32 with an error check does not pay.
+    values_for_float32: float = 1e8
+    # Rows on which the error of the float32 product is measured, and the factor from their largest error to the bound for
+    # all rows.
+    checked_rows: int = 256
+    checked_error_factor: float = 4.0
+    # 1 / fraction of the rows, those closest to the decision level, that are recomputed in float64.
+    refined_divisor: int = 50
+
+    # Multiple kernel learning: Gram matrices are stored up to this fraction of the memory budget; kernel rows get the rest.
+    stored_kernels_fraction: float = 0.7
+    # Alternations between weights and classifier; most fits need a few dozen at most.
+    max_alternations: int = 200
+
+    # Solvers on a device. Variables of a set that fit the registers of one multiprocessor.
+    device_set: int = 1024
+    # Pairs moved in one launch: about 0.2 s, so that Ctrl-C takes effect.
+    device_moves_per_call: int = 100_000
+    # Numbers of eight bytes per variable: its state, and the temporaries of a selection.
+    device_numbers_per_variable: int = 16
+    # Upper bounds on fractions of the budget: for the state of the problems, and for the Gram matrices of large sets.
+    device_state_fraction: float = 0.25
+    device_set_fraction: float = 0.25
+    # Upper bound on the size of a large set as a fraction of the variables: its Gram matrix costs little beside its rows.
+    device_largest_set_fraction: float = 1 / 64
+    # Bytes of a tile of kernel values, enough to occupy all multiprocessors, and the smallest edge of a tile in rows.
+    device_tile_bytes: int = 2**28
+    device_smallest_tile: int = 256
+
+
+TUNING = SVMTuning()
