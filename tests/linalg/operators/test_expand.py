@@ -15,7 +15,6 @@ from gramless.kernels import RBF, Polynomial, stationary
 from gramless.linalg.operators import blocks, expand
 from gramless.linalg.operators.blocks import expand_groups
 
-
 SIZES = [(1, 1, 1, 1), (7, 300, 3, 1), (1030, 513, 8, 3), (50, 40, 16, 8), (3, 17, 33, 25), (13, 700, 400, 2)]
 needs_vectors = pytest.mark.skipif(not lanes(), reason="this processor has no vectors that the loops are written for")
 
