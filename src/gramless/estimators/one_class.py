@@ -42,8 +42,9 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
     ----------
     kernel : str, Kernel or callable, default="rbf"
         Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
-    gamma : float, "scale" or "auto", default="scale"
+    gamma : float, "scale", "auto" or "weighted_scale", default="scale"
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
+        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`.
     degree : int, default=3
         Degree of the polynomial kernel; ignored by other kernels.
     coef0 : float, default=0.0

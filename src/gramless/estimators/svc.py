@@ -69,8 +69,9 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
         Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
     C : float, default=1.0
         Inverse regularisation strength; a larger value fits the training rows more closely.
-    gamma : float, "scale" or "auto", default="scale"
+    gamma : float, "scale", "auto" or "weighted_scale", default="scale"
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
+        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`.
     degree : int, default=3
         Degree of the polynomial kernel; ignored by other kernels.
     coef0 : float, default=0.0

@@ -1,4 +1,4 @@
-"""Kernels: functions of two points, evaluated in blocks, that add and multiply.
+"""Kernels: functions of two points, evaluated in blocks, that can be added and multiplied.
 
 >>> from gramless.kernels import RBF, Linear, Columns
 >>> kernel = Columns(RBF(gamma=0.1), slice(0, 8)) * (Linear() + 1.0 * RBF(gamma=2.0))
@@ -67,23 +67,23 @@ __all__ = [
 
 
 def as_kernel(kernel: str | Kernel | Callable[[Any, Any], Any], **settings: Any) -> Kernel:
-    """The kernel that a user's `kernel=` argument means.
+    """Convert the argument `kernel` of an estimator to a kernel.
 
     Parameters
     ----------
     kernel : str, Kernel or callable
-        A name of `KERNELS`, a kernel, which is taken as it is, or a function `f(X, Y) -> matrix`.
+        A name of `KERNELS`, a kernel, which is returned unchanged, or a function `f(X, Y)` that returns the kernel matrix.
     **settings : dict
-        Settings such as gamma, degree and coef0, of which a name takes those that it knows.
+        Settings such as gamma, degree and coef0; a kernel given by name uses those that it has.
 
     Returns
     -------
     Kernel
-        Not resolved yet: `gamma` may be a name.
+        The kernel, in which `gamma` may still be a name.
 
     See Also
     --------
-    Kernel : What a kernel is.
+    Kernel : Base class of all kernels.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""What `gamma="scale"`, `"auto"` and `"weighted_scale"` mean, for dense, sparse and torch data.
+"""The values of `gamma="scale"`, `"auto"` and `"weighted_scale"` for dense, sparse and torch data.
 
-"scale"           1 / (n_features * X.var())     scikit-learn's rule: sample weights do not enter it
-"auto"            1 / n_features                 scikit-learn's too
+"scale"           1 / (n_features * X.var())     scikit-learn's rule, without sample weights
+"auto"            1 / n_features                 scikit-learn's rule
 "weighted_scale"  1 / (n_features * weighted variance), so that a weight of 2 equals two copies of the row
 """
 
@@ -14,17 +14,14 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
+from gramless.kernels.tuning import TUNING
 
-# Values that are looked at at once: enough to hide the calls, too few to weigh beside the data.
-_VALUES = 2**20
+# Rounding errors (eps times the magnitude) by which the mean of equal numbers may differ from them.
 _ROUNDINGS = 16.0
 
 
 def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = None) -> float:
-    """A positive number from `gamma`: itself, or what the name means for the rows of `X`.
-
-    Only `"weighted_scale"` looks at `weights`: with `"scale"`, `class_weight="balanced"` changes no kernel value.
-    """
+    """Return `gamma` as a number; only `"weighted_scale"` uses `weights`."""
     if isinstance(gamma, Real) and not isinstance(gamma, bool):
         if not 0 <= gamma < float("inf"):
             raise ValueError(f"gamma must be a finite number of at least 0, got {gamma!r}")
@@ -36,8 +33,8 @@ def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = Non
             variance = _variance(X, weights if gamma == "weighted_scale" else None)
         if not np.isfinite(variance):
             raise ValueError(f"the squares of the data overflow: scale the data (StandardScaler) before gamma={gamma!r}")
-        # Constant data has no scale; 1 is what scikit-learn answers there too. The mean of equal numbers is off by some
-        # roundings, and the spread around it with it.
+        # For constant data gamma is 1, as in scikit-learn. The mean of equal numbers has a rounding error, and so does the
+        # spread around it.
         rounding = _ROUNDINGS * float(np.finfo(np.float64).eps) * abs(float(X[0, 0]))
         spread = float(X.max()) - float(X.min()) if variance <= rounding**2 else variance**0.5
         if spread <= rounding:
@@ -52,7 +49,7 @@ def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = Non
 
 
 def _variance(X: Array, weights: np.ndarray | None) -> float:
-    """In float64, a few rows at a time, about the mean: a difference of squares loses it beside a large mean."""
+    """Return the variance in float64, in two passes: the difference of squares loses all digits for a large mean."""
     if xa.is_sparse(X):
         return _sparse_variance(X, weights)
     n, d = int(X.shape[0]), int(X.shape[1])
@@ -62,7 +59,7 @@ def _variance(X: Array, weights: np.ndarray | None) -> float:
         of_rows = xa.to_numpy(xa.namespace(values).sum(values, axis=1))
         return float(of_rows.sum() if weights is None else weights[part] @ of_rows)
 
-    step = max(1, _VALUES // d)
+    step = max(1, TUNING.variance_values // d)
     parts = [slice(start, start + step) for start in range(0, n, step)]
     mean = sum(weighted(part, xa.astype(X[part], np.float64)) for part in parts) / total
     return sum(weighted(part, (xa.astype(X[part], np.float64) - mean) ** 2) for part in parts) / total
@@ -78,5 +75,5 @@ def _sparse_variance(X: Any, weights: np.ndarray | None) -> float:
     of_values = np.repeat(counted, np.diff(X.indptr))
     values = X.data.astype(np.float64)
     mean = float(of_values @ values) / total
-    # What is not stored is zero, and as far from the mean.
+    # Values that are not stored are zero.
     return float((of_values @ (values - mean) ** 2 + (total - of_values.sum()) * mean**2) / total)

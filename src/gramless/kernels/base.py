@@ -1,11 +1,11 @@
-"""What a kernel is, and the algebra of kernels.
+"""The interface of kernels, and their algebra.
 
-A kernel is settings only: a scikit-learn `BaseEstimator` whose call gives one dense block
+A kernel is a scikit-learn `BaseEstimator` without fitted state whose call returns one dense block
 
-    K[i, j] = k(x_i, y_j)
+    K[i, j] = k(x_i, y_j),
 
-so that `clone`, `repr` and grid search over `kernel__gamma` come free. Sums, products, positive multiples and integer
-powers of kernels are kernels again, and so is a kernel on some of the features (`Columns`).
+so `clone`, `repr` and grid search over `kernel__gamma` work. Sums, products, positive multiples and integer powers of
+kernels are kernels, and so is a kernel on a subset of the features (`Columns`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from gramless._core.grid import GridRows
 
 
 class Kernel(BaseEstimator):
-    """A positive semi-definite function of two points, evaluated in blocks.
+    """A positive semi-definite function `k(x, y)` of two points, evaluated in blocks.
 
-    Subclasses define `__call__` and `diag`. Instances combine: `k1 + k2`, `k1 * k2`, `2.0 * k`, `k ** 2`.
+    Subclasses define `__call__` and `diag`. Kernels can be combined: `k1 + k2`, `k1 * k2`, `2.0 * k`, `k ** 2`.
 
     See Also
     --------
-    as_kernel : The kernel that a name or a function means.
+    as_kernel : Converts a name or a function to a kernel.
 
     Examples
     --------
@@ -48,46 +48,46 @@ class Kernel(BaseEstimator):
     """
 
     accepts_sparse = False
-    """Whether CSR input is understood."""
+    """Whether CSR rows are accepted."""
 
     thread_safe = True
-    """Whether two threads may evaluate different tiles at once."""
+    """Whether two threads may evaluate different tiles at the same time."""
 
     uses_points = True
-    """Whether values are computed from points; a precomputed kernel looks them up instead."""
+    """Whether values are computed from points; a precomputed kernel reads them from a matrix."""
 
     permutable = False
-    """Whether putting the features of both points into another order changes nothing."""
+    """Whether the kernel is invariant to permutations of the features."""
 
     positive_definite = True
     """Whether every Gram matrix is positive semi-definite."""
 
     def accepts_grid(self, rows: GridRows) -> bool:
-        """Whether points may come as rows of bytes: inner products and norms of rows are all it takes.
+        """Return whether the kernel accepts rows of bytes, because it needs only their inner products and norms.
 
         Parameters
         ----------
         rows : GridRows
-            The points, as bytes.
+            Rows of bytes.
 
         Returns
         -------
         bool
-            Whether `__call__` and `diag` take them.
+            Whether `__call__` and `diag` accept them.
         """
         return False
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        """The `(n, m)` block of kernel values, written into `out` where given."""
+        """Return the `(n, m)` block of kernel values, written into `out` if given."""
         raise NotImplementedError
 
     def diag(self, X: Array) -> Array:
-        """The values `k(x_i, x_i)`.
+        """Return the values `k(x_i, x_i)`.
 
         Parameters
         ----------
         X : array of shape (n, d)
-            The points.
+            Rows.
 
         Returns
         -------
@@ -97,40 +97,40 @@ class Kernel(BaseEstimator):
         raise NotImplementedError
 
     def block(self, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
-        """The block `K(X[rows], X[columns])`; a precomputed kernel looks it up instead.
+        """Return the block `K(X[rows], X[columns])`; a precomputed kernel reads it from `X`.
 
         Parameters
         ----------
         X : array of shape (n, d)
-            The points; kernel values of shape (n, n) for a precomputed kernel.
+            Rows; kernel values of shape (n, n) for a precomputed kernel.
         rows : slice or ndarray of int
-            Which points stand for the rows.
+            Indices of the block's rows.
         columns : slice or ndarray of int
-            Which points stand for the columns.
+            Indices of the block's columns.
         out : array, optional
-            Where to write the block.
+            Array into which the block is written.
 
         Returns
         -------
         array
-            The kernel values; `out` where that is given.
+            The kernel values; `out` if given.
         """
         return self(xa.take_rows(X, rows), xa.take_rows(X, columns), out=out)
 
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Kernel:
-        """A copy in which everything that depends on the data, such as `gamma="scale"`, is a number.
+        """Return a copy in which settings that depend on the data, such as `gamma="scale"`, are numbers.
 
         Parameters
         ----------
         X : array of shape (n, d)
-            The training points.
+            Training rows.
         weights : ndarray of shape (n,), optional
-            Their weights.
+            Weights of the rows.
 
         Returns
         -------
         Kernel
-            The same function with its settings as numbers.
+            The same kernel with numeric settings.
         """
         resolved = copy.copy(self)
         for name, value in self.get_params(deep=False).items():
@@ -140,7 +140,7 @@ class Kernel(BaseEstimator):
 
     @property
     def temporaries(self) -> int:
-        """How many blocks of the size of the result a call holds beside the result."""
+        """Number of temporary blocks of the size of the result that a call allocates."""
         return 0
 
     def __add__(self, other: Kernel) -> Sum:
@@ -163,44 +163,47 @@ class Kernel(BaseEstimator):
         return Power(self, int(exponent))
 
 
-class Pair(Kernel):
-    """Two kernels on the same points, combined entry by entry; see `Sum` and `Product`."""
+def _holds_for_parts(name: str) -> Any:
+    """Return a property of a combined kernel that is true if it is true for all its parts."""
+
+    def holds(self: CombinedKernel) -> bool:
+        return all(getattr(part, name) for part in self._parts)
+
+    holds.__doc__ = f"Whether all parts have `{name}`."
+    return property(holds)
+
+
+class CombinedKernel(Kernel):
+    """Base class of kernels that consist of other kernels."""
+
+    accepts_sparse = _holds_for_parts("accepts_sparse")
+    thread_safe = _holds_for_parts("thread_safe")
+    positive_definite = _holds_for_parts("positive_definite")
+    uses_points = _holds_for_parts("uses_points")
+    permutable = _holds_for_parts("permutable")
+
+    @property
+    def _parts(self) -> tuple[Kernel, ...]:
+        raise NotImplementedError
+
+    def accepts_grid(self, rows: GridRows) -> bool:
+        return all(part.accepts_grid(rows) for part in self._parts)
+
+
+class PairKernel(CombinedKernel):
+    """Base class of `Sum` and `Product`: two kernels on the same points, combined entry by entry."""
 
     def __init__(self, left: Kernel, right: Kernel):
         self.left = left
         self.right = right
 
     @property
-    def accepts_sparse(self) -> bool:  # type: ignore[override]
-        """Whether CSR input is understood, by every part."""
-        return self.left.accepts_sparse and self.right.accepts_sparse
-
-    @property
-    def thread_safe(self) -> bool:  # type: ignore[override]
-        """Whether two threads may evaluate different tiles at once."""
-        return self.left.thread_safe and self.right.thread_safe
-
-    @property
-    def positive_definite(self) -> bool:  # type: ignore[override]
-        """Whether every Gram matrix is positive semi-definite."""
-        return self.left.positive_definite and self.right.positive_definite
-
-    @property
-    def uses_points(self) -> bool:  # type: ignore[override]
-        """Whether values are computed from points."""
-        return self.left.uses_points and self.right.uses_points
-
-    @property
-    def permutable(self) -> bool:  # type: ignore[override]
-        """Whether the order of the features means nothing."""
-        return self.left.permutable and self.right.permutable
-
-    def accepts_grid(self, rows: GridRows) -> bool:
-        return self.left.accepts_grid(rows) and self.right.accepts_grid(rows)
+    def _parts(self) -> tuple[Kernel, ...]:
+        return self.left, self.right
 
     @property
     def _heavier_first(self) -> tuple[Kernel, Kernel]:
-        """Evaluating the one with more temporaries before the other's block exists keeps the peak lowest."""
+        """The two kernels, the one with more temporaries first, which keeps the peak memory lowest."""
         if self.left.temporaries >= self.right.temporaries:
             return self.left, self.right
         return self.right, self.left
@@ -230,20 +233,20 @@ class Pair(Kernel):
         return self._combine(first.block(X, rows, columns, out=out), second.block(X, rows, columns))
 
 
-class Sum(Pair):
+class Sum(PairKernel):
     """The sum of two kernels, `k1(x, y) + k2(x, y)`.
 
     Parameters
     ----------
     left : Kernel
-        The first summand.
+        First summand.
     right : Kernel
-        The second one.
+        Second summand.
 
     See Also
     --------
     Product : The product of two kernels.
-    Scaled : A multiple of one.
+    Scaled : A multiple of a kernel.
 
     Examples
     --------
@@ -257,15 +260,15 @@ class Sum(Pair):
         return a
 
 
-class Product(Pair):
+class Product(PairKernel):
     """The product of two kernels, `k1(x, y) k2(x, y)`.
 
     Parameters
     ----------
     left : Kernel
-        The first factor.
+        First factor.
     right : Kernel
-        The second one.
+        Second factor.
 
     See Also
     --------
@@ -284,57 +287,33 @@ class Product(Pair):
         return a
 
 
-class Wrapped(Kernel):
-    """A kernel made of one other kernel, whose abilities it shares."""
+class WrappedKernel(CombinedKernel):
+    """Base class of kernels that modify one other kernel and share its properties."""
 
     kernel: Kernel
 
     @property
-    def accepts_sparse(self) -> bool:  # type: ignore[override]
-        """Whether CSR input is understood, by every part."""
-        return self.kernel.accepts_sparse
-
-    @property
-    def thread_safe(self) -> bool:  # type: ignore[override]
-        """Whether two threads may evaluate different tiles at once."""
-        return self.kernel.thread_safe
-
-    @property
-    def positive_definite(self) -> bool:  # type: ignore[override]
-        """Whether every Gram matrix is positive semi-definite."""
-        return self.kernel.positive_definite
-
-    @property
-    def uses_points(self) -> bool:  # type: ignore[override]
-        """Whether values are computed from points."""
-        return self.kernel.uses_points
-
-    @property
-    def permutable(self) -> bool:  # type: ignore[override]
-        """Whether the order of the features means nothing."""
-        return self.kernel.permutable
+    def _parts(self) -> tuple[Kernel, ...]:
+        return (self.kernel,)
 
     @property
     def temporaries(self) -> int:
         return self.kernel.temporaries
 
-    def accepts_grid(self, rows: GridRows) -> bool:
-        return self.kernel.accepts_grid(rows)
 
-
-class Scaled(Wrapped):
+class Scaled(WrappedKernel):
     """A multiple of a kernel, `scale * k(x, y)`.
 
     Parameters
     ----------
     kernel : Kernel
-        What is multiplied.
+        Kernel to multiply.
     scale : float, default=1.0
-        At least 0.
+        Factor, at least 0.
 
     See Also
     --------
-    Sum : Multiples add up to a kernel.
+    Sum : The sum of two kernels.
 
     Examples
     --------
@@ -364,19 +343,19 @@ class Scaled(Wrapped):
         return self._scaled(self.kernel.block(X, rows, columns, out=out))
 
 
-class Power(Wrapped):
+class Power(WrappedKernel):
     """A power of a kernel, `k(x, y) ** exponent`.
 
     Parameters
     ----------
     kernel : Kernel
-        What is raised to the power.
+        Kernel to raise to a power.
     exponent : int, default=2
-        At least 1.
+        Exponent, at least 1.
 
     See Also
     --------
-    Polynomial : A power of an inner product and a constant.
+    Polynomial : A power of an inner product plus a constant.
 
     Examples
     --------
@@ -405,15 +384,15 @@ class Power(Wrapped):
         return xa.integer_power_(self.kernel.block(X, rows, columns, out=out), self.exponent)
 
 
-class Columns(Wrapped):
-    """A kernel on some of the features: `k(x[columns], y[columns])`.
+class Columns(WrappedKernel):
+    """A kernel on a subset of the features, `k(x[columns], y[columns])`.
 
     Parameters
     ----------
     kernel : Kernel
-        Of the features that are left.
+        Kernel on the selected features.
     columns : slice, sequence of int, or boolean mask
-        Which features the kernel sees.
+        Features that the kernel uses.
 
     See Also
     --------
@@ -426,17 +405,14 @@ class Columns(Wrapped):
     >>> kernel = Columns(RBF(gamma=0.01), pixels) * Columns(RBF(gamma=0.03), edges)
     """
 
+    permutable = False
+
     def __init__(self, kernel: Kernel, columns: Any):
         self.kernel = kernel
         self.columns = columns
 
-    @property
-    def permutable(self) -> bool:  # type: ignore[override]
-        """Whether the order of the features means nothing."""
-        return False
-
     def accepts_grid(self, rows: GridRows) -> bool:
-        return False  # bytes come in whole rows
+        return False  # rows of bytes have all features
 
     def _select(self, X: Array) -> Array:
         if isinstance(self.columns, slice):
@@ -453,22 +429,22 @@ class Columns(Wrapped):
         return Columns(self.kernel.resolve(self._select(X), weights), self.columns)
 
 
-class ScaledColumns(Wrapped):
-    """A kernel on columns that are each multiplied by a number of their own: `k(s * x, s * y)`.
+class ScaledColumns(WrappedKernel):
+    """A kernel on columns that are multiplied by scales, `k(s * x, s * y)`.
 
-    With a stationary kernel this is a length scale for each column (automatic relevance determination): a column with a
-    large scale matters much, one with scale 0 not at all.
+    With a stationary kernel the scales are inverse length scales (automatic relevance determination): a column with a large
+    scale has a large influence, and one with scale 0 has none.
 
     Parameters
     ----------
     kernel : Kernel
-        Of the columns after that.
+        Kernel on the scaled columns.
     scales : array of shape (n_features,)
-        What each column is multiplied by.
+        Factor of each column.
 
     See Also
     --------
-    Columns : A kernel on some of the features.
+    Columns : A kernel on a subset of the features.
 
     Examples
     --------
@@ -484,7 +460,7 @@ class ScaledColumns(Wrapped):
         self.scales = scales
 
     def accepts_grid(self, rows: GridRows) -> bool:
-        return False  # scaled columns are on no grid
+        return False  # scaled columns are not bytes
 
     def _scaled(self, X: Array) -> Array:
         scales = np.asarray(self.scales, dtype=np.float64)
@@ -506,18 +482,18 @@ class ScaledColumns(Wrapped):
 
 
 class Callable_(Kernel):
-    """A Python function of two blocks of points, as a kernel.
+    """A kernel `k(x, y)` given as a Python function of two blocks of rows.
 
-    The function sees rows of `X` as they are, in CSR where the data is sparse; its answer may be sparse too.
+    The function receives CSR rows if the data is sparse, and may return a sparse matrix.
 
     Parameters
     ----------
     function : callable(X, Y) -> matrix of shape (n, m)
-        Called by one thread at a time.
+        Function that returns the kernel matrix; called by one thread at a time.
 
     See Also
     --------
-    as_kernel : Makes one of these of a function.
+    as_kernel : Converts a name or a function to a kernel.
 
     Examples
     --------
@@ -546,12 +522,12 @@ class Callable_(Kernel):
         if not bool(xa.namespace(block).all(xa.namespace(block).isfinite(block))):
             raise ValueError(f"the kernel function {self.function!r} returned values that are not finite (NaN or infinity)")
         if out is None:
-            return block + 0  # it may be the function's own, and what comes after works in place
+            return block + 0  # a copy, because callers modify the block in place
         out[...] = block
         return out
 
     def diag(self, X: Array) -> Array:
-        # Only the function knows its diagonal: small square blocks keep the waste at a factor of 64.
+        # The diagonal is computed from square blocks of 64 rows, which evaluates 64 times more values than needed.
         n, size = X.shape[0], 64
         pieces = [self(X[i : i + size], X[i : i + size]) for i in range(0, n, size)]
         xp = xa.namespace(X)

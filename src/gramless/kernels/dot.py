@@ -5,8 +5,8 @@
     polynomial  (gamma <x, y> + coef0) ** degree
     sigmoid     tanh(gamma <x, y> + coef0)
 
-Each block is one matrix product and, in place, one pass (linear: none) over it: O(n m d) time, no temporary for a
-degree that is a power of two and one otherwise.
+Each block is one matrix product and, except for the linear kernel, one pass over it in place: O(n m d) time. A polynomial
+whose degree is not a power of two needs one temporary block.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from gramless.kernels.base import Kernel
 
 
 class Linear(Kernel):
-    """The inner product `<x, y>`.
+    """The linear kernel `<x, y>`.
 
     See Also
     --------
-    Polynomial : A power of it.
+    Polynomial : A power of the inner product.
 
     Examples
     --------
@@ -55,16 +55,16 @@ class Polynomial(Kernel):
     Parameters
     ----------
     degree : int, default=3
-        At least 1.
+        Degree of the polynomial, at least 1.
     gamma : float, "scale", "weighted_scale" or "auto", default="scale"
-        `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, as in scikit-learn; `"weighted_scale"` has
-        the variance of the rows counted by their sample weights.
+        Coefficient of the inner product; `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, and
+        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`.
     coef0 : float, default=0.0
-        At least 0, or the function is no kernel.
+        Constant term, at least 0.
 
     See Also
     --------
-    Linear : Degree 1, and no constant.
+    Linear : Degree 1 without a constant.
 
     Examples
     --------
@@ -103,7 +103,7 @@ class Polynomial(Kernel):
         return xa.integer_power_(values, int(self.degree))
 
     def _scaled(self, X: Array, gamma: float) -> Array:
-        # Scaling the points instead of the block saves a pass over it, and no square leaves the range of float32.
+        # Scaling the points instead of the block saves a pass over it, and squares stay in the range of float32.
         return X if gamma == 1 else X * gamma**0.5
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
@@ -115,11 +115,11 @@ class Polynomial(Kernel):
 
 
 class Cosine(Kernel):
-    """The inner product of rows scaled to length one; zero with a row of zeros.
+    """The cosine kernel `<x, y> / (||x|| ||y||)`; zero for a row of zeros.
 
     See Also
     --------
-    Linear : The inner product of the rows as they are.
+    Linear : The inner product without normalisation.
 
     Examples
     --------
@@ -145,17 +145,17 @@ class Cosine(Kernel):
 
 
 class Sigmoid(Kernel):
-    """`tanh(gamma <x, y> + coef0)`: the function of early neural networks, which is not positive semi-definite.
+    """The sigmoid kernel `tanh(gamma <x, y> + coef0)`, which is not positive semi-definite.
 
-    A support vector machine fits with it all the same, to a point where no pair of multipliers can be improved; methods that
-    factor the Gram matrix may refuse it.
+    A support vector machine converges to a point at which no pair of multipliers can be improved; methods that factor the
+    Gram matrix may raise an error.
 
     Parameters
     ----------
     gamma : float, "scale" or "auto", default="scale"
-        `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, as in scikit-learn.
+        Coefficient of the inner product; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
     coef0 : float, default=0.0
-        Added before the hyperbolic tangent.
+        Constant term, added before the hyperbolic tangent.
 
     See Also
     --------
@@ -196,7 +196,7 @@ class Sigmoid(Kernel):
 
 
 def _inverse_norms(X: Array) -> Array:
-    """`1 / ||x||` for each row, zero for a row of zeros."""
+    """Return `1 / ||x||` for each row, zero for a row of zeros."""
     norms = xa.square_norms(X) ** 0.5
     inverse: Array = (norms > 0) / xa.namespace(norms).where(norms > 0, norms, norms + 1)
     return inverse

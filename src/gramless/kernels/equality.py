@@ -1,10 +1,10 @@
-"""A kernel for categories: how many columns differ.
+"""A kernel for categories: the number of columns that differ.
 
     k(x, y) = exp(-gamma #{k : x_k != y_k}) = prod_k (exp(-gamma) + (1 - exp(-gamma)) [x_k = y_k])
 
-a product over the columns of a constant plus the indicator of equal levels, so positive definite for `gamma > 0`. Levels are
-any numbers (codes); their order and distance do not matter. The same as `Laplacian(gamma / 2)` on one indicator column for
-each level, in as many columns as there are categories instead of levels. O(n m d), compiled, no temporary.
+It is a product over the columns of a constant plus the indicator of equal levels, so it is positive definite for
+`gamma > 0`. Levels are any numbers (codes); their order and distance do not matter. It equals `Laplacian(gamma / 2)` on
+one-hot encoded columns. O(n m d), compiled, no temporary block.
 
 Reference: Hutter, Xu, Hoos and Leyton-Brown, "Algorithm runtime prediction: Methods and evaluation", 2014.
 """
@@ -20,16 +20,16 @@ from gramless.kernels.stationary import ones_diagonal
 
 
 class Equality(Kernel):
-    """`exp(-gamma * number of columns that differ)`, for codes of categories.
+    """The kernel `exp(-gamma * n)` of the number `n` of columns that differ, for codes of categories.
 
     Parameters
     ----------
     gamma : float, "scale" or "auto", default="scale"
-        How much a difference counts; both names mean `1 / n_features`, since levels have no scale.
+        Coefficient of the number of different columns; `"scale"` and `"auto"` are `1 / n_features`.
 
     See Also
     --------
-    Columns : to use it on the columns of categories beside another kernel on those of numbers.
+    Columns : Restricts a kernel to a subset of the columns, for tables of numbers and categories.
 
     Examples
     --------

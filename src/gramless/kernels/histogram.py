@@ -4,10 +4,9 @@
     ExpChi2       exp(-gamma sum_k (x_k - y_k)^2 / (x_k + y_k))
     Intersection  sum_k min(x_k, y_k)
 
-A bin that is empty in both histograms adds nothing. The plain chi-squared distance is not a kernel; `Chi2` is the
-positive
-definite function with the same information, `(sum x + sum y - distance) / 2`. No matrix product computes these: a
-compiled loop over blocks, O(n m d) time and no temporary.
+A bin that is empty in both histograms adds nothing. The chi-squared distance is not a kernel; `Chi2` is the positive
+definite function `(sum x + sum y - distance) / 2`. The sums are computed by a compiled loop over blocks, O(n m d) time and
+no temporary block.
 
 Reference: Vedaldi and Zisserman (2012), Efficient additive kernels via explicit feature maps.
 """
@@ -22,10 +21,11 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
+from gramless.kernels.stationary import ones_diagonal
 
 
-class Histogram(Kernel):
-    """What the three kernels share: the check of their input and the sum over bins."""
+class HistogramKernel(Kernel):
+    """Base class of the histogram kernels: the input check and the sum over bins."""
 
     permutable = True
     non_negative = True
@@ -50,7 +50,7 @@ class Histogram(Kernel):
         return out
 
 
-class Chi2(Histogram):
+class Chi2(HistogramKernel):
     """The additive chi-squared kernel `sum_k 2 x_k y_k / (x_k + y_k)`.
 
     See Also
@@ -79,14 +79,14 @@ class Chi2(Histogram):
         return sums
 
 
-class ExpChi2(Histogram):
+class ExpChi2(HistogramKernel):
     """The exponential chi-squared kernel `exp(-gamma sum_k (x_k - y_k)^2 / (x_k + y_k))`.
 
     Parameters
     ----------
     gamma : float, "scale", "weighted_scale" or "auto", default="scale"
-        `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, as in scikit-learn; `"weighted_scale"` has
-        the variance of the rows counted by their sample weights.
+        Coefficient of the chi-squared distance; `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, and
+        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`.
 
     See Also
     --------
@@ -119,12 +119,10 @@ class ExpChi2(Histogram):
         return xa.exp_(block)
 
     def diag(self, X: Array) -> Array:
-        ones = xa.empty((X.shape[0],), X)
-        ones[...] = 1
-        return ones
+        return ones_diagonal(X)
 
 
-class Intersection(Histogram):
+class Intersection(HistogramKernel):
     """The histogram intersection kernel `sum_k min(x_k, y_k)`.
 
     See Also
@@ -154,7 +152,7 @@ class Intersection(Histogram):
 
 
 def _by_feature(loop: str, X: Any, Y: Any, out: Any) -> Array:
-    """The same sums on a torch device: one `(n, m)` update for each feature instead of an n * m * d temporary."""
+    """Return the sums on a torch device by one `(n, m)` update for each feature, without an (n, m, d) temporary."""
     import torch
 
     total: Array = torch.zeros((X.shape[0], Y.shape[0]), dtype=X.dtype, device=X.device) if out is None else out.zero_()

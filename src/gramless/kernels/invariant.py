@@ -19,14 +19,14 @@ import numpy as np
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.grid import GridRows
-from gramless.kernels.base import Kernel, Wrapped
+from gramless.kernels.base import Kernel, WrappedKernel
 from gramless.kernels.dot import Linear, Polynomial
 
 # Only blocks of the kernel are known: small square ones keep the waste on a diagonal at a factor of so many.
 _DIAGONAL_BLOCK = 64
 
 
-class Invariant(Wrapped):
+class Invariant(WrappedKernel):
     """The mean of a kernel over transforms of both points.
 
     Parameters
@@ -119,7 +119,7 @@ class Invariant(Wrapped):
         return diagonal
 
 
-class Reflected(Wrapped):
+class Reflected(WrappedKernel):
     """The mean of a kernel of inner products over a reflection that changes the sign of the last columns.
 
     Parameters

@@ -4,13 +4,15 @@
     Matern32     (1 + t) exp(-t),               t = sqrt(3) gamma r       (nu = 3/2)
     Matern52     (1 + t + t^2 / 3) exp(-t),     t = sqrt(5) gamma r       (nu = 5/2)
 
-`gamma` is one over the length scale: it multiplies the distance, not its square. Distances come from one matrix product,
-O(n m d) (see `gramless.kernels.stationary`), and the rest is done in place; Matern32 and Matern52 hold one more block.
+`gamma` is the inverse length scale: it multiplies the distance, not its square. Distances come from one matrix product,
+O(n m d) (`gramless.kernels.stationary`), and the function is applied in place; Matern32 and Matern52 need one more block.
 
 References: Matern, "Spatial Variation", 1960; Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006.
 """
 
 from __future__ import annotations
+
+from typing import Self
 
 import numpy as np
 
@@ -22,22 +24,47 @@ from gramless.kernels.stationary import euclidean_distances, ones_diagonal
 
 
 def length_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = None) -> float:
-    """A positive number from `gamma` for kernels of the distance: `"scale"` is `1 / sqrt(n_features * X.var())`."""
+    """Return `gamma` as a number for kernels of the distance: `"scale"` is `1 / sqrt(n_features * X.var())`."""
     value = resolve_gamma(gamma, X, weights)
     return value**0.5 if isinstance(gamma, str) else value
 
 
-class Exponential(Kernel):
-    """`exp(-gamma ||x - y||)`: the roughest of the Matern family, nu = 1/2.
+class MaternKernel(Kernel):
+    """Base class of the kernels `f(t)` with `t = factor * gamma * ||x - y||`; subclasses define `factor` and `_apply`."""
+
+    accepts_sparse = True
+    factor = 1.0
+
+    def __init__(self, gamma: float | str = "scale"):
+        self.gamma = gamma
+
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Self:
+        return type(self)(length_gamma(self.gamma, X, weights))
+
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
+        block = euclidean_distances(X, Y, out)
+        block *= -self.factor * length_gamma(self.gamma, X)
+        return self._apply(block)
+
+    def diag(self, X: Array) -> Array:
+        return ones_diagonal(X)
+
+    def _apply(self, block: Array) -> Array:
+        """Return the kernel values for a block of `-t`, which may be overwritten."""
+        raise NotImplementedError
+
+
+class Exponential(MaternKernel):
+    """The Matern kernel with nu = 1/2, `exp(-gamma ||x - y||)`, for continuous functions.
 
     Parameters
     ----------
     gamma : float, "scale" or "auto", default="scale"
-        One over the length scale. `"scale"` is `1 / sqrt(n_features * X.var())`, `"auto"` is `1 / sqrt(n_features)`.
+        Inverse length scale; `"scale"` is `1 / sqrt(n_features * X.var())` and `"auto"` is `1 / sqrt(n_features)`.
 
     See Also
     --------
-    Laplacian : the same of the city-block distance.
+    Laplacian : The same function of the city-block distance.
 
     Examples
     --------
@@ -47,34 +74,21 @@ class Exponential(Kernel):
     array([[1.    , 0.3679]])
     """
 
-    accepts_sparse = True
-
-    def __init__(self, gamma: float | str = "scale"):
-        self.gamma = gamma
-
-    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Exponential:
-        return Exponential(length_gamma(self.gamma, X, weights))
-
-    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        block = euclidean_distances(X, Y, out)
-        block *= -length_gamma(self.gamma, X)
+    def _apply(self, block: Array) -> Array:
         return xa.exp_(block)
 
-    def diag(self, X: Array) -> Array:
-        return ones_diagonal(X)
 
-
-class Matern32(Kernel):
-    """`(1 + t) exp(-t)` with `t = sqrt(3) gamma ||x - y||`: once differentiable functions.
+class Matern32(MaternKernel):
+    """The Matern kernel with nu = 3/2, `(1 + t) exp(-t)` with `t = sqrt(3) gamma ||x - y||`, for differentiable functions.
 
     Parameters
     ----------
     gamma : float, "scale" or "auto", default="scale"
-        One over the length scale. `"scale"` is `1 / sqrt(n_features * X.var())`, `"auto"` is `1 / sqrt(n_features)`.
+        Inverse length scale; `"scale"` is `1 / sqrt(n_features * X.var())` and `"auto"` is `1 / sqrt(n_features)`.
 
     See Also
     --------
-    Matern52 : The other of the two degrees of smoothness.
+    Matern52 : The smoother kernel, for twice differentiable functions.
 
     Examples
     --------
@@ -84,38 +98,27 @@ class Matern32(Kernel):
     array([[1.    , 0.4834]])
     """
 
-    accepts_sparse = True
     temporaries = 1
+    factor = 3**0.5
 
-    def __init__(self, gamma: float | str = "scale"):
-        self.gamma = gamma
-
-    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Matern32:
-        return Matern32(length_gamma(self.gamma, X, weights))
-
-    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        block = euclidean_distances(X, Y, out)
-        block *= -(3**0.5) * length_gamma(self.gamma, X)
+    def _apply(self, block: Array) -> Array:
         factor = 1 - block
         block = xa.exp_(block)
         block *= factor
         return block
 
-    def diag(self, X: Array) -> Array:
-        return ones_diagonal(X)
 
-
-class Matern52(Kernel):
-    """`(1 + t + t^2 / 3) exp(-t)` with `t = sqrt(5) gamma ||x - y||`: twice differentiable functions.
+class Matern52(MaternKernel):
+    """The Matern kernel with nu = 5/2, `(1 + t + t^2 / 3) exp(-t)` with `t = sqrt(5) gamma ||x - y||`.
 
     Parameters
     ----------
     gamma : float, "scale" or "auto", default="scale"
-        One over the length scale. `"scale"` is `1 / sqrt(n_features * X.var())`, `"auto"` is `1 / sqrt(n_features)`.
+        Inverse length scale; `"scale"` is `1 / sqrt(n_features * X.var())` and `"auto"` is `1 / sqrt(n_features)`.
 
     See Also
     --------
-    Matern32 : The other of the two degrees of smoothness.
+    Matern32 : The rougher kernel, for once differentiable functions.
 
     Examples
     --------
@@ -125,18 +128,10 @@ class Matern52(Kernel):
     array([[1.   , 0.524]])
     """
 
-    accepts_sparse = True
     temporaries = 1
+    factor = 5**0.5
 
-    def __init__(self, gamma: float | str = "scale"):
-        self.gamma = gamma
-
-    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Matern52:
-        return Matern52(length_gamma(self.gamma, X, weights))
-
-    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        block = euclidean_distances(X, Y, out)
-        block *= -(5**0.5) * length_gamma(self.gamma, X)
+    def _apply(self, block: Array) -> Array:
         factor = block * (1 / 3)
         factor -= 1
         factor *= block
@@ -144,6 +139,3 @@ class Matern52(Kernel):
         block = xa.exp_(block)
         block *= factor
         return block
-
-    def diag(self, X: Array) -> Array:
-        return ones_diagonal(X)

@@ -1,7 +1,6 @@
-"""A Gram matrix computed elsewhere.
+"""A Gram matrix given by the user.
 
-At fit `X` is the square matrix `K(train, train)`, at predict `K(test, train)`: the "points" are rows of kernel values,
-and a block of the training matrix is a look-up.
+In `fit`, `X` is the square matrix `K(train, train)`; in `predict`, it is `K(test, train)`. A block is read from the matrix.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from gramless.kernels.base import Kernel
 
 
 class Precomputed(Kernel):
-    """Kernel values given as the data.
+    """Kernel values `K[i, j]` given as the data `X`.
 
     See Also
     --------
-    Callable_ : A function that computes them.
+    Callable_ : A kernel given as a function.
 
     Examples
     --------

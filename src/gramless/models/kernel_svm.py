@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Options, StrOptions
+from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
@@ -63,6 +63,7 @@ class BaseKernelSVM(BaseEstimator):
     _parameter_constraints: dict[str, Any] = {
         **KERNEL,
         **COMPUTE,
+        "gamma": [Interval(Real, 0, None, closed="left"), StrOptions({"scale", "auto", "weighted_scale"})],
         "solver": [StrOptions(set(DUAL_SOLVERS))],
         "tol": [POSITIVE],
         "max_iter": [POSITIVE_INTEGER, Options(Integral, {_NO_LIMIT}), None],
