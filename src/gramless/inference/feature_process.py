@@ -1,26 +1,18 @@
-"""The Gaussian process of a model that is linear in some features, from sums over its rows.
+"""Gaussian process of a model that is linear in features, from sums over its rows.
 
-A least-squares model on features `phi` with the identity as their penalty is the posterior mean of a process with covariance
-`s phi(x) . phi(y)`, noise of variance `s ridge` and a constant of unknown size. With the sums of
-`gramless.streaming.learners.ridge_sums` (mean feature m, centred scatter `Q diag(v) Q^T`, N rows) and `u = Q^T (phi(x) -
-m)`:
+A least-squares model on features `phi` with the identity as penalty is the posterior mean of a process with covariance
+`s phi(x) . phi(y)`, noise variance `s ridge` and a constant with a flat prior. With the sums of `RidgeSums` (mean feature m,
+centred scatter `Q diag(v) Q^T`, N rows) and `u = Q^T (phi(x) - m)`:
 
     h(x) = 1 / N + sum_j u_j^2 / (v_j + ridge)                         leverage of a row
-    var f(x) / s = ridge h(x) + rest(x),  rest(x) = k(x, x) - |phi(x)|^2
+    var f(x) / s = ridge h(x) + unexplained(x),     unexplained(x) = k(x, x) - |phi(x)|^2
 
-The rest is the variance of what the features cannot express: near the landmarks it is small, far from everything it is all
-of the kernel's. For a row that is among those summed, the variance seen from the others is
+The unexplained variance is small near the landmarks and `k(x, x)` far from all of them. For a row among those summed, the
+variance given the other rows is `ridge h / (1 - h) + unexplained`, and that of its leave-one-out residual
+`ridge / (1 - h) + unexplained`, both times `s`. Cost: O(p^3) once, O(p^2) for each row.
 
-    ridge h / (1 - h) + rest
-
-and that of its leave-one-out residual `ridge / (1 - h) + rest`, both times `s`.
-
-Cost: O(p^3) once, O(p^2) for each row, whatever the number of rows summed.
-
-References
-----------
-Rasmussen, Williams, "Gaussian processes for machine learning", 2006, sections 2.1 and 8.3; Snelson, Ghahramani, "Sparse
-Gaussian processes using pseudo-inputs", 2006, for the rest.
+References: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, sections 2.1 and 8.3; Snelson and
+Ghahramani, "Sparse Gaussian processes using pseudo-inputs", 2006, for the unexplained variance.
 """
 
 from __future__ import annotations
@@ -35,54 +27,29 @@ from gramless._core import arrays as xa
 from gramless.linalg.operators.jitter import jittered_cholesky, rounding_of
 from gramless.streaming.learners.ridge_sums import RidgeSums
 
-# A row that alone decides its own fitted value has leverage 1: what the others say of it is everything and nothing.
-_LEAST_FREEDOM = 1e-10
+# Lower bound on one minus the leverage: a row with leverage 1 determines its own fitted value, and its variance given the
+# other rows is not defined.
+SMALLEST_FREEDOM = 1e-10
 
 
 @dataclass(frozen=True)
 class FeatureProcess:
-    """What sums of features say of other rows.
-
-    Attributes
-    ----------
-    mean : ndarray of shape (p,)
-        The mean feature; zeros where there is no constant.
-    root : ndarray of shape (p, p)
-        `R` with `(scatter + ridge I)^-1 = R R^T`, in the coordinates of the features.
-    ridge : float
-        The noise's variance beside the kernel's.
-    constant : float
-        `1 / N`, or zero where there is no constant.
-    white : ndarray of shape (p, p) or None
-        What makes the penalty of the features the identity; None where it is.
-    """
+    """Leverages and variances of rows, given the sums over the training rows."""
 
     mean: np.ndarray
+    """Mean feature, shape (p,); zeros for a model without a constant."""
     root: np.ndarray
+    """`R` with `(scatter + ridge I)^-1 = R R^T`, in the coordinates of the features."""
     ridge: float
+    """Variance of the noise relative to that of the kernel."""
     constant: float
+    """`1 / N`, or zero for a model without a constant."""
     white: np.ndarray | None = None
+    """Matrix that converts the penalty to the identity; None if the penalty is the identity."""
 
     @classmethod
-    def of(cls, sums: RidgeSums, ridge: float, *, penalty: Any = None, constant: bool = True) -> FeatureProcess:
-        """From the sums over the rows.
-
-        Parameters
-        ----------
-        sums : RidgeSums
-            Of the features.
-        ridge : float
-            `1 / C`.
-        penalty : ndarray of shape (p, p), optional
-            Where it is not the identity.
-        constant : bool, default=True
-            Whether the model has a bias.
-
-        Returns
-        -------
-        FeatureProcess
-            In float64, on the host.
-        """
+    def from_sums(cls, sums: RidgeSums, ridge: float, *, penalty: Any = None, constant: bool = True) -> FeatureProcess:
+        """Return the process in float64 on the host; the default penalty is the identity."""
         upper, total = xa.to_numpy(sums.upper), xa.to_numpy(sums.feature_sum)
         scatter = np.triu(upper) + np.triu(upper, 1).T
         mean = total[:, 0] / sums.weight if constant else np.zeros(len(total))
@@ -103,83 +70,24 @@ class FeatureProcess:
         return cls(mean, root, float(ridge), 1.0 / sums.weight if constant else 0.0, white)
 
     def project(self, Phi: np.ndarray) -> np.ndarray:
-        """Rows in coordinates whose inner products are leverages.
-
-        Parameters
-        ----------
-        Phi : ndarray of shape (n, p)
-            Features of any rows.
-
-        Returns
-        -------
-        ndarray of shape (n, p)
-            In float64.
-        """
+        """Return rows in coordinates whose squared norms are leverages."""
         return (np.asarray(Phi, dtype=np.float64) - self.mean) @ self.root
 
     def square_norms(self, Phi: np.ndarray) -> np.ndarray:
-        """`|phi|^2` of rows, in coordinates where the penalty is the identity.
-
-        Parameters
-        ----------
-        Phi : ndarray of shape (n, p)
-            Features of any rows.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            What the features express of the kernel's `k(x, x)`.
-        """
+        """Return `|phi|^2` of each row in coordinates in which the penalty is the identity."""
         whitened = np.asarray(Phi, dtype=np.float64) if self.white is None else Phi @ self.white
         return np.einsum("ij,ij->i", whitened, whitened)
 
     def leverages(self, Phi: np.ndarray) -> np.ndarray:
-        """`h` of rows with features `Phi`.
-
-        Parameters
-        ----------
-        Phi : ndarray of shape (n, p)
-            Features of any rows.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            At least zero.
-        """
+        """Return `h` of each row."""
         U = self.project(Phi)
         return self.constant + np.einsum("ij,ij->i", U, U)
 
-    def variances(self, Phi: np.ndarray, rest: np.ndarray | float = 0.0) -> np.ndarray:
-        """`var f / s` of new rows.
+    def variances(self, Phi: np.ndarray, unexplained: np.ndarray | float = 0.0) -> np.ndarray:
+        """Return `var f / s` of new rows."""
+        return self.ridge * self.leverages(Phi) + unexplained
 
-        Parameters
-        ----------
-        Phi : ndarray of shape (n, p)
-            Their features.
-        rest : ndarray of shape (n,), optional
-            What the features cannot express.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            At least zero.
-        """
-        return self.ridge * self.leverages(Phi) + rest
-
-    def variances_without(self, Phi: np.ndarray, rest: np.ndarray | float = 0.0) -> np.ndarray:
-        """`var f / s` of rows that are among those summed, each seen from the others.
-
-        Parameters
-        ----------
-        Phi : ndarray of shape (n, p)
-            Their features.
-        rest : ndarray of shape (n,), optional
-            What the features cannot express.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            At least zero.
-        """
+    def variances_without(self, Phi: np.ndarray, unexplained: np.ndarray | float = 0.0) -> np.ndarray:
+        """Return `var f / s` of summed rows, each given the other rows."""
         h = self.leverages(Phi)
-        return self.ridge * h / np.maximum(1.0 - h, _LEAST_FREEDOM) + rest
+        return self.ridge * h / np.maximum(1.0 - h, SMALLEST_FREEDOM) + unexplained

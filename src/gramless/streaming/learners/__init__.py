@@ -1,29 +1,43 @@
-"""From batches of features and targets to coefficients; `run_pass` drives a feature map and a learner over a stream."""
+"""Learners convert batches of features and targets to coefficients; `run_pass` applies them to a stream."""
 
-from gramless.streaming.learners.base import Fit, Learner, Run
-from gramless.streaming.learners.driver import Model, Pass, PassOptions, PassPlan, from_model, more_rows, plan_pass, run_pass
+from gramless.streaming.learners.base import LearnedCoefficients, Learner, LearnerState
+from gramless.streaming.learners.gradient import GradientDescent
+from gramless.streaming.learners.loop import continue_pass, run_pass
+from gramless.streaming.learners.normal_equations import C_PATH, NormalEquations
+from gramless.streaming.learners.options import PassOptions, PassSettings
+from gramless.streaming.learners.planning import BatchPlan, plan_pass
 from gramless.streaming.learners.ridge_sums import RidgeSums
-from gramless.streaming.learners.steps import Steps
-from gramless.streaming.learners.sums import C_PATH, Sums
+from gramless.streaming.learners.training_pass import (
+    CollectingPass,
+    FinishedPass,
+    LearningPass,
+    OnePassModel,
+    RowFormat,
+    TrainingPass,
+)
 
-LEARNERS: dict[str, type[Learner]] = {"sums": Sums, "steps": Steps}
+LEARNERS: dict[str, type[Learner]] = {"sums": NormalEquations, "steps": GradientDescent}
 """Every learner; the contract tests run over it."""
 
 __all__ = [
     "C_PATH",
     "LEARNERS",
-    "Fit",
+    "BatchPlan",
+    "CollectingPass",
+    "FinishedPass",
+    "GradientDescent",
+    "LearnedCoefficients",
     "Learner",
-    "Model",
-    "Pass",
+    "LearnerState",
+    "LearningPass",
+    "NormalEquations",
+    "OnePassModel",
     "PassOptions",
-    "PassPlan",
+    "PassSettings",
     "RidgeSums",
-    "Run",
-    "Steps",
-    "Sums",
-    "from_model",
-    "more_rows",
+    "RowFormat",
+    "TrainingPass",
+    "continue_pass",
     "plan_pass",
     "run_pass",
 ]

@@ -1,39 +1,28 @@
-"""Ridge regression from sums alone: add rows, take rows away, merge, forget, solve, leave one out.
+"""Ridge regression from sums over rows: add, subtract, merge and discount rows, solve, leave one out.
 
 With features `phi_i` (p of them), targets `z_i` and weights `w_i`, the minimiser of
 
     sum_i w_i ||z_i - A^T phi_i - b||^2 + ridge * tr(A^T P A)
 
-depends on the data only through
-
-    S = sum w phi phi^T,   T = sum w phi z^T,   s = sum w phi,   t = sum w z,   N = sum w
-
-which add up in any order and in any grouping of the rows, and come apart again. With `P + jitter I = L L^T`,
+depends on the data only through `S = sum w phi phi^T`, `T = sum w phi z^T`, `s = sum w phi`, `t = sum w z` and `N = sum w`,
+which can be added and subtracted for any rows. With `P + jitter I = L L^T`,
 
     M = L^-1 (S - s s^T / N) L^-T = Q diag(v) Q^T,   g = Q^T L^-1 (T - s t / N)
+    A = L^-T (M + ridge I)^-1 L^-1 (T - s t / N) = L^-T Q (v + ridge)^-1 g,     b = t / N - A^T s / N
 
-the solution, with the bias unpenalised, is
-
-    A = L^-T (M + ridge I)^-1 L^-1 (T - s t / N) = L^-T Q (v + ridge)^-1 g,     b = t / N - A^T s / N :
-
-by Cholesky for one ridge, in O(p k) for each of many once `M` is diagonal. For a row with features phi let
-u = Q^T L^-1 (phi - s / N). Its leverage and its leave-one-out residual are, exactly,
+by Cholesky for one ridge, in O(p k) for each of many ridges after `M` is diagonalised. For a row with features phi let
+u = Q^T L^-1 (phi - s / N). Its leverage and its leave-one-out residual are exactly
 
     h = w (1 / N + sum_j u_j^2 / (v_j + ridge)),      e_loo = (z - A^T phi - b) / (1 - h) .
 
-Rounding. Batches of float32 features are multiplied in float64: summed in float32, a product over n rows carries an error of
-about `eps sqrt(n)` in every direction, which whitening divides by the small eigenvalues of `P` (a smooth kernel on 300
-landmarks then predicts noise). What remains is the rounding of the features themselves.
+Rounding: float32 features are multiplied in float64, because a sum over n rows in float32 has an error of about
+`eps sqrt(n)` in every direction, which whitening divides by the small eigenvalues of `P`. The penalty gets the jitter
+`eps sqrt(p) max(diag P)` (`eps` of the features), because directions below the rounding of the features have no
+information. `M` gets no jitter: if Cholesky finds an eigenvalue below `-ridge`, negative eigenvalues are set to zero and the
+solution reports the most negative one.
 
-Jitter, one policy: a penalty that comes as a matrix gets `eps sqrt(p) max(diag P)`, `eps` that of the features, because
-directions below their rounding carry no information; it grows tenfold until the factorisation goes through
-(`gramless.linalg.operators.jitter`, the only place where one grows) and is reported. `M` gets none: its eigenvalues are at
-least
-zero but for rounding, so where Cholesky finds one below `-ridge` all that are negative are cut off at zero, and the result
-says how much was cut.
-
-Cost: O(b p^2) for a batch of b rows, O(p^3) to solve, O(p^2) for each row left out, at all ridges together. Memory: `8 p^2`
-bytes, and 16 kB for each feature while float32 batches come in.
+Cost: O(b p^2) for a batch of b rows, O(p^3) to solve, O(p^2) for each row left out. Memory: `8 p^2` bytes, and 16 kB for each
+feature while float32 batches are added.
 """
 
 from __future__ import annotations
@@ -48,57 +37,23 @@ import scipy.linalg.blas
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
+from gramless._core.threads import slices
 from gramless.linalg.operators.jitter import jittered_cholesky, rounding_of
-from gramless.streaming.learners.base import Run
+from gramless.streaming.learners.base import LearnerState
+from gramless.streaming.tuning import TUNING
 
 _EPS = float(np.finfo(np.float64).eps)
-CONVERTED_ROWS = 2048
-"""Rows converted to float64 at a time: each product reads and writes all of S, so not too few."""
-
-_LEFT_OUT_ROWS = 4096
-# A row that alone decides its own fitted value has leverage 1: its residual without it is not determined by the others.
-_LEAST_FREEDOM = 1e-10
+# Lower bound on one minus the leverage. A row with leverage 1 determines its own fitted value, so its leave-one-out residual
+# is not defined by the other rows.
+_SMALLEST_FREEDOM = 1e-10
 _SUMS = ("upper", "cross", "feature_sum", "target_sum")
 
 
-class RidgeSums(Run):
-    """The sums over rows that determine a least-squares fit, in float64.
+class RidgeSums(LearnerState):
+    """Sums over rows that determine a least-squares fit, in float64; NumPy arrays, or tensors like `reference`.
 
-    Parameters
-    ----------
-    n_features : int
-        Columns of the features.
-    n_targets : int
-        Columns of the targets.
-    reference : array, optional
-        An array of the library and device to keep the sums on; NumPy by default.
-
-    Attributes
-    ----------
-    n_rows : int
-        Rows added, whatever their weights.
-    weight : float
-        The sum of the weights.
-    eps : float
-        Relative precision of the features added so far.
-    largest : float
-        The largest trace that `S` has had: what its rounding is relative to.
-
-    See Also
-    --------
-    Sums : the learner whose run this is.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.streaming.learners.ridge_sums import RidgeSums
-    >>> X = np.arange(6.0)[:, None]
-    >>> first, second = RidgeSums(1, 1), RidgeSums(1, 1)
-    >>> first.add(X[:2], 2 * X[:2] + 1)
-    >>> second.add(X[2:], 2 * X[2:] + 1)
-    >>> solution = first.merge(second).solve(ridge=1e-9)
-    >>> solution.A.round(6), solution.bias.round(6)
-    (array([[2.]]), array([1.]))
+    `n_rows` counts the rows and `weight` is the sum of their weights. `eps` is the relative precision of the features and
+    `largest` the largest trace of `S` so far, to which its rounding is relative.
     """
 
     def __init__(self, n_features: int, n_targets: int, reference: Array | None = None):
@@ -113,44 +68,32 @@ class RidgeSums(Run):
     def _zeros(self, *shape: int) -> Array:
         if xa.is_torch(self._reference):
             return xa.zeros(shape, self._reference, np.float64)
-        # Column-major: BLAS's symmetric update adds into it without a copy.
+        # Column-major, so that BLAS updates it without a copy.
         return np.zeros(shape, order="F")
 
     @property
     def n_features(self) -> int:
-        """Rows and columns of `S`."""
+        """Number of features."""
         return int(self.cross.shape[0])
 
     @property
     def n_targets(self) -> int:
-        """Columns of `T`."""
+        """Number of target columns."""
         return int(self.cross.shape[1])
 
     @property
     def trace(self) -> float:
-        """The trace of `S`."""
+        """Trace of `S`."""
         xp = xa.namespace(self.upper)
         return float(xp.sum(xp.linalg.diagonal(self.upper)))
 
     @property
     def rounding(self) -> float:
-        """How far rounding may have moved an eigenvalue of `S`."""
+        """Bound on the rounding error of the eigenvalues of `S`."""
         return _EPS * self.largest
 
     def add(self, features: Array, targets: Array, weights: Array | None = None, measured: Array | None = None) -> None:
-        """Add a batch of rows.
-
-        Parameters
-        ----------
-        features : array of shape (b, n_features)
-            In float32 or float64.
-        targets : array of shape (b, n_targets)
-            One row for each row of features.
-        weights : array of shape (b,), optional
-            At least 0; ones by default.
-        measured : None
-            Sums want nothing beside features.
-        """
+        """Add a batch of rows; `measured` is not used."""
         if tuple(features.shape) != (targets.shape[0], self.n_features) or targets.shape[1] != self.n_targets:
             raise ValueError(
                 f"a batch of features {tuple(features.shape)} and targets {tuple(targets.shape)} does not fit "
@@ -159,7 +102,7 @@ class RidgeSums(Run):
         b = int(features.shape[0])
         if b == 0:
             return
-        if xa.device_of(features) != xa.device_of(self.upper):  # loaded from a file, or merged from another device
+        if xa.device_of(features) != xa.device_of(self.upper):  # read from a file, or merged from another device
             self.__dict__.update(RidgeSums.from_state(self.state(), features).__dict__)
         self.n_rows += b
         self.eps = max(self.eps, float(np.finfo(xa.numpy_dtype(features)).eps))
@@ -167,10 +110,11 @@ class RidgeSums(Run):
             double = None if weights is None else xa.astype(weights, np.float64)
             self._add(xa.astype(features, np.float64), xa.astype(targets, np.float64), double)
         else:
+            size = TUNING.converted_rows
             if self._scratch is None:
-                self._scratch = np.empty((CONVERTED_ROWS, self.n_features))
-            for start in range(0, b, CONVERTED_ROWS):
-                rows = slice(start, min(b, start + CONVERTED_ROWS))
+                self._scratch = np.empty((size, self.n_features))
+            for start in range(0, b, size):
+                rows = slice(start, min(b, start + size))
                 F = self._scratch[: rows.stop - start]
                 F[...] = features[rows]
                 double = None if weights is None else xa.astype(weights[rows], np.float64)
@@ -193,28 +137,18 @@ class RidgeSums(Run):
         if xa.is_torch(F):
             self.upper += F.T @ F
         else:
-            # The transpose of a row-major block is column-major: BLAS adds one triangle of the product without a copy.
+            # The transpose of a row-major block is column-major, so BLAS adds one triangle of the product without a copy.
             scipy.linalg.blas.dsyrk(1.0, np.ascontiguousarray(F).T, beta=1.0, c=self.upper, overwrite_c=1)
 
     def merge(self, other: RidgeSums) -> RidgeSums:
+        """Add the sums over other rows."""
         self._combine(other, 1)
         self.eps = max(self.eps, other.eps)
         self.largest = max(self.largest, other.largest, self.trace)
         return self
 
     def subtract(self, other: RidgeSums) -> RidgeSums:
-        """Take rows away that were added before.
-
-        Parameters
-        ----------
-        other : RidgeSums
-            Sums over these rows; stay as they are.
-
-        Returns
-        -------
-        RidgeSums
-            These.
-        """
+        """Subtract the sums over rows that were added before."""
         self._combine(other, -1)
         return self
 
@@ -234,12 +168,14 @@ class RidgeSums(Run):
                 mine -= theirs
 
     def decay(self, factor: float) -> None:
+        """Multiply the weights of all rows so far by `factor`."""
         self.weight *= factor
         for name in _SUMS:
             total = getattr(self, name)
             total *= factor
 
     def widen(self, n_targets: int) -> None:
+        """Add target columns of zeros."""
         for name in ("cross", "target_sum"):
             old = getattr(self, name)
             new = self._zeros(old.shape[0], n_targets)
@@ -247,40 +183,17 @@ class RidgeSums(Run):
             setattr(self, name, new)
 
     def whiten(self, penalty: Array | None = None) -> WhitenedRidge:
-        """The centred problem in coordinates where the penalty is the identity: O(p^3).
-
-        Parameters
-        ----------
-        penalty : array of shape (n_features, n_features), optional
-            Positive semi-definite, float64; the identity by default.
-
-        Returns
-        -------
-        WhitenedRidge
-            Which solves at any ridge and leaves rows out.
-        """
+        """Return the centred problem in coordinates in which the penalty (default identity) is the identity: O(p^3)."""
         if self.weight <= 0:
             raise ValueError("no rows with a positive weight were added: there is nothing to solve")
         return WhitenedRidge(self, penalty)
 
-    def solve(self, ridge: float, penalty: Array | None = None) -> Solution:
-        """The minimiser at one ridge.
-
-        Parameters
-        ----------
-        ridge : float
-            Above zero.
-        penalty : array of shape (n_features, n_features), optional
-            Positive semi-definite, float64; the identity by default.
-
-        Returns
-        -------
-        Solution
-            Coefficients, bias, and how well they are determined.
-        """
+    def solve(self, ridge: float, penalty: Array | None = None) -> RidgeSolution:
+        """Return the minimiser for one ridge."""
         return self.whiten(penalty).solve(ridge)
 
     def copy(self) -> RidgeSums:
+        """Return an independent copy."""
         other = object.__new__(RidgeSums)
         other.__dict__.update(self.__dict__, _scratch=None)
         for name in _SUMS:
@@ -289,24 +202,12 @@ class RidgeSums(Run):
         return other
 
     def state(self) -> dict[str, Any]:
+        """Return the sums and their counts by name."""
         return {name: getattr(self, name) for name in (*_SUMS, "n_rows", "weight", "eps", "largest")}
 
     @classmethod
     def from_state(cls, state: dict[str, Any], reference: Array | None = None) -> RidgeSums:
-        """Sums as they were saved.
-
-        Parameters
-        ----------
-        state : dict
-            What `state` returned.
-        reference : array, optional
-            An array of the library and device to keep the sums on; NumPy by default.
-
-        Returns
-        -------
-        RidgeSums
-            The same.
-        """
+        """Return sums from the result of `state`, as arrays like `reference` (default NumPy)."""
         p, k = state["cross"].shape
         new = cls(p, k, reference)
         for name in _SUMS:
@@ -316,7 +217,7 @@ class RidgeSums(Run):
         return new
 
     def __getstate__(self) -> dict[str, Any]:
-        # NumPy travels between processes and into files, wherever the sums were kept.
+        # Files and other processes get NumPy arrays, also if the sums are tensors.
         return {key: xa.to_numpy(value) if hasattr(value, "shape") else value for key, value in self.state().items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -324,26 +225,23 @@ class RidgeSums(Run):
 
 
 @dataclass
-class Solution:
-    """The minimiser at one ridge, and how well it is determined."""
+class RidgeSolution:
+    """Minimiser for one ridge, with diagnostics."""
 
     A: Array
-    """Weights of the features, of shape (p, k)."""
+    """Coefficients of the features, shape (p, k)."""
     bias: Array
-    """Of shape (k,)."""
+    """Shape (k,)."""
     cut: float
-    """How far below zero rounding had put an eigenvalue of `M` where that showed beside the ridge; else zero."""
+    """Absolute value of the most negative eigenvalue of `M` if Cholesky failed because of it, else zero."""
     condition: float
-    """Condition number of `M + ridge I`, estimated."""
+    """Estimated condition number of `M + ridge I`."""
 
 
 class WhitenedRidge:
-    """The centred problem with the identity as its penalty; made by `RidgeSums.whiten`.
+    """Centred problem with the identity as penalty; built by `RidgeSums.whiten`.
 
-    Attributes
-    ----------
-    jitter : float or None
-        What was added to the penalty's diagonal; None where there was no penalty to factor.
+    `jitter` is the number added to the diagonal of the penalty, or None without a penalty matrix.
     """
 
     def __init__(self, sums: RidgeSums, penalty: Array | None = None):
@@ -361,14 +259,14 @@ class WhitenedRidge:
             half = xa.solve_triangular(self._L, centred)
             centred = xa.solve_triangular(self._L, half.T + 0)
             right = xa.solve_triangular(self._L, right)
-        # Row-major by construction: adding to a diagonal in place needs to know the order.
+        # Row-major, as `add_diagonal_` requires.
         self._M = xa.empty((int(S.shape[0]), int(S.shape[0])), S)
         self._M[...] = (centred + centred.T) / 2
         self._right = right
         self._Q: Array | None = None
 
     def _diagonalise(self) -> None:
-        """Eigenvectors once something needs them: ten times the work of one Cholesky factorisation."""
+        """Compute the eigenvectors on first use: ten times the work of a Cholesky factorisation."""
         if self._Q is not None:
             return
         xp = xa.namespace(self._M)
@@ -377,8 +275,8 @@ class WhitenedRidge:
         self._values = xp.where(values > 0, values, xp.zeros_like(values))
         self._g = self._Q.T @ self._right
 
-    def solve(self, ridge: float) -> Solution:
-        """The minimiser at one ridge."""
+    def solve(self, ridge: float) -> RidgeSolution:
+        """Return the minimiser for one ridge."""
         if not ridge > 0:
             raise ValueError(f"the ridge must be positive, got {ridge!r}")
         factor, cut = None, 0.0
@@ -395,10 +293,10 @@ class WhitenedRidge:
             condition = float((self._values[-1] + ridge) / (self._values[0] + ridge))
         if self._L is not None:
             A = xa.solve_triangular(self._L, A, transposed=True)
-        return Solution(A, (self.target_mean - self.mean.T @ A)[0], cut, condition)
+        return RidgeSolution(A, (self.target_mean - self.mean.T @ A)[0], cut, condition)
 
     def _condition(self, factor: Array, ridge: float) -> float:
-        """In the 1-norm, by LAPACK's estimator: O(p^2)."""
+        """Return LAPACK's estimate of the condition number in the 1-norm: O(p^2)."""
         xp = xa.namespace(self._M)
         norm = float(xp.max(xp.sum(xp.abs(self._M), axis=0))) + ridge
         L = np.asfortranarray(xa.to_numpy(factor))
@@ -409,25 +307,11 @@ class WhitenedRidge:
         return 1.0 / reciprocal if reciprocal > 0 else np.inf
 
     def leave_one_out(self, features: Array, targets: Array, ridges: Sequence[float], weights: Array | None = None) -> Array:
-        """Residuals of rows that are among those summed, each without itself.
-
-        Parameters
-        ----------
-        features : array of shape (n, p)
-        targets : array of shape (n, k)
-        ridges : sequence of float
-        weights : array of shape (n,), optional
-            The weights the rows have in the sums; ones by default.
-
-        Returns
-        -------
-        array of shape (len(ridges), n, k)
-        """
+        """Return the leave-one-out residuals of summed rows for each ridge, shape (len(ridges), n, k)."""
         self._diagonalise()
         n = int(features.shape[0])
         out = xa.empty((len(ridges), n, int(targets.shape[1])), self._values)
-        for start in range(0, n, _LEFT_OUT_ROWS):
-            rows = slice(start, min(n, start + _LEFT_OUT_ROWS))
+        for rows in slices(n, TUNING.left_out_rows):
             U = xa.astype(features[rows], np.float64) - self.mean.T
             U = U @ self._Q if self._L is None else xa.solve_triangular(self._L, U.T + 0).T @ self._Q
             squares = U * U
@@ -437,6 +321,6 @@ class WhitenedRidge:
                 leverage = 1.0 / self.weight + squares @ inverse
                 if weights is not None:
                     leverage = leverage * xa.like(weights[rows], leverage)
-                free = xa.clip_below_(1.0 - leverage, _LEAST_FREEDOM)
+                free = xa.clip_below_(1.0 - leverage, _SMALLEST_FREEDOM)
                 out[i, rows] = (Z - U @ (self._g * inverse[:, None])) / free[:, None]
         return out

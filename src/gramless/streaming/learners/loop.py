@@ -1,0 +1,279 @@
+"""Training passes over streams: `run_pass` for a whole stream, `continue_pass` for more rows.
+
+    stream -> (X, y) -> feature map -> Phi,    targets -> Z,    state.add(Phi, Z, weights),    learner.solve(state) -> model
+
+Time measurement, progress, batches within the memory budget, epochs and checkpoints are implemented here only.
+
+Learners that need random order get the rows of arrays shuffled in each epoch. Rows of files and iterables are shuffled
+within each batch only, so a file that is sorted by class should be shuffled before. Features that fit into half of the
+memory budget are computed once for all epochs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.progress import Progress, log_progress, throughput_record
+from gramless._core.targets.streamed import Targets
+from gramless.callbacks import Callbacks
+from gramless.streaming.learners.base import LearnerState
+from gramless.streaming.learners.gradient import ALL_FEATURES
+from gramless.streaming.learners.options import PassSettings
+from gramless.streaming.learners.planning import BatchPlan, plan_pass
+from gramless.streaming.learners.training_pass import (
+    CollectingPass,
+    FinishedPass,
+    LearningPass,
+    RowFormat,
+    TrainingPass,
+)
+from gramless.streaming.pass_checkpoint import PassCheckpoint
+from gramless.streaming.stream import Stream
+from gramless.streaming.tuning import TUNING, StreamingTuning
+
+
+class FeatureBatch(NamedTuple):
+    """Features, encoded targets, weights and measured numbers of a few rows, or of all rows."""
+
+    Phi: Array
+    encoded: np.ndarray
+    weights: np.ndarray | None
+    measured: Array | None
+
+
+def run_pass(
+    stream: Stream,
+    settings: PassSettings,
+    targets: Targets,
+    *,
+    random_state: Any = None,
+    callbacks: Callbacks = Callbacks(),  # noqa: B008 (frozen)
+    show: Callable[[LearningPass], Any] | None = None,
+) -> LearningPass:
+    """Learn from all rows of a stream: in one pass, or in the epochs of the learner if the rows can be read again.
+
+    A `Checkpoint` among the callbacks saves the pass; a file of the same pass is resumed. Functions are called after each
+    epoch with `show(pass)`, such as a fitted estimator, and end the pass by returning True.
+    """
+    feature_map, learner, options = settings
+    learner.check()
+    if callbacks.early_stopping is not None:
+        raise ValueError(f"{options.name} holds out no rows: leave EarlyStopping out of callback, or use C='loo'")
+    file = _checkpoint_file(stream, settings, targets, random_state, callbacks)
+    saved = None if file is None else file.load()
+    if saved is None:
+        collecting, rng = CollectingPass.start(stream.first(), targets, learner, options, random_state)
+        _plan(collecting.format, targets, stream, settings)  # raises MemoryError before any work
+        learning = collecting.choose_features_from(stream, settings, rng)
+    else:
+        learning = LearningPass.restore(saved, targets, settings)
+        rng = np.random.RandomState(learning.seed)  # not used: only learners that keep the order have checkpoints
+    skip = learning.rows_seen
+    plan = _plan(learning.format, targets, stream, settings)
+    log_progress(options.verbose, f"{options.name}: {plan.batch_rows} rows at a time; peak {plan.memory}")
+    one_epoch = _epoch(learning, stream, settings, plan, rng, skip)
+    epochs = learner.epochs if stream.repeatable else 1
+    seconds = 0.0
+    with Progress(options.verbose, stream.n_rows if epochs == 1 else epochs, options.name) as progress:
+        for epoch in range(1, epochs + 1):
+            done, started = skip, time.perf_counter()
+            for number, count in enumerate(one_epoch(), start=1):
+                done += count
+                spent = seconds + time.perf_counter() - started
+                if epochs == 1:
+                    progress.update(throughput_record(done, skip, stream.n_rows, spent))
+                if file is not None and learning.state is not None and number % file.every == 0:
+                    file.save(learning.checkpoint(learning.state), spent)
+            if done == 0 or learning.state is None:
+                raise ValueError(f"{stream.name} has no rows")
+            seconds += time.perf_counter() - started
+            record = {"n_iter": epoch, "seconds": seconds, **learning.state.end_pass()}
+            learning.history.append(record)
+            if epochs > 1:
+                progress.update(record)
+            if callbacks.functions and callbacks(learning if show is None else show(learning), record):
+                break
+    learning.model(settings)
+    if file is not None:
+        file.remove()
+    return learning
+
+
+def continue_pass(
+    state: TrainingPass, stream: Stream, settings: PassSettings, tuning: StreamingTuning = TUNING
+) -> CollectingPass | LearningPass:
+    """Add the rows of a stream to a pass, which is changed, and return the pass in its phase afterwards."""
+    _, learner, options = settings
+    learner.check()
+    if isinstance(state, FinishedPass):
+        raise ValueError(f"this {options.name} is finished and takes no more rows: fit it anew, on all of them")
+    stream.first()  # raises ValueError if there are no rows or no targets
+
+    def convert(X: Array) -> Array:
+        return state.format.convert(X, options.name)
+
+    if isinstance(state, LearningPass):
+        plan = _plan(state.format, state.targets, stream, settings)
+        log_progress(options.verbose, f"{options.name}: {plan.batch_rows} rows at a time; peak {plan.memory}")
+        budget = options.budget(state.format.device)
+        if state.state is not None:
+            state.state.attach(state.features, budget)
+            state.state.reopen()
+        with Progress(options.verbose, stream.n_rows, options.name) as progress:
+            done, started = 0, time.perf_counter()
+            for batch in stream.batches(plan.batch_rows, prepare=convert):
+                state.add(batch.X, state.targets.read(batch.y), batch.weights, learner, budget)
+                done += len(batch)
+                progress.update(throughput_record(done, 0, stream.n_rows, time.perf_counter() - started))
+        return state
+    current: CollectingPass | LearningPass = state
+    for batch in stream.batches(tuning.largest_batch, prepare=convert):
+        encoded = current.targets.read(batch.y)
+        if isinstance(current, LearningPass):  # since an earlier batch of this stream
+            current.add(batch.X, encoded, batch.weights, learner, options.budget(current.format.device))
+            continue
+        current.blocks.append((batch.X, encoded, batch.weights))
+        current.solved = None
+        if current.n_rows >= settings.feature_map.rows_needed(None):
+            current = current.learn_stored_rows(settings)
+    return current
+
+
+def _checkpoint_file(
+    stream: Stream, settings: PassSettings, targets: Targets, random_state: Any, callbacks: Callbacks
+) -> PassCheckpoint | None:
+    """Return the file of this pass, identified by its settings and data; None without a `Checkpoint`."""
+    checkpoint, (feature_map, learner, options) = callbacks.checkpoint, settings
+    if checkpoint is None:
+        return None
+    if not learner.merges:
+        raise ValueError(f"a Checkpoint goes with sums (method='exact'), not with steps, in {options.name}")
+    seed = type(random_state).__name__ if isinstance(random_state, np.random.RandomState) else random_state
+    identity = [options.name, feature_map, learner, targets.class_weight, options.batch_rows, options.dtype]
+    return PassCheckpoint(checkpoint.path, checkpoint.every, [*identity, options.device, seed], stream)
+
+
+def _plan(format: RowFormat, targets: Targets, stream: Stream, settings: PassSettings) -> BatchPlan:
+    return plan_pass(
+        settings,
+        n_rows=stream.n_rows,
+        n_columns=format.n_columns,
+        n_targets=max(1, targets.n_columns),
+        dtype=format.dtype,
+        device=format.device,
+    )
+
+
+def _epoch(
+    learning: LearningPass,
+    stream: Stream,
+    settings: PassSettings,
+    plan: BatchPlan,
+    rng: np.random.RandomState,
+    skip: int,
+) -> Callable[[], Iterator[int]]:
+    """Return a function that learns from all rows once and yields the number of rows of each batch."""
+    learner, options, size = settings.learner, settings.options, plan.batch_rows
+
+    def convert(X: Array) -> Array:
+        return learning.format.convert(X, options.name)
+
+    def in_order() -> Iterator[int]:
+        budget = options.budget(learning.format.device)
+        for batch in stream.batches(size, skip, convert):
+            learning.add(batch.X, learning.targets.read(batch.y), batch.weights, learner, budget)
+            yield len(batch)
+
+    if not learner.shuffles:
+        return in_order
+    state = learning.state or _begin_with_random_rows(learning, stream, settings, rng)
+    cache = None
+    if stream.repeatable and plan.memory.parts.get(ALL_FEATURES):
+        cache = _all_features(learning, state, stream, size, convert)
+
+    def shuffled() -> Iterator[int]:
+        if cache is None:
+            batches = _shuffled_batches(learning, state, stream, size, rng, convert)
+        else:
+            batches = _cached_batches(cache, size, rng)
+        for Phi, encoded, weights, measured in batches:
+            learning.learn(state, Phi, encoded, learning.class_weighted(encoded, weights), measured)
+            yield len(encoded)
+
+    return shuffled
+
+
+def _begin_with_random_rows(
+    learning: LearningPass, stream: Stream, settings: PassSettings, rng: np.random.RandomState
+) -> LearnerState:
+    """Begin the learner's state with the features of a random sample of the rows."""
+    _, learner, options = settings
+    X, _, weights = stream.sample(learner.rows_measured, rng)
+    if weights is not None and (weights > 0).any():
+        X = xa.take_rows(X, np.flatnonzero(weights > 0))
+    # The learner compares two halves of the sample: they must not be the two ends of sorted data.
+    X = learning.format.convert(xa.take_rows(X, rng.permutation(int(X.shape[0]))), options.name)
+    n, known = stream.n_rows or int(X.shape[0]), stream.n_rows is not None
+    return learning.begin(learning.features(X) + 0, learner, options.budget(learning.format.device), n, known=known)
+
+
+def _shuffled_batches(
+    learning: LearningPass,
+    state: LearnerState,
+    stream: Stream,
+    size: int,
+    rng: np.random.RandomState,
+    convert: Callable[[Array], Array],
+) -> Iterator[FeatureBatch]:
+    """Yield batches in random order; rows that are not in memory are shuffled within each batch."""
+    if stream.indexable:
+        order = rng.permutation(int(stream.n_rows or 0))
+        for start in range(0, len(order), size):
+            X, y, weights = stream.take(order[start : start + size])
+            Phi = learning.features(convert(X))
+            yield FeatureBatch(Phi, learning.targets.read(y), weights, state.measure(Phi))
+        return
+    for batch in stream.batches(size, prepare=convert):
+        order = rng.permutation(len(batch))
+        Phi = learning.features(xa.take_rows(batch.X, order))
+        weights = None if batch.weights is None else batch.weights[order]
+        yield FeatureBatch(Phi, learning.targets.read(batch.y)[order], weights, state.measure(Phi))
+
+
+def _cached_batches(cache: FeatureBatch, size: int, rng: np.random.RandomState) -> Iterator[FeatureBatch]:
+    """Yield batches of cached features in random order."""
+    order = rng.permutation(len(cache.encoded))
+    for start in range(0, len(order), size):
+        rows = order[start : start + size]
+        measured = None if cache.measured is None else xa.take_rows(cache.measured, rows)
+        weights = None if cache.weights is None else cache.weights[rows]
+        yield FeatureBatch(xa.take_rows(cache.Phi, rows), cache.encoded[rows], weights, measured)
+
+
+def _all_features(
+    learning: LearningPass, state: LearnerState, stream: Stream, size: int, convert: Callable[[Array], Array]
+) -> FeatureBatch | None:
+    """Return the features of all rows as one batch; None if there are no rows."""
+    n, at = int(stream.n_rows or 0), 0
+    Phi: Array | None = None
+    measured: Array | None = None
+    encoded, weights = [], []
+    for batch in stream.batches(size, prepare=convert):
+        block = learning.features(batch.X)
+        numbers = state.measure(block)
+        if Phi is None:
+            Phi = xa.empty((n, int(block.shape[1])), block)
+            measured = None if numbers is None else xa.empty((n,), block)
+        Phi[at : at + len(batch)] = block
+        if measured is not None:
+            measured[at : at + len(batch)] = numbers
+        encoded.append(learning.targets.read(batch.y))
+        weights.append(np.ones(len(batch)) if batch.weights is None else batch.weights)
+        at += len(batch)
+    return None if Phi is None else FeatureBatch(Phi, np.concatenate(encoded), np.concatenate(weights), measured)

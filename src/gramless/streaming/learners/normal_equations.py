@@ -1,0 +1,117 @@
+"""Exact ridge regression in one pass, by adding up the normal equations.
+
+    min_{A, b}  sum_i w_i ||z_i - A^T phi(x_i) - b||^2 + (1 / C) tr(A^T P A)
+
+from the sums of `RidgeSums`: O(p^2) time per row and O(p^2) memory for any number of rows. The model does not depend on the
+order and the grouping of the rows.
+
+`C="loo"` selects the value of a path with the smallest leave-one-out squared error in closed form. Leverages come from the
+sums of all rows; errors are computed on a uniform sample of them (all rows up to `most_left_out`).
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.threads import slices
+from gramless.approximation.features import Features
+from gramless.streaming.learners.base import LearnedCoefficients, Learner, LeftOutRows
+from gramless.streaming.learners.ridge_sums import RidgeSums
+from gramless.streaming.tuning import TUNING
+
+C_PATH = tuple(float(C) for C in 10.0 ** np.arange(-3, 6.01, 0.5))
+"""Values of C that `C="loo"` tries by default."""
+# Copies of the features of rows that are left out together: centred, transposed, whitened, rotated, squared; one for BLAS.
+_LEFT_OUT_COPIES = 6
+# Matrices of p x p float64 at the peak of the solution: sums, penalty, factor, whitened copy, eigenvectors, workspace.
+_SOLVE_MATRICES = 7
+
+
+class NormalEquations(Learner):
+    """Learner that adds up and solves the normal equations; `keep_rows` stores the rows for later leave-one-out."""
+
+    merges = True
+
+    def __init__(
+        self,
+        C: float | str = 1.0,
+        Cs: Any = C_PATH,
+        *,
+        forgetting_factor: float = 1.0,
+        leave_one_out: bool = False,
+        keep_rows: bool = False,
+        most_left_out: int = 8192,
+    ):
+        self.C = C
+        self.Cs = Cs
+        self.forgetting_factor = forgetting_factor
+        self.leave_one_out = leave_one_out
+        self.keep_rows = keep_rows
+        self.most_left_out = most_left_out
+
+    @property
+    def rows_left_out(self) -> int:  # type: ignore[override]
+        """Size of the sample for leave-one-out; 0 if the settings need none."""
+        return self.most_left_out if self._needs_loo or self.keep_rows else 0
+
+    @property
+    def _needs_loo(self) -> bool:
+        return self.C == "loo" or self.leave_one_out
+
+    def check(self) -> None:
+        """Raise ValueError if the path of C is empty or has numbers that are not positive."""
+        if self.C == "loo" and (not len(self.Cs) or any(not isinstance(C, Real) or not float(C) > 0 for C in self.Cs)):
+            raise ValueError(f"Cs must be positive numbers, got {self.Cs!r}")
+
+    def memory(self, p: int, itemsize: int, n_rows: int | None) -> dict[str, int]:
+        """Return the bytes of the sums and of their solution."""
+        parts = {"normal equations": _SOLVE_MATRICES * 8 * p * p}
+        if itemsize < 8:
+            parts["rows in float64"] = 2 * TUNING.converted_rows * p * 8  # converted, and multiplied by weights
+        return parts
+
+    def memory_left_out(self, p: int, n_columns: int, n_targets: int, itemsize: int, n_rows: int | None) -> int:
+        """Return the bytes of the stored sample and of its leave-one-out residuals."""
+        most = self.rows_left_out if n_rows is None else min(n_rows, self.rows_left_out)
+        path = len(self.Cs) if self.C == "loo" else 1
+        # The sample is copied when it grows. Residuals are stored for each C, and their squares for one C.
+        rows = most * (2 * n_columns * itemsize + (path + 3) * n_targets * 8)
+        return rows + TUNING.left_out_block * p * (_LEFT_OUT_COPIES * 8 + itemsize)
+
+    def begin(self, features: Features, Phi: Array, n_targets: int, **_: Any) -> RidgeSums:
+        """Return sums of zero rows."""
+        return RidgeSums(features.n_features, n_targets, Phi)
+
+    def restore(self, state: dict[str, Any], reference: Array | None = None) -> RidgeSums:
+        """Return the saved sums."""
+        return RidgeSums.from_state(state, reference)
+
+    def solve(self, state: RidgeSums, features: Features, left_out: LeftOutRows | None = None) -> LearnedCoefficients:
+        """Return the minimiser, and with `C="loo"` the leave-one-out error of each C."""
+        problem = state.whiten(features.penalty())
+        path = [float(C) for C in self.Cs] if self.C == "loo" else [float(self.C)]
+        errors = scores = None
+        best = 0
+        if left_out is not None and self._needs_loo:
+            n, k = left_out.n_rows, state.n_targets
+            weights, residuals, scores = np.empty(n), np.empty((len(path), n, k)), np.empty((n, k))
+            for rows in slices(n, TUNING.left_out_block):
+                Phi, Z, weights[rows] = left_out.compute(rows)
+                scores[rows] = Z
+                double = xa.astype(Phi[:0], np.float64)
+                without = problem.leave_one_out(
+                    Phi, xa.like(Z, double), [1.0 / C for C in path], xa.like(weights[rows], double)
+                )
+                residuals[:, rows] = xa.to_numpy(without)
+            errors = np.array([float(np.average((R * R).sum(axis=1), weights=weights)) for R in residuals])
+            best = int(np.argmin(errors))
+            scores -= residuals[best]
+        solution = problem.solve(1.0 / path[best])
+        jitter = features.jitter if problem.jitter is None else problem.jitter
+        A, bias = xa.to_numpy(solution.A), xa.to_numpy(solution.bias)
+        return LearnedCoefficients(A, bias, path[best], jitter, errors, scores)

@@ -1,0 +1,353 @@
+"""State of a training pass. Each phase is a type:
+
+    CollectingPass --choose_features--> LearningPass --finish--> FinishedPass
+
+A `CollectingPass` stores rows until there are enough of them to choose the features, a `LearningPass` learns from every
+row, and a `FinishedPass` has only its model. All three return their model by `model(settings)`; it is solved on request.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.targets.streamed import Targets, ValueTargets
+from gramless._core.validation import working_dtype
+from gramless.approximation.features import FeatureMap, Features
+from gramless.streaming.learners.base import Learner, LearnerState, LeftOutRows
+from gramless.streaming.learners.options import PassOptions, PassSettings
+from gramless.streaming.reservoir import Reservoir
+from gramless.streaming.sources import RowBlock, concatenate
+from gramless.streaming.stream import Stream
+from gramless.streaming.tuning import TUNING, StreamingTuning
+
+
+@dataclass
+class OnePassModel:
+    """Features and coefficients of a solved pass, and the calibration that was fitted to its leave-one-out scores."""
+
+    features: Features
+    coef: np.ndarray
+    """Coefficients of the kernel functions or of the features, shape (n_features, n_outputs)."""
+    intercept: np.ndarray
+    C: float
+    jitter: float | None = None
+    loo_errors: np.ndarray | None = None
+    left_out: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+    """Leave-one-out scores, encoded targets and weights of the sampled rows."""
+    sigmoids: np.ndarray | None = None
+    temperature: float | None = None
+    calibration: tuple[np.ndarray, np.ndarray] | None = None
+    """Classifiers: scores of the true classes in prediction sets, and class codes. Regressors: residuals and weights."""
+
+
+@dataclass(frozen=True)
+class RowFormat:
+    """Number of columns, precision and device of the rows of a pass."""
+
+    n_columns: int
+    dtype: str
+    device: str
+
+    @classmethod
+    def of_rows(cls, X: Array, options: PassOptions) -> RowFormat:
+        """Return the format that `options` and the first rows determine."""
+        return cls(int(X.shape[1]), working_dtype(X, options.dtype).name, xa.resolve_device(options.device, X))
+
+    def convert(self, X: Array, name: str = "the estimator") -> Array:
+        """Return rows in this precision and on this device; `name` is the estimator in the error message."""
+        if X.shape[1] != self.n_columns:
+            raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_columns} features")
+        return xa.to_device(X, self.device, np.dtype(self.dtype))
+
+
+def rows_to_examine(
+    feature_map: FeatureMap,
+    options: PassOptions,
+    format: RowFormat,
+    n_rows: int | None,
+    *,
+    repeatable: bool,
+    tuning: StreamingTuning = TUNING,
+) -> int:
+    """Return the size of the sample from which the features are chosen."""
+    if not repeatable:  # the first rows stay in memory until they are read again
+        return feature_map.rows_wanted(n_rows)
+    affordable = options.budget(format.device) // (8 * format.n_columns * np.dtype(format.dtype).itemsize)
+    return max(feature_map.rows_needed(n_rows), min(tuning.candidate_rows, affordable))
+
+
+@dataclass
+class CollectingPass:
+    """A pass whose features are not chosen yet: rows are stored."""
+
+    format: RowFormat
+    targets: Targets
+    seed: int
+    sample: Reservoir | None = None
+    """Uniform sample of the rows for leave-one-out; empty in this phase."""
+    blocks: list[RowBlock] = field(default_factory=list)
+    """Rows with encoded targets."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    solved: OnePassModel | None = None
+
+    @classmethod
+    def start(
+        cls, X: Array, targets: Targets, learner: Learner, options: PassOptions, random_state: Any
+    ) -> tuple[CollectingPass, np.random.RandomState]:
+        """Return a pass over rows like `X` before its first row, and the generator after its seed was drawn."""
+        rng = check_random_state(random_state)
+        sample = Reservoir(learner.rows_left_out) if learner.rows_left_out else None
+        seed = int(rng.randint(np.iinfo(np.int32).max))
+        return cls(RowFormat.of_rows(X, options), targets, seed, sample), rng
+
+    def copy(self, *, own_state: bool = True) -> CollectingPass:
+        """Return a copy to which rows can be added."""
+        return replace(self, blocks=list(self.blocks))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of stored rows."""
+        return sum(int(X.shape[0]) for X, _, _ in self.blocks)
+
+    def choose_features(
+        self,
+        rows: RowBlock,
+        feature_map: FeatureMap,
+        rng: np.random.RandomState,
+        n_rows: int | None,
+        named: RowBlock | None = None,
+        *,
+        encoded: bool = False,
+        nbytes: int | None = None,
+    ) -> LearningPass:
+        """Return the pass after its features were chosen from a sample of the rows and the rows that the user named.
+
+        `encoded` tells whether the targets of `rows` are encoded; `nbytes` bounds the memory of the choice.
+        """
+        X, y, weights = rows
+        if weights is not None and not (weights > 0).all():
+            kept = np.flatnonzero(weights > 0)
+            X, y, weights = xa.take_rows(X, kept), xa.take_rows(y, kept), weights[kept]
+        if X.shape[0] == 0:
+            raise ValueError("all sample weights are zero: there is nothing to fit")
+        # Features that do not depend on the rows must be equal in fit and in partial_fit, whatever either was given.
+        rng = rng if feature_map.looks_at_rows else np.random.RandomState(self.seed)
+        own = None if named is None else (self.format.convert(named[0]), named[1])
+        converted = self.format.convert(X)
+        features = feature_map.begin(converted, y, rng, n_rows=n_rows, weights=weights, named=own, nbytes=nbytes)
+        if features.targets is not None and not encoded:
+            features.targets = self.targets.read(features.targets)
+        return LearningPass(self.format, self.targets, self.seed, features, copy.copy(self.sample))
+
+    def choose_features_from(
+        self, stream: Stream, settings: PassSettings, rng: np.random.RandomState, *, encoded: bool = False
+    ) -> LearningPass:
+        """Return the pass after its features were chosen from a sample of the stream."""
+        feature_map, _, options = settings
+        n = stream.n_rows
+        numbers = feature_map.named_rows(n)
+        size = rows_to_examine(feature_map, options, self.format, n, repeatable=stream.repeatable)
+        rows = stream.sample(size, rng)
+        named = None if numbers is None else stream.take(numbers)
+        nbytes = options.budget(self.format.device) // 2
+        return self.choose_features(rows, feature_map, rng, n, named, encoded=encoded, nbytes=nbytes)
+
+    def learn_stored_rows(self, settings: PassSettings) -> LearningPass:
+        """Return the pass after its features were chosen from the stored rows and all of them were learned."""
+        rows = concatenate(self.blocks)
+        learning = self.choose_features_from(Stream(*rows), settings, np.random.RandomState(self.seed), encoded=True)
+        for batch in Stream(*rows).batches(TUNING.largest_batch):
+            budget = settings.options.budget(self.format.device)
+            learning.add(batch.X, batch.y, batch.weights, settings.learner, budget)
+        return learning
+
+    def model(self, settings: PassSettings) -> OnePassModel:
+        """Return the model of the stored rows, which stay stored; it is cached until more rows are added."""
+        if self.solved is None:
+            self.solved = self.learn_stored_rows(settings).model(settings)
+        return self.solved
+
+    def finish(self, settings: PassSettings) -> FinishedPass:
+        """Return the pass without the stored rows."""
+        return FinishedPass(self.format, self.targets, self.seed, _for_prediction(self.model(settings)), self.history)
+
+
+@dataclass
+class LearningPass:
+    """A pass that learns from every row."""
+
+    format: RowFormat
+    targets: Targets
+    seed: int
+    features: Features
+    sample: Reservoir | None = None
+    """Uniform sample of the rows for leave-one-out."""
+    state: LearnerState | None = None
+    """None before the first batch."""
+    rows_seen: int = 0
+    """Rows learned from, in all epochs."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """One record for each pass over all rows."""
+    solved: OnePassModel | None = None
+    """The model, or None if rows were added since it was solved."""
+
+    def copy(self, *, own_state: bool = True) -> LearningPass:
+        """Return a copy to which rows can be added; with `own_state=False` it shares the learner's state."""
+        state = self.state.copy() if own_state and self.state is not None else self.state
+        return replace(self, state=state, sample=copy.copy(self.sample))
+
+    def add(self, X: Array, encoded: np.ndarray, weights: np.ndarray | None, learner: Learner, budget: int = 0) -> None:
+        """Learn from converted rows in their order; a learner that shuffles permutes them."""
+        n, factor = int(X.shape[0]), learner.forgetting_factor
+        state = self.state
+        if learner.shuffles:
+            order = np.random.RandomState([self.seed, self.rows_seen]).permutation(n)
+            if state is None:
+                measured = np.random.RandomState(self.seed).permutation(n)[: learner.rows_measured]
+                Phi = self.features(xa.take_rows(X, measured)) + 0
+                state = self.begin(Phi, learner, budget, self.rows_seen + n, known=False)
+            X, encoded = xa.take_rows(X, order), encoded[order]
+            weights = None if weights is None else weights[order]
+        weights = self.class_weighted(encoded, weights)
+        if factor < 1:
+            recent = factor ** np.arange(n - 1, -1, -1.0)
+            weights = recent if weights is None else weights * recent
+        Phi = self.features(X)
+        if state is None:
+            state = self.begin(Phi, learner, budget, n, known=False)
+        if factor < 1:
+            state.decay(factor**n)
+        if self.sample is not None:
+            if factor < 1 and self.sample.rows is not None:
+                kept_X, kept_y, kept_weights = self.sample.rows
+                self.sample.rows = (kept_X, kept_y, kept_weights * factor**n)
+            # The key of a row depends on its position alone, so the sample does not depend on the batches.
+            keys = np.random.Generator(np.random.PCG64(self.seed).advance(self.rows_seen)).random(n)
+            host = X if xa.is_sparse(X) else xa.to_numpy(X)
+            self.sample.add((host, encoded, np.ones(n) if weights is None else weights), keys)
+        self.learn(state, Phi, encoded, weights, state.measure(Phi))
+
+    def begin(self, Phi: Array, learner: Learner, budget: int, n_rows: int, *, known: bool) -> LearnerState:
+        """Set and return the state of the learner before the first row, given the features of a few rows."""
+        own = None
+        if self.features.targets is not None:
+            own = xa.like(self.targets.matrix(self.features.targets), Phi)
+        k = self.targets.n_columns
+        state = learner.begin(self.features, Phi, k, n_rows=n_rows, known=known, budget=budget, own_targets=own)
+        self.state = state
+        return state
+
+    def class_weighted(self, encoded: np.ndarray, weights: np.ndarray | None) -> np.ndarray | None:
+        """Return row weights multiplied by class weights; None if all are one."""
+        factors = self.targets.weights(encoded)
+        return weights if factors is None else factors if weights is None else weights * factors
+
+    def learn(
+        self, state: LearnerState, Phi: Array, encoded: np.ndarray, weights: np.ndarray | None, measured: Array | None
+    ) -> None:
+        """Learn from a batch of features."""
+        if self.targets.n_columns > state.n_targets:
+            state.widen(self.targets.n_columns)
+        Z = xa.like(self.targets.matrix(encoded), Phi)
+        w = None if weights is None or (weights == 1).all() else xa.like(weights, Phi)
+        state.add(Phi, Z, w, measured)
+        self.rows_seen += len(encoded)
+        self.solved = None
+
+    def model(self, settings: PassSettings) -> OnePassModel:
+        """Return the model of the rows so far; it is cached until more rows are added."""
+        if self.solved is None:
+            self.solved = self._solve(settings.learner)
+        return self.solved
+
+    def _solve(self, learner: Learner) -> OnePassModel:
+        left_out = scores = None
+        if self.sample is not None and self.sample.rows is not None:
+            X, encoded, weights = self.sample.rows
+            if not (weights > 0).all():
+                kept = np.flatnonzero(weights > 0)
+                X, encoded, weights = xa.take_rows(X, kept), encoded[kept], weights[kept]
+
+            def compute(part: slice) -> tuple[Array, np.ndarray, np.ndarray]:
+                rows = self.format.convert(X[part])
+                return self.features(rows), self.targets.matrix(encoded[part]), weights[part]
+
+            left_out = LeftOutRows(len(encoded), compute)
+        found = learner.solve(self.state, self.features, left_out)
+        if found.loo_scores is not None:
+            scores = (self.targets.outputs(found.loo_scores), encoded, weights)
+        coef = self.features.coefficients(self.targets.outputs(found.A)).astype(self.format.dtype)
+        # The intercept of a regressor contains the mean of the targets. If that is large, float32 would lose the digits of
+        # everything else.
+        values = isinstance(self.targets, ValueTargets)
+        intercept = self.targets.outputs(found.bias).astype(np.float64 if values else self.format.dtype)
+        return OnePassModel(self.features, coef, intercept, found.C, found.jitter, found.loo_errors, scores)
+
+    def finish(self, settings: PassSettings) -> FinishedPass:
+        """Return the pass without the learner's state and the sampled rows."""
+        return FinishedPass(self.format, self.targets, self.seed, _for_prediction(self.model(settings)), self.history)
+
+    def checkpoint(self, state: LearnerState) -> dict[str, Any]:
+        """Return arrays, numbers and strings from which `restore` builds the same pass."""
+        parts = {"run": state.state(), "features": self.features.state(), "targets": self.targets.state()}
+        saved = {f"{name}_{key}": value for name, part in parts.items() for key, value in part.items()}
+        if self.sample is not None and self.sample.rows is not None:
+            names = ("sample_keys", "sample_X", "sample_y", "sample_w")
+            saved |= dict(zip(names, (self.sample.keys, *self.sample.rows), strict=True))
+        return saved | {
+            "seen": self.rows_seen,
+            "seed": self.seed,
+            "dtype": self.format.dtype,
+            "columns": self.format.n_columns,
+        }
+
+    @classmethod
+    def restore(cls, saved: dict[str, Any], targets: Targets, settings: PassSettings) -> LearningPass:
+        """Return the pass that `checkpoint` saved."""
+
+        def part(prefix: str) -> dict[str, Any]:
+            return {key.removeprefix(prefix): value for key, value in saved.items() if key.startswith(prefix)}
+
+        feature_map, learner, options = settings
+        targets.restore(part("targets_"))
+        sample = Reservoir(learner.rows_left_out) if learner.rows_left_out else None
+        if sample is not None and "sample_keys" in saved:
+            sample.keys = saved["sample_keys"]
+            sample.rows = (saved["sample_X"], saved["sample_y"], saved["sample_w"])
+        format = RowFormat(int(saved["columns"]), saved["dtype"], xa.resolve_device(options.device, None))
+        features, state = feature_map.restore(part("features_")), learner.restore(part("run_"))
+        return cls(format, targets, int(saved["seed"]), features, sample, state, int(saved["seen"]))
+
+
+@dataclass
+class FinishedPass:
+    """A pass that has only its model and accepts no more rows."""
+
+    format: RowFormat
+    targets: Targets
+    seed: int
+    solved: OnePassModel
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def model(self, settings: PassSettings) -> OnePassModel:
+        """Return the model."""
+        return self.solved
+
+    def finish(self, settings: PassSettings) -> FinishedPass:
+        """Return this pass."""
+        return self
+
+
+TrainingPass = CollectingPass | LearningPass | FinishedPass
+
+
+def _for_prediction(model: OnePassModel) -> OnePassModel:
+    """Return the model without what only learning needs."""
+    return replace(model, features=model.features.for_prediction(), left_out=None)
