@@ -250,7 +250,7 @@ def test_a_bad_row_in_the_middle_of_partial_fit_leaves_the_model_as_it_was(digit
     bad[300, 5] = np.nan
     tried, spared = (clone(machine).partial_fit(X[:200], y[:200], classes=np.unique(y)) for _ in range(2))
     for form in ([(bad, y[200:600])], Stream(bad, y[200:600])):
-        with pytest.raises(ValueError, match=r"row 300 of .* holds NaN"):
+        with pytest.raises(ValueError, match=r"row 300 of .* has NaN"):
             tried.partial_fit(form)
     for twin in (tried, spared):
         twin.partial_fit(X[200:600], y[200:600])

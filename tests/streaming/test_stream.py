@@ -134,7 +134,7 @@ def test_a_memmap_is_read_in_batches(tmp_path, rows):
     in_memory = NystromLSSVR(n_landmarks=40, gamma=0.5, random_state=0).fit(X.astype(np.float32), values)
     np.testing.assert_allclose(from_disk.predict(X), in_memory.predict(X), atol=1e-6)
     on_disk[700, 1] = np.nan
-    with pytest.raises(ValueError, match=r"row 700 of .*x\.bin holds NaN or infinity in column 1"):
+    with pytest.raises(ValueError, match=r"row 700 of .*x\.bin has NaN or infinity in column 1"):
         NystromLSSVR(landmarks=X[:10], gamma=0.5).fit(on_disk, values)
     assert NystromLSSVC(landmarks=X[:10], class_weight="balanced").fit(on_disk[:500], y[:500]).classes_.size == 4
 
@@ -151,9 +151,9 @@ def spoil(content, line, new):
         ("1.0,oops,2.0,1", r"rows\.csv, row 700 \(line 701\) has 'oops' in column 'b', which is not a number"),
         ("1.0,2.0,1", r"rows\.csv, row 700 \(line 701\) has 3 columns; the file has 4"),
         ("1.0,2.0,3.0,4.0,1", r"rows\.csv, row 700 \(line 701\) has 5 columns; the file has 4"),
-        ("1.0,nan,2.0,1", r"rows\.csv, row 700 \(line 701\) holds NaN or infinity in column 'b'"),
-        ("1.0,,2.0,1", r"rows\.csv, row 700 \(line 701\) holds NaN or infinity in column 'b'"),
-        ("1.0,inf,2.0,1", r"rows\.csv, row 700 \(line 701\) holds NaN or infinity in column 'b'"),
+        ("1.0,nan,2.0,1", r"rows\.csv, row 700 \(line 701\) has NaN or infinity in column 'b'"),
+        ("1.0,,2.0,1", r"rows\.csv, row 700 \(line 701\) has NaN or infinity in column 'b'"),
+        ("1.0,inf,2.0,1", r"rows\.csv, row 700 \(line 701\) has NaN or infinity in column 'b'"),
         ("1.0,3.0,2.0,", r"rows\.csv, row 700 \(line 701\) has a target that is missing"),
     ],
 )
@@ -174,7 +174,7 @@ def test_a_target_that_turns_to_text_is_named(tmp_path, rows):
 def test_a_bad_row_of_a_parquet_file_is_named(tmp_path, rows):
     X = rows[0].copy()
     X[650, 2] = np.nan
-    with pytest.raises(ValueError, match=r"rows\.parquet, row 651 holds NaN or infinity in column 'c'"):
+    with pytest.raises(ValueError, match=r"rows\.parquet, row 651 has NaN or infinity in column 'c'"):
         NystromLSSVC(landmarks=X[:10], batch_size=64).fit(write("parquet", tmp_path, X, rows[1]))
     path = tmp_path / "text.parquet"
     parquet.write_table(pa.table({"a": ["x", "z"], "y": [0, 1]}), path)
@@ -185,10 +185,10 @@ def test_a_bad_row_of_a_parquet_file_is_named(tmp_path, rows):
 def test_a_bad_row_of_an_npz_file_or_a_batch_is_named(tmp_path, rows):
     X = rows[0].copy()
     X[650, 2] = np.inf
-    with pytest.raises(ValueError, match=r"rows\.npz, row 651 of 'x' holds NaN or infinity in column 2"):
+    with pytest.raises(ValueError, match=r"rows\.npz, row 651 of 'x' has NaN or infinity in column 2"):
         NystromLSSVC(landmarks=X[:10]).fit(write("npz", tmp_path, X, rows[1]))
     batches = [(X[i : i + 100], rows[1][i : i + 100]) for i in range(0, N, 100)]
-    with pytest.raises(ValueError, match="row 50 of batch 6 holds NaN or infinity in column 2"):
+    with pytest.raises(ValueError, match="row 50 of batch 6 has NaN or infinity in column 2"):
         NystromLSSVC(landmarks=X[:10], batch_size=128).fit(batches)
 
 
@@ -219,7 +219,7 @@ def test_batches_that_do_not_fit_together(rows):
         ("empty.csv", "", None, "is empty"),
         ("broken.parquet", "not parquet", "y", "not a complete Parquet file"),
         ("broken.npz", "not npz", None, "not a complete npz file"),
-        ("what.xyz", "1", None, "is of no known kind"),
+        ("what.xyz", "1", None, "has an unknown file type"),
     ],
 )
 def test_files_that_cannot_be_read_say_why(tmp_path, name, content, target, message):
@@ -274,7 +274,7 @@ def test_empty_lines_are_no_rows(tmp_path, rows):
     for start in (0, 398, 399, 400, 700, N):
         read = [b.X for b in Stream(path).batches(64, start)]
         np.testing.assert_allclose(np.concatenate([np.empty((0, 3)), *read]), rows[0][start:])
-    for bad, message in (("1.0,nan,2.0,1", "holds NaN"), ("1.0,oops,2.0,1", "has 'oops'")):
+    for bad, message in (("1.0,nan,2.0,1", "has NaN"), ("1.0,oops,2.0,1", "has 'oops'")):
         path.write_text("\n".join([*lines[:400], "", "", *lines[400:600], bad]) + "\n")
         with pytest.raises(ValueError, match=rf"row 600 \(line 603\) {message}"):
             list(Stream(path).batches(64))
@@ -336,7 +336,7 @@ def test_tables_and_other_sparse_forms_by_position(rows):
     for form in (sp.coo_matrix, sp.csc_matrix):
         (batch,) = Stream(form(X), y).batches(N)
         np.testing.assert_array_equal(batch.X.toarray(), X)
-        with pytest.raises(ValueError, match="row 7 of X holds NaN or infinity in column 2"):
+        with pytest.raises(ValueError, match="row 7 of X has NaN or infinity in column 2"):
             list(Stream(form(bad), y).batches(N))
 
 
@@ -347,7 +347,7 @@ def test_what_is_wrong_with_the_head_of_a_generator_is_said(rows):
     for batches, error, message in (
         ([1.0], TypeError, "batch 0 is not"),
         ([(X, None)], ValueError, "batch 0 has no targets"),
-        ([(bad[i : i + 100], y[i : i + 100]) for i in range(0, N, 100)], ValueError, "row 50 of batch 2 holds NaN"),
+        ([(bad[i : i + 100], y[i : i + 100]) for i in range(0, N, 100)], ValueError, "row 50 of batch 2 has NaN"),
         ([], ValueError, "has no rows"),
         ([(X, y, np.zeros(N))], ValueError, "all sample weights are zero"),
     ):

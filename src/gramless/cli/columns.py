@@ -21,7 +21,7 @@ from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
 from gramless.cli.errors import InputError
 from gramless.cli.tables import LARGEST
-from gramless.streaming.text import GAPS
+from gramless.streaming.text import MISSING_NUMBERS
 from gramless.tables.columns import TableColumns
 
 MOST_LEVELS = 100
@@ -183,7 +183,7 @@ def as_known(X: Any, columns: Columns, origin: str) -> Any:
     for name in columns.numbers:
         given = known[name]
         numbers = pd.to_numeric(given, errors="coerce").astype(np.float64)
-        broken = (numbers.isna() & given.notna() & ~given.isin(GAPS)) | (np.abs(numbers) >= LARGEST)
+        broken = (numbers.isna() & given.notna() & ~given.isin(MISSING_NUMBERS)) | (np.abs(numbers) >= LARGEST)
         if broken.any():
             row = int(np.flatnonzero(broken)[0])
             value = given.iloc[row : row + 1].tolist()[0]
@@ -198,7 +198,7 @@ def as_known(X: Any, columns: Columns, origin: str) -> Any:
     for name in columns.dates:
         given = known[name]
         known[name] = as_dates(given)
-        broken = (known[name].isna() & given.notna() & ~given.isin(GAPS)).to_numpy()
+        broken = (known[name].isna() & given.notna() & ~given.isin(MISSING_NUMBERS)).to_numpy()
         if broken.any():
             row = int(np.flatnonzero(broken)[0])
             raise InputError(f"{origin}, row {known.index[row] + 1:,}, column {name!r}: {given.iloc[row]!r} is not a date")

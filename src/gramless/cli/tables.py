@@ -107,7 +107,7 @@ def _frames(path: Path, kind: str, size: int | None, words: Collection[str]) -> 
         if kind == "parquet":
             yield from parquet.frames(path, size)
         else:
-            yield from text.frames(path, text.separator_of(path), size, words=words)
+            yield from text.frames(path, text.find_delimiter(path), size, strings=words)
     except ValueError as reason:
         raise InputError(str(reason)) from reason
 

@@ -40,13 +40,17 @@ _STATE_CLASSES = {
     "gramless._core.device.CUDA",
     "gramless._core.targets.streamed.LabelTargets",
     "gramless._core.targets.streamed.ValueTargets",
-    "gramless.approximation.features.fourier_map.FourierFeatures",
+    "gramless.approximation.features.fourier_map.FourierBasis",
     "gramless.approximation.features.landmark_map.LandmarkFeatures",
     "gramless.inference.feature_process.FeatureProcess",
-    "gramless.streaming.learners.driver.Model",
-    "gramless.streaming.learners.driver.Pass",
+    "gramless.streaming.learners.gradient.GradientState",
     "gramless.streaming.learners.ridge_sums.RidgeSums",
-    "gramless.streaming.learners.steps.StepsRun",
+    "gramless.streaming.learners.training_pass.CollectingPass",
+    "gramless.streaming.learners.training_pass.FinishedPass",
+    "gramless.streaming.learners.training_pass.LearningPass",
+    "gramless.streaming.learners.training_pass.OnePassModel",
+    "gramless.streaming.learners.training_pass.RowFormat",
+    "gramless.streaming.learners.version_0_1.PassOfVersion01",
     "gramless.streaming.reservoir.Reservoir",
 }
 # Old names of packages, modules and classes and their current names; the longest entry that matches applies. A class
@@ -68,6 +72,10 @@ RENAMED = {
     "gramless.images.fourier.FourierFeatures": "gramless.images.spectrum.SpectrumFeatures",
     "gramless.images.scale.Scale01": "gramless.images.normalise.Scale01",
     "gramless.images.window.GaussianWindow": "gramless.images.normalise.GaussianWindow",
+    "gramless.features.fourier_map.FourierFeatures": "gramless.approximation.features.fourier_map.FourierBasis",
+    "gramless.learners.driver.Model": "gramless.streaming.learners.training_pass.OnePassModel",
+    "gramless.learners.driver.Pass": "gramless.streaming.learners.version_0_1.PassOfVersion01",
+    "gramless.learners.steps.StepsRun": "gramless.streaming.learners.gradient.GradientState",
 }
 # Attributes that were renamed: current name of the class -> old name of the attribute -> current name.
 RENAMED_ATTRIBUTES: dict[str, dict[str, str]] = {

@@ -1,107 +1,213 @@
 """Online least-squares support vector machine on a budget of points.
 
-The dual loss, on a budget B of `beta` points (v = alpha y, one column for each class),
+On a budget B of `beta` points (v = alpha y, one column for each class), the dual loss
 
     L(v, b) = 1/2 v^T K_BB v - y_B^T v + C/2 sum_i (y_i - v^T k(B, x_i) - b)^2
 
-is minimised a mini-batch at a time. The gradient for a sampled row j, from the loss itself, is
+is minimised by mini-batches. The gradient for a sampled row j is
 
     dL/dv = K_BB v - y_B - C n (y_j - f(x_j)) k(B, x_j),     dL/db = -C n (y_j - f(x_j)) .
 
-The term `y_B^T v` works against the regulariser. On a budget of all rows both parts of the loss are least at the same place,
+The term `y_B^T v` counteracts the regularisation: on a budget of all rows the minimiser is `v = K^-1 y, b = 0` for every C,
+which interpolates all labels including noise (and does not exist if two equal rows have opposite labels). Early stopping is
+what generalises, so `epochs` regularises as much as `C`. `loss="primal"` omits the term; its minimiser is the model of
+`NystromLSSVC` on the same points, and more epochs only come closer to it.
 
-    v = K^-1 y,  b = 0,     whatever C is:
-
-the minimiser passes through every label, noise included, and where two rows of the budget coincide with opposite labels
-there is none (the loss falls without end along their difference). What generalises is the model on the way there: `epochs`
-is the regularisation as much as `C`. `loss="primal"` leaves the term out; its minimiser is the model of `NystromLSSVC` on
-the same points, and more epochs only come closer to it.
-
-All classes share the budget and one kernel block for each batch. The features are those of `LandmarkMap`; the step size, the
-flattening of the leading curvature and the answer to divergence are those of `Steps`. Cost: O(beta d) for each row and epoch
-(once, where the kernel values fit half of the memory budget), O(beta^2) for the regulariser once for several batches.
+All classes share the budget and one kernel block for each batch (`LandmarkMap`, `GradientDescent`). Cost: O(beta d) for each
+row and epoch (once, if the kernel values fit into half of the memory budget), O(beta^2) for the penalty once per few batches.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
+from sklearn.utils._param_validation import Options, StrOptions
+
+from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, FRACTION, KERNEL, POSITIVE, POSITIVE_INTEGER
+from gramless._core.dask_dispatch import dispatch_fit
 from gramless._core.doc_links import link_documentation
-from gramless._core.validation import check_choice
+from gramless._core.validation import atomic_fit
 from gramless.approximation.features import LandmarkMap
+from gramless.callbacks import read_callbacks
 from gramless.models.expansion import kernel_from_settings
-from gramless.models.one_pass import OnePassClassifier, OnePassRegressor, Parts
-from gramless.streaming.learners import PassOptions, Steps, from_model
+from gramless.models.one_pass import (
+    OnePassClassifier,
+    OnePassEstimator,
+    OnePassRegressor,
+    inherit_parameter_docs,
+    model_attribute,
+)
+from gramless.streaming.learners import GradientDescent, PassSettings, run_pass
+from gramless.streaming.learners.gradient import LOSSES, OPTIMIZERS
 
 
-@link_documentation
-class BudgetLSSVC(OnePassClassifier):
-    """Least-squares support vector classifier learnt online on a budget of points.
+@dataclass(kw_only=True, eq=False, repr=False)
+class BudgetLSSVM(OnePassEstimator):
+    """Parameters, training and fitted attributes of `BudgetLSSVC` and `BudgetLSSVR`.
 
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        Similarity of two rows: a name or an expression of `gramless.kernels`, or a function `f(X, Y)`.
+        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
     C : float, default=1.0
-        Weight of the errors against the regulariser.
+        Inverse regularisation strength; a larger value fits the training rows more closely.
     gamma : float, "scale" or "auto", default="scale"
-        Of a kernel given by name. `"scale"` takes the variance of the rows that the features are chosen from; with
-        `partial_fit` these are the first ones, so give a number where the pieces differ.
+        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
     degree : int, default=3
-        Of a polynomial kernel given by name.
+        Degree of the polynomial kernel; ignored by other kernels.
     coef0 : float, default=0.0
-        Of a polynomial kernel given by name.
+        Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
     budget : int or float, default=500
-        Points that carry the model, as `n_landmarks` of `NystromLSSVC`: a number, or a share of the rows above 0 and at most
-        1 (`partial_fit` needs a number).
+        Number of points of the model, or a fraction of the rows if it is a float at most 1. `partial_fit` needs an int.
     landmarks : str, LandmarkRule or array, default="uniform"
-        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A
-        rule chooses
-        from a uniform sample of at most 50,000 rows (all where there are fewer), of a generator from its first rows (four
-        for each landmark).
-    class_weight : dict, "balanced" or None, default=None
-        `"balanced"` needs arrays, whose labels can be counted beforehand.
-    probability : {"softmax", False}, default="softmax"
-        What `predict_proba` makes of scores.
+        Rule that selects the landmarks: a name or object of `gramless.approximation.landmarks`, row indices, or the points
+        themselves. A rule selects from a uniform sample of at most 50,000 rows, or from the first rows of a generator (four
+        rows for each landmark).
     loss : {"dual", "primal"}, default="dual"
-        `"dual"` has the term `-y_B^T v`, which pulls the model through the labels of the budget, the closer the more epochs
-        are made, so few are better than many. `"primal"` leaves that term out and tends to the model of `NystromLSSVC`.
-        Points given as an array have no labels: both are the same then.
+        Loss function that the fit minimises. `"dual"` has the term `-y_B^T v`, with which the model approaches the labels of
+        the budget more closely in every epoch, so few epochs are better than many. `"primal"` omits the term and converges
+        to the model of `NystromLSSVC`. Points given as an array have no labels, and both losses are equal.
     optimizer : {"sgd", "averaged_sgd", "adam"}, default="sgd"
-        `"averaged_sgd"` returns the mean of the iterates of the second half.
+        Variant of stochastic gradient descent. `"averaged_sgd"` returns the mean coefficients of the second half of the
+        steps.
     batch_size : int, default=64
-        Rows in a step; 1 is one point at a time.
+        Number of rows processed at a time. Each step uses one batch.
     epochs : int, default=30
-        Passes over the rows in `fit`; `partial_fit` makes one, and so does a fit on a generator.
+        Number of passes over the rows in `fit`; `partial_fit` makes one pass.
     dtype : {"float32", "float64"} or None, default=None
-        Of the computation. None is float32 for float32 and byte data, else float64.
-    device : {"cpu", "cuda", "auto"} or None, default=None
-        None is where the data are.
+        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
+    device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
+        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        storage.
     memory_budget : str, int, float or None, default=None
-        What the fit may take: `"4GB"`, bytes, or a share of what is free; None is 70 % of it.
+        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
+        free memory if at most 1; None is 70 % of the free memory.
     callback : callable, a list of these, or None, default=None
-        `callback(estimator, record) -> bool` is called after each epoch with an estimator that can already predict; a true
-        answer stops the fit.
+        Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
+        returning True stops the fit. It is called after each epoch.
     verbose : int, default=0
-        1 shows rows per second, or the loss of each epoch, and the time left.
+        If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
-        Seed of all that is drawn.
+        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
+    """
+
+    kernel: Any = "rbf"
+    C: float = 1.0
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    budget: float = 500
+    landmarks: Any = "uniform"
+    loss: str = "dual"
+    optimizer: str = "sgd"
+    batch_size: int = 64
+    epochs: int = 30
+    dtype: Any = None
+    device: Any = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **KERNEL,
+        **COMPUTE,
+        "C": [POSITIVE],
+        "budget": [POSITIVE_INTEGER, FRACTION],
+        "landmarks": "no_validation",
+        "loss": [StrOptions(set(LOSSES))],
+        "optimizer": [StrOptions(set(OPTIMIZERS))],
+        "batch_size": [POSITIVE_INTEGER],
+        "epochs": [POSITIVE_INTEGER],
+    }
+
+    dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the points.")
+    intercept_ = model_attribute("intercept", "Intercept of each output.")
+    points_ = model_attribute("features.points", "Points of the budget.")
+    kernel_ = model_attribute("features.kernel", "Kernel with numeric parameters.")
+    C_ = model_attribute("C", "Value of `C` used.")
+
+    def pass_settings(self) -> PassSettings:
+        """Return the kernel values as features, gradient descent and the options that the parameters mean.
+
+        Returns
+        -------
+        PassSettings
+            Arguments of the training pass.
+        """
+        kernel = kernel_from_settings(self)
+        feature_map = LandmarkMap(kernel, self.budget, self.landmarks, whiten=False, size_name="budget")
+        learner = GradientDescent(
+            self.C, optimizer=self.optimizer, batch_size=self.batch_size, epochs=self.epochs, loss=self.loss
+        )
+        return PassSettings(feature_map, learner, self._options(None))
+
+    @atomic_fit
+    @dispatch_fit
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model in `epochs` passes over the rows, or in one pass over a generator.
+
+        Parameters
+        ----------
+        X : array, path, iterable or Stream
+            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
+            `(X, y, sample_weight)` batches; or a `Stream`.
+        y : array, or the name of the target column of a file
+            Labels or values; not given with batches or a `Stream`, which contain their own.
+        sample_weight : array, optional
+            With an array, the weight of each row; weight 2 equals two copies.
+
+        Returns
+        -------
+        self : estimator
+            Fitted estimator.
+        """
+        self._validate_params()
+        settings, callbacks = self.pass_settings(), read_callbacks(self.callback)
+        stream, targets = self._read_rows(X, y, sample_weight)
+        result = run_pass(
+            stream, settings, targets, random_state=self.random_state, callbacks=callbacks, show=self.set_pass
+        )
+        return self.set_pass(result)
+
+
+@link_documentation
+@inherit_parameter_docs(BudgetLSSVM)
+@dataclass(kw_only=True, eq=False, repr=False)
+class BudgetLSSVC(OnePassClassifier, BudgetLSSVM):
+    """Least-squares support vector classifier learned online on a budget of points.
+
+    Prefer it to scikit-learn's `SGDClassifier` on `Nystroem` features if a kernel model must be updated row by row: its step
+    size needs no tuning.
+
+    Parameters
+    ----------
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
+        frequency.
+    probability : {"softmax", False}, default="softmax"
+        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`.
 
     Attributes
     ----------
     classes_ : ndarray
+        Sorted labels.
     points_ : array of shape (m, n_features)
-        The budget.
+        Points of the budget.
     dual_coef_ : ndarray of shape (m, n_outputs)
+        Coefficients of the kernel functions of the points.
     intercept_ : ndarray of shape (n_outputs,)
+        Intercept of each output.
     kernel_ : Kernel
-        With every setting a number.
+        Kernel with numeric parameters.
     C_ : float
-        The regularisation used.
+        Value of `C` used.
     history_ : list of dict
-        One record for each epoch of `fit`: n_iter, seconds, loss (mean squared error of the batches as they came), step.
-    pass_ : gramless.streaming.learners.Pass
-        Where the pass stands: what `partial_fit` goes on with.
+        One record for each epoch of `fit`: n_iter, seconds, loss (mean squared error of the batches before their steps),
+        step.
+    pass_ : TrainingPass
+        State of the training pass, which `partial_fit` continues.
 
     See Also
     --------
@@ -122,136 +228,41 @@ class BudgetLSSVC(OnePassClassifier):
     True
     """
 
-    dual_coef_ = from_model("coef", "Coefficients of the points' kernel functions.")
-    intercept_ = from_model("intercept", "The biases.")
-    points_ = from_model("features.points", "The points that carry the model.")
-    kernel_ = from_model("features.kernel", "The kernel, with every setting a number.")
-    C_ = from_model("C", "The regularisation used.")
+    class_weight: Any = None
+    probability: str | bool = "softmax"
 
-    def __init__(
-        self,
-        *,
-        kernel: Any = "rbf",
-        C: float = 1.0,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        budget: float = 500,
-        landmarks: Any = "uniform",
-        class_weight: Any = None,
-        probability: str | bool = "softmax",
-        loss: str = "dual",
-        optimizer: str = "sgd",
-        batch_size: int = 64,
-        epochs: int = 30,
-        dtype: Any = None,
-        device: str | None = None,
-        memory_budget: str | float | None = None,
-        callback: Any = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.kernel = kernel
-        self.C = C
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.budget = budget
-        self.landmarks = landmarks
-        self.class_weight = class_weight
-        self.probability = probability
-        self.loss = loss
-        self.optimizer = optimizer
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.dtype = dtype
-        self.device = device
-        self.memory_budget = memory_budget
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
-
-    def parts(self) -> Parts:
-        """The feature map, the learner and the options of the pass that these settings mean.
-
-        Returns
-        -------
-        tuple of FeatureMap, Learner and PassOptions
-            What `run_pass` is called with.
-        """
-        if self.probability is not False:
-            check_choice("probability", self.probability, {"softmax", "sigmoid"})
-        if self.probability == "sigmoid":
-            raise ValueError("probability='sigmoid' needs leave-one-out scores, which only exact solutions have")
-        kernel = kernel_from_settings(self)
-        feature_map = LandmarkMap(kernel, self.budget, self.landmarks, whiten=False, size_name="budget")
-        learner = Steps(self.C, optimizer=self.optimizer, batch_size=self.batch_size, epochs=self.epochs, loss=self.loss)
-        return feature_map, learner, PassOptions.of(self, batch_rows=None)
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **BudgetLSSVM._parameter_constraints,
+        **CLASS_WEIGHT,
+        "probability": [StrOptions({"softmax"}), Options(bool, {False})],
+    }
 
 
 @link_documentation
-class BudgetLSSVR(OnePassRegressor):
-    """Least-squares support vector regressor learnt online on a budget of points.
+@inherit_parameter_docs(BudgetLSSVM)
+class BudgetLSSVR(OnePassRegressor, BudgetLSSVM):
+    """Least-squares support vector regressor learned online on a budget of points.
 
-    Parameters
-    ----------
-    kernel : str, Kernel or callable, default="rbf"
-        Similarity of two rows: a name or an expression of `gramless.kernels`, or a function `f(X, Y)`.
-    C : float, default=1.0
-        Weight of the errors against the regulariser.
-    gamma : float, "scale" or "auto", default="scale"
-        Of a kernel given by name. `"scale"` takes the variance of the rows that the features are chosen from; with
-        `partial_fit` these are the first ones, so give a number where the pieces differ.
-    degree : int, default=3
-        Of a polynomial kernel given by name.
-    coef0 : float, default=0.0
-        Of a polynomial kernel given by name.
-    budget : int or float, default=500
-        Points that carry the model, as `n_landmarks` of `NystromLSSVC`: a number, or a share of the rows above 0 and at most
-        1 (`partial_fit` needs a number).
-    landmarks : str, LandmarkRule or array, default="uniform"
-        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A
-        rule chooses
-        from a uniform sample of at most 50,000 rows (all where there are fewer), of a generator from its first rows (four
-        for each landmark).
-    loss : {"dual", "primal"}, default="dual"
-        `"dual"` has the term `-y_B^T v`, which pulls the model through the labels of the budget, the closer the more epochs
-        are made, so few are better than many. `"primal"` leaves that term out and tends to the model of `NystromLSSVC`.
-        Points given as an array have no labels: both are the same then.
-    optimizer : {"sgd", "averaged_sgd", "adam"}, default="sgd"
-        `"averaged_sgd"` returns the mean of the iterates of the second half.
-    batch_size : int, default=64
-        Rows in a step; 1 is one point at a time.
-    epochs : int, default=30
-        Passes over the rows in `fit`; `partial_fit` makes one, and so does a fit on a generator.
-    dtype : {"float32", "float64"} or None, default=None
-        Of the computation. None is float32 for float32 and byte data, else float64.
-    device : {"cpu", "cuda", "auto"} or None, default=None
-        None is where the data are.
-    memory_budget : str, int, float or None, default=None
-        What the fit may take: `"4GB"`, bytes, or a share of what is free; None is 70 % of it.
-    callback : callable, a list of these, or None, default=None
-        `callback(estimator, record) -> bool` is called after each epoch with an estimator that can already predict; a true
-        answer stops the fit.
-    verbose : int, default=0
-        1 shows rows per second, or the loss of each epoch, and the time left.
-    random_state : int, RandomState or None, default=None
-        Seed of all that is drawn.
+    Prefer it to scikit-learn's `SGDRegressor` on `Nystroem` features if a kernel model must be updated row by row: its step
+    size needs no tuning.
 
     Attributes
     ----------
     points_ : array of shape (m, n_features)
-        The budget.
+        Points of the budget.
     dual_coef_ : ndarray of shape (m, n_outputs)
+        Coefficients of the kernel functions of the points.
     intercept_ : ndarray of shape (n_outputs,)
+        Intercept of each output.
     kernel_ : Kernel
-        With every setting a number.
+        Kernel with numeric parameters.
     C_ : float
-        The regularisation used.
+        Value of `C` used.
     history_ : list of dict
-        One record for each epoch of `fit`: n_iter, seconds, loss (mean squared error of the batches as they came), step.
-    pass_ : gramless.streaming.learners.Pass
-        Where the pass stands: what `partial_fit` goes on with.
+        One record for each epoch of `fit`: n_iter, seconds, loss (mean squared error of the batches before their steps),
+        step.
+    pass_ : TrainingPass
+        State of the training pass, which `partial_fit` continues.
 
     See Also
     --------
@@ -272,60 +283,4 @@ class BudgetLSSVR(OnePassRegressor):
     True
     """
 
-    dual_coef_ = from_model("coef", "Coefficients of the points' kernel functions.")
-    intercept_ = from_model("intercept", "The biases.")
-    points_ = from_model("features.points", "The points that carry the model.")
-    kernel_ = from_model("features.kernel", "The kernel, with every setting a number.")
-    C_ = from_model("C", "The regularisation used.")
-
-    def __init__(
-        self,
-        *,
-        kernel: Any = "rbf",
-        C: float = 1.0,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        budget: float = 500,
-        landmarks: Any = "uniform",
-        loss: str = "dual",
-        optimizer: str = "sgd",
-        batch_size: int = 64,
-        epochs: int = 30,
-        dtype: Any = None,
-        device: str | None = None,
-        memory_budget: str | float | None = None,
-        callback: Any = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.kernel = kernel
-        self.C = C
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.budget = budget
-        self.landmarks = landmarks
-        self.loss = loss
-        self.optimizer = optimizer
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.dtype = dtype
-        self.device = device
-        self.memory_budget = memory_budget
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
-
-    def parts(self) -> Parts:
-        """The feature map, the learner and the options of the pass that these settings mean.
-
-        Returns
-        -------
-        tuple of FeatureMap, Learner and PassOptions
-            What `run_pass` is called with.
-        """
-        kernel = kernel_from_settings(self)
-        feature_map = LandmarkMap(kernel, self.budget, self.landmarks, whiten=False, size_name="budget")
-        learner = Steps(self.C, optimizer=self.optimizer, batch_size=self.batch_size, epochs=self.epochs, loss=self.loss)
-        return feature_map, learner, PassOptions.of(self, batch_rows=None)
+    _exact = False

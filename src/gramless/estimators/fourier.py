@@ -2,116 +2,237 @@
 
     f(x) = w . phi(x) + b,   min_{w, b}  1/2 ||w||^2 + C/2 sum_i (z_i - f(x_i))^2
 
-in the primal, with features `phi` of `FourierMap`, whose inner products approximate an RBF or Laplacian kernel.
-`method="exact"` adds up the normal equations in one pass (`Sums`): the same answer in any order and any grouping of the
-rows. `method="online"` takes a step for each mini-batch (`Steps`).
+in the primal, with features `phi` of `FourierMap`, whose inner products approximate an RBF, Laplacian or Matern kernel.
+`method="exact"` sums the normal equations in one pass (`NormalEquations`): the model does not depend on the order and the
+grouping of the rows. `method="online"` makes a step for each mini-batch (`GradientDescent`).
 
-Cost: O(d D + D^2) time for each row (exact), O(D^2) memory whatever the number of rows; a prediction is O(d D).
+Cost: O(d D + D^2) time for each row (exact), O(D^2) memory for any number of rows; a prediction is O(d D).
 
 Reference: Rahimi and Recht, "Random features for large-scale kernel machines", 2007.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
-import numpy as np
+from sklearn.utils._param_validation import StrOptions
 
+from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, FRACTION, KERNEL, POSITIVE, POSITIVE_INTEGER
+from gramless._core.dask_dispatch import dispatch_fit
 from gramless._core.doc_links import link_documentation
-from gramless._core.validation import check_choice
-from gramless.approximation.features import FourierMap
-from gramless.inference.one_pass import prediction_intervals, standard_deviations
+from gramless._core.validation import atomic_fit
+from gramless.approximation.features import DRAWS, FourierMap
+from gramless.callbacks import read_callbacks
 from gramless.models.expansion import kernel_from_settings
-from gramless.models.one_pass import OnePassClassifier, OnePassRegressor, Parts
-from gramless.streaming.learners import C_PATH, Learner, PassOptions, Steps, Sums, from_model
+from gramless.models.one_pass import (
+    CALIBRATED_PROBABILITY,
+    OnePassClassifier,
+    OnePassEstimator,
+    OnePassRegressor,
+    inherit_parameter_docs,
+    model_attribute,
+)
+from gramless.streaming.learners import C_PATH, GradientDescent, NormalEquations, PassSettings, run_pass
+from gramless.streaming.learners.gradient import OPTIMIZERS
 
 
-def _sums_or_steps(settings: Any, *, leave_one_out: bool = False, keep_rows: bool = False) -> Learner:
-    """The learner that `method` and its settings mean."""
-    check_choice("method", settings.method, {"exact", "online"})
-    factor = settings.forgetting_factor
-    if settings.method == "exact":
-        return Sums(settings.C, settings.Cs, forgetting_factor=factor, leave_one_out=leave_one_out, keep_rows=keep_rows)
-    if factor != 1:
-        raise ValueError("forgetting_factor goes with method='exact'")
-    batch_size = 64 if settings.batch_size is None else settings.batch_size
-    return Steps(settings.C, optimizer=settings.optimizer, batch_size=batch_size, epochs=settings.epochs)
-
-
-@link_documentation
-class FourierLSSVC(OnePassClassifier):
-    """Least-squares support vector classifier on random Fourier features, for data of any length.
+@dataclass(kw_only=True, eq=False, repr=False)
+class FourierLSSVM(OnePassEstimator):
+    """Parameters, training and fitted attributes of `FourierLSSVC` and `FourierLSSVR`.
 
     Parameters
     ----------
-    kernel : {"rbf", "laplacian"} or Kernel, default="rbf"
-        The kernel that the features stand for.
+    kernel : {"rbf", "laplacian", "exponential", "matern32", "matern52"} or Kernel, default="rbf"
+        Kernel function: a stationary kernel, which the inner products of the features approximate.
     C : float or "loo", default=1.0
-        Regularisation: the ridge is `1 / C`. `"loo"`, with `method="exact"`, takes the value of `Cs` with the smallest
-        closed-form leave-one-out squared error; nothing is refitted.
+        Inverse regularisation strength; a larger value fits the training rows more closely. `"loo"` selects the value of
+        `Cs` with the smallest leave-one-out error, without refitting.
     gamma : float, "scale" or "auto", default="scale"
-        Of a kernel given by name. `"scale"` takes the variance of the rows that the features are chosen from; with
-        `partial_fit` these are the first ones, so give a number where the pieces differ.
+        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
     n_components : int, default=500
-        Features: cosines and sines of half as many frequencies (rounded up to an even number).
+        Number of features. Cosines and sines of half as many frequencies, rounded up to an even number.
     draw : {"auto", "plain", "orthogonal", "structured"}, default="auto"
-        How frequencies are drawn: independent; orthogonal to each other (smaller variance); orthogonal through Hadamard
-        matrices (cheaper for many columns). `"auto"` is orthogonal, structured from 2048 columns on, and plain for the
-        Laplacian in the city-block norm.
+        Distribution of the random frequencies. `"plain"`: independent; `"orthogonal"`: orthogonal to each other, with
+        smaller variance; `"structured"`: products of Hadamard matrices, faster for many columns. `"auto"` is orthogonal,
+        structured from 2048 columns on, and plain for the Laplacian kernel of the city-block norm.
     method : {"exact", "online"}, default="exact"
-        Sums in one pass, or steps in several.
-    Cs : sequence of float
-        The path for `C="loo"`: 1e-3 to 1e6 in half decades by default.
-    class_weight : dict, "balanced" or None, default=None
-        `"balanced"` needs arrays, whose labels can be counted beforehand.
-    probability : {"softmax", "sigmoid", "temperature", False}, default="softmax"
-        What `predict_proba` makes of scores; `"sigmoid"` and `"temperature"` (whose largest probability is that of
-        `predict`) are fitted on closed-form leave-one-out scores, with `method="exact"`, and `predict_set` needs one of
-        them.
+        Training method: normal equations in one pass, or gradient steps in several passes.
+    Cs : sequence of float, default=1e-3 to 1e6 in half decades
+        Values of `C` tried by leave-one-out. Used with `C="loo"`.
     forgetting_factor : float, default=1.0
-        With `method="exact"`: the weight of all earlier rows is multiplied by this with each new row.
+        Factor by which the weight of earlier rows is multiplied for each new row. 1 weights all rows equally.
     optimizer : {"sgd", "averaged_sgd", "adam"}, default="sgd"
-        Of `method="online"`; `"averaged_sgd"` returns the mean of the iterates of the second half.
+        Variant of stochastic gradient descent. `"averaged_sgd"` returns the mean coefficients of the second half of the
+        steps.
     epochs : int, default=30
-        With `method="online"`, passes over the rows in `fit`; `partial_fit` makes one, and so does a fit on a generator.
+        Number of passes over the rows in `fit`; `partial_fit` makes one pass.
     batch_size : int or None, default=None
-        Rows at a time, as in `NystromLSSVC`; with `method="online"` rows in a step, where None is 64.
+        Number of rows processed at a time. None is 4096, or fewer if the memory budget requires it; with
+        `method="online"` the number of rows per step, and None is 64.
     dtype : {"float32", "float64"} or None, default=None
-        Of the features; sums and solution are in float64. None is float32 for float32 and byte data, else float64.
-    device : {"cpu", "cuda", "auto"} or None, default=None
-        None is where the data are.
+        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
+    device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
+        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        storage.
     memory_budget : str, int, float or None, default=None
-        What the fit may take: `"4GB"`, bytes, or a share of what is free; None is 70 % of it.
+        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
+        free memory if at most 1; None is 70 % of the free memory.
     callback : callable, Checkpoint, a list of these, or None, default=None
-        `callback(estimator, record) -> bool` is called after each epoch with an estimator that can already predict; a true
-        answer stops the fit. `gramless.callbacks.Checkpoint`, with `method="exact"`, is as in `NystromLSSVC`.
+        Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
+        returning True stops the fit. It is called after each epoch. A `gramless.callbacks.Checkpoint`, with
+        `method="exact"`, saves the pass, and a fit that finds the file of the same fit resumes it.
     verbose : int, default=0
-        1 shows rows per second, or the loss of each epoch, and the time left.
+        If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
-        Seed of all that is drawn.
+        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
+    """
+
+    kernel: Any = "rbf"
+    C: float | str = 1.0
+    gamma: float | str = "scale"
+    n_components: int = 500
+    draw: str = "auto"
+    method: str = "exact"
+    Cs: Any = C_PATH
+    forgetting_factor: float = 1.0
+    optimizer: str = "sgd"
+    epochs: int = 30
+    batch_size: int | None = None
+    dtype: Any = None
+    device: Any = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "kernel": KERNEL["kernel"],
+        "gamma": KERNEL["gamma"],
+        **COMPUTE,
+        "C": [POSITIVE, StrOptions({"loo"})],
+        "n_components": [POSITIVE_INTEGER],
+        "draw": [StrOptions(set(DRAWS))],
+        "method": [StrOptions({"exact", "online"})],
+        "Cs": "no_validation",
+        "forgetting_factor": [FRACTION],
+        "optimizer": [StrOptions(set(OPTIMIZERS))],
+        "epochs": [POSITIVE_INTEGER],
+        "batch_size": [POSITIVE_INTEGER, None],
+    }
+
+    coef_ = model_attribute("coef", "Coefficients of the features.")
+    intercept_ = model_attribute("intercept", "Intercept of each output.")
+    features_ = model_attribute("features", "Feature map with its random frequencies.")
+    kernel_ = model_attribute("features.kernel", "Kernel with numeric parameters.")
+    C_ = model_attribute("C", "Value of `C` used.")
+    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
+
+    def pass_settings(self) -> PassSettings:
+        """Return the Fourier features, the learner of `method` and the options that the parameters mean.
+
+        Returns
+        -------
+        PassSettings
+            Arguments of the training pass.
+        """
+        probability = getattr(self, "probability", None)
+        leave_one_out = probability in ("sigmoid", "temperature")
+        feature_map = FourierMap(kernel_from_settings(self), self.n_components, self.draw)
+        if self.method == "exact":
+            learner = NormalEquations(
+                self.C,
+                self.Cs,
+                forgetting_factor=self.forgetting_factor,
+                leave_one_out=leave_one_out,
+                keep_rows=isinstance(self, OnePassRegressor),
+            )
+            return PassSettings(feature_map, learner, self._options(self.batch_size))
+        if leave_one_out:
+            raise ValueError(f"probability={probability!r} needs leave-one-out scores: use method='exact'")
+        if self.forgetting_factor != 1:
+            raise ValueError("forgetting_factor goes with method='exact'")
+        batch_size = 64 if self.batch_size is None else self.batch_size
+        steps = GradientDescent(self.C, optimizer=self.optimizer, batch_size=batch_size, epochs=self.epochs)
+        return PassSettings(feature_map, steps, self._options(None))
+
+    @atomic_fit
+    @dispatch_fit
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model in one pass over the rows, or with `method="online"` in `epochs` passes.
+
+        Parameters
+        ----------
+        X : array, path, iterable or Stream
+            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
+            `(X, y, sample_weight)` batches; or a `Stream`.
+        y : array, or the name of the target column of a file
+            Labels or values; not given with batches or a `Stream`, which contain their own.
+        sample_weight : array, optional
+            With an array, the weight of each row; weight 2 equals two copies.
+
+        Returns
+        -------
+        self : estimator
+            Fitted estimator.
+        """
+        self._validate_params()
+        settings, callbacks = self.pass_settings(), read_callbacks(self.callback)
+        stream, targets = self._read_rows(X, y, sample_weight)
+        result = run_pass(
+            stream, settings, targets, random_state=self.random_state, callbacks=callbacks, show=self.set_pass
+        )
+        return self.set_pass(result)
+
+
+@link_documentation
+@inherit_parameter_docs(FourierLSSVM)
+@dataclass(kw_only=True, eq=False, repr=False)
+class FourierLSSVC(OnePassClassifier, FourierLSSVM):
+    """Least-squares support vector classifier on random Fourier features, for data of any length.
+
+    Prefer it to scikit-learn's `RBFSampler` with a linear classifier if the data exceed the memory or arrive in batches; its
+    orthogonal frequencies also approximate the kernel with fewer features.
+
+    Parameters
+    ----------
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
+        frequency.
+    probability : {"softmax", "sigmoid", "temperature", False}, default="softmax"
+        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"sigmoid"` and
+        `"temperature"` are fitted to leave-one-out scores, and `predict_set` needs one of them.
 
     Attributes
     ----------
     classes_ : ndarray
+        Sorted labels.
     coef_ : ndarray of shape (n_components, n_outputs)
+        Coefficients of the features.
     intercept_ : ndarray of shape (n_outputs,)
-    features_ : FourierFeatures
-        `decision_function(X) = features_(X) @ coef_ + intercept_`.
+        Intercept of each output.
+    features_ : Features
+        Feature map: `decision_function(X) = features_(X) @ coef_ + intercept_`.
     kernel_ : Kernel
-        With every setting a number.
+        Kernel with numeric parameters.
     C_ : float
-        The regularisation used.
+        Value of `C` used.
     loo_errors_ : ndarray
-        With `C="loo"`, the leave-one-out squared error at each of `Cs`.
+        With `C="loo"`, the leave-one-out squared error for each value of `Cs`.
     history_ : list of dict
         One record for each pass of `fit`: n_iter, seconds and, with `method="online"`, loss and step.
-    pass_ : gramless.streaming.learners.Pass
-        Where the pass stands: what `partial_fit` goes on with.
+    pass_ : TrainingPass
+        State of the training pass, which `partial_fit` continues.
 
     See Also
     --------
     NystromLSSVC : Features chosen from the rows.
-    LSSVC : The kernel itself.
+    LSSVC : The kernel without approximation.
+
+    Notes
+    -----
+    `C="loo"`, `forgetting_factor` and the calibrated probabilities need `method="exact"`; `optimizer` and `epochs` are used
+    by `method="online"`. `class_weight="balanced"` needs arrays.
 
     References
     ----------
@@ -126,141 +247,47 @@ class FourierLSSVC(OnePassClassifier):
     True
     """
 
-    coef_ = from_model("coef", "Coefficients of the features.")
-    intercept_ = from_model("intercept", "The biases.")
-    features_ = from_model("features", "The features.")
-    kernel_ = from_model("features.kernel", "The kernel, with every setting a number.")
-    C_ = from_model("C", "The regularisation used.")
-    loo_errors_ = from_model("loo_errors", "The leave-one-out squared error at each C tried.")
+    class_weight: Any = None
+    probability: str | bool = "softmax"
 
-    def __init__(
-        self,
-        *,
-        kernel: Any = "rbf",
-        C: float | str = 1.0,
-        gamma: float | str = "scale",
-        n_components: int = 500,
-        draw: str = "auto",
-        method: str = "exact",
-        Cs: Any = C_PATH,
-        class_weight: Any = None,
-        probability: str | bool = "softmax",
-        forgetting_factor: float = 1.0,
-        optimizer: str = "sgd",
-        epochs: int = 30,
-        batch_size: int | None = None,
-        dtype: Any = None,
-        device: str | None = None,
-        memory_budget: str | float | None = None,
-        callback: Any = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.kernel = kernel
-        self.C = C
-        self.gamma = gamma
-        self.n_components = n_components
-        self.draw = draw
-        self.method = method
-        self.Cs = Cs
-        self.class_weight = class_weight
-        self.probability = probability
-        self.forgetting_factor = forgetting_factor
-        self.optimizer = optimizer
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.dtype = dtype
-        self.device = device
-        self.memory_budget = memory_budget
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
-
-    def parts(self) -> Parts:
-        """The feature map, the learner and the options of the pass that these settings mean.
-
-        Returns
-        -------
-        tuple of FeatureMap, Learner and PassOptions
-            What `run_pass` is called with.
-        """
-        if self.probability is not False:
-            check_choice("probability", self.probability, {"softmax", "sigmoid", "temperature"})
-        left_out = self.probability in ("sigmoid", "temperature")
-        if left_out and self.method == "online":
-            raise ValueError(f"probability={self.probability!r} needs leave-one-out scores: use method='exact'")
-        feature_map = FourierMap(kernel_from_settings(self), self.n_components, self.draw)
-        learner = _sums_or_steps(self, leave_one_out=left_out)
-        return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size if self.method == "exact" else None)
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **FourierLSSVM._parameter_constraints,
+        **CLASS_WEIGHT,
+        **CALIBRATED_PROBABILITY,
+    }
 
 
 @link_documentation
-class FourierLSSVR(OnePassRegressor):
+@inherit_parameter_docs(FourierLSSVM)
+class FourierLSSVR(OnePassRegressor, FourierLSSVM):
     """Least-squares support vector regressor on random Fourier features, for data of any length.
 
-    Parameters
-    ----------
-    kernel : {"rbf", "laplacian"} or Kernel, default="rbf"
-        The kernel that the features stand for.
-    C : float or "loo", default=1.0
-        Regularisation: the ridge is `1 / C`. `"loo"`, with `method="exact"`, takes the value of `Cs` with the smallest
-        closed-form leave-one-out squared error; nothing is refitted.
-    gamma : float, "scale" or "auto", default="scale"
-        Of a kernel given by name. `"scale"` takes the variance of the rows that the features are chosen from; with
-        `partial_fit` these are the first ones, so give a number where the pieces differ.
-    n_components : int, default=500
-        Features: cosines and sines of half as many frequencies (rounded up to an even number).
-    draw : {"auto", "plain", "orthogonal", "structured"}, default="auto"
-        How frequencies are drawn: independent; orthogonal to each other (smaller variance); orthogonal through Hadamard
-        matrices (cheaper for many columns). `"auto"` is orthogonal, structured from 2048 columns on, and plain for the
-        Laplacian in the city-block norm.
-    method : {"exact", "online"}, default="exact"
-        Sums in one pass, or steps in several.
-    Cs : sequence of float
-        The path for `C="loo"`: 1e-3 to 1e6 in half decades by default.
-    forgetting_factor : float, default=1.0
-        With `method="exact"`: the weight of all earlier rows is multiplied by this with each new row.
-    optimizer : {"sgd", "averaged_sgd", "adam"}, default="sgd"
-        Of `method="online"`; `"averaged_sgd"` returns the mean of the iterates of the second half.
-    epochs : int, default=30
-        With `method="online"`, passes over the rows in `fit`; `partial_fit` makes one, and so does a fit on a generator.
-    batch_size : int or None, default=None
-        Rows at a time, as in `NystromLSSVC`; with `method="online"` rows in a step, where None is 64.
-    dtype : {"float32", "float64"} or None, default=None
-        Of the features; sums and solution are in float64. None is float32 for float32 and byte data, else float64.
-    device : {"cpu", "cuda", "auto"} or None, default=None
-        None is where the data are.
-    memory_budget : str, int, float or None, default=None
-        What the fit may take: `"4GB"`, bytes, or a share of what is free; None is 70 % of it.
-    callback : callable, Checkpoint, a list of these, or None, default=None
-        `callback(estimator, record) -> bool` is called after each epoch with an estimator that can already predict; a true
-        answer stops the fit. `gramless.callbacks.Checkpoint`, with `method="exact"`, is as in `NystromLSSVC`.
-    verbose : int, default=0
-        1 shows rows per second, or the loss of each epoch, and the time left.
-    random_state : int, RandomState or None, default=None
-        Seed of all that is drawn.
+    Prefer it to scikit-learn's `RBFSampler` with `Ridge` if the data exceed the memory or arrive in batches, or if prediction
+    intervals are needed.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_components, n_outputs)
+        Coefficients of the features.
     intercept_ : ndarray of shape (n_outputs,)
-    features_ : FourierFeatures
-        `decision_function(X) = features_(X) @ coef_ + intercept_`.
+        Intercept of each output.
+    features_ : Features
+        Feature map: `predict(X) = features_(X) @ coef_ + intercept_`.
     kernel_ : Kernel
-        With every setting a number.
+        Kernel with numeric parameters.
     C_ : float
-        The regularisation used.
+        Value of `C` used.
     loo_errors_ : ndarray
-        With `C="loo"`, the leave-one-out squared error at each of `Cs`.
+        With `C="loo"`, the leave-one-out squared error for each value of `Cs`.
     history_ : list of dict
         One record for each pass of `fit`: n_iter, seconds and, with `method="online"`, loss and step.
-    pass_ : gramless.streaming.learners.Pass
-        Where the pass stands: what `partial_fit` goes on with.
+    pass_ : TrainingPass
+        State of the training pass, which `partial_fit` continues.
 
     See Also
     --------
     NystromLSSVR : Features chosen from the rows.
-    LSSVR : The kernel itself.
+    LSSVR : The kernel without approximation.
 
     References
     ----------
@@ -275,111 +302,3 @@ class FourierLSSVR(OnePassRegressor):
     >>> model.score(X, np.sin(X[:, 0])) > 0.99
     True
     """
-
-    coef_ = from_model("coef", "Coefficients of the features.")
-    intercept_ = from_model("intercept", "The biases.")
-    features_ = from_model("features", "The features.")
-    kernel_ = from_model("features.kernel", "The kernel, with every setting a number.")
-    C_ = from_model("C", "The regularisation used.")
-    loo_errors_ = from_model("loo_errors", "The leave-one-out squared error at each C tried.")
-
-    def __init__(
-        self,
-        *,
-        kernel: Any = "rbf",
-        C: float | str = 1.0,
-        gamma: float | str = "scale",
-        n_components: int = 500,
-        draw: str = "auto",
-        method: str = "exact",
-        Cs: Any = C_PATH,
-        forgetting_factor: float = 1.0,
-        optimizer: str = "sgd",
-        epochs: int = 30,
-        batch_size: int | None = None,
-        dtype: Any = None,
-        device: str | None = None,
-        memory_budget: str | float | None = None,
-        callback: Any = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.kernel = kernel
-        self.C = C
-        self.gamma = gamma
-        self.n_components = n_components
-        self.draw = draw
-        self.method = method
-        self.Cs = Cs
-        self.forgetting_factor = forgetting_factor
-        self.optimizer = optimizer
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.dtype = dtype
-        self.device = device
-        self.memory_budget = memory_budget
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predicted values, and how sure the machine is of the function behind them.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            Rows.
-        return_std : bool, default=False
-            Whether to return the standard deviation of the Gaussian process too: that of the function, without the noise of
-            a new value. Its scale is the one that the leave-one-out residuals of a sample of the rows have.
-
-        Returns
-        -------
-        values : array of shape (n_samples,) or (n_samples, n_outputs)
-            As `y` was at fit.
-        deviations : ndarray of the same shape
-            With `return_std` only.
-        """
-        values = super().predict(X)
-        if not return_std:
-            return values
-        deviations = standard_deviations(self, X)
-        return values, deviations[:, 0] if self._single_output else deviations
-
-    def predict_interval(self, X: Any, coverage: float = 0.9, *, local: bool = False) -> np.ndarray:
-        """Intervals that contain the value of a new row with a chosen probability, by the jackknife+.
-
-        The models without each of up to 8,192 rows, a uniform sample, are known in closed form.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or tensor of shape (n_samples, n_features)
-            Rows.
-        coverage : float, default=0.9
-            Between 0 and 1. For rows that come from where the training rows came from, the share of new values inside is
-            at least `1 - 2 (1 - coverage)`, and in practice close to `coverage`.
-        local : bool, default=False
-            Whether intervals are wider where the machine is less sure.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2), or (n_samples, n_outputs, 2)
-            Lower and upper ends. Infinite where there are too few training rows for the coverage.
-        """
-        ends = prediction_intervals(self, X, coverage, local=local)
-        return ends[:, 0] if self._single_output else ends
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in super().__getstate__().items() if key != "_posterior"}
-
-    def parts(self) -> Parts:
-        """The feature map, the learner and the options of the pass that these settings mean.
-
-        Returns
-        -------
-        tuple of FeatureMap, Learner and PassOptions
-            What `run_pass` is called with.
-        """
-        feature_map = FourierMap(kernel_from_settings(self), self.n_components, self.draw)
-        learner = _sums_or_steps(self, keep_rows=True)
-        return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size if self.method == "exact" else None)

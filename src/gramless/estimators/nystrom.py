@@ -2,13 +2,11 @@
 
     f(x) = sum_{j <= m} a_j K(x, l_j) + b,   (K_mn K_nm + (1 / C) K_mm) a = K_mn (z - b)
 
-is the least-squares SVM in the primal, on the features that the landmarks `l_j` span. The features are those of
-`LandmarkMap`, the sums and their solution those of `Sums`; everything is solved in coordinates in which the penalty `K_mm`
-is the identity, so the ill-conditioned normal equations are never solved as they stand, and the model does not depend on the
-order and grouping of the rows beyond some 1e-12 even where `K_mm` is singular to rounding.
+is the least-squares SVM in the primal, on the features that the landmarks `l_j` span (`LandmarkMap`). The normal equations
+are summed over the rows (`NormalEquations`) and solved in coordinates in which the penalty `K_mm` is the identity, so the
+model does not depend on the order and the grouping of the rows beyond 1e-12, even if `K_mm` is singular to rounding.
 
-Cost: O(m d + m^2) time for each row, O(m^2) memory whatever the number of rows, O(m^3) once; a prediction is m kernel
-values.
+Cost: O(m d + m^2) time for each row, O(m^2) memory for any number of rows, O(m^3) once; a prediction is m kernel values.
 
 References: Suykens et al., "Least Squares Support Vector Machines", 2002; De Brabanter et al., "Optimized fixed-size kernel
 models for large data sets", 2010.
@@ -16,94 +14,211 @@ models for large data sets", 2010.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
-import numpy as np
+from sklearn.utils._param_validation import StrOptions
 
+from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, FRACTION, KERNEL, POSITIVE, POSITIVE_INTEGER
+from gramless._core.dask_dispatch import dispatch_fit
 from gramless._core.doc_links import link_documentation
-from gramless._core.validation import check_choice
+from gramless._core.validation import atomic_fit
 from gramless.approximation.features import LandmarkMap
-from gramless.inference.one_pass import prediction_intervals, standard_deviations
+from gramless.callbacks import read_callbacks
 from gramless.models.expansion import kernel_from_settings
-from gramless.models.one_pass import OnePassClassifier, OnePassRegressor, Parts
-from gramless.streaming.learners import C_PATH, PassOptions, Sums, from_model
+from gramless.models.one_pass import (
+    CALIBRATED_PROBABILITY,
+    OnePassClassifier,
+    OnePassEstimator,
+    OnePassRegressor,
+    inherit_parameter_docs,
+    model_attribute,
+)
+from gramless.streaming.learners import C_PATH, NormalEquations, PassSettings, run_pass
 
 
-@link_documentation
-class NystromLSSVC(OnePassClassifier):
-    """Least-squares support vector classifier on landmarks, fitted in one pass over data of any length.
+@dataclass(kw_only=True, eq=False, repr=False)
+class NystromLSSVM(OnePassEstimator):
+    """Parameters, training and fitted attributes of `NystromLSSVC` and `NystromLSSVR`.
 
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        Similarity of two rows: a name or an expression of `gramless.kernels`, or a function `f(X, Y)`.
+        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
     C : float or "loo", default=1.0
-        Regularisation: the ridge is `1 / C`. `"loo"` takes the value of `Cs` with the smallest closed-form leave-one-out
-        squared error; nothing is refitted.
+        Inverse regularisation strength; a larger value fits the training rows more closely. `"loo"` selects the value of
+        `Cs` with the smallest leave-one-out error, without refitting.
     gamma : float, "scale" or "auto", default="scale"
-        Of a kernel given by name. `"scale"` takes the variance of the rows that the features are chosen from; with
-        `partial_fit` these are the first ones, so give a number where the pieces differ.
+        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
     degree : int, default=3
-        Of a polynomial kernel given by name.
+        Degree of the polynomial kernel; ignored by other kernels.
     coef0 : float, default=0.0
-        Of a polynomial kernel given by name.
+        Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
     n_landmarks : int or float, default=500
-        How many landmarks: a number, or a share of the rows above 0 and at most 1 (`partial_fit` needs a number).
+        Number of landmarks, or a fraction of the rows if it is a float at most 1. `partial_fit` needs an int.
     landmarks : str, LandmarkRule or array, default="uniform"
-        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A
-        rule chooses
-        from a uniform sample of at most 50,000 rows (all where there are fewer), of a generator from its first rows (four
-        for each landmark).
-    Cs : sequence of float
-        The path for `C="loo"`: 1e-3 to 1e6 in half decades by default.
-    class_weight : dict, "balanced" or None, default=None
-        `"balanced"` needs arrays, whose labels can be counted beforehand.
-    probability : {"softmax", "sigmoid", "temperature", False}, default="softmax"
-        What `predict_proba` makes of scores; `"sigmoid"` and `"temperature"` (whose largest probability is that of
-        `predict`) are fitted on closed-form leave-one-out scores, and `predict_set` needs one of them.
+        Rule that selects the landmarks: a name or object of `gramless.approximation.landmarks`, row indices, or the points
+        themselves. A rule selects from a uniform sample of at most 50,000 rows, or from the first rows of a generator (four
+        rows for each landmark).
+    Cs : sequence of float, default=1e-3 to 1e6 in half decades
+        Values of `C` tried by leave-one-out. Used with `C="loo"`.
     forgetting_factor : float, default=1.0
-        The weight of all earlier rows is multiplied by this with each new row, for streams that change.
+        Factor by which the weight of earlier rows is multiplied for each new row. 1 weights all rows equally.
     batch_size : int or None, default=None
-        Rows at a time; None takes 4096, or fewer where the memory budget asks for it. Changes no result.
+        Number of rows processed at a time. None is 4096, or fewer if the memory budget requires it; the model does not
+        depend on it.
     dtype : {"float32", "float64"} or None, default=None
-        Of the features; sums and solution are in float64. None is float32 for float32 and byte data, else float64.
-    device : {"cpu", "cuda", "auto"} or None, default=None
-        None is where the data are.
+        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
+    device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
+        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        storage.
     memory_budget : str, int, float or None, default=None
-        What the fit may take: `"4GB"`, bytes, or a share of what is free; None is 70 % of it.
+        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
+        free memory if at most 1; None is 70 % of the free memory.
     callback : callable, Checkpoint, a list of these, or None, default=None
-        `callback(estimator, record)` is called at the end of the pass. `gramless.callbacks.Checkpoint` saves where the pass
-        stands; a fit that finds such a file of its own goes on from there, and no row is counted twice.
+        Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
+        returning True stops the fit. It is called at the end of the pass. A `gramless.callbacks.Checkpoint` saves the pass,
+        and a fit that finds the file of the same fit resumes it.
     verbose : int, default=0
-        1 shows rows per second, or the loss of each epoch, and the time left.
+        If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
-        Seed of all that is drawn.
+        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
+    """
+
+    kernel: Any = "rbf"
+    C: float | str = 1.0
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    n_landmarks: float = 500
+    landmarks: Any = "uniform"
+    Cs: Any = C_PATH
+    forgetting_factor: float = 1.0
+    batch_size: int | None = None
+    dtype: Any = None
+    device: Any = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **KERNEL,
+        **COMPUTE,
+        "C": [POSITIVE, StrOptions({"loo"})],
+        "n_landmarks": [POSITIVE_INTEGER, FRACTION],
+        "landmarks": "no_validation",
+        "Cs": "no_validation",
+        "forgetting_factor": [FRACTION],
+        "batch_size": [POSITIVE_INTEGER, None],
+    }
+
+    dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the landmarks.")
+    intercept_ = model_attribute("intercept", "Intercept of each output.")
+    points_ = model_attribute("features.points", "Landmarks.")
+    kernel_ = model_attribute("features.kernel", "Kernel with numeric parameters.")
+    C_ = model_attribute("C", "Value of `C` used.")
+    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
+    jitter_ = model_attribute("jitter", "Number added to the diagonal of the kernel matrix of the landmarks.")
+
+    def pass_settings(self) -> PassSettings:
+        """Return the landmark features, the normal equations and the options that the parameters mean.
+
+        Returns
+        -------
+        PassSettings
+            Arguments of the training pass.
+        """
+        learner = NormalEquations(
+            self.C,
+            self.Cs,
+            forgetting_factor=self.forgetting_factor,
+            leave_one_out=getattr(self, "probability", None) in ("sigmoid", "temperature"),
+            keep_rows=isinstance(self, OnePassRegressor),
+        )
+        feature_map = LandmarkMap(kernel_from_settings(self), self.n_landmarks, self.landmarks)
+        return PassSettings(feature_map, learner, self._options(self.batch_size))
+
+    @atomic_fit
+    @dispatch_fit
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model in one pass over the rows.
+
+        Parameters
+        ----------
+        X : array, path, iterable or Stream
+            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
+            `(X, y, sample_weight)` batches; or a `Stream`.
+        y : array, or the name of the target column of a file
+            Labels or values; not given with batches or a `Stream`, which contain their own.
+        sample_weight : array, optional
+            With an array, the weight of each row; weight 2 equals two copies.
+
+        Returns
+        -------
+        self : estimator
+            Fitted estimator.
+        """
+        self._validate_params()
+        settings, callbacks = self.pass_settings(), read_callbacks(self.callback)
+        stream, targets = self._read_rows(X, y, sample_weight)
+        result = run_pass(
+            stream, settings, targets, random_state=self.random_state, callbacks=callbacks, show=self.set_pass
+        )
+        return self.set_pass(result)
+
+
+@link_documentation
+@inherit_parameter_docs(NystromLSSVM)
+@dataclass(kw_only=True, eq=False, repr=False)
+class NystromLSSVC(OnePassClassifier, NystromLSSVM):
+    """Least-squares support vector classifier on landmarks, fitted in one pass over data of any length.
+
+    Prefer it to scikit-learn's `Nystroem` with a linear classifier if the data exceed the memory or arrive in batches: it
+    reads files and streams, is exact for any grouping of the rows, and selects `C` without refitting.
+
+    Parameters
+    ----------
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
+        frequency.
+    probability : {"softmax", "sigmoid", "temperature", False}, default="softmax"
+        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"sigmoid"` and
+        `"temperature"` are fitted to leave-one-out scores, and `predict_set` needs one of them.
 
     Attributes
     ----------
     classes_ : ndarray
+        Sorted labels.
     points_ : array of shape (m, n_features)
-        The landmarks.
+        Landmarks.
     dual_coef_ : ndarray of shape (m, n_outputs)
+        Coefficients of the kernel functions of the landmarks.
     intercept_ : ndarray of shape (n_outputs,)
+        Intercept of each output.
     kernel_ : Kernel
-        With every setting a number.
+        Kernel with numeric parameters.
     C_ : float
-        The regularisation used.
+        Value of `C` used.
     loo_errors_ : ndarray
-        With `C="loo"`, the leave-one-out squared error at each of `Cs`.
+        With `C="loo"`, the leave-one-out squared error for each value of `Cs`.
     jitter_ : float
-        What was added to the diagonal of `K_mm`.
+        Number added to the diagonal of `K_mm`.
     history_ : list of dict
-        The record of the pass of `fit`: n_iter, seconds.
-    pass_ : gramless.streaming.learners.Pass
-        Where the pass stands: what `partial_fit` goes on with.
+        Record of the pass of `fit`: n_iter, seconds.
+    pass_ : TrainingPass
+        State of the training pass, which `partial_fit` continues.
 
     See Also
     --------
     FourierLSSVC : Random features instead of landmarks.
-    BudgetLSSVC : Steps instead of sums, for very many landmarks.
+    BudgetLSSVC : Gradient steps instead of normal equations, for very many landmarks.
     LSSVC : All rows as landmarks.
+
+    Notes
+    -----
+    `gamma="scale"` uses the variance of the rows from which the landmarks are selected. With `partial_fit` these are the
+    first rows, so pass a number if later rows differ. `class_weight="balanced"` needs arrays.
 
     References
     ----------
@@ -120,140 +235,49 @@ class NystromLSSVC(OnePassClassifier):
     True
     """
 
-    dual_coef_ = from_model("coef", "Coefficients of the points' kernel functions.")
-    intercept_ = from_model("intercept", "The biases.")
-    points_ = from_model("features.points", "The points that carry the model.")
-    kernel_ = from_model("features.kernel", "The kernel, with every setting a number.")
-    C_ = from_model("C", "The regularisation used.")
-    loo_errors_ = from_model("loo_errors", "The leave-one-out squared error at each C tried.")
-    jitter_ = from_model("jitter", "What was added to the diagonal of the landmarks' kernel matrix.")
+    class_weight: Any = None
+    probability: str | bool = "softmax"
 
-    def __init__(
-        self,
-        *,
-        kernel: Any = "rbf",
-        C: float | str = 1.0,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        n_landmarks: float = 500,
-        landmarks: Any = "uniform",
-        Cs: Any = C_PATH,
-        class_weight: Any = None,
-        probability: str | bool = "softmax",
-        forgetting_factor: float = 1.0,
-        batch_size: int | None = None,
-        dtype: Any = None,
-        device: str | None = None,
-        memory_budget: str | float | None = None,
-        callback: Any = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.kernel = kernel
-        self.C = C
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.Cs = Cs
-        self.class_weight = class_weight
-        self.probability = probability
-        self.forgetting_factor = forgetting_factor
-        self.batch_size = batch_size
-        self.dtype = dtype
-        self.device = device
-        self.memory_budget = memory_budget
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
-
-    def parts(self) -> Parts:
-        """The feature map, the learner and the options of the pass that these settings mean.
-
-        Returns
-        -------
-        tuple of FeatureMap, Learner and PassOptions
-            What `run_pass` is called with.
-        """
-        if self.probability is not False:
-            check_choice("probability", self.probability, {"softmax", "sigmoid", "temperature"})
-        left_out = self.probability in ("sigmoid", "temperature")
-        kernel = kernel_from_settings(self)
-        feature_map = LandmarkMap(kernel, self.n_landmarks, self.landmarks)
-        learner = Sums(self.C, self.Cs, forgetting_factor=self.forgetting_factor, leave_one_out=left_out)
-        return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size)
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **NystromLSSVM._parameter_constraints,
+        **CLASS_WEIGHT,
+        **CALIBRATED_PROBABILITY,
+    }
 
 
 @link_documentation
-class NystromLSSVR(OnePassRegressor):
+@inherit_parameter_docs(NystromLSSVM)
+class NystromLSSVR(OnePassRegressor, NystromLSSVM):
     """Least-squares support vector regressor on landmarks, fitted in one pass over data of any length.
 
-    Parameters
-    ----------
-    kernel : str, Kernel or callable, default="rbf"
-        Similarity of two rows: a name or an expression of `gramless.kernels`, or a function `f(X, Y)`.
-    C : float or "loo", default=1.0
-        Regularisation: the ridge is `1 / C`. `"loo"` takes the value of `Cs` with the smallest closed-form leave-one-out
-        squared error; nothing is refitted.
-    gamma : float, "scale" or "auto", default="scale"
-        Of a kernel given by name. `"scale"` takes the variance of the rows that the features are chosen from; with
-        `partial_fit` these are the first ones, so give a number where the pieces differ.
-    degree : int, default=3
-        Of a polynomial kernel given by name.
-    coef0 : float, default=0.0
-        Of a polynomial kernel given by name.
-    n_landmarks : int or float, default=500
-        How many landmarks: a number, or a share of the rows above 0 and at most 1 (`partial_fit` needs a number).
-    landmarks : str, LandmarkRule or array, default="uniform"
-        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A
-        rule chooses
-        from a uniform sample of at most 50,000 rows (all where there are fewer), of a generator from its first rows (four
-        for each landmark).
-    Cs : sequence of float
-        The path for `C="loo"`: 1e-3 to 1e6 in half decades by default.
-    forgetting_factor : float, default=1.0
-        The weight of all earlier rows is multiplied by this with each new row, for streams that change.
-    batch_size : int or None, default=None
-        Rows at a time; None takes 4096, or fewer where the memory budget asks for it. Changes no result.
-    dtype : {"float32", "float64"} or None, default=None
-        Of the features; sums and solution are in float64. None is float32 for float32 and byte data, else float64.
-    device : {"cpu", "cuda", "auto"} or None, default=None
-        None is where the data are.
-    memory_budget : str, int, float or None, default=None
-        What the fit may take: `"4GB"`, bytes, or a share of what is free; None is 70 % of it.
-    callback : callable, Checkpoint, a list of these, or None, default=None
-        `callback(estimator, record)` is called at the end of the pass. `gramless.callbacks.Checkpoint` saves where the pass
-        stands; a fit that finds such a file of its own goes on from there, and no row is counted twice.
-    verbose : int, default=0
-        1 shows rows per second, or the loss of each epoch, and the time left.
-    random_state : int, RandomState or None, default=None
-        Seed of all that is drawn.
+    Prefer it to scikit-learn's `Nystroem` with `Ridge` if the data exceed the memory or arrive in batches, or if prediction
+    intervals are needed.
 
     Attributes
     ----------
     points_ : array of shape (m, n_features)
-        The landmarks.
+        Landmarks.
     dual_coef_ : ndarray of shape (m, n_outputs)
+        Coefficients of the kernel functions of the landmarks.
     intercept_ : ndarray of shape (n_outputs,)
+        Intercept of each output.
     kernel_ : Kernel
-        With every setting a number.
+        Kernel with numeric parameters.
     C_ : float
-        The regularisation used.
+        Value of `C` used.
     loo_errors_ : ndarray
-        With `C="loo"`, the leave-one-out squared error at each of `Cs`.
+        With `C="loo"`, the leave-one-out squared error for each value of `Cs`.
     jitter_ : float
-        What was added to the diagonal of `K_mm`.
+        Number added to the diagonal of `K_mm`.
     history_ : list of dict
-        The record of the pass of `fit`: n_iter, seconds.
-    pass_ : gramless.streaming.learners.Pass
-        Where the pass stands: what `partial_fit` goes on with.
+        Record of the pass of `fit`: n_iter, seconds.
+    pass_ : TrainingPass
+        State of the training pass, which `partial_fit` continues.
 
     See Also
     --------
     FourierLSSVR : Random features instead of landmarks.
-    BudgetLSSVR : Steps instead of sums, for very many landmarks.
+    BudgetLSSVR : Gradient steps instead of normal equations, for very many landmarks.
     LSSVR : All rows as landmarks.
 
     References
@@ -269,111 +293,3 @@ class NystromLSSVR(OnePassRegressor):
     >>> NystromLSSVR(n_landmarks=30, C=100.0, random_state=0).fit(X, np.sin(X[:, 0])).score(X, np.sin(X[:, 0])) > 0.999
     True
     """
-
-    dual_coef_ = from_model("coef", "Coefficients of the points' kernel functions.")
-    intercept_ = from_model("intercept", "The biases.")
-    points_ = from_model("features.points", "The points that carry the model.")
-    kernel_ = from_model("features.kernel", "The kernel, with every setting a number.")
-    C_ = from_model("C", "The regularisation used.")
-    loo_errors_ = from_model("loo_errors", "The leave-one-out squared error at each C tried.")
-    jitter_ = from_model("jitter", "What was added to the diagonal of the landmarks' kernel matrix.")
-
-    def __init__(
-        self,
-        *,
-        kernel: Any = "rbf",
-        C: float | str = 1.0,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        n_landmarks: float = 500,
-        landmarks: Any = "uniform",
-        Cs: Any = C_PATH,
-        forgetting_factor: float = 1.0,
-        batch_size: int | None = None,
-        dtype: Any = None,
-        device: str | None = None,
-        memory_budget: str | float | None = None,
-        callback: Any = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.kernel = kernel
-        self.C = C
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.Cs = Cs
-        self.forgetting_factor = forgetting_factor
-        self.batch_size = batch_size
-        self.dtype = dtype
-        self.device = device
-        self.memory_budget = memory_budget
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predicted values, and how sure the machine is of the function behind them.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            Rows.
-        return_std : bool, default=False
-            Whether to return the standard deviation of the Gaussian process too: that of the function, without the noise of
-            a new value. Its scale is the one that the leave-one-out residuals of a sample of the rows have.
-
-        Returns
-        -------
-        values : array of shape (n_samples,) or (n_samples, n_outputs)
-            As `y` was at fit.
-        deviations : ndarray of the same shape
-            With `return_std` only.
-        """
-        values = super().predict(X)
-        if not return_std:
-            return values
-        deviations = standard_deviations(self, X)
-        return values, deviations[:, 0] if self._single_output else deviations
-
-    def predict_interval(self, X: Any, coverage: float = 0.9, *, local: bool = False) -> np.ndarray:
-        """Intervals that contain the value of a new row with a chosen probability, by the jackknife+.
-
-        The models without each of up to 8,192 rows, a uniform sample, are known in closed form.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or tensor of shape (n_samples, n_features)
-            Rows.
-        coverage : float, default=0.9
-            Between 0 and 1. For rows that come from where the training rows came from, the share of new values inside is
-            at least `1 - 2 (1 - coverage)`, and in practice close to `coverage`.
-        local : bool, default=False
-            Whether intervals are wider where the machine is less sure.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2), or (n_samples, n_outputs, 2)
-            Lower and upper ends. Infinite where there are too few training rows for the coverage.
-        """
-        ends = prediction_intervals(self, X, coverage, local=local)
-        return ends[:, 0] if self._single_output else ends
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in super().__getstate__().items() if key != "_posterior"}
-
-    def parts(self) -> Parts:
-        """The feature map, the learner and the options of the pass that these settings mean.
-
-        Returns
-        -------
-        tuple of FeatureMap, Learner and PassOptions
-            What `run_pass` is called with.
-        """
-        kernel = kernel_from_settings(self)
-        feature_map = LandmarkMap(kernel, self.n_landmarks, self.landmarks)
-        learner = Sums(self.C, self.Cs, forgetting_factor=self.forgetting_factor, keep_rows=True)
-        return feature_map, learner, PassOptions.of(self, batch_rows=self.batch_size)

@@ -69,12 +69,3 @@ def sigmoid_probabilities(scores: np.ndarray, sigmoids: np.ndarray) -> np.ndarra
     total = p.sum(axis=1, keepdims=True)
     # If every sigmoid underflows to zero, the probabilities are uniform instead of 0/0.
     return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1.0 / p.shape[1])
-
-
-def left_out_sigmoids(model: Any, targets: Any) -> np.ndarray:
-    """Return the sigmoids of a one-pass model, fitted once to its leave-one-out scores and stored in `model.sigmoids`."""
-    if model.sigmoids is None:
-        scores, encoded, weights = model.left_out
-        classes, columns = targets.sorted()
-        model.sigmoids = fit_sigmoids(scores, np.argsort(columns)[encoded], len(classes), weights)
-    return model.sigmoids

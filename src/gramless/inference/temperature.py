@@ -45,15 +45,6 @@ def fit_temperature(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray |
     return float(scale / brentq(slope, low, high, xtol=1e-13))
 
 
-def left_out_temperature(model: Any, targets: Any) -> float:
-    """Return the temperature of a one-pass model, fitted once to its leave-one-out scores, stored in `model.temperature`."""
-    if model.temperature is None:
-        scores, encoded, weights = model.left_out
-        _, columns = targets.sorted()
-        model.temperature = fit_temperature(scores, np.argsort(columns)[encoded], weights)
-    return model.temperature
-
-
 def temperature_probabilities(scores: np.ndarray, temperature: float) -> np.ndarray:
     """Return the softmax of the scores divided by the temperature."""
     return softmax(centred_scores(scores) / temperature, axis=1)

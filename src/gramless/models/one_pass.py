@@ -1,251 +1,323 @@
-"""What every one-pass estimator does with its three parts: learn from rows as they pass by, and predict.
+"""What the one-pass estimators share: training passes, predictions and calibration.
 
-    parts() = (feature map, learner, options),     f(x) = Phi(x) A + b
+    settings = pass_settings() = (feature map, learner, options),     f(x) = Phi(x) A + b
 
-`parts()` is all that an estimator says beside its settings. `fit` hands the parts and a stream to `run_pass`, `partial_fit`
-goes on with the pass that is there, and a prediction asks the features of the pass for their scores. `OnePassClassifier` and
-`OnePassRegressor` differ in how targets are read and in what is made of scores.
+`OnePassEstimator` stores the training pass and computes scores; `OnePassClassifier` and `OnePassRegressor` add the encoding
+of the targets and the predictions. A family of estimators (landmarks, random features, budget) has one class with its
+parameters, its `pass_settings` and its `fit`, from which its classifier and its regressor inherit.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, Self
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.dask_dispatch import dispatch_fit, dispatch_prediction
+from gramless._core.dask_dispatch import dispatch_prediction
 from gramless._core.device import precision_of
 from gramless._core.targets.streamed import LabelTargets, Targets, ValueTargets
-from gramless._core.validation import atomic_fit, check_X
-from gramless.approximation.features import FeatureMap
-from gramless.callbacks import read_callbacks
-from gramless.inference.one_pass import keep_residuals
-from gramless.inference.platt import left_out_sigmoids
+from gramless._core.validation import atomic_fit, check_X, remove_feature_names, working_dtype
+from gramless.inference.one_pass import (
+    OnePassProcess,
+    constant_width_intervals,
+    fit_process,
+    prediction_intervals,
+    standard_deviations,
+)
+from gramless.inference.platt import fit_sigmoids
 from gramless.inference.prediction_sets import adaptive_scores, prediction_sets
-from gramless.inference.temperature import left_out_temperature
-from gramless.models.expansion import has_probabilities, scores_to_labels, scores_to_probabilities, set_single_output
-from gramless.streaming.from_user import further_labels, further_rows, rows_and_labels, rows_and_values
-from gramless.streaming.learners import Learner, Pass, PassOptions, PassPlan, more_rows, plan_pass, run_pass
+from gramless.inference.temperature import fit_temperature
+from gramless.models.expansion import has_probabilities, scores_to_labels, scores_to_probabilities
+from gramless.streaming.from_user import further_labels, further_rows, is_streamed, labelled_stream, valued_stream
+from gramless.streaming.learners import (
+    BatchPlan,
+    CollectingPass,
+    FinishedPass,
+    LearningPass,
+    OnePassModel,
+    PassOptions,
+    PassSettings,
+    TrainingPass,
+    continue_pass,
+    plan_pass,
+)
+from gramless.streaming.learners.version_0_1 import PassOfVersion01
+from gramless.streaming.stream import Stream
 
-Parts = tuple[FeatureMap, Learner, PassOptions]
-"""What a pass is made with: the features, how coefficients are found from them, and how rows are read."""
+_Class = TypeVar("_Class", bound=type)
 
-
-def learn(estimator: Any, read: Callable[..., Any], X: Any, y: Any, sample_weight: Any) -> Pass:
-    """A new pass over all rows; `read` makes of them a stream and its targets."""
-    feature_map, learner, options = estimator.parts()
-    stream, targets = read(estimator, X, y, sample_weight, accept_sparse=feature_map.accepts_sparse)
-    how = {"callbacks": read_callbacks(estimator.callback), "show": estimator.adopt}
-    return run_pass(stream, feature_map, learner, targets, options, random_state=estimator.random_state, **how)
-
-
-def learn_more(estimator: Any, targets: Targets, X: Any, y: Any, sample_weight: Any) -> Pass:
-    """The estimator's pass, or a new one, with more rows."""
-    feature_map, learner, options = estimator.parts()
-    before, sparse = estimator.pass_, feature_map.accepts_sparse
-    stream, checked = further_rows(estimator, X, y, sample_weight, targets, first=before is None, accept_sparse=sparse)
-    # Rows that are checked as they pass may turn out bad after good ones, and must leave the model as it was.
-    state = Pass.going_on(before, targets, learner, estimator.random_state, own_sums=not checked)
-    more_rows(state, stream, feature_map, learner, options)
-    return state
+CALIBRATED_PROBABILITY: dict[str, Any] = {
+    "probability": [StrOptions({"softmax", "sigmoid", "temperature"}), Options(bool, {False})]
+}
+"""Constraint of `probability` for classifiers with leave-one-out scores."""
 
 
-def known_targets(estimator: Any) -> Any:
-    """A copy of the targets of the rows so far; None before the first."""
-    return None if estimator.pass_ is None else copy.copy(estimator.pass_.targets)
+def model_attribute(path: str, doc: str) -> property:
+    """Return a property that reads an attribute of the solved model and raises AttributeError if there is none."""
+
+    def read(estimator: OnePassEstimator) -> Any:
+        if estimator.pass_ is None:
+            raise AttributeError(f"this {type(estimator).__name__} is not fitted yet")
+        value = attrgetter(path)(estimator.pass_.model(estimator.pass_settings()))
+        if value is None:
+            raise AttributeError(f"this fit of {type(estimator).__name__} has no {path}: its settings do not request it")
+        return value
+
+    return property(read, doc=doc)
 
 
-def score_rows(estimator: Any, X: Any) -> Array:
-    """`f(x)` for each row, one column for each output, in the library and on the device of `X`."""
-    check_is_fitted(estimator, "intercept_")
-    feature_map, learner, options = estimator.parts()
-    model = estimator.pass_.model(feature_map, learner, options)
-    checked = check_X(estimator, X, dtype=model.coef.dtype, reset=False, accept_sparse=feature_map.accepts_sparse)
-    device = xa.device_of(checked) if xa.is_torch(checked) else estimator.device_
-    rows, coef = xa.to_device(checked, device), xa.to_device(model.coef, device)
-    scores = model.features.scores(rows, coef, precision_of(options.device))
-    # A regressor's bias holds the mean of the targets: where that is large, float32 has no digits left for the rest.
-    scores = xa.astype(scores, np.result_type(model.coef, model.intercept))
-    scores += xa.like(model.intercept, scores)
-    return scores if xa.is_torch(X) else xa.to_numpy(scores)
+def inherit_parameter_docs(family: type) -> Callable[[_Class], _Class]:
+    """Return a class decorator that inserts the documented parameters of `family` before those of the class."""
+
+    def insert(cls: _Class) -> _Class:
+        if cls.__doc__ and family.__doc__:
+            inherited = family.__doc__.split("----------\n", 1)[1].rstrip(" ")
+            heading = "    Parameters\n    ----------\n"
+            if heading not in cls.__doc__:
+                cls.__doc__ = cls.__doc__.replace("    Attributes\n", f"{heading}\n    Attributes\n", 1)
+            cls.__doc__ = cls.__doc__.replace(heading, heading + inherited, 1)
+        return cls
+
+    return insert
 
 
-def plan_parts(parts: Parts, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
-    """Rows in a batch and the peak memory of a pass with these parts."""
-    return plan_pass(*parts, n_rows=n, n_columns=d, n_targets=n_outputs, dtype=dtype, device=device)
+class OnePassEstimator(BaseEstimator):
+    """Estimator that learns from rows in one pass; `pass_settings` returns the meaning of its parameters."""
 
-
-class OnePassClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier that learns from rows as they pass by; a subclass has settings and says in `parts()` what they mean.
-
-    Attributes
-    ----------
-    classes_ : ndarray
-        The labels, sorted.
-    pass_ : gramless.streaming.learners.Pass
-        Where the pass stands: what `partial_fit` goes on with.
-    history_ : list of dict
-        One record for each pass of `fit` over all rows.
-    """
-
-    pass_: Pass | None = None
+    pass_: TrainingPass | None = None
     history_: list[dict[str, Any]]
-    classes_: np.ndarray
-    class_weight: Any
-    probability: str | bool
+    dtype: Any
+    device: Any
+    memory_budget: Any
+    callback: Any
+    verbose: int
+    random_state: Any
 
-    def parts(self) -> Parts:
-        """The feature map, the learner and the options of the pass that the settings mean.
+    def pass_settings(self) -> PassSettings:
+        """Return the feature map, the learner and the options that the parameters mean."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement pass_settings")
 
-        Returns
-        -------
-        tuple of FeatureMap, Learner and PassOptions
-            What `run_pass` is called with.
-        """
-        raise NotImplementedError(f"{type(self).__name__} does not say what its parts are")
-
-    @atomic_fit
-    @dispatch_fit
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit in one pass, or in as many epochs as the settings ask for.
+    def set_pass(self, state: TrainingPass) -> Self:
+        """Store a training pass that was made with `pass_settings()`, here or by distributed workers.
 
         Parameters
         ----------
-        X : array, path, iterable or Stream
-            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
-            `(X, y, sample_weight)` batches; or a `Stream`.
-        y : array, or the name of the target column of a file
-            Labels; none beside batches or a `Stream`, which carry their own.
-        sample_weight : array, optional
-            With an array, one weight for each row: weight 2 equals two copies.
+        state : TrainingPass
+            The pass.
 
         Returns
         -------
         self : estimator
-            Fitted.
+            Fitted estimator.
         """
-        return self.adopt(learn(self, rows_and_labels, X, y, sample_weight))
-
-    @atomic_fit
-    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from more rows, once each; where sums are learnt, the result is that of one `fit` on all rows together.
-
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            As in `fit`.
-        y : array, or the name of the target column of a file
-            As in `fit`.
-        classes : array, optional
-            All labels that will ever come; needed in the first call.
-        sample_weight : array, optional
-            As in `fit`.
-
-        Returns
-        -------
-        self : estimator
-            With the rows added.
-        """
-        targets = further_labels(known_targets(self), classes, self.class_weight)
-        return self.adopt(learn_more(self, targets, X, y, sample_weight))
-
-    def adopt(self, state: Pass) -> Self:
-        """Take a pass, made here or on other machines, as the model's.
-
-        Parameters
-        ----------
-        state : Pass
-            Made with this estimator's `parts()`.
-
-        Returns
-        -------
-        self : estimator
-            With that model.
-        """
-        assert isinstance(state.targets, LabelTargets)
-        self.classes_ = state.targets.close()
         self.pass_, self.history_ = state, state.history
-        self.n_features_in_, self.device_ = state.n_columns, state.device
+        self.n_features_in_, self.device_ = state.format.n_columns, state.format.device
         return self
 
-    def finish(self) -> Self:
-        """Keep the model and let go of what only `partial_fit` needs: the sums, and rows held back or sampled.
-
-        In memory and in a saved file, `m` points are left instead of `m^2` sums; `partial_fit` is refused from then on.
-
-        Returns
-        -------
-        self : estimator
-            Smaller, with the same model.
-        """
-        check_is_fitted(self, "intercept_")
-        assert self.pass_ is not None
-        if self.probability in ("sigmoid", "temperature"):
-            self._calibration(self.pass_.model(*self.parts()))
-        self.pass_ = self.pass_.finish(*self.parts())
-        return self
-
-    def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
-        """Rows in a batch and the peak memory of a fit.
+    def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> BatchPlan:
+        """Return the batch size and the peak memory of a fit.
 
         Parameters
         ----------
         n : int or None
-            Rows; None where nobody knows.
+            Number of rows; None if unknown.
         d : int
-            Columns.
+            Number of columns.
         n_outputs : int
-            Columns of targets.
+            Number of target columns.
         dtype : dtype
-            Of the computation.
+            Precision of the computation.
         device : str
-            Where it is made.
+            Device of the computation.
 
         Returns
         -------
-        PassPlan
-            With `batch_rows` and `memory`; a `MemoryError` is raised where no plan fits.
+        BatchPlan
+            Has `batch_rows` and `memory`; a fit that exceeds the memory budget raises MemoryError.
         """
-        return plan_parts(self.parts(), n, d, n_outputs, dtype, device)
+        settings = self.pass_settings()
+        return plan_pass(settings, n_rows=n, n_columns=d, n_targets=n_outputs, dtype=dtype, device=device)
+
+    def _options(self, batch_rows: int | None) -> PassOptions:
+        name = type(self).__name__
+        return PassOptions(name, batch_rows, self.dtype, self.device, self.memory_budget, self.verbose)
+
+    def _read_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Stream, Targets]:
+        """Return validated rows as a stream, and the encoding of their targets."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement _read_rows")
+
+    def _fitted_pass(self) -> TrainingPass:
+        if self.pass_ is None:
+            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' before using it.")
+        return self.pass_
+
+    def _checked(self, X: Any, *, reset: bool) -> Any:
+        """Validate an array in its own dtype; streams and arrays on disk are validated while they are read."""
+        if is_streamed(X) or isinstance(X, np.memmap):
+            return X
+        kind: Any = working_dtype(X, self.dtype) if xa.is_torch(X) else "numeric"
+        return check_X(self, X, dtype=kind, reset=reset, accept_sparse=self.pass_settings().feature_map.accepts_sparse)
+
+    def _learn_more(self, X: Any, y: Any, sample_weight: Any, targets: Targets) -> Self:
+        """Add rows to the pass, or to a new one."""
+        settings = self.pass_settings()
+        stream, checked = further_rows(self._checked(X, reset=self.pass_ is None), y, sample_weight, targets)
+        state = self.pass_
+        if state is None:
+            state, _ = CollectingPass.start(stream.first(), targets, settings.learner, settings.options, self.random_state)
+        elif not isinstance(state, FinishedPass):
+            # An invalid row that is found while reading must leave the model unchanged, so the state is copied.
+            state = replace(state.copy(own_state=not checked), targets=targets)
+        return self.set_pass(continue_pass(state, stream, settings))
+
+    def _scores(self, X: Any) -> Array:
+        """Return `f(x)` for each row, one column per output, in the array namespace and on the device of `X`."""
+        settings = self.pass_settings()
+        model, sparse = self._fitted_pass().model(settings), settings.feature_map.accepts_sparse
+        checked = check_X(self, X, dtype=model.coef.dtype, reset=False, accept_sparse=sparse)
+        device = xa.device_of(checked) if xa.is_torch(checked) else self.device_
+        rows, coef = xa.to_device(checked, device), xa.to_device(model.coef, device)
+        scores = model.features.scores(rows, coef, precision_of(settings.options.device))
+        # The intercept of a regressor contains the mean of the targets. If that is large, float32 would lose the digits of
+        # everything else.
+        scores = xa.astype(scores, np.result_type(model.coef, model.intercept))
+        scores += xa.like(model.intercept, scores)
+        return scores if xa.is_torch(X) else xa.to_numpy(scores)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if isinstance(self.pass_, PassOfVersion01):
+            self.pass_ = self.pass_.convert()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class OnePassClassifier(ClassifierMixin, OnePassEstimator):
+    """Classifier that learns from rows in one pass."""
+
+    classes_: np.ndarray
+    class_weight: Any
+    probability: str | bool
+
+    def _read_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Stream, Targets]:
+        remove_feature_names(self)
+        return labelled_stream(self._checked(X, reset=True), y, sample_weight, self.class_weight)
+
+    @atomic_fit
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from more rows, once each; exact learners return the result of one `fit` on all rows.
+
+        Parameters
+        ----------
+        X : array, path, iterable or Stream
+            Rows, as in `fit`.
+        y : array, or the name of the target column of a file
+            Labels, as in `fit`.
+        classes : array, optional
+            All labels of all calls; required in the first call.
+        sample_weight : array, optional
+            Weights, as in `fit`.
+
+        Returns
+        -------
+        self : estimator
+            Estimator with the rows added.
+        """
+        self._validate_params()
+        known = None if self.pass_ is None else _labels(copy.copy(self.pass_.targets))
+        return self._learn_more(X, y, sample_weight, further_labels(known, classes, self.class_weight))
+
+    def set_pass(self, state: TrainingPass) -> Self:
+        """Store a training pass that was made with `pass_settings()`, here or by distributed workers.
+
+        Parameters
+        ----------
+        state : TrainingPass
+            The pass.
+
+        Returns
+        -------
+        self : estimator
+            Fitted estimator.
+        """
+        self.classes_ = _labels(state.targets).close()
+        return super().set_pass(state)
+
+    def finish(self) -> Self:
+        """Keep the model and drop everything that only `partial_fit` needs: sums, and stored rows.
+
+        In memory and in a saved file, `m` points remain instead of `m^2` sums. Later calls of `partial_fit` raise
+        ValueError.
+
+        Returns
+        -------
+        self : estimator
+            Estimator with the same model.
+        """
+        state = self._fitted_pass()
+        if self.probability in ("sigmoid", "temperature"):
+            self._calibration()
+        self.pass_ = state.finish(self.pass_settings())
+        return self
+
+    def _left_out(self, model: OnePassModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return leave-one-out scores, class codes and weights of the sampled rows."""
+        if model.left_out is None:
+            raise ValueError(f"this {type(self).__name__} has no leave-one-out scores: fit it with its present parameters")
+        scores, encoded, weights = model.left_out
+        return scores, np.argsort(_labels(self._fitted_pass().targets).sorted()[1])[encoded], weights
 
     @property
     def sigmoids_(self) -> np.ndarray:
         """Platt's sigmoids, fitted to leave-one-out scores."""
         if self.probability != "sigmoid" or self.pass_ is None:
             raise AttributeError("sigmoids are fitted with probability='sigmoid'")
-        return left_out_sigmoids(self.pass_.model(*self.parts()), self.pass_.targets)
+        model = self.pass_.model(self.pass_settings())
+        if model.sigmoids is None:
+            scores, codes, weights = self._left_out(model)
+            model.sigmoids = fit_sigmoids(scores, codes, len(self.classes_), weights)
+        return model.sigmoids
 
     @property
     def temperature_(self) -> float:
-        """What scores are divided by before their softmax, fitted to leave-one-out scores."""
+        """Divisor of the scores before their softmax, fitted to leave-one-out scores."""
         if self.probability != "temperature" or self.pass_ is None:
             raise AttributeError("a temperature is fitted with probability='temperature'")
-        return left_out_temperature(self.pass_.model(*self.parts()), self.pass_.targets)
+        model = self.pass_.model(self.pass_settings())
+        if model.temperature is None:
+            model.temperature = fit_temperature(*self._left_out(model))
+        return model.temperature
 
     def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
-        """Sets of classes that contain the true one with a chosen probability.
+        """Return sets of classes that contain the true class with a chosen probability.
 
-        Adaptive prediction sets on leave-one-out probabilities: rows that are hard get large sets. A set may be empty where
-        the coverage is below the accuracy.
+        Adaptive prediction sets on leave-one-out probabilities: rows that are hard to classify get large sets. A set may be
+        empty if the coverage is below the accuracy.
 
         Parameters
         ----------
         X : array, sparse matrix or tensor of shape (n_samples, n_features)
             Rows.
         coverage : float, default=0.9
-            Between 0 and 1.
+            Probability between 0 and 1.
         per_class : bool, default=False
-            Whether the rows of every class are to be covered so often, or all rows together.
+            Whether the coverage holds for the rows of every class, or for all rows together.
         random_state : int, RandomState or None, default=None
-            Draws the random share of a class's own probability that makes the coverage exact.
+            Seed or generator of the randomisation that makes the coverage exact.
 
         Returns
         -------
@@ -253,32 +325,29 @@ class OnePassClassifier(ClassifierMixin, BaseEstimator):
             Columns in the order of `classes_`. Sets for a larger coverage contain those for a smaller one, at the same
             `random_state`.
         """
-        check_is_fitted(self, "intercept_")
-        assert self.pass_ is not None
+        self._fitted_pass()
         if self.probability not in ("temperature", "sigmoid"):
             raise ValueError(
                 "predict_set needs leave-one-out probabilities: fit with probability='temperature' or 'sigmoid'"
             )
-        model = self.pass_.model(*self.parts())
-        chances = np.asarray(self.predict_proba(X))
-        own, codes = self._calibration(model)
-        return prediction_sets(chances, own, codes, coverage, per_class=per_class, random_state=random_state)
+        probabilities = np.asarray(self.predict_proba(X))
+        own, codes = self._calibration()
+        return prediction_sets(probabilities, own, codes, coverage, per_class=per_class, random_state=random_state)
 
-    def _calibration(self, model: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Scores of the true classes of the rows that were left out, and those classes; kept with the model."""
+    def _calibration(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the conformal scores of the true classes of the rows left out, and these classes; cached by the model."""
+        state = self._fitted_pass()
+        model = state.model(self.pass_settings())
         if model.calibration is None:
-            assert self.pass_ is not None
-            assert isinstance(self.pass_.targets, LabelTargets)
-            scores, encoded, _ = model.left_out
-            codes = np.argsort(self.pass_.targets.sorted()[1])[encoded]
-            share = check_random_state(self.pass_.seed).random_sample(len(codes))
-            own = adaptive_scores(scores_to_probabilities(self, scores), share)[np.arange(len(codes)), codes]
+            scores, codes, _ = self._left_out(model)
+            uniform = check_random_state(state.seed).random_sample(len(codes))
+            own = adaptive_scores(scores_to_probabilities(self, scores), uniform)[np.arange(len(codes)), codes]
             model.calibration = own, codes
         return model.calibration
 
     @dispatch_prediction
     def decision_function(self, X: Any) -> Array:
-        """Class scores.
+        """Return the class scores.
 
         Parameters
         ----------
@@ -288,14 +357,14 @@ class OnePassClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         array of shape (n_samples,) or (n_samples, n_classes)
-            One score for two classes, where positive means `classes_[1]`; else one for each class.
+            One score for two classes, positive for `classes_[1]`; else one for each class.
         """
-        scores = score_rows(self, X)
+        scores = self._scores(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     @dispatch_prediction
     def predict(self, X: Any) -> np.ndarray:
-        """The class of each row.
+        """Return the class of each row.
 
         Parameters
         ----------
@@ -307,13 +376,12 @@ class OnePassClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples,)
             Always NumPy, since labels may be strings.
         """
-        scores = xa.to_numpy(score_rows(self, X))
-        return scores_to_labels(self.classes_, scores)
+        return scores_to_labels(self.classes_, xa.to_numpy(self._scores(X)))
 
     @available_if(has_probabilities)
     @dispatch_prediction
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class: the softmax of the scores, or Platt's sigmoid of each score, normalised.
+        """Return the probability of each class.
 
         Parameters
         ----------
@@ -325,159 +393,170 @@ class OnePassClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes)
             Columns in the order of `classes_`.
         """
-        scores = xa.to_numpy(score_rows(self, X))
-        return scores_to_probabilities(self, scores)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+        return scores_to_probabilities(self, xa.to_numpy(self._scores(X)))
 
 
-class OnePassRegressor(RegressorMixin, MultiOutputMixin, BaseEstimator):
-    """A regressor that learns from rows as they pass by; a subclass has settings and says in `parts()` what they mean.
+def _has_intervals(estimator: OnePassRegressor) -> bool:
+    if not estimator._exact:
+        raise AttributeError(f"{type(estimator).__name__} has no sums over its rows, which prediction intervals need")
+    return True
 
-    Attributes
-    ----------
-    pass_ : gramless.streaming.learners.Pass
-        Where the pass stands: what `partial_fit` goes on with.
-    history_ : list of dict
-        One record for each pass of `fit` over all rows.
-    """
 
-    pass_: Pass | None = None
-    history_: list[dict[str, Any]]
+class OnePassRegressor(RegressorMixin, MultiOutputMixin, OnePassEstimator):
+    """Regressor that learns from rows in one pass."""
+
+    _exact = True  # whether the family has a learner with sums over the rows
     _single_output: bool
+    _posterior: tuple[OnePassModel, OnePassProcess] | None = None
 
-    def parts(self) -> Parts:
-        """The feature map, the learner and the options of the pass that the settings mean.
-
-        Returns
-        -------
-        tuple of FeatureMap, Learner and PassOptions
-            What `run_pass` is called with.
-        """
-        raise NotImplementedError(f"{type(self).__name__} does not say what its parts are")
-
-    @atomic_fit
-    @dispatch_fit
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit in one pass, or in as many epochs as the settings ask for.
-
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
-            `(X, y, sample_weight)` batches; or a `Stream`.
-        y : array of shape (n,) or (n, n_outputs), or the name of the target column of a file
-            Values; none beside batches or a `Stream`, which carry their own.
-        sample_weight : array, optional
-            With an array, one weight for each row: weight 2 equals two copies.
-
-        Returns
-        -------
-        self : estimator
-            Fitted.
-        """
-        return self.adopt(learn(self, rows_and_values, X, y, sample_weight))
+    def _read_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Stream, Targets]:
+        remove_feature_names(self)
+        return valued_stream(self._checked(X, reset=True), y, sample_weight)
 
     @atomic_fit
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from more rows, once each; where sums are learnt, the result is that of one `fit` on all rows together.
+        """Learn from more rows, once each; exact learners return the result of one `fit` on all rows.
 
         Parameters
         ----------
         X : array, path, iterable or Stream
-            As in `fit`.
+            Rows, as in `fit`.
         y : array, or the name of the target column of a file
-            As in `fit`.
+            Values, as in `fit`.
         sample_weight : array, optional
-            As in `fit`.
+            Weights, as in `fit`.
 
         Returns
         -------
         self : estimator
-            With the rows added.
+            Estimator with the rows added.
         """
-        return self.adopt(learn_more(self, known_targets(self) or ValueTargets(), X, y, sample_weight))
+        self._validate_params()
+        targets = ValueTargets() if self.pass_ is None else copy.copy(self.pass_.targets)
+        return self._learn_more(X, y, sample_weight, targets)
 
-    def adopt(self, state: Pass) -> Self:
-        """Take a pass, made here or on other machines, as the model's.
+    def set_pass(self, state: TrainingPass) -> Self:
+        """Store a training pass that was made with `pass_settings()`, here or by distributed workers.
 
         Parameters
         ----------
-        state : Pass
-            Made with this estimator's `parts()`.
+        state : TrainingPass
+            The pass.
 
         Returns
         -------
         self : estimator
-            With that model.
+            Fitted estimator.
         """
-        set_single_output(self, state.targets.single)
-        self.pass_, self.history_ = state, state.history
-        self.n_features_in_, self.device_ = state.n_columns, state.device
-        return self
+        self._single_output = state.targets.single
+        return super().set_pass(state)
 
     def finish(self) -> Self:
-        """Keep the model and let go of what only `partial_fit` needs: the sums, and rows held back.
+        """Keep the model and drop everything that only `partial_fit` needs: sums, and stored rows.
 
-        In memory and in a saved file, `m` points are left instead of `m^2` sums; `partial_fit` is refused from then on, and
-        what needs the sums: deviations, and intervals that are not all of one width.
+        In memory and in a saved file, `m` points remain instead of `m^2` sums. Later calls of `partial_fit` raise
+        ValueError, and so do standard deviations and intervals with `local=True`, which need the sums.
 
         Returns
         -------
         self : estimator
-            Smaller, with the same model.
+            Estimator with the same model.
         """
-        check_is_fitted(self, "intercept_")
-        assert self.pass_ is not None
-        keep_residuals(self)
-        self.__dict__.pop("_posterior", None)
-        self.pass_ = self.pass_.finish(*self.parts())
+        state, settings, process = self._fitted_pass(), self.pass_settings(), self._process()
+        if process is not None:
+            process.model.calibration = process.residuals, process.weights
+        self.pass_, self._posterior = state.finish(settings), None
         return self
 
-    def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> PassPlan:
-        """Rows in a batch and the peak memory of a fit.
+    def _process(self) -> OnePassProcess | None:
+        """Return the Gaussian process of the model, cached until rows are added; None if it has no sums."""
+        state, settings = self._fitted_pass(), self.pass_settings()
+        model = state.model(settings)
+        if self._posterior is None or self._posterior[0] is not model:
+            learning = state.learn_stored_rows(settings) if isinstance(state, CollectingPass) else state
+            process = fit_process(learning, model) if isinstance(learning, LearningPass) else None
+            self._posterior = None if process is None else (model, process)
+        return None if self._posterior is None else self._posterior[1]
 
-        Parameters
-        ----------
-        n : int or None
-            Rows; None where nobody knows.
-        d : int
-            Columns.
-        n_outputs : int
-            Columns of targets.
-        dtype : dtype
-            Of the computation.
-        device : str
-            Where it is made.
+    def _required_process(self) -> OnePassProcess:
+        process = self._process()
+        if process is None:
+            raise ValueError(
+                f"{type(self).__name__} has no sums over its rows: this needs method='exact', and a model that finish() was "
+                "not called on"
+            )
+        return process
 
-        Returns
-        -------
-        PassPlan
-            With `batch_rows` and `memory`; a `MemoryError` is raised where no plan fits.
-        """
-        return plan_parts(self.parts(), n, d, n_outputs, dtype, device)
+    def _new_rows(self, X: Any) -> Array:
+        format, feature_map = self._fitted_pass().format, self.pass_settings().feature_map
+        checked = check_X(
+            self, X, dtype=np.dtype(format.dtype), reset=False, accept_sparse=feature_map.accepts_sparse
+        )
+        return format.convert(checked, type(self).__name__)
 
     @dispatch_prediction
-    def predict(self, X: Any) -> Array:
-        """Predicted values.
+    def _values(self, X: Any) -> Array:
+        scores = self._scores(X)
+        return scores[:, 0] if self._single_output else scores
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return the predicted values, and optionally the standard deviations of the function.
 
         Parameters
         ----------
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
             Rows.
+        return_std : bool, default=False
+            Whether to return the standard deviation of the Gaussian process too: that of the function, without the noise of
+            a new value, scaled to the leave-one-out residuals of a sample of the rows. Needs an exact learner.
 
         Returns
         -------
-        array of shape (n_samples,) or (n_samples, n_outputs)
-            As `y` was at fit.
+        values : array of shape (n_samples,) or (n_samples, n_outputs)
+            Shape of `y` in `fit`.
+        deviations : ndarray of the same shape
+            Only with `return_std`.
         """
-        scores = score_rows(self, X)
-        return scores[:, 0] if self._single_output else scores
+        values = self._values(X)
+        if not return_std:
+            return values
+        deviations = standard_deviations(self._required_process(), self._new_rows(X))
+        return values, deviations[:, 0] if self._single_output else deviations
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+    @available_if(_has_intervals)
+    def predict_interval(self, X: Any, coverage: float = 0.9, *, local: bool = False) -> np.ndarray:
+        """Return intervals that contain the value of a new row with a chosen probability, by the jackknife+.
+
+        The models without each of up to 8,192 rows, a uniform sample, are known in closed form.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or tensor of shape (n_samples, n_features)
+            Rows.
+        coverage : float, default=0.9
+            Probability between 0 and 1. For rows of the distribution of the training rows, the fraction of new values in the
+            intervals is at least `1 - 2 (1 - coverage)`, and in practice close to `coverage`.
+        local : bool, default=False
+            Whether intervals are wider for rows with a larger standard deviation.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2), or (n_samples, n_outputs, 2)
+            Lower and upper ends; infinite if there are too few training rows for the coverage.
+        """
+        state, rows = self._fitted_pass(), self._new_rows(X)
+        if isinstance(state, FinishedPass) and state.solved.calibration is not None and not local:
+            ends = constant_width_intervals(state.solved, rows, coverage)
+        else:
+            ends = prediction_intervals(self._required_process(), rows, coverage, local=local)
+        return ends[:, 0] if self._single_output else ends
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in super().__getstate__().items() if key != "_posterior"}
+
+
+def _labels(targets: Targets) -> LabelTargets:
+    """Return the targets of a classifier; raise TypeError if they are values."""
+    if not isinstance(targets, LabelTargets):
+        raise TypeError("a classifier needs a training pass with labels, not with values")
+    return targets

@@ -1,5 +1,5 @@
-"""Data that comes in batches: arrays on disk, files, iterables; one border for all of them."""
+"""Data read in batches: arrays in memory and on disk, files, and iterables of batches."""
 
-from gramless.streaming.stream import Batch, Stream, is_stream_like
+from gramless.streaming.stream import Stream, StreamBatch, is_stream_like
 
-__all__ = ["Batch", "Stream", "is_stream_like"]
+__all__ = ["Stream", "StreamBatch", "is_stream_like"]

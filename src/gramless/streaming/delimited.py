@@ -1,7 +1,7 @@
-"""Rows of a delimited text file (.csv, .tsv, .txt, also packed), read in pieces as `text` reads tables.
+"""Rows of a delimited text file (.csv, .tsv, .txt, also compressed), read in pieces by `text`.
 
-Whether the first line is a heading is found from what it says; every column but the target must be numbers. When a piece
-has something else, the file is read again slowly up to the row at fault, so that the message can name it.
+The first line is a header if it has strings where rows have numbers. Every column but the target must be numeric. If a piece
+has another value, the file is parsed again line by line up to that row, so that the error message can name it.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ import numpy as np
 
 from gramless.streaming import text
 from gramless.streaming.columns import target_column
-from gramless.streaming.sources import TARGET_NAMES, Rows, file_identity, is_number, rebatch
+from gramless.streaming.sources import TARGET_NAMES, RowBlock, file_identity, is_number, rebatch
+from gramless.streaming.tuning import TUNING
 
-_MISSING = (*text.NOT_KNOWN, *text.GAPS)
+_MISSING = (*text.ALWAYS_MISSING, *text.MISSING_NUMBERS)
 
 
 class CsvSource:
-    """A delimited text file."""
+    """Rows of a delimited text file."""
 
-    n_rows = None  # counting lines would be a pass of its own
+    n_rows = None  # counting the lines would read the whole file
     repeatable = True
 
-    def __init__(self, path: Path, target: str | int | None = None, piece_rows: int = 8192):
+    def __init__(self, path: Path, target: str | int | None = None, piece_rows: int = TUNING.file_rows):
         self.path = path
         self.name = str(path)
         self.piece_rows = piece_rows
-        self.delimiter = text.separator_of(path, text.MARKS + " ")
+        self.delimiter = text.separator_of(path, text.DELIMITERS + " ")
         with text.open_text(path) as file:
             fields = next(csv.reader(file, delimiter=self.delimiter, skipinitialspace=True))
         self.has_header = _is_header(fields, target)
@@ -41,43 +42,43 @@ class CsvSource:
             raise ValueError(f"{path} has two columns of the same name in its first line")
         if not self.has_header and target is None:
             raise ValueError(
-                f"{path} has no header line: say which column holds the targets with y=position (-1 is the last)"
+                f"{path} has no header line: pass the position of the target column as y (-1 is the last)"
             )
         self.target = target_column(self.names, target, path)
 
-    def read(self, size: int, start: int) -> Iterator[Rows]:
+    def read(self, size: int, start: int) -> Iterator[RowBlock]:
         return rebatch(self._pieces(), size, start)
 
-    def _pieces(self) -> Iterator[Rows]:
+    def _pieces(self) -> Iterator[RowBlock]:
         target = self.names[self.target]
         names = None if self.has_header else self.names
         numbers: bool | None = None
         try:
-            for frame in text.frames(self.path, self.delimiter, self.piece_rows, words=[target], names=names):
+            for frame in text.frames(self.path, self.delimiter, self.piece_rows, strings=[target], names=names):
                 frame.columns = self.names
-                answers = frame.pop(target)
-                y = _answers(answers, self.delimiter)
-                # The first rows say what targets are: a piece of the labels "1", "2", "A" may look like numbers.
+                column = frame.pop(target)
+                y = _numeric_targets(column, self.delimiter)
+                # The first piece decides whether targets are numbers: a later piece of the labels "1", "2", "A" may look numeric.
                 numbers = y is not None if numbers is None else numbers
                 if any(kind.kind not in "iuf" for kind in frame.dtypes) or (numbers and y is None):
-                    raise ValueError(f"{self.path} has something that is not a number")
+                    raise ValueError(f"{self.path} has a value that is not a number")
                 X = frame.to_numpy(np.float64)
-                if np.isnan(X).any() or answers.isna().any():
-                    self._refuse_short_rows()
-                yield X, y if numbers else answers.to_numpy(dtype=object, na_value=None), None
-        except ValueError as refused:
-            if isinstance(refused.__cause__, OSError | EOFError | UnicodeDecodeError | zlib.error):
+                if np.isnan(X).any() or column.isna().any():
+                    self._check_row_lengths()
+                yield X, y if numbers else column.to_numpy(dtype=object, na_value=None), None
+        except ValueError as error:
+            if isinstance(error.__cause__, OSError | EOFError | UnicodeDecodeError | zlib.error):
                 raise
-            raise ValueError(self._explain(str(refused))) from refused
+            raise ValueError(self._explain(str(error))) from error
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
-        """Number and fields of every line that is a row: not the header, and not an empty one."""
+        """Yield line number and fields of every row; the header and empty lines are skipped."""
         with text.open_text(self.path) as file:
             lines = csv.reader(file, delimiter=self.delimiter, skipinitialspace=True)
             yield from itertools.islice(((lines.line_num, fields) for fields in lines if fields), int(self.has_header), None)
 
-    def _refuse_short_rows(self) -> None:
-        """A row with too few fields reads as one with gaps at its end."""
+    def _check_row_lengths(self) -> None:
+        """Raise ValueError for a row with too few fields, which pandas would fill with missing values."""
         for index, (line, fields) in enumerate(self._lines()):
             if len(fields) != len(self.names):
                 raise ValueError(self._wrong_width(index, line, fields))
@@ -86,20 +87,20 @@ class CsvSource:
         return f"{self.path}, row {index + 1} (line {line}) has {len(fields)} columns; the file has {len(self.names)}"
 
     def _explain(self, reason: str) -> str:
-        """The row that was refused, in words."""
+        """Return a message that names the first invalid row, or `reason` if there is none."""
         text_target = None
         for index, (line, fields) in enumerate(self._lines()):
             row = f"{self.path}, row {index + 1} (line {line})"
             if len(fields) != len(self.names):
                 return self._wrong_width(index, line, fields)
             for i, field in enumerate(fields):
-                if i != self.target and not self._is_known_number(field) and field not in _MISSING:
+                if i != self.target and not self._is_numeric(field) and field not in _MISSING:
                     return f"{row} has {field!r}{self._named(i)}, which is not a number"
-            if text_target is None and not self._is_known_number(fields[self.target]):
+            if text_target is None and not self._is_numeric(fields[self.target]):
                 text_target = f"{row} has the target {fields[self.target]!r}, unlike the rows before it"
         return text_target or reason
 
-    def _is_known_number(self, field: str) -> bool:
+    def _is_numeric(self, field: str) -> bool:
         return is_number(field) or (self.delimiter != "," and is_number(field.replace(",", ".")))
 
     def identity(self) -> tuple[Any, ...]:
@@ -115,26 +116,26 @@ class CsvSource:
     def _named(self, column: int) -> str:
         return f" in column {self.names[column]!r}" if self.has_header else f" in column {column}"
 
-    def peek(self, n: int) -> Rows:
+    def peek(self, n: int) -> RowBlock:
         return next(self.read(n, 0), (np.empty((0, len(self.names) - 1)), np.empty(0), None))
 
 
 def _is_header(fields: list[str], target: str | int | None) -> bool:
-    """Whether a first line names the columns; a row has numbers in all of them but perhaps the target's."""
-    words = {i for i, field in enumerate(fields) if not is_number(field) and field not in _MISSING}
+    """Return whether the first line has column names: strings where rows have numbers."""
+    strings = {i for i, field in enumerate(fields) if not is_number(field) and field not in _MISSING}
     if isinstance(target, str):
-        return bool(words)
+        return bool(strings)
     if target is not None:
         labels = {target % len(fields)}
-    else:  # nobody says which column it is: a single word among numbers is a label
-        labels = words if len(words) == 1 < len(fields) else set()
-    return bool(words - labels) or any(fields[i].strip() in TARGET_NAMES for i in words)
+    else:  # the target column is unknown: a single string among numbers is a label
+        labels = strings if len(strings) == 1 < len(fields) else set()
+    return bool(strings - labels) or any(fields[i].strip() in TARGET_NAMES for i in strings)
 
 
-def _answers(column: Any, separator: str) -> np.ndarray | None:
-    """Targets as numbers, whole ones as integers; None where one of them is none."""
+def _numeric_targets(column: Any, separator: str) -> np.ndarray | None:
+    """Return targets as numbers, as integers if all are whole; None if a target is not a number."""
     known = column.dropna()
-    known = known[~known.isin(text.GAPS)]
+    known = known[~known.isin(text.MISSING_NUMBERS)]
     numbers = text.as_numbers(known.astype(str), separator)
     if numbers is None:
         return None

@@ -1,8 +1,7 @@
-"""Rows of two arrays in an npz archive, unpacked as they are read.
+"""Rows of two arrays in an npz archive, decompressed while they are read.
 
-A row-major array is a run of rows in its member of the archive, compressed or not, and is read in pieces. A column-major
-one has its rows scattered over the whole member: it is held as stored (in its own dtype), and refused when that is large.
-Nothing is unpickled.
+A row-major array is read in pieces. A column-major array is read at once, in its stored dtype, and raises MemoryError if it
+is large. Object arrays, which would need unpickling, raise ValueError.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from gramless.streaming.sources import Rows, file_identity
+from gramless.streaming.sources import RowBlock, file_identity
+from gramless.streaming.tuning import TUNING
 
 _PAIRS = (("X", "y"), ("x", "y"), ("x_train", "y_train"), ("X_train", "y_train"), ("data", "target"))
-_MOST_HELD_BYTES = 1 << 30
 
 
 class NpzSource:
@@ -35,8 +34,8 @@ class NpzSource:
             raise ValueError(f"{path} is not a complete npz file: {error}") from error
         pairs = [pair for pair in _PAIRS if set(pair) <= members and target in (None, pair[1])]
         if not pairs:
-            wanted = "pair such as X and y" if target is None else f"features that go with {target!r}"
-            raise ValueError(f"{path} holds no {wanted}; its arrays are {', '.join(map(repr, sorted(members)))}")
+            wanted = "pair such as X and y" if target is None else f"features for the targets {target!r}"
+            raise ValueError(f"{path} has no {wanted}; its arrays are {', '.join(map(repr, sorted(members)))}")
         self._X, self._y = pairs[0]
         (shape, column_major, dtype), (target_shape, _, _) = self._header(self._X), self._header(self._y)
         if len(shape) < 2 or dtype.kind not in "biuf":
@@ -47,12 +46,12 @@ class NpzSource:
             )
         self.n_rows = int(shape[0])
         self._width = int(np.prod(shape[1:]))
-        self._held: dict[str, np.ndarray] = {}
+        self._column_major: dict[str, np.ndarray] = {}
         if column_major:
             nbytes = int(np.prod(shape)) * dtype.itemsize
-            if nbytes > _MOST_HELD_BYTES:
+            if nbytes > TUNING.largest_column_major:
                 raise MemoryError(
-                    f"{path}: {self._X!r} is stored column by column and takes {nbytes / 1e9:.1f} GB as a whole; "
+                    f"{path}: {self._X!r} is stored column by column and takes {nbytes / 1e9:.1f} GB when read at once; "
                     "store it in row order (np.ascontiguousarray) to read it in batches"
                 )
 
@@ -60,7 +59,7 @@ class NpzSource:
         with zipfile.ZipFile(self.path) as archive, archive.open(f"{key}.npy") as member:
             return _read_header(member)
 
-    def read(self, size: int, start: int) -> Iterator[Rows]:
+    def read(self, size: int, start: int) -> Iterator[RowBlock]:
         for X, y in zip(self._rows(self._X, size, start), self._rows(self._y, size, start), strict=True):
             yield X.reshape(len(X), -1), y, None
 
@@ -68,9 +67,9 @@ class NpzSource:
         with zipfile.ZipFile(self.path) as archive, archive.open(f"{key}.npy") as member:
             shape, column_major, dtype = _read_header(member)
             if dtype.hasobject:
-                raise ValueError(f"{self.path}: {key!r} holds Python objects, which are not read from files")
+                raise ValueError(f"{self.path}: {key!r} has Python objects, which are not read from files")
             if column_major and len(shape) > 1:
-                yield from self._slices_of_held(key, member, shape, dtype, size, start)
+                yield from self._slices_of_column_major(key, member, shape, dtype, size, start)
                 return
             row_bytes = dtype.itemsize * int(np.prod(shape[1:]))
             member.seek(start * row_bytes, 1)
@@ -81,13 +80,13 @@ class NpzSource:
                     raise ValueError(f"{self.path}: {key!r} ends at row {at + len(data) // row_bytes} of {shape[0]}")
                 yield np.frombuffer(data, dtype).reshape(n, *shape[1:])
 
-    def _slices_of_held(
+    def _slices_of_column_major(
         self, key: str, member: Any, shape: tuple[int, ...], dtype: np.dtype, size: int, start: int
     ) -> Iterator[np.ndarray]:
-        if key not in self._held:
-            self._held[key] = np.frombuffer(member.read(), dtype).reshape(shape, order="F")
+        if key not in self._column_major:
+            self._column_major[key] = np.frombuffer(member.read(), dtype).reshape(shape, order="F")
         for at in range(start, shape[0], size):
-            yield self._held[key][at : at + size]
+            yield self._column_major[key][at : at + size]
 
     def identity(self) -> tuple[Any, ...]:
         return (*file_identity("npz", self.path), self._X, self._y)
@@ -98,7 +97,7 @@ class NpzSource:
     def column(self, index: int) -> str:
         return f" in column {index}"
 
-    def peek(self, n: int) -> Rows:
+    def peek(self, n: int) -> RowBlock:
         return next(self.read(n, 0), (np.empty((0, self._width)), np.empty(0), None))
 
 

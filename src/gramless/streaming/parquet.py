@@ -1,4 +1,4 @@
-"""Rows of a Parquet file, one row group (or part of one) at a time."""
+"""Rows of a Parquet file, read by row groups."""
 
 from __future__ import annotations
 
@@ -10,39 +10,38 @@ from typing import Any
 import numpy as np
 
 from gramless.streaming.columns import import_reader, matrix, target_column
-from gramless.streaming.sources import Rows, file_identity, rebatch
-
-_ROWS_AT_A_TIME = 8192
+from gramless.streaming.sources import RowBlock, file_identity, rebatch
+from gramless.streaming.tuning import TUNING
 
 
 @contextmanager
 def open_parquet(path: Path) -> Iterator[Any]:
-    """The opened file, whose columns have names of their own."""
+    """Open a Parquet file; raise ValueError if two columns have the same name."""
     parquet = import_reader("pyarrow.parquet")
-    twice: list[str] = []
+    repeated: list[str] = []
     try:
         with parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
-            twice = sorted({name for name in names if names.count(name) > 1})
-            if not twice:
+            repeated = sorted({name for name in names if names.count(name) > 1})
+            if not repeated:
                 yield file
-    except Exception as reason:  # of pyarrow, and of pandas where what it wrote beside the data is damaged
+    except Exception as reason:  # of pyarrow, or of pandas if its metadata are damaged
         raise ValueError(f"{path} is not a complete Parquet file: {reason}") from reason
-    if twice:
-        raise ValueError(f"{path} has more than one column named {', '.join(map(repr, twice))}: rename them")
+    if repeated:
+        raise ValueError(f"{path} has more than one column named {', '.join(map(repr, repeated))}: rename them")
 
 
 def frames(path: Path, size: int | None) -> Iterator[Any]:
-    """The rows as pandas tables, `size` at a time; None reads the file in one piece. Decimals become floats."""
+    """Yield the rows as data frames of `size` rows, or of all rows if None; decimals are converted to floats."""
     arrow = import_reader("pyarrow")
 
     def frame(table: Any) -> Any:
         fields = [
             field.with_type(arrow.float64()) if arrow.types.is_decimal(field.type) else field for field in table.schema
         ]
-        made = table.cast(arrow.schema(fields, table.schema.metadata)).to_pandas().reset_index(drop=True)
-        made.columns = made.columns.map(str)
-        return made
+        converted = table.cast(arrow.schema(fields, table.schema.metadata)).to_pandas().reset_index(drop=True)
+        converted.columns = converted.columns.map(str)
+        return converted
 
     with open_parquet(path) as file:
         if size is None:
@@ -63,7 +62,7 @@ class ParquetSource:
         self.name = str(path)
         with open_parquet(path) as file:
             schema, self.n_rows = file.schema_arrow, int(file.metadata.num_rows)
-        # What pandas kept as the index of its rows is no feature; pandas hides it as well.
+        # The index of a data frame is stored as a column but is not a feature.
         index = set() if schema.pandas_metadata is None else set(map(str, schema.pandas_metadata["index_columns"]))
         self.names = [name for name in schema.names if name not in index or name == target]
         self.target = target_column(self.names, target, path)
@@ -71,9 +70,9 @@ class ParquetSource:
         for i, field in enumerate(map(schema.field, self.names)):
             number = types.is_integer(field.type) or types.is_floating(field.type) or types.is_boolean(field.type)
             if i != self.target and not number:
-                raise ValueError(f"{path}: column {field.name!r} holds {field.type}, not numbers; encode it or leave it out")
+                raise ValueError(f"{path}: column {field.name!r} has type {field.type}, not numbers; encode it or leave it out")
 
-    def read(self, size: int, start: int) -> Iterator[Rows]:
+    def read(self, size: int, start: int) -> Iterator[RowBlock]:
         groups: list[int] = []
         before = 0
         with open_parquet(self.path) as file:
@@ -85,10 +84,10 @@ class ParquetSource:
                     before += length
             yield from rebatch(self._pieces(file, groups), size, start - before)
 
-    def _pieces(self, file: Any, groups: list[int]) -> Iterator[Rows]:
+    def _pieces(self, file: Any, groups: list[int]) -> Iterator[RowBlock]:
         if not groups:
             return
-        for table in file.iter_batches(batch_size=_ROWS_AT_A_TIME, row_groups=groups, columns=self.names):
+        for table in file.iter_batches(batch_size=TUNING.file_rows, row_groups=groups, columns=self.names):
             X, y = matrix(table, self.target)
             yield X, y, None
 
@@ -101,5 +100,5 @@ class ParquetSource:
     def column(self, index: int) -> str:
         return f" in column {self.names[index + int(index >= self.target)]!r}"
 
-    def peek(self, n: int) -> Rows:
+    def peek(self, n: int) -> RowBlock:
         return next(self.read(n, 0), (np.empty((0, len(self.names) - 1)), np.empty(0), None))

@@ -1,7 +1,7 @@
-"""Where a pass over a stream stands, in a file: how many rows are in the sums, and the sums.
+"""Checkpoint file of a training pass: the sums and the number of rows in them.
 
-Saved between two batches in one atomic replacement, so the sums and the count always belong together: after a kill at any
-moment, the rows counted are skipped and no other.
+The file is replaced atomically between two batches, so sums and count always agree: after an interruption at any moment
+exactly the counted rows are skipped.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _SPARSE = ("data", "indices", "indptr", "shape")
 
 
 class PassCheckpoint:
-    """The file of one pass: the same settings over the same data."""
+    """Checkpoint file of one pass, identified by its settings and its data."""
 
     def __init__(self, path: str | os.PathLike[str], every: int, settings: list[Any], stream: Stream):
         self.every = every
         self._file = StateFile(path, fingerprint("pass", settings, stream.identity()), every)
 
     def save(self, state: dict[str, Any], seconds: float) -> None:
-        """Replace what the file holds."""
+        """Replace the content of the file."""
         flat: dict[str, Any] = {}
         for key, value in state.items():
             if xa.is_sparse(value):
@@ -37,7 +37,7 @@ class PassCheckpoint:
         self._file.save(np.empty((0, 0)), flat, np.random.RandomState(0), [], seconds)
 
     def load(self) -> dict[str, Any] | None:
-        """The state of the last save, or None where there is none."""
+        """Return the last saved state, or None if there is no file."""
         saved = self._file.load()
         if saved is None:
             return None

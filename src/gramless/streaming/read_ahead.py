@@ -1,7 +1,6 @@
-"""Read the next items while the current one is worked on.
+"""Prefetching: a thread reads the next items while the current one is processed.
 
-One thread runs the iterator and stays at most `depth` items ahead; what it raises is raised where the items are used.
-Leaving the loop early stops the thread.
+The thread is at most `depth` items ahead. Its exceptions are raised in the consumer, and leaving the loop stops it.
 """
 
 from __future__ import annotations
@@ -11,28 +10,22 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from gramless.streaming.tuning import TUNING
+
 T = TypeVar("T")
 
 _END = object()
-_SECONDS_BETWEEN_LOOKS = 0.1
 
 
 def read_ahead(items: Iterable[T], depth: int = 1) -> Iterator[T]:
-    """The items of an iterable, in order, produced by a thread that runs ahead.
-
-    Examples
-    --------
-    >>> from gramless.streaming.read_ahead import read_ahead
-    >>> list(read_ahead(range(3)))
-    [0, 1, 2]
-    """
+    """Yield the items of an iterable in order, read by a thread that is up to `depth` items ahead."""
     ready: queue.Queue[Any] = queue.Queue(maxsize=depth)
     stopped = threading.Event()
 
     def put(entry: tuple[Any, BaseException | None]) -> bool:
         while not stopped.is_set():
             try:
-                ready.put(entry, timeout=_SECONDS_BETWEEN_LOOKS)
+                ready.put(entry, timeout=TUNING.poll_seconds)
                 return True
             except queue.Full:
                 continue

@@ -1,7 +1,7 @@
-"""A uniform sample of rows that pass by: a random key for each row, the rows with the smallest keys stay.
+"""Reservoir sampling: every row gets a random key, and the rows with the smallest keys are kept.
 
-Equal to a draw without replacement from all rows seen, in O(capacity) memory; what is kept does not depend on how the rows
-were cut into batches, given their keys.
+The sample is drawn uniformly without replacement from all rows so far, in O(capacity) memory. Given the keys, it does not
+depend on the batches.
 """
 
 from __future__ import annotations
@@ -9,30 +9,20 @@ from __future__ import annotations
 import numpy as np
 
 from gramless._core import arrays as xa
-from gramless.streaming.sources import Rows, concatenate
+from gramless.streaming.sources import RowBlock, concatenate
 
 
 class Reservoir:
-    """At most `capacity` rows, each row seen with the same chance.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.streaming.reservoir import Reservoir
-    >>> sample = Reservoir(2)
-    >>> sample.add((np.arange(3.0)[:, None], np.arange(3), None), keys=np.array([0.5, 0.1, 0.2]))
-    >>> sample.rows[1]
-    array([1, 2])
-    """
+    """Uniform sample of at most `capacity` rows."""
 
     def __init__(self, capacity: int):
         self.capacity = capacity
         self.keys = np.empty(0)
-        self.rows: Rows | None = None
+        self.rows: RowBlock | None = None
 
-    def add(self, rows: Rows, keys: np.ndarray) -> None:
-        """Let rows pass by; `keys` are independent and uniform."""
-        if len(self.keys) == self.capacity:  # of many rows few come in: the others are not copied
+    def add(self, rows: RowBlock, keys: np.ndarray) -> None:
+        """Add rows with independent uniform keys."""
+        if len(self.keys) == self.capacity:  # most rows do not enter and are not copied
             enter = np.flatnonzero(keys < self.keys.max(initial=0.0))
             if not enter.size:
                 return

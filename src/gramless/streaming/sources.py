@@ -1,4 +1,4 @@
-"""Where the rows of a stream come from: the protocol, arrays, and iterables of batches."""
+"""Sources of the rows of a stream: the protocol, arrays, and iterables of batches."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ import scipy.sparse as sp
 
 from gramless._core import arrays as xa
 from gramless._core.checkpoint import fingerprint
+from gramless.streaming.tuning import TUNING
 
-Rows = tuple[Any, Any, Any]
-"""Features, targets and weights (or None) of some consecutive rows."""
-
-_ROWS_COMPARED = 256  # to tell one stream from another
+RowBlock = tuple[Any, Any, Any]
+"""Features, targets and weights (or None) of consecutive rows."""
 
 TARGET_NAMES = ("y", "target", "label")
-"""Columns that hold the targets of a file where the user names none."""
+"""Names of the target column of a file if the user names none."""
 
 
 class Source(Protocol):
-    """Rows in a fixed order."""
+    """Source of rows in a fixed order."""
 
     @property
     def name(self) -> str: ...
@@ -34,34 +33,34 @@ class Source(Protocol):
     @property
     def repeatable(self) -> bool: ...
 
-    def read(self, size: int, start: int) -> Iterator[Rows]:
-        """Rows from `start` on, `size` at a time."""
+    def read(self, size: int, start: int) -> Iterator[RowBlock]:
+        """Yield the rows from `start` on, `size` at a time."""
         ...
 
     def identity(self) -> tuple[Any, ...]:
-        """What tells this data from other data."""
+        """Return a value that differs between data sets."""
         ...
 
     def row(self, index: int) -> str:
-        """How a person finds a row."""
+        """Return a description of the position of a row for error messages."""
         ...
 
     def column(self, index: int) -> str:
-        """` in column ...` where columns have names, for the end of a sentence."""
+        """Return ` in column ...` for error messages."""
         ...
 
-    def peek(self, n: int) -> Rows:
-        """The first `n` rows, which are still read afterwards."""
+    def peek(self, n: int) -> RowBlock:
+        """Return the first `n` rows, which `read` yields again."""
         ...
 
 
 class ArraySource:
-    """An array in memory or on disk; batches are slices."""
+    """Rows of an array in memory or on disk."""
 
     repeatable = True
 
     def __init__(self, X: Any, y: Any, weights: Any = None):
-        # Rows are taken by position: a table would take them by its own labels, other sparse forms not at all.
+        # Rows are indexed by position, unlike in data frames and in sparse formats other than CSR.
         self.X = X.tocsr() if sp.issparse(X) else np.asarray(X) if hasattr(X, "columns") else X
         self.y = y if y is None or xa.is_torch(y) else np.asarray(y)
         self.weights = None if weights is None else np.asarray(weights, dtype=np.float64)
@@ -73,18 +72,18 @@ class ArraySource:
                     f"Found input variables with inconsistent numbers of samples: X {self.n_rows}, {name} {len(values)}"
                 )
 
-    def read(self, size: int, start: int) -> Iterator[Rows]:
+    def read(self, size: int, start: int) -> Iterator[RowBlock]:
         for at in range(start, self.length, size):
             rows = slice(at, min(at + size, self.length))
             yield tuple(None if part is None else part[rows] for part in (self.X, self.y, self.weights))  # type: ignore[misc]
 
-    def take(self, idx: np.ndarray) -> Rows:
+    def take(self, idx: np.ndarray) -> RowBlock:
         return tuple(None if part is None else xa.take_rows(part, idx) for part in (self.X, self.y, self.weights))  # type: ignore[return-value]
 
     def identity(self) -> tuple[Any, ...]:
-        # Some rows spread over all of them: to hash every row would be a pass of its own.
-        some = np.unique(np.linspace(0, self.length - 1, min(_ROWS_COMPARED, self.length)).astype(np.int64))
-        X, y, weights = self.take(some)
+        # A few rows at equal distances: to hash every row would read all data.
+        compared = np.unique(np.linspace(0, self.length - 1, min(TUNING.compared_rows, self.length)).astype(np.int64))
+        X, y, weights = self.take(compared)
         file = getattr(self.X, "filename", None)
         place = file_identity("array", Path(file)) if file else ("array",)
         return (*place, tuple(self.X.shape), str(self.X.dtype), str(getattr(y, "dtype", None)), fingerprint(X, y, weights))
@@ -95,12 +94,12 @@ class ArraySource:
     def column(self, index: int) -> str:
         return f" in column {index}"
 
-    def peek(self, n: int) -> Rows:
+    def peek(self, n: int) -> RowBlock:
         return self.take(np.arange(min(n, self.length)))
 
 
 class IterableSource:
-    """Batches made elsewhere, cut and joined to the size that suits the computation."""
+    """Rows of an iterable of batches, split and joined to batches of the requested size."""
 
     n_rows = None
     name = "the iterable of batches"
@@ -110,10 +109,10 @@ class IterableSource:
         self._batches = batches
         self._first_row_of_batch: list[int] = []
 
-    def read(self, size: int, start: int) -> Iterator[Rows]:
+    def read(self, size: int, start: int) -> Iterator[RowBlock]:
         return rebatch(self._pieces(self._batches), size, start)
 
-    def _pieces(self, batches: Iterable[Any]) -> Iterator[Rows]:
+    def _pieces(self, batches: Iterable[Any]) -> Iterator[RowBlock]:
         seen, width = 0, None
         self._first_row_of_batch = []
         for number, batch in enumerate(batches):
@@ -139,7 +138,7 @@ class IterableSource:
             seen += int(X.shape[0])
             yield X, y, weights
 
-    def peek(self, n: int) -> Rows:
+    def peek(self, n: int) -> RowBlock:
         iterator = iter(self._batches)
         taken: list[Any] = []
 
@@ -160,18 +159,18 @@ class IterableSource:
     def identity(self) -> tuple[Any, ...]:
         if isinstance(self._batches, list | tuple):
             sizes = [rows[0].shape for rows in self._pieces(self._batches)]
-            some = np.unique(np.linspace(0, len(sizes) - 1, min(_ROWS_COMPARED, len(sizes))).astype(np.int64))
+            compared = np.unique(np.linspace(0, len(sizes) - 1, min(TUNING.compared_rows, len(sizes))).astype(np.int64))
             picked = [
                 [None if part is None else part[:1] for part in rows]
-                for rows in self._pieces([self._batches[i] for i in some])
+                for rows in self._pieces([self._batches[i] for i in compared])
             ]
             return ("batches", sizes, fingerprint(picked))
         iterator = iter(self._batches)
         first = list(itertools.islice(iterator, 1))
         if not self.repeatable:
             self._batches = itertools.chain(first, iterator)
-        some_rows = [[None if part is None else part[:_ROWS_COMPARED] for part in rows] for rows in self._pieces(first)]
-        return ("iterable", fingerprint(some_rows))
+        first_rows = [[None if part is None else part[:TUNING.compared_rows] for part in rows] for rows in self._pieces(first)]
+        return ("iterable", fingerprint(first_rows))
 
     def row(self, index: int) -> str:
         batch = int(np.searchsorted(self._first_row_of_batch, index, side="right")) - 1
@@ -181,9 +180,9 @@ class IterableSource:
         return f" in column {index}"
 
 
-def rebatch(pieces: Iterable[Rows], size: int, start: int) -> Iterator[Rows]:
-    """Pieces of any length, the first `start` rows left out, as pieces of `size` rows."""
-    held: list[Rows] = []
+def rebatch(pieces: Iterable[RowBlock], size: int, start: int) -> Iterator[RowBlock]:
+    """Yield blocks of `size` rows from blocks of any size, without the first `start` rows."""
+    waiting: list[RowBlock] = []
     count = 0
     for piece in pieces:
         n = int(piece[0].shape[0])
@@ -192,18 +191,18 @@ def rebatch(pieces: Iterable[Rows], size: int, start: int) -> Iterator[Rows]:
         at = skipped
         while at < n:
             stop = min(n, at + size - count)
-            held.append(tuple(None if part is None else part[at:stop] for part in piece))  # type: ignore[arg-type]
+            waiting.append(tuple(None if part is None else part[at:stop] for part in piece))  # type: ignore[arg-type]
             count += stop - at
             at = stop
             if count == size:
-                yield concatenate(held)
-                held, count = [], 0
+                yield concatenate(waiting)
+                waiting, count = [], 0
     if count:
-        yield concatenate(held)
+        yield concatenate(waiting)
 
 
-def concatenate(pieces: list[Rows]) -> Rows:
-    """Consecutive rows as one piece; a piece without weights counts once among those that have some."""
+def concatenate(pieces: list[RowBlock]) -> RowBlock:
+    """Join blocks of rows; rows of a block without weights get weight 1 if another block has weights."""
     if len(pieces) == 1:
         return pieces[0]
     widths = {int(piece[0].shape[1]) for piece in pieces}
@@ -237,7 +236,7 @@ def _as_numbers(X: np.ndarray, where: str) -> np.ndarray:
 
 
 def is_number(value: Any) -> bool:
-    """Whether `float` understands it."""
+    """Return whether `float` can convert the value."""
     try:
         float(value)
     except (TypeError, ValueError):
@@ -246,6 +245,6 @@ def is_number(value: Any) -> bool:
 
 
 def file_identity(kind: str, path: Path) -> tuple[Any, ...]:
-    """A file by its place, its size and when it was last written."""
+    """Return path, size and modification time of a file."""
     stat = path.stat()
     return (kind, str(path.resolve()), stat.st_size, stat.st_mtime_ns)

@@ -1,9 +1,8 @@
-"""One border for data larger than memory.
+"""Data larger than memory, read in batches.
 
-A `Stream` is rows in a fixed order, read in batches of any size from any row on, with the next batch read while the current
-one is used. It comes from an array (a `np.memmap` is never read as a whole), a CSV, Parquet or npz file, or an iterable of
-`(X, y)` or `(X, y, sample_weight)` batches. Every row is checked once, as it passes: the error names the file and the row.
-Memory: two batches, whatever the number of rows.
+A `Stream` reads the rows of an array (a `np.memmap` is never read at once), a CSV, Parquet or npz file, or an iterable of
+batches, in batches of any size from any row on. The next batch is read while the current one is used. Every row is validated
+once, while it is read; errors name the file and the row. Memory: two batches for any number of rows.
 """
 
 from __future__ import annotations
@@ -21,35 +20,12 @@ from gramless._core.arrays import Array
 from gramless._core.validation import missing_mask
 from gramless.streaming.read_ahead import read_ahead
 from gramless.streaming.reservoir import Reservoir
-from gramless.streaming.sources import ArraySource, IterableSource, Rows, Source
+from gramless.streaming.sources import ArraySource, IterableSource, RowBlock, Source
 
 
 @dataclass
-class Batch:
-    """Consecutive rows.
-
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        The features.
-    y : array of shape (n,)
-        The targets.
-    weights : array of shape (n,) or None
-        The weights, where rows have them.
-    start : int
-        Position of the first row in the stream.
-
-    See Also
-    --------
-    gramless.Stream : Where batches come from.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.streaming import Batch
-    >>> len(Batch(np.ones((3, 2)), np.ones(3), None, start=0))
-    3
-    """
+class StreamBatch:
+    """Consecutive rows of a stream; `start` is the position of the first row."""
 
     X: Array
     y: Any
@@ -61,7 +37,7 @@ class Batch:
 
 
 class Stream:
-    """Rows and their targets, read in batches.
+    """Rows and targets that are read in batches, for data larger than memory.
 
     Parameters
     ----------
@@ -70,14 +46,14 @@ class Stream:
         of `(X, y)` or `(X, y, sample_weight)`.
     y : array, str or None, default=None
         With an array, the targets. With a file, the name or position of the column (the name of the array, in an npz
-        file) that holds them; None takes `"y"`, `"target"` or `"label"`, whichever is there.
+        file) of the targets; None uses the column `"y"`, `"target"` or `"label"`.
     sample_weight : array, optional
-        With an array, one weight for each row.
+        With an array, the weight of each row.
 
     Attributes
     ----------
     n_rows : int or None
-        How many rows there are, where that is known before reading them.
+        Number of rows; None if unknown.
 
     See Also
     --------
@@ -97,41 +73,41 @@ class Stream:
 
     @property
     def n_rows(self) -> int | None:
-        """How many rows there are, where that is known before reading them."""
+        """Number of rows; None if unknown."""
         return self._source.n_rows
 
     @property
     def name(self) -> str:
-        """Where the rows come from, in words."""
+        """Description of the source for messages."""
         return self._source.name
 
     @property
     def repeatable(self) -> bool:
-        """Whether the rows can be read a second time: not those of a generator."""
+        """Whether the rows can be read again; False for generators."""
         return self._source.repeatable
 
     @property
     def indexable(self) -> bool:
-        """Whether rows can be taken in any order at no cost: those of arrays in memory."""
+        """Whether rows can be taken in any order at no cost; True for arrays in memory."""
         return isinstance(self._source, ArraySource) and not isinstance(self._source.X, np.memmap)
 
     def identity(self) -> tuple[Any, ...]:
-        """Tell this data from other data, without reading it all.
+        """Return a value that differs between data sets, without reading all rows.
 
         Returns
         -------
         tuple
-            Equal for equal data.
+            Equal if source, size and a sample of the rows are equal.
         """
         return self._source.identity()
 
     def first(self) -> Array:
-        """Look at the first row, which is still read afterwards.
+        """Return the first row, which `batches` reads again.
 
         Returns
         -------
         array of shape (1, d)
-            Its features.
+            Features of the first row.
         """
         X, y, _ = self._source.peek(1)
         if X.shape[0] == 0:
@@ -142,13 +118,13 @@ class Stream:
             raise ValueError("requires y to be passed, but the target y is None")
         return X
 
-    def take(self, idx: np.ndarray) -> Rows:
-        """Take rows by their numbers; only arrays can.
+    def take(self, idx: np.ndarray) -> RowBlock:
+        """Return rows of an array by their numbers.
 
         Parameters
         ----------
         idx : array of int
-            The numbers.
+            Row numbers; a stream that is not an array raises ValueError.
 
         Returns
         -------
@@ -159,32 +135,32 @@ class Stream:
             raise ValueError(f"rows cannot be taken by number from {self.name}; pass an array")
         return self._source.take(idx)
 
-    def batches(self, size: int, start: int = 0, prepare: Callable[[Array], Array] | None = None) -> Iterator[Batch]:
-        """Read the rows in batches, the next one while the current one is used.
+    def batches(self, size: int, start: int = 0, prepare: Callable[[Array], Array] | None = None) -> Iterator[StreamBatch]:
+        """Yield the rows in batches; the next batch is read while the current one is used.
 
         Parameters
         ----------
         size : int
-            Rows of a batch; the last one may be shorter.
+            Rows per batch; the last batch may be smaller.
         start : int, default=0
             The first row to read.
         prepare : callable, optional
-            Applied to the features by the thread that reads.
+            Function applied to the features by the reading thread.
 
         Returns
         -------
-        iterator of Batch
+        iterator of StreamBatch
             The batches in order.
         """
         return read_ahead(self._checked(size, start, prepare))
 
-    def _checked(self, size: int, start: int, prepare: Callable[[Array], Array] | None) -> Iterator[Batch]:
+    def _checked(self, size: int, start: int, prepare: Callable[[Array], Array] | None) -> Iterator[StreamBatch]:
         position, width = start, None
         for rows in self._source.read(size, start):
             X, y, weights = rows
             width = X.shape[1] if width is None else width
             self._check(X, y, weights, position, width)
-            yield Batch(X if prepare is None else prepare(X), y, weights, position)
+            yield StreamBatch(X if prepare is None else prepare(X), y, weights, position)
             position += int(X.shape[0])
 
     def _check(self, X: Array, y: Any, weights: Any, position: int, width: int) -> None:
@@ -193,10 +169,10 @@ class Stream:
             raise ValueError(f"{self._source.row(position)} has {X.shape[1]} columns, those before it have {width}")
         for name, values in (("targets", y), ("weights", weights)):
             if values is not None and len(values) != n:
-                raise ValueError(f"{self._source.row(position)} begins a batch of {n} rows with {len(values)} {name}")
+                raise ValueError(f"{self._source.row(position)} starts a batch of {n} rows with {len(values)} {name}")
         bad = _not_finite(X)
         if bad is not None:
-            raise ValueError(f"{self._source.row(position + bad[0])} holds NaN or infinity{self._source.column(bad[1])}")
+            raise ValueError(f"{self._source.row(position + bad[0])} has NaN or infinity{self._source.column(bad[1])}")
         bad_target = _not_finite_target(y)
         if bad_target is not None:
             raise ValueError(f"{self._source.row(position + bad_target)} has a target that is missing, NaN or infinite")
@@ -204,20 +180,20 @@ class Stream:
             at = int(np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))[0])
             raise ValueError(f"{self._source.row(position + at)} has the weight {weights[at]!r}; weights are at least 0")
 
-    def sample(self, n: int, rng: np.random.RandomState, batch_rows: int = 4096) -> Rows:
-        """Draw rows uniformly without replacement, in the order they come in.
+    def sample(self, n: int, rng: np.random.RandomState, batch_rows: int = 4096) -> RowBlock:
+        """Draw rows uniformly without replacement, in their order.
 
-        An array is indexed, a file or a list of batches is read through once; of a generator, whose rows come only once,
-        the first `n` rows are taken, and are read again by `batches`.
+        Arrays are indexed; files and lists of batches are read once. Generators return their first `n` rows, which
+        `batches` reads again.
 
         Parameters
         ----------
         n : int
-            How many; all, where there are fewer.
+            Number of rows; all rows if there are fewer.
         rng : RandomState
-            Draws them.
+            Random number generator.
         batch_rows : int, default=4096
-            Rows that are read at a time.
+            Rows read at a time.
 
         Returns
         -------
@@ -236,43 +212,22 @@ class Stream:
             return rows
         return self._reservoir(n, rng, batch_rows)
 
-    def _check_sample(self, rows: Rows, idx: np.ndarray) -> None:
+    def _check_sample(self, rows: RowBlock, idx: np.ndarray) -> None:
         bad = _not_finite(rows[0])
         if bad is not None:
-            raise ValueError(f"{self._source.row(int(idx[bad[0]]))} holds NaN or infinity{self._source.column(bad[1])}")
+            raise ValueError(f"{self._source.row(int(idx[bad[0]]))} has NaN or infinity{self._source.column(bad[1])}")
 
-    def _reservoir(self, n: int, rng: np.random.RandomState, batch_rows: int) -> Rows:
-        kept = Reservoir(n)
+    def _reservoir(self, n: int, rng: np.random.RandomState, batch_rows: int) -> RowBlock:
+        sample = Reservoir(n)
         for batch in self.batches(batch_rows):
-            kept.add((batch.X, batch.y, batch.weights), rng.random_sample(len(batch)))
-        if kept.rows is None:
+            sample.add((batch.X, batch.y, batch.weights), rng.random_sample(len(batch)))
+        if sample.rows is None:
             raise ValueError(f"{self.name} has no rows")
-        return kept.rows
+        return sample.rows
 
 
 def is_stream_like(X: Any) -> bool:
-    """Say whether `X` is for a `Stream` to read rather than an array-like for scikit-learn's checks.
-
-    Parameters
-    ----------
-    X : object
-        What a user gave.
-
-    Returns
-    -------
-    bool
-        True for streams, paths, arrays on disk and iterables of batches.
-
-    See Also
-    --------
-    gramless.Stream : Reads it.
-
-    Examples
-    --------
-    >>> from gramless.streaming import is_stream_like
-    >>> is_stream_like("train.csv"), is_stream_like([[0.0, 1.0]])
-    (True, False)
-    """
+    """Return whether `X` is a stream, a path, an array on disk or an iterable of batches."""
     if isinstance(X, (Stream, str, os.PathLike, np.memmap)):
         return True
     if hasattr(X, "shape") or hasattr(X, "__array__") or hasattr(X, "__dataframe__"):
@@ -293,10 +248,10 @@ def _open(data: Any, y: Any, sample_weight: Any) -> Source:
         return ArraySource(data, y, sample_weight)
     if hasattr(data, "__iter__") and not hasattr(data, "shape"):
         if y is not None or sample_weight is not None:
-            raise ValueError("batches carry their own targets and weights: pass (X, y) or (X, y, sample_weight) and no y")
+            raise ValueError("batches have their own targets and weights: pass (X, y) or (X, y, sample_weight) and no y")
         return IterableSource(data)
     raise TypeError(
-        f"cannot stream from {type(data).__name__}: pass an array of two dimensions, the path of a .csv, .parquet or .npz "
+        f"cannot read rows from {type(data).__name__}: pass an array of two dimensions, the path of a .csv, .parquet or .npz "
         "file, or an iterable of (X, y) batches"
     )
 
@@ -304,8 +259,8 @@ def _open(data: Any, y: Any, sample_weight: Any) -> Source:
 def _open_file(path: Path, target: Any) -> Source:
     if not path.exists():
         raise FileNotFoundError(f"no such file: {path}")
-    names_a_column = isinstance(target, (str, int, np.integer)) and not isinstance(target, bool)
-    if target is not None and not names_a_column:
+    is_column = isinstance(target, (str, int, np.integer)) and not isinstance(target, bool)
+    if target is not None and not is_column:
         raise TypeError(f"with a file, y is the name or position of a column, not {type(target).__name__}")
     name = path.name.lower()
     if name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")):
@@ -320,18 +275,18 @@ def _open_file(path: Path, target: Any) -> Source:
         from gramless.streaming.npz import NpzSource
 
         return NpzSource(path, target)
-    raise ValueError(f"{path} is of no known kind; known: .csv, .csv.gz, .tsv, .txt, .parquet, .npz")
+    raise ValueError(f"{path} has an unknown file type; known: .csv, .csv.gz, .tsv, .txt, .parquet, .npz")
 
 
 def _not_finite(X: Array) -> tuple[int, int] | None:
-    """Row and column of the first value that is NaN or infinite."""
+    """Return row and column of the first value that is NaN or infinite, or None."""
     values = X.data if xa.is_sparse(X) else X
     if xa.is_torch(values):
         if not values.is_floating_point() or bool(values.isfinite().all()):
             return None
         values = xa.to_numpy(values)
     elif values.dtype.kind != "f" or np.isfinite(np.add.reduce(values, axis=None, dtype=np.float64)):
-        return None  # the sum of finite numbers in float64 is finite but for absurd sizes, and costs no temporary
+        return None  # a finite sum proves finite values and needs no temporary array
     bad = ~np.isfinite(values)
     if not bad.any():
         return None

@@ -1,8 +1,7 @@
-"""Delimited text (.csv, .tsv, .txt, .data; also packed by gzip or bzip2) as tables of numbers and words, in pieces.
+"""Delimited text (.csv, .tsv, .txt, .data; also compressed by gzip or bzip2) as data frames, in pieces.
 
-A column is numbers when everything in it is one or says that it is missing; the decimal mark may be a comma where another
-mark parts the columns. The C parser of pandas does the work without Python's lock, so reading ahead costs the computation
-little.
+A column is numeric if all its values are numbers or missing. The decimal separator may be a comma if another character
+separates the columns. The C parser of pandas releases Python's lock, so prefetching slows the computation little.
 """
 
 from __future__ import annotations
@@ -20,100 +19,85 @@ import numpy as np
 
 from gramless.streaming.columns import import_reader
 
-MARKS = ",;\t|"
-# Missing wherever they stand; among numbers also the gaps, which are words in a column of words.
-NOT_KNOWN = ("", "?", "NaN", "nan")
-GAPS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None", "none", "-", ".")
+DELIMITERS = ",;\t|"
+# Strings for missing values in any column, and strings for missing values in numeric columns only.
+ALWAYS_MISSING = ("", "?", "NaN", "nan")
+MISSING_NUMBERS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None", "none", "-", ".")
 
 
-def separator_of(path: Path, marks: str = MARKS) -> str:
-    """The mark that parts the columns: the one that makes most columns, equally many in each of the first lines."""
+def find_delimiter(path: Path, candidates: str = DELIMITERS) -> str:
+    """Return the delimiter that gives the most columns, equally many in each of the first lines."""
     try:
         with open_text(path) as file:
             lines = file.read(64_000).splitlines()[:50]
     except (EOFError, OSError, UnicodeDecodeError, zlib.error) as reason:
-        raise ValueError(_why(path, reason)) from reason
+        raise ValueError(_message(path, reason)) from reason
     if not lines or not lines[0]:
         raise ValueError(f"{path} is empty, or begins with an empty line")
     counts = {}
-    for mark in marks:
+    for mark in candidates:
         try:
             found = {len(row) for row in csv.reader(lines[:-1] or lines, delimiter=mark, skipinitialspace=True) if row}
         except csv.Error:
             continue
         if len(found) == 1 and max(found) > 1:
             counts[mark] = max(found)
-    return max(counts, key=lambda mark: counts[mark]) if counts else max(marks, key=lines[0].count)
+    return max(counts, key=lambda mark: counts[mark]) if counts else max(candidates, key=lines[0].count)
 
 
 def open_text(path: Path) -> io.TextIOBase:
-    """The file as text, unpacked; a byte order mark is no part of it."""
+    """Open a file as text, decompressed and without a byte order mark."""
     opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower(), open)
     return opened(path, "rt", encoding="utf-8-sig", newline="")
 
 
 def frames(
-    path: Path, separator: str, size: int | None, *, words: Collection[str] = (), names: Sequence[str] | None = None
+    path: Path, separator: str, size: int | None, *, strings: Collection[str] = (), names: Sequence[str] | None = None
 ) -> Iterator[Any]:
-    """Pieces of at most `size` rows as pandas tables; None reads the file in one piece.
+    """Yield data frames of at most `size` rows (all rows if None), with consecutive row numbers.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    separator : str
-        What parts the columns.
-    size : int or None
-        Rows of a piece.
-    words : collection of str
-        Columns that are words whatever is in them: a piece of "01", "02", "2A" may look like numbers.
-    names : sequence of str, optional
-        Names of the columns of a file without a heading.
-
-    Yields
-    ------
-    DataFrame
-        The next rows, numbered from the first of the file.
+    Columns in `strings` are not converted: a piece of "01", "02", "2A" may look numeric. `names` are the columns of a file
+    without a header.
     """
     pd = import_reader("pandas")
     options: dict[str, Any] = {
         "sep": separator,
         "encoding": "utf-8-sig",
-        # Words that pandas would take for missing values ("None", "NA") are categories like any other here.
-        "na_values": list(NOT_KNOWN),
+        # Strings that pandas reads as missing by default ("None", "NA") are categories here.
+        "na_values": list(ALWAYS_MISSING),
         "keep_default_na": False,
         "skipinitialspace": True,
         "low_memory": False,
-        "dtype": dict.fromkeys(words, str),
+        "dtype": dict.fromkeys(strings, str),
     }
     if names is not None:
         options |= {"names": list(names), "header": None}
     try:
         if names is None:
-            _refuse_twins(path, separator)
+            _check_unique_names(path, separator)
         if size is None:
-            yield _with_numbers(pd.read_csv(path, **options), separator, words, path)
+            yield _with_numbers(pd.read_csv(path, **options), separator, strings, path)
             return
         with pd.read_csv(path, chunksize=size, **options) as reader:
-            yield from (_with_numbers(frame, separator, words, path) for frame in reader)
+            yield from (_with_numbers(frame, separator, strings, path) for frame in reader)
     except pd.errors.EmptyDataError as reason:
         raise ValueError(f"{path} is empty") from reason
     except (pd.errors.ParserError, csv.Error, EOFError, OSError, UnicodeDecodeError, zlib.error) as reason:
-        raise ValueError(_why(path, reason)) from reason
+        raise ValueError(_message(path, reason)) from reason
 
 
-def _refuse_twins(path: Path, separator: str) -> None:
-    """pandas would call the second of two columns of one name by another one, and so give away the target."""
+def _check_unique_names(path: Path, separator: str) -> None:
+    """Raise ValueError for repeated column names, which pandas would rename, so that a copy of the target stayed a feature."""
     with open_text(path) as file:
-        heading = next(csv.reader(file, delimiter=separator, skipinitialspace=True), [])
-    named = [name.strip() for name in heading if name.strip()]
-    twice = sorted({name for name in named if named.count(name) > 1})
-    if twice:
-        raise ValueError(f"{path} has more than one column named {', '.join(map(repr, twice))}: rename them")
+        header = next(csv.reader(file, delimiter=separator, skipinitialspace=True), [])
+    named = [name.strip() for name in header if name.strip()]
+    repeated = sorted({name for name in named if named.count(name) > 1})
+    if repeated:
+        raise ValueError(f"{path} has more than one column named {', '.join(map(repr, repeated))}: rename them")
 
 
 def as_numbers(known: Any, separator: str) -> Any | None:
-    """A column of texts as numbers, or None where one of them is none."""
+    """Return a column of strings as numbers, or None if one is not a number."""
     pd = import_reader("pandas")
     if separator != "," and known.str.fullmatch(r"[+-]?\d*,?\d+(?:[eE][+-]?\d+)?").all():
         known = known.str.replace(",", ".", regex=False)
@@ -123,18 +107,18 @@ def as_numbers(known: Any, separator: str) -> Any | None:
         return None
 
 
-def _with_numbers(frame: Any, separator: str, words: Collection[str], path: Path) -> Any:
-    """The frame with those columns as numbers that pandas took for words because of their gaps or decimal commas."""
+def _with_numbers(frame: Any, separator: str, strings: Collection[str], path: Path) -> Any:
+    """Convert columns that pandas read as strings because of missing values or decimal commas to numbers."""
     pd = import_reader("pandas")
     if len(frame) and not isinstance(frame.index, pd.RangeIndex):
-        # pandas takes what is too much for names of the rows, and every heading would stand over its neighbour's values.
-        raise ValueError(f"{path}: rows have more values than the heading has names; name the columns that have no name")
+        # pandas uses surplus values as row names, and every column name would belong to the values of its neighbour.
+        raise ValueError(f"{path}: rows have more values than the header has names; name all columns")
     for name in frame.columns:
         column = frame[name]
-        if name in words or pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+        if name in strings or pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
             continue
         known = column.dropna().astype(str)
-        known = known[~known.isin(GAPS)]
+        known = known[~known.isin(MISSING_NUMBERS)]
         if known.empty or as_numbers(known.iloc[:100], separator) is None:
             continue
         numbers = as_numbers(known, separator)
@@ -143,7 +127,7 @@ def _with_numbers(frame: Any, separator: str, words: Collection[str], path: Path
     return frame
 
 
-def _why(path: Path, reason: Exception) -> str:
+def _message(path: Path, reason: Exception) -> str:
     if isinstance(reason, UnicodeDecodeError):
         return (
             f"{path} cannot be read as a table: it is not UTF-8 text. Save it again as UTF-8 (in Excel: CSV UTF-8), "

@@ -1,17 +1,18 @@
-"""Explicit feature maps: from rows to features whose inner products are a kernel, or its values at some points."""
+"""Explicit feature maps: features whose inner products approximate a kernel, or kernel values with landmarks."""
 
 from gramless.approximation.features.base import FeatureMap, Features
-from gramless.approximation.features.fourier_map import FourierFeatures, FourierMap
+from gramless.approximation.features.fourier_map import DRAWS, FourierBasis, FourierMap
 from gramless.approximation.features.landmark_map import LandmarkFeatures, LandmarkMap
 
 FEATURE_MAPS: dict[str, type[FeatureMap]] = {"landmarks": LandmarkMap, "fourier": FourierMap}
 """Every feature map; the contract tests run over it."""
 
 __all__ = [
+    "DRAWS",
     "FEATURE_MAPS",
     "FeatureMap",
     "Features",
-    "FourierFeatures",
+    "FourierBasis",
     "FourierMap",
     "LandmarkFeatures",
     "LandmarkMap",

@@ -37,7 +37,7 @@ _STRUCTURED_FROM = 2048
 _HEAD_ROWS = 1024
 
 
-class FourierFeatures(Features):
+class FourierBasis(Features):
     """Random features whose inner products are close to kernel values; made by `draw_fourier_features`.
 
     Parameters
@@ -148,7 +148,7 @@ def hadamard_rows(V: Array) -> Array:
 
 def draw_fourier_features(
     kernel: Kernel, n_columns: int, n_features: int, rng: np.random.RandomState, draw: str = "auto"
-) -> FourierFeatures:
+) -> FourierBasis:
     """Draw frequencies from the spectrum of `kernel`.
 
     Parameters
@@ -186,20 +186,20 @@ def draw_fourier_features(
     if isinstance(kernel, Laplacian) and kernel.norm == "l1":
         if draw not in ("auto", "plain"):
             raise ValueError(f"draw={draw!r} needs a spectrum that looks the same in all directions: RBF, or norm='l2'")
-        return FourierFeatures(kernel, np.ones(D), gamma * rng.standard_cauchy(size=(n_columns, D)), None, n_columns)
+        return FourierBasis(kernel, np.ones(D), gamma * rng.standard_cauchy(size=(n_columns, D)), None, n_columns)
     if draw == "auto":
         draw = "structured" if n_columns >= _STRUCTURED_FROM else "orthogonal"
     width = 1 << (n_columns - 1).bit_length() if draw == "structured" else n_columns
     scale = _lengths(kernel, gamma, D, width, rng)
     if draw == "structured":
         signs = rng.choice(np.array([-1.0, 1.0]), size=(-(-D // width), 3, width))
-        return FourierFeatures(kernel, scale, None, signs, n_columns)
+        return FourierBasis(kernel, scale, None, signs, n_columns)
     normal = rng.normal(size=(n_columns, D))
     if draw == "orthogonal":
         for block in slices(D, n_columns):
             normal[:, block] = np.linalg.qr(rng.normal(size=(n_columns, n_columns)))[0][:, : block.stop - block.start]
     directions = normal / np.linalg.norm(normal, axis=0)
-    return FourierFeatures(kernel, np.ones(D), directions * scale, None, n_columns)
+    return FourierBasis(kernel, np.ones(D), directions * scale, None, n_columns)
 
 
 def _lengths(kernel: Kernel, gamma: float, D: int, width: int, rng: np.random.RandomState) -> np.ndarray:
@@ -213,12 +213,12 @@ def _lengths(kernel: Kernel, gamma: float, D: int, width: int, rng: np.random.Ra
     return gamma * chi / np.sqrt(rng.chisquare(degrees, size=D) / degrees)
 
 
-def _with_scales(kernel: ScaledColumns, made: FourierFeatures) -> FourierFeatures:
+def _with_scales(kernel: ScaledColumns, made: FourierBasis) -> FourierBasis:
     """The same frequencies for columns that are multiplied by the kernel's scales first."""
     if made.directions is None:
         raise ValueError("draw='structured' mixes the columns and takes no scales; use draw='orthogonal'")
     directions = made.directions * np.asarray(kernel.scales, dtype=np.float64)[:, None]
-    return FourierFeatures(kernel, made.lengths, directions, None, made.n_columns)
+    return FourierBasis(kernel, made.lengths, directions, None, made.n_columns)
 
 
 def _gamma_name(kernel: Kernel) -> str:
@@ -278,13 +278,13 @@ class FourierMap(FeatureMap):
         weights: np.ndarray | None = None,
         named: tuple[Array, np.ndarray | None] | None = None,
         nbytes: int | None = None,
-    ) -> FourierFeatures:
+    ) -> FourierBasis:
         kernel = as_kernel(self.kernel).resolve(X, weights)
         return draw_fourier_features(kernel, int(X.shape[1]), self.n_components, rng, self.draw)
 
-    def restore(self, state: dict[str, Any]) -> FourierFeatures:
+    def restore(self, state: dict[str, Any]) -> FourierBasis:
         kernel = clone(as_kernel(self.kernel))
         kernel = kernel.set_params(**{_gamma_name(kernel): state["gamma"]})
-        return FourierFeatures(
+        return FourierBasis(
             kernel, state["lengths"], state.get("directions"), state.get("signs"), int(state["n_columns"])
         )

@@ -32,6 +32,8 @@ from gramless.linalg.operators import nbytes_cached
 from gramless.streaming.learners.base import LearnedCoefficients, Learner, LearnerState, LeftOutRows
 from gramless.streaming.tuning import TUNING, StreamingTuning
 
+OPTIMIZERS = ("sgd", "averaged_sgd", "adam")
+LOSSES = ("dual", "primal")
 ALL_FEATURES = "features of all rows"
 # Matrices of float64 at the peak of an eigendecomposition: the matrix, the eigenvectors, workspace.
 _EIGEN_MATRICES = 4
