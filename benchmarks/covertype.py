@@ -70,7 +70,7 @@ class BareProducts:
 def ours(folder: Path, landmarks: int, gamma: float, C: float) -> dict:
     from gramless import NystromLSSVC
     from gramless.papers.experiments.environment import peak_mb, reset_peak
-    from gramless.streaming.learners import Pass
+    from gramless.streaming.learners import LearningPass
 
     X, y, X_test, y_test = load(folder)
     points = np.array(X[np.sort(np.random.RandomState(1).permutation(len(X))[:landmarks])])
@@ -86,7 +86,7 @@ def ours(folder: Path, landmarks: int, gamma: float, C: float) -> dict:
 
     # Then a pass over a part of the rows, with the matrix products timed between its batches.
     bare, passed = BareProducts(points), []
-    add = Pass.add
+    add = LearningPass.add
 
     def timed(self, block, *rest):
         started = time.perf_counter()
@@ -94,7 +94,7 @@ def ours(folder: Path, landmarks: int, gamma: float, C: float) -> dict:
         passed.append(time.perf_counter() - started)
         bare.time(block)
 
-    Pass.add = timed
+    LearningPass.add = timed
     part = slice(0, COMPARED_BATCHES * BATCH)
     NystromLSSVC(**settings).fit(X[part], y[part])
     rate, bare_rate = (BATCH / float(np.median(times[1:])) for times in (passed, bare.seconds))

@@ -144,5 +144,5 @@ def test_what_does_not_merge_says_so(learner, features):
     run = learner.begin(features, features(X) + 0, 2, n_rows=300, budget=10**9)
     with pytest.raises(TypeError, match="does not merge"):
         run.merge(run)
-    with pytest.raises(TypeError, match="count less"):
+    with pytest.raises(TypeError, match="reduce the weights"):
         run.decay(0.5)

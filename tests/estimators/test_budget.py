@@ -1,5 +1,7 @@
 """BudgetLSSVC and BudgetLSSVR: the document's loss, minimised; no step size to tune, no NaN."""
 
+import dataclasses
+import functools
 import tracemalloc
 
 import numpy as np
@@ -12,8 +14,9 @@ from gramless._core.targets.streamed import ValueTargets
 from gramless.approximation.features import LandmarkMap
 from gramless.kernels import RBF
 from gramless.papers.experiments.budget import ExactBudgetLSSVC
-from gramless.streaming.learners import PassOptions, Steps, run_pass
-from gramless.streaming.learners.steps import StepsRun
+from gramless.streaming.learners import GradientDescent, PassOptions, PassSettings, run_pass
+from gramless.streaming.learners.gradient import GradientState
+from gramless.streaming.tuning import TUNING
 
 
 def minimiser(X, y, budget, kernel, C):
@@ -99,8 +102,8 @@ def test_a_few_loud_rows_do_not_slow_down_the_others(monkeypatch):
         return model.history_[0]["step"], np.sqrt(np.mean((model.decision_function(X) - exact) ** 2))
 
     step, far = distance(epochs=30)
-    monkeypatch.setattr(StepsRun, "softened", lambda self, weights, loudness, decay: weights)
-    monkeypatch.setattr("gramless.streaming.learners.steps._LOUD", np.inf)
+    unlimited = dataclasses.replace(TUNING, norm_factor=np.inf)
+    monkeypatch.setattr("gramless.estimators.budget.GradientDescent", functools.partial(GradientDescent, tuning=unlimited))
     plain_step, farther = distance(epochs=30)
     assert step > 2 * plain_step
     assert far < 0.8 * farther
@@ -121,7 +124,7 @@ def test_no_step_size_to_tune(digits, batch_size, scale):
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_divergence_is_answered_by_a_smaller_step(digits, optimizer, monkeypatch):
     X, y = digits
-    prepare = StepsRun.prepare
+    prepare = GradientState.prepare
 
     first_steps = []
 
@@ -130,19 +133,19 @@ def test_divergence_is_answered_by_a_smaller_step(digits, optimizer, monkeypatch
         self.step *= 1e4
         first_steps.append(self.step)
 
-    monkeypatch.setattr(StepsRun, "prepare", reckless)
+    monkeypatch.setattr(GradientState, "prepare", reckless)
     model = BudgetLSSVC(budget=100, gamma=0.05, optimizer=optimizer, epochs=20, random_state=0).fit(X[:1000], y[:1000])
     assert np.isfinite(model.dual_coef_).all()
     # Each divergence halves the step, nothing else changes it, and it stays within reach of one that would not diverge.
     (first,) = first_steps
-    assert model.pass_.run.halvings >= 5
-    assert model.history_[-1]["step"] == first * 0.5**model.pass_.run.halvings
+    assert model.pass_.state.halvings >= 5
+    assert model.history_[-1]["step"] == first * 0.5**model.pass_.state.halvings
     assert model.history_[-1]["step"] > first * 1e-4 / 64
     assert model.score(X[1000:], y[1000:]) > 0.85
 
 
 def test_features_that_are_not_finite_are_an_error_not_a_model():
-    learner = StepsRun(2, 1, optimizer="sgd", reference=np.zeros(1))
+    learner = GradientState(2, 1, optimizer="sgd", reference=np.zeros(1))
     learner.step = 1.0
     batch = np.full((4, 2), np.nan), np.ones((4, 1)), None, 0.1
     with pytest.raises(ArithmeticError, match="however small the step"):
@@ -175,12 +178,12 @@ def test_memory_for_no_kernel_values_gives_the_same_kind_of_model(digits):
     X, y = digits
     targets = np.where(y % 2 == 0, 1.0, -1.0)
     # Few rows to measure: those of the default take more memory than the kernel values.
-    parts = LandmarkMap(RBF(gamma=0.05), 100, whiten=False), Steps(C=10.0, epochs=10, rows_measured=200)
+    feature_map = LandmarkMap(RBF(gamma=0.05), 100, whiten=False)
+    learner = GradientDescent(C=10.0, epochs=10, rows_measured=200)
 
     def share_of_signs(**options):
-        made = PassOptions(**options)
-        done = run_pass(Stream(X[:1000], targets[:1000]), *parts, ValueTargets(), made, random_state=0)
-        model = done.model(*parts, made)
+        settings = PassSettings(feature_map, learner, PassOptions(**options))
+        model = run_pass(Stream(X[:1000], targets[:1000]), settings, ValueTargets(), random_state=0).model(settings)
         scores = model.features.scores(X[1000:], model.coef) + model.intercept
         return np.mean(np.sign(scores[:, 0]) == targets[1000:])
 
@@ -263,13 +266,13 @@ def test_goes_on_after_a_file(digits, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"budget": 0}, "budget must be"),
-        ({"optimizer": "newton"}, "unknown optimizer"),
-        ({"loss": "hinge"}, "unknown loss"),
-        ({"epochs": 0}, "epochs must be"),
-        ({"batch_size": -1}, "batch_size must be"),
-        ({"C": "loo"}, "needs the exact sums"),
-        ({"probability": "sigmoid"}, "leave-one-out"),
+        ({"budget": 0}, "'budget' parameter"),
+        ({"optimizer": "newton"}, "'optimizer' parameter"),
+        ({"loss": "hinge"}, "'loss' parameter"),
+        ({"epochs": 0}, "'epochs' parameter"),
+        ({"batch_size": -1}, "'batch_size' parameter"),
+        ({"C": "loo"}, "'C' parameter"),
+        ({"probability": "sigmoid"}, "'probability' parameter"),
     ],
 )
 def test_settings_that_cannot_be_say_so(digits, settings, message):

@@ -101,16 +101,16 @@ def test_online_goes_on_after_a_file(digits, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"method": "magic"}, "unknown method"),
-        ({"n_components": 0}, "n_components must be"),
+        ({"method": "magic"}, "'method' parameter"),
+        ({"n_components": 0}, "'n_components' parameter"),
         ({"method": "online", "C": "loo"}, "needs the exact sums"),
         ({"method": "online", "forgetting_factor": 0.9}, "goes with method='exact'"),
         ({"method": "online", "callback": Checkpoint("pass.npz")}, "goes with sums"),
         ({"callback": EarlyStopping()}, "holds out no rows"),
-        ({"method": "online", "optimizer": "lbfgs"}, "unknown optimizer"),
+        ({"method": "online", "optimizer": "lbfgs"}, "'optimizer' parameter"),
         ({"method": "online", "probability": "sigmoid"}, "leave-one-out scores"),
         ({"kernel": "poly"}, "RBF and Laplacian"),
-        ({"draw": "other"}, "unknown draw"),
+        ({"draw": "other"}, "'draw' parameter"),
     ],
 )
 def test_settings_that_cannot_be_say_so(digits, settings, message):

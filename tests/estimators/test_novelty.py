@@ -97,7 +97,7 @@ def test_the_process_of_sums_is_that_of_the_rows(constant):
     Phi, ridge = rng.normal(size=(60, 5)) + 1, 0.7
     sums = RidgeSums(5, 1)
     sums.add(Phi, np.zeros((60, 1)))
-    process = FeatureProcess.of(sums, ridge, constant=constant)
+    process = FeatureProcess.from_sums(sums, ridge, constant=constant)
     design = np.column_stack([Phi, np.ones(60)]) if constant else Phi
     penalty = ridge * np.diag([1.0] * 5 + [0.0] * constant)
     hat = design @ np.linalg.solve(design.T @ design + penalty, design.T)

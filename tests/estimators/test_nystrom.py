@@ -1,5 +1,8 @@
 """NystromLSSVC and NystromLSSVR: exact in any cut of the rows, equal to LSSVC on all rows, choosing C without refits."""
 
+import dataclasses
+import functools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +14,16 @@ from gramless import LSSVC, LSSVR, BudgetLSSVC, FourierLSSVC, NystromLSSVC, Nyst
 from gramless._core.targets.streamed import ValueTargets
 from gramless.approximation.features import LandmarkMap
 from gramless.kernels import RBF
-from gramless.streaming.learners import Pass, PassOptions, Sums, more_rows, run_pass
+from gramless.streaming.learners import (
+    CollectingPass,
+    NormalEquations,
+    PassOptions,
+    PassSettings,
+    continue_pass,
+    loop,
+    run_pass,
+)
+from gramless.streaming.tuning import TUNING
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "poly", "laplacian"])
@@ -74,18 +86,19 @@ def test_batch_size_does_not_change_what_leave_one_out_samples():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 3))
     z = np.sin(X.sum(axis=1)) + rng.normal(size=1000)
-    parts = LandmarkMap(RBF(gamma=0.1), landmarks=X[:20]), Sums("loo", most_left_out=100)
+    feature_map, learner = LandmarkMap(RBF(gamma=0.1), landmarks=X[:20]), NormalEquations("loo", most_left_out=100)
 
     def errors(batch_rows):
-        options = PassOptions(batch_rows=batch_rows)
-        return run_pass(Stream(X, z), *parts, ValueTargets(), options, random_state=0).solved.loo_errors
+        settings = PassSettings(feature_map, learner, PassOptions(batch_rows=batch_rows))
+        return run_pass(Stream(X, z), settings, ValueTargets(), random_state=0).solved.loo_errors
 
     for batch_rows in (7, 333):
         np.testing.assert_allclose(errors(batch_rows), errors(None))
-    pieces, _ = Pass.fresh(ValueTargets(), parts[1], random_state=0)
+    settings = PassSettings(feature_map, learner, PassOptions())
+    pieces, _ = CollectingPass.start(X, ValueTargets(), learner, settings.options, random_state=0)
     for half in (slice(0, 450), slice(450, 1000)):
-        more_rows(pieces, Stream(X[half], z[half]), *parts)
-    np.testing.assert_allclose(pieces.model(*parts, PassOptions()).loo_errors, errors(None))
+        pieces = continue_pass(pieces, Stream(X[half], z[half]), settings)
+    np.testing.assert_allclose(pieces.model(settings).loo_errors, errors(None))
 
 
 def test_partial_fit_before_there_are_enough_rows_for_the_landmarks(digits):
@@ -244,7 +257,8 @@ def test_class_weights_hold_for_rows_that_come_after_a_fit(digits):
     ],
 )
 def test_a_bad_row_in_the_middle_of_partial_fit_leaves_the_model_as_it_was(digits, machine, monkeypatch):
-    monkeypatch.setattr("gramless.streaming.learners.driver.MOST_BATCH_ROWS", 64)
+    small = functools.partial(loop.continue_pass, tuning=dataclasses.replace(TUNING, largest_batch=64))
+    monkeypatch.setattr("gramless.models.one_pass.continue_pass", small)
     X, y = digits
     bad = X[200:600].copy()
     bad[300, 5] = np.nan
@@ -339,15 +353,15 @@ def test_rows_held_back_are_solved_before_they_go(digits):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"C": -1}, "C must be a positive"),
-        ({"n_landmarks": 0}, "n_landmarks must be"),
-        ({"n_landmarks": 1.5}, "n_landmarks must be"),
-        ({"forgetting_factor": 0}, "forgetting_factor must be above 0"),
+        ({"C": -1}, "'C' parameter"),
+        ({"n_landmarks": 0}, "'n_landmarks' parameter"),
+        ({"n_landmarks": 1.5}, "'n_landmarks' parameter"),
+        ({"forgetting_factor": 0}, "'forgetting_factor' parameter"),
         ({"landmarks": "nonsense"}, "unknown landmarks 'nonsense'"),
         ({"kernel": "precomputed"}, "precomputed"),
         ({"C": "loo", "Cs": (0.0,)}, "Cs must be positive"),
         ({"batch_size": 0}, "batch_size"),
-        ({"probability": "maybe"}, "unknown probability"),
+        ({"probability": "maybe"}, "'probability' parameter"),
     ],
 )
 def test_settings_that_cannot_be_say_so(digits, settings, message):

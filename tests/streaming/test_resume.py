@@ -11,7 +11,7 @@ import pytest
 
 from gramless import NystromLSSVC, Stream
 from gramless.callbacks import Checkpoint
-from gramless.streaming.learners import Pass
+from gramless.streaming.learners import LearningPass
 
 SCRIPT = """
 import sys, time
@@ -31,7 +31,7 @@ def batches():
 settings = dict(batch_size=50, callback=Checkpoint(checkpoint, every=3), random_state=0)
 model = NystromLSSVC(n_landmarks=40, gamma=0.3, C="loo", **settings)
 model.fit(batches())
-np.savez(out, coef=model.dual_coef_, intercept=model.intercept_, weight=model.pass_.run.weight, C=model.C_)
+np.savez(out, coef=model.dual_coef_, intercept=model.intercept_, weight=model.pass_.state.weight, C=model.C_)
 """
 
 
@@ -89,7 +89,7 @@ def test_resume_reads_only_the_rest(tmp_path, data, source, monkeypatch):
     model = NystromLSSVC(landmarks=X[:20], gamma=0.3, batch_size=100, callback=Checkpoint(tmp_path / "pass.npz", every=4))
     expected = NystromLSSVC(landmarks=X[:20], gamma=0.3).fit(X, y).decision_function(X)
     batches = [(X[i : i + 100], y[i : i + 100]) for i in range(0, len(X), 100)]
-    add, seen, failed = Pass.add, [], []
+    add, seen, failed = LearningPass.add, [], []
 
     def counted(self, block, *rest):
         seen.append(len(block))
@@ -98,7 +98,7 @@ def test_resume_reads_only_the_rest(tmp_path, data, source, monkeypatch):
             raise Interrupted
         add(self, block, *rest)
 
-    monkeypatch.setattr(Pass, "add", counted)
+    monkeypatch.setattr(LearningPass, "add", counted)
     with pytest.raises(Interrupted):
         model.fit(data if source == "file" else batches)
     seen.clear()

@@ -178,7 +178,7 @@ def test_a_bad_row_of_a_parquet_file_is_named(tmp_path, rows):
         NystromLSSVC(landmarks=X[:10], batch_size=64).fit(write("parquet", tmp_path, X, rows[1]))
     path = tmp_path / "text.parquet"
     parquet.write_table(pa.table({"a": ["x", "z"], "y": [0, 1]}), path)
-    with pytest.raises(ValueError, match=r"text\.parquet: column 'a' holds string, not numbers"):
+    with pytest.raises(ValueError, match=r"text\.parquet: column 'a' has type string, not numbers"):
         Stream(path)
 
 
@@ -214,7 +214,7 @@ def test_batches_that_do_not_fit_together(rows):
         ("two.csv", "y,label\n1,2\n", None, "more than one column"),
         ("missing.csv", "a,b\n1,2\n", "z", "no column named 'z'"),
         ("bare.csv", "1,2\n3,4\n", None, "no header line"),
-        ("far.csv", "1,2\n3,4\n", 2, "no column 2"),
+        ("far.csv", "1,2\n3,4\n", 2, "column 2 does not exist"),
         ("same.csv", "a,a,y\n1,2,3\n", None, "two columns of the same name"),
         ("empty.csv", "", None, "is empty"),
         ("broken.parquet", "not parquet", "y", "not a complete Parquet file"),

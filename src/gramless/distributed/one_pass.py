@@ -9,20 +9,30 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask.distributed import Client
 
 from gramless._core.targets.streamed import LabelTargets, Targets, ValueTargets
+from gramless._core.threads import slices
 from gramless.approximation.features import FeatureMap
 from gramless.distributed.cluster import reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, draw
 from gramless.distributed.settings import check_settings
-from gramless.streaming.learners import Learner, Pass, PassOptions, plan_pass
-from gramless.streaming.sources import Rows as Batch
+from gramless.models.one_pass import OnePassEstimator
+from gramless.streaming.learners import CollectingPass, LearnerState, LearningPass, PassSettings, plan_pass
+from gramless.streaming.learners.training_pass import rows_to_examine
+from gramless.streaming.reservoir import Reservoir
 
-Parts = tuple[FeatureMap, Learner, PassOptions]
+
+class LearnedPiece(NamedTuple):
+    """Learner's state and sampled rows of one piece, or of several merged pieces."""
+
+    state: LearnerState
+    sample: Reservoir | None
+    rows_seen: int
+
 
 HONOURED = frozenset(
     {
@@ -48,9 +58,10 @@ HONOURED = frozenset(
 """The settings of the one-pass estimators that a fit on many machines reads."""
 
 
-def check_one_pass(estimator: Any) -> None:
-    """Refuse what cannot be distributed, before anything is read."""
-    _, learner, options = estimator.parts()
+def check_one_pass(estimator: OnePassEstimator) -> None:
+    """Raise ValueError for settings that cannot be distributed, before any row is read."""
+    estimator._validate_params()
+    _, learner, options = estimator.pass_settings()
     learner.check()
     if not learner.merges:
         raise ValueError(
@@ -60,22 +71,23 @@ def check_one_pass(estimator: Any) -> None:
     check_settings(estimator, HONOURED)
 
 
-def fit_one_pass(client: Client, estimator: Any, rows: Rows) -> None:
-    """Fit an estimator that has `parts()` and takes a pass by `adopt` to rows on the workers."""
-    feature_map, learner, options = parts = estimator.parts()
-    state, rng = Pass.fresh(_targets(estimator, rows), learner, estimator.random_state)
-    state.set_up(np.zeros((1, rows.d), rows.dtype), options)
+def fit_one_pass(client: Client, estimator: OnePassEstimator, rows: Rows) -> None:
+    """Fit a one-pass estimator to rows on the workers."""
+    feature_map, learner, options = settings = estimator.pass_settings()
+    example = np.zeros((1, rows.d), rows.dtype)
+    start, rng = CollectingPass.start(example, _targets(estimator, rows), learner, options, estimator.random_state)
     numbers = feature_map.named_rows(rows.n)
-    sample = rows.take(draw(rows.n, state.rows_to_see(feature_map, options, rows.n, repeatable=True), rng))
+    size = rows_to_examine(feature_map, options, start.format, rows.n, repeatable=True)
+    sample = rows.take(draw(rows.n, size, rng))
     named = None if numbers is None else rows.take(np.unique(numbers))
-    ready = client.submit(_begin, state, feature_map, rng.get_state(), rows.n, sample, named, numbers, pure=False)
+    ready = client.submit(_begin, start, feature_map, rng.get_state(), rows.n, sample, named, numbers, pure=False)
     del sample, named
-    learnt = rows.map(_learn, ready, parts, each=[(offset,) for offset in rows.offsets])
-    total = reduce_in_tree(client, learnt, _merge)
-    del learnt  # partial sums may go as soon as they are merged
-    fitted = client.submit(_solve, ready, total, parts, pure=False)
+    learned = rows.map(_learn, ready, settings, each=[(offset,) for offset in rows.offsets])
+    total = reduce_in_tree(client, learned, _merge)
+    del learned  # the workers may free partial sums as soon as they are merged
+    fitted = client.submit(_solve, ready, total, settings, pure=False)
     show_progress(options.verbose, fitted)
-    estimator.adopt(fitted.result())
+    estimator.set_pass(fitted.result())
 
 
 def _targets(estimator: Any, rows: Rows) -> Targets:
@@ -89,48 +101,51 @@ def _targets(estimator: Any, rows: Rows) -> Targets:
 
 
 def _begin(
-    state: Pass, feature_map: FeatureMap, rng_state: Any, n: int, sample: Piece, named: Piece | None, numbers: Any
-) -> Pass:
-    """The pass with its features chosen."""
+    start: CollectingPass, feature_map: FeatureMap, rng_state: Any, n: int, sample: Piece, named: Piece | None, numbers: Any
+) -> LearningPass:
+    """Return the pass after its features were chosen."""
     rng, own = np.random.RandomState(), None
     rng.set_state(rng_state)
     if named is not None:
         inverse = np.unique(numbers, return_inverse=True)[1]
-        own = named.X[inverse], _columns(named, state)[inverse], None
-    ready = state.copy()
-    ready.begin((sample.X, _columns(sample, state), sample.weights), feature_map, rng, n, own)
-    return ready
+        own = named.X[inverse], _columns(named, start.targets)[inverse], None
+    return start.choose_features((sample.X, _columns(sample, start.targets), sample.weights), feature_map, rng, n, own)
 
 
-def _learn(piece: Piece, offset: int, ready: Pass, parts: Parts) -> Pass:
-    """The pass over one piece, without the features: they are the same everywhere."""
-    feature_map, learner, options = parts
-    # Features of their own: workers that are threads of one process would fill the same block of kernel values.
+def _learn(piece: Piece, offset: int, ready: LearningPass, settings: PassSettings) -> LearnedPiece:
+    """Learn from one piece; the features are not returned, because they are equal for all pieces."""
+    # A copy of the features, because workers that are threads of one process would share their buffer of kernel values.
     part = replace(ready.copy(), features=copy.copy(ready.features), rows_seen=offset)
     n, d = piece.X.shape
+    dtype, device = part.format.dtype, part.format.device
     columns = part.targets.n_columns
-    how = {"n_rows": n, "n_columns": d, "n_targets": columns, "dtype": part.dtype, "device": part.device}
-    size = plan_pass(feature_map, learner, options, **how).batch_rows
-    y = _columns(piece, part)
-    for start in range(0, n, size):
-        batch: Batch = tuple(None if x is None else x[start : start + size] for x in (piece.X, y, piece.weights))  # type: ignore[assignment]
-        part.add(part.prepare(batch[0]), part.targets.read(batch[1]), batch[2], learner)
-    return replace(part, features=None, rows_seen=n)
+    size = plan_pass(settings, n_rows=n, n_columns=d, n_targets=columns, dtype=dtype, device=device).batch_rows
+    y = _columns(piece, part.targets)
+    for rows in slices(n, size):
+        weights = None if piece.weights is None else piece.weights[rows]
+        part.add(part.format.convert(piece.X[rows]), part.targets.read(y[rows]), weights, settings.learner)
+    if part.state is None:
+        raise ValueError("a partition has no rows: repartition the collection")
+    return LearnedPiece(part.state, part.sample, n)
 
 
-def _columns(piece: Piece, state: Pass) -> np.ndarray:
-    """The targets of a piece: labels as a vector, values as they are."""
-    return piece.y.reshape(len(piece.y)) if isinstance(state.targets, LabelTargets) else piece.y
+def _columns(piece: Piece, targets: Targets) -> np.ndarray:
+    """Return the targets of a piece: labels as a vector, values unchanged."""
+    return piece.y.reshape(len(piece.y)) if isinstance(targets, LabelTargets) else piece.y
 
 
-def _merge(parts: list[Pass]) -> Pass:
-    total = parts[0].copy()  # a task must leave what it is given as it was, for it may be run again
+def _merge(parts: list[LearnedPiece]) -> LearnedPiece:
+    """Return the sums over all pieces; the arguments stay unchanged, because a task may run again."""
+    state, sample = parts[0].state.copy(), copy.copy(parts[0].sample)
     for part in parts[1:]:
-        total.merge(part)
-    return total
+        state.merge(part.state)
+        if sample is not None and part.sample is not None and part.sample.rows is not None:
+            sample.add(part.sample.rows, part.sample.keys)
+    return LearnedPiece(state, sample, sum(part.rows_seen for part in parts))
 
 
-def _solve(ready: Pass, total: Pass, parts: Parts) -> Pass:
-    fitted = replace(total.copy(), features=ready.features)
-    fitted.model(*parts)
+def _solve(ready: LearningPass, total: LearnedPiece, settings: PassSettings) -> LearningPass:
+    """Return the pass over all pieces with its model solved."""
+    fitted = replace(ready, state=total.state.copy(), sample=total.sample, rows_seen=total.rows_seen)
+    fitted.model(settings)
     return fitted

@@ -14,7 +14,7 @@ what generalises, so `epochs` regularises as much as `C`. `loss="primal"` omits 
 `NystromLSSVC` on the same points, and more epochs only come closer to it.
 
 All classes share the budget and one kernel block for each batch (`LandmarkMap`, `GradientDescent`). Cost: O(beta d) for each
-row and epoch (once, if the kernel values fit into half of the memory budget), O(beta^2) for the penalty once per few batches.
+row and epoch (once, if the kernel values fit into half of the memory budget), O(beta^2) for the penalty every few batches.
 """
 
 from __future__ import annotations
@@ -166,9 +166,7 @@ class BudgetLSSVM(OnePassEstimator):
         self._validate_params()
         settings, callbacks = self.pass_settings(), read_callbacks(self.callback)
         stream, targets = self._read_rows(X, y, sample_weight)
-        result = run_pass(
-            stream, settings, targets, random_state=self.random_state, callbacks=callbacks, show=self.set_pass
-        )
+        result = run_pass(stream, settings, targets, random_state=self.random_state, callbacks=callbacks, show=self.set_pass)
         return self.set_pass(result)
 
 

@@ -179,9 +179,7 @@ class FourierLSSVM(OnePassEstimator):
         self._validate_params()
         settings, callbacks = self.pass_settings(), read_callbacks(self.callback)
         stream, targets = self._read_rows(X, y, sample_weight)
-        result = run_pass(
-            stream, settings, targets, random_state=self.random_state, callbacks=callbacks, show=self.set_pass
-        )
+        result = run_pass(stream, settings, targets, random_state=self.random_state, callbacks=callbacks, show=self.set_pass)
         return self.set_pass(result)
 
 
@@ -262,8 +260,8 @@ class FourierLSSVC(OnePassClassifier, FourierLSSVM):
 class FourierLSSVR(OnePassRegressor, FourierLSSVM):
     """Least-squares support vector regressor on random Fourier features, for data of any length.
 
-    Prefer it to scikit-learn's `RBFSampler` with `Ridge` if the data exceed the memory or arrive in batches, or if prediction
-    intervals are needed.
+    Prefer it to scikit-learn's `RBFSampler` with `Ridge` if the data exceed the memory or arrive in batches, or if
+    prediction intervals are needed.
 
     Attributes
     ----------

@@ -1,29 +1,31 @@
-"""Random Fourier features as a transformer, so that any model can stand on them.
+"""Random Fourier features as a scikit-learn transformer.
 
-    phi(x) = [cos(W x), sin(W x)] / sqrt(D),     phi(x) . phi(y) = k(x, y) on average
+    phi(x) = [cos(W x), sin(W x)] / sqrt(D),     E[phi(x) . phi(y)] = k(x, y)
 
-for D frequencies `W` drawn from the spectrum of a stationary kernel. The map looks at the data for `gamma="scale"` alone.
+for D frequencies `W` drawn from the spectrum of a stationary kernel. The data are used only for `gamma="scale"`.
 
-Cost: O(d D) for each row, O(D log d) where the frequencies are structured.
+Cost: O(d D) for each row, O(D log d) with structured frequencies.
 
-Reference: Rahimi and Recht (2007), Random features for large-scale kernel machines; Yu, Suresh, Choromanski, Holtmann-Rice
-and Kumar (2016), Orthogonal random features.
+References: Rahimi and Recht, "Random features for large-scale kernel machines", 2007; Yu, Suresh, Choromanski,
+Holtmann-Rice and Kumar, "Orthogonal random features", 2016.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
+from gramless._core.constraints import KERNEL, POSITIVE_INTEGER
 from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate
 from gramless._core.validation import atomic_fit, check_X, working_dtype
-from gramless.approximation.features.fourier_map import FourierMap
+from gramless.approximation.features.fourier_map import DRAWS, FourierMap
 from gramless.kernels import Kernel
 from gramless.linalg.planning.plan import FitPlan
 from gramless.models.expansion import kernel_from_settings
@@ -31,34 +33,38 @@ from gramless.models.expansion import kernel_from_settings
 
 @link_documentation
 class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Random features whose inner products are a stationary kernel on average.
+    """Random features whose inner products have a stationary kernel as their expected value.
+
+    Prefer it to scikit-learn's `RBFSampler` for its orthogonal frequencies, whose variance is smaller, and for Laplacian and
+    Matern kernels.
 
     Parameters
     ----------
     kernel : {"rbf", "laplacian", "exponential", "matern32", "matern52"} or Kernel, default="rbf"
-        What the inner products approximate.
+        Kernel function: a stationary kernel, which the inner products of the features approximate.
     gamma : float, "scale" or "auto", default="scale"
-        Of a kernel given by name, as in `sklearn.svm.SVC`.
+        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
     n_components : int, default=500
-        Features: cosines and sines together; rounded up to an even number.
+        Number of features. Cosines and sines of half as many frequencies, rounded up to an even number.
     draw : {"auto", "plain", "orthogonal", "structured"}, default="auto"
-        How frequencies are drawn: independent, orthogonal to each other (a smaller variance), or as products of Hadamard
-        matrices (cheap for many columns). "auto" is orthogonal where the spectrum allows it, structured from 2,048 columns.
+        Distribution of the random frequencies. `"plain"`: independent; `"orthogonal"`: orthogonal to each other, with
+        smaller variance; `"structured"`: products of Hadamard matrices, faster for many columns. `"auto"` is orthogonal,
+        structured from 2048 columns on, and plain for the Laplacian kernel of the city-block norm.
     dtype : {"float32", "float64"} or None, default=None
-        Of the features. None is float32 for float32 and byte data, else float64.
+        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     random_state : int, RandomState or None, default=None
-        Draws the frequencies.
+        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
 
     Attributes
     ----------
     frequencies_ : ndarray of shape (n_features, n_components / 2)
         `W`.
     kernel_ : Kernel
-        With every setting a number.
+        Kernel with numeric parameters.
     n_features_in_ : int
-        Columns of `X` at fit.
+        Number of columns of `X` in `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where `X` had names.
+        Names of the columns, if `X` had names.
 
     See Also
     --------
@@ -81,6 +87,14 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     """
 
     n_features_in_: int
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "kernel": KERNEL["kernel"],
+        "gamma": KERNEL["gamma"],
+        "n_components": [POSITIVE_INTEGER],
+        "draw": [StrOptions(set(DRAWS))],
+        "dtype": "no_validation",
+        "random_state": ["random_state"],
+    }
 
     def __init__(
         self,
@@ -101,42 +115,42 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     @atomic_fit
     def fit(self, X: Any, y: Any = None) -> FourierFeatures:
-        """Draw frequencies.
+        """Draw the frequencies.
 
         Parameters
         ----------
         X : array-like, sparse matrix or tensor of shape (n_samples, n_features)
-            Rows, of which the columns are counted, and the variance taken where gamma asks for it.
+            Training rows; only their number of columns, and the variance for `gamma="scale"`, are used.
         y : array-like of shape (n_samples,), optional
-            Not used: here for the sake of pipelines.
+            Ignored.
 
         Returns
         -------
         FourierFeatures
-            This transformer, fitted.
+            Fitted transformer.
         """
+        self._validate_params()
         X = check_X(self, X, dtype=working_dtype(X, self.dtype), reset=True)
         feature_map = FourierMap(kernel_from_settings(self), self.n_components, draw=self.draw)
-        feature_map.n_features(None)  # refuses counts that are none
         self._map = feature_map.begin(X, None, check_random_state(self.random_state))
         self._dtype = xa.numpy_dtype(X).name
         self.kernel_ = self._map.kernel
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> FourierFeatures:
-        """Draw frequencies when the first rows come; later ones change nothing.
+        """Draw the frequencies in the first call; later calls only validate their rows.
 
         Parameters
         ----------
         X : array-like, sparse matrix or tensor of shape (n_samples, n_features)
-            Rows; give gamma as a number where the first are unlike the rest.
+            Rows; pass gamma as a number if later rows differ from the first.
         y : array-like of shape (n_samples,), optional
-            Not used.
+            Ignored.
 
         Returns
         -------
         FourierFeatures
-            This transformer, fitted.
+            Fitted transformer.
         """
         if not hasattr(self, "kernel_"):
             return self.fit(X)
@@ -144,28 +158,28 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return self
 
     def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """What a fit of this size would hold.
+        """Return the memory of a fit.
 
         Parameters
         ----------
         n, d, n_outputs : int
-            Rows, features, and columns of targets.
+            Numbers of rows, columns, and target columns.
         dtype : dtype
-            Of the data.
+            Precision of the data.
         device : str
-            Where to compute.
+            Device of the computation.
 
         Returns
         -------
         FitPlan
-            Or a `MemoryError` where that is too much.
+            Peak memory by purpose.
         """
         itemsize = np.dtype(dtype).itemsize
-        frequencies = int(self.n_components) * d * 8 * 2  # as they are drawn, and in the precision of the data
+        frequencies = int(self.n_components) * d * 8 * 2  # in float64, and in the precision of the data
         return FitPlan(MemoryEstimate({"data": n * d * itemsize, "frequencies": frequencies}, device))
 
     def transform(self, X: Any) -> np.ndarray:
-        """The features of rows.
+        """Return the features of rows.
 
         Parameters
         ----------
@@ -183,7 +197,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     @property
     def frequencies_(self) -> np.ndarray:
-        """The frequencies, one in each column."""
+        """Frequencies, one per column."""
         check_is_fitted(self, "kernel_")
         return self._map.frequencies()
 

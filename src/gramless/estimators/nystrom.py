@@ -162,9 +162,7 @@ class NystromLSSVM(OnePassEstimator):
         self._validate_params()
         settings, callbacks = self.pass_settings(), read_callbacks(self.callback)
         stream, targets = self._read_rows(X, y, sample_weight)
-        result = run_pass(
-            stream, settings, targets, random_state=self.random_state, callbacks=callbacks, show=self.set_pass
-        )
+        result = run_pass(stream, settings, targets, random_state=self.random_state, callbacks=callbacks, show=self.set_pass)
         return self.set_pass(result)
 
 

@@ -1,19 +1,19 @@
-"""Landmark features as a transformer, so that any model can stand on them.
+"""Landmark features as a scikit-learn transformer.
 
     phi(x) = L^-1 k(G, x),   K(G, G) = L L^T,     phi(x) . phi(y) = k(x, G) K(G, G)^-1 k(G, y)
 
-for landmarks `G`: inner products of the features are the Nyström approximation of the kernel, and the kernel itself between
-landmarks. A linear model on them is a kernel machine whose size does not grow with the data.
+for landmarks `G`: inner products of the features are the Nyström approximation of the kernel, which is exact between
+landmarks. A linear model on these features is a kernel model whose size does not grow with the data.
 
 Cost: O(m d + m^2) for each row, O(m^3) once.
 
-Reference: Williams and Seeger (2001), Using the Nyström method to speed up kernel machines.
+Reference: Williams and Seeger, "Using the Nyström method to speed up kernel machines", 2001.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -21,6 +21,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
+from gramless._core.constraints import FRACTION, KERNEL, POSITIVE_INTEGER
 from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate
 from gramless._core.threads import slices
@@ -31,59 +32,61 @@ from gramless.kernels import Kernel
 from gramless.linalg.operators import evaluate
 from gramless.linalg.planning.plan import FitPlan
 from gramless.models.expansion import kernel_from_settings
-from gramless.streaming.learners.driver import CANDIDATES
+from gramless.streaming.tuning import TUNING
 
-# Rows whose kernel values and features are in memory at the same time.
-_ROWS_AT_A_TIME = 4096
+_ROWS_PER_BLOCK = 4096  # 16 MB of kernel values in float64 for 500 landmarks
 
 
 @link_documentation
 class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Features whose inner products approximate any kernel, from its values with some landmarks.
+    """Features whose inner products approximate a kernel, computed from kernel values with landmarks.
+
+    Prefer it to scikit-learn's `Nystroem` for landmark rules other than uniform sampling, kernels of `gramless.kernels`, and
+    features that do not depend on the batch in which a row is transformed.
 
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        Similarity of two rows: a name or an expression of `gramless.kernels`, or a function `f(X, Y)`.
+        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
     gamma : float, "scale" or "auto", default="scale"
-        Of a kernel given by name, as in `sklearn.svm.SVC`.
+        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
     degree : int, default=3
-        Of a polynomial kernel given by name.
+        Degree of the polynomial kernel; ignored by other kernels.
     coef0 : float, default=0.0
-        Of a polynomial kernel given by name.
+        Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
     n_landmarks : int or float, default=500
-        How many landmarks, and so features: a number, or a share of the rows above 0 and at most 1.
+        Number of landmarks, or a fraction of the rows if it is a float at most 1. `partial_fit` needs an int.
     landmarks : str, LandmarkRule or array, default="uniform"
-        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves. A
-        rule chooses
-        from a uniform sample of at most 50,000 rows.
+        Rule that selects the landmarks: a name or object of `gramless.approximation.landmarks`, row indices, or the points
+        themselves. A rule selects from a uniform sample of at most 50,000 rows, or from the first rows of a generator (four
+        rows for each landmark).
     dtype : {"float32", "float64"} or None, default=None
-        Of the features. None is float32 for float32 and byte data, else float64.
+        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     random_state : int, RandomState or None, default=None
-        Draws the landmarks.
+        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
 
     Attributes
     ----------
     points_ : array of shape (m, n_features)
-        The landmarks.
+        Landmarks.
     support_ : ndarray of shape (m,) or None
-        Which training rows they are; None where they are none.
+        Indices of the training rows that are landmarks; None if the landmarks are not training rows.
     factor_ : ndarray of shape (m, m)
         `L`, lower triangular.
     jitter_ : float
-        What was added to the diagonal of `K(G, G)`.
+        Number added to the diagonal of `K(G, G)`.
     kernel_ : Kernel
-        With every setting a number.
+        Kernel with numeric parameters.
     n_features_in_ : int
-        Columns of `X` at fit.
+        Number of columns of `X` in `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where `X` had names.
+        Names of the columns, if `X` had names.
 
     See Also
     --------
     FourierFeatures : Random features instead of landmarks.
     NystromLSSVC : A classifier on these features, fitted in one pass.
-    NystromNovelty : How unlike the training rows a row is, on these features.
+    NystromNovelty : Novelty detection on these features.
 
     References
     ----------
@@ -103,6 +106,13 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     n_features_in_: int
     support_: np.ndarray | None
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **KERNEL,
+        "n_landmarks": [POSITIVE_INTEGER, FRACTION],
+        "landmarks": "no_validation",
+        "dtype": "no_validation",
+        "random_state": ["random_state"],
+    }
 
     def __init__(
         self,
@@ -127,20 +137,21 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     @atomic_fit
     def fit(self, X: Any, y: Any = None) -> NystromFeatures:
-        """Choose landmarks.
+        """Select the landmarks and factor their kernel matrix.
 
         Parameters
         ----------
         X : array-like, sparse matrix or tensor of shape (n_samples, n_features)
-            Rows to choose from.
+            Training rows.
         y : array-like of shape (n_samples,), optional
-            Not used: here for the sake of pipelines.
+            Ignored.
 
         Returns
         -------
         NystromFeatures
-            This transformer, fitted.
+            Fitted transformer.
         """
+        self._validate_params()
         kernel = kernel_from_settings(self)
         rng = check_random_state(self.random_state)
         X = check_X(self, X, dtype=working_dtype(X, self.dtype), reset=True, accept_sparse=kernel.accepts_sparse)
@@ -153,29 +164,29 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         if rows is not None:
             self.support_, self.points_ = rows, X[rows]
         else:
-            seen = max(feature_map.rows_needed(n), CANDIDATES)
-            sample = np.arange(n) if n <= seen else np.sort(rng.choice(n, seen, replace=False))
-            some = X if n <= seen else X[sample]
-            chosen = select(self.landmarks, some, self.kernel_, feature_map.n_features(n), rng)
-            self.support_, self.points_ = sample[chosen] if chosen.ndim == 1 else None, as_points(chosen, some)
+            candidates = max(feature_map.rows_needed(n), TUNING.candidate_rows)
+            sample = np.arange(n) if n <= candidates else np.sort(rng.choice(n, candidates, replace=False))
+            examined = X if n <= candidates else X[sample]
+            chosen = select(self.landmarks, examined, self.kernel_, feature_map.n_features(n), rng)
+            self.support_, self.points_ = sample[chosen] if chosen.ndim == 1 else None, as_points(chosen, examined)
         whitening = Whitening(landmark_gram(self.kernel_, self.points_, "cpu"), self.points_.dtype)
         self.factor_, self.jitter_ = xa.to_numpy(whitening.L), whitening.jitter
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> NystromFeatures:
-        """Choose landmarks from the first rows that come; later ones change nothing.
+        """Select the landmarks from the rows of the first call; later calls only validate their rows.
 
         Parameters
         ----------
         X : array-like, sparse matrix or tensor of shape (n_samples, n_features)
-            Rows; the first call needs as many as there are to be landmarks, or there are fewer.
+            Rows; the first call needs at least `n_landmarks` rows for that number of landmarks.
         y : array-like of shape (n_samples,), optional
-            Not used.
+            Ignored.
 
         Returns
         -------
         NystromFeatures
-            This transformer, fitted.
+            Fitted transformer.
         """
         if not hasattr(self, "points_"):
             return self.fit(X)
@@ -183,7 +194,7 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """The features of rows.
+        """Return the features of rows.
 
         Parameters
         ----------
@@ -193,46 +204,44 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         Returns
         -------
         ndarray of shape (n, m)
-            One column for each landmark.
+            Features, one column for each landmark.
         """
         check_is_fitted(self, "points_")
         dtype = self.points_.dtype
         X = check_X(self, X, dtype=dtype, reset=False, accept_sparse=self.kernel_.accepts_sparse)
         X = X if xa.is_sparse(X) else xa.to_numpy(X)
         out = np.empty((X.shape[0], self._n_features_out), dtype=dtype)
-        for rows in slices(X.shape[0], _ROWS_AT_A_TIME):
+        for rows in slices(X.shape[0], _ROWS_PER_BLOCK):
             values = xa.to_numpy(evaluate(self.kernel_, X[rows], self.points_))
             out[rows] = whiten_rows(self.factor_, values.astype(np.float64, copy=False))
         return out
 
     def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """What a fit of this size would hold.
+        """Return the memory of a fit.
 
         Parameters
         ----------
         n, d, n_outputs : int
-            Rows, features, and columns of targets.
+            Numbers of rows, columns, and target columns.
         dtype : dtype
-            Of the data.
+            Precision of the data.
         device : str
-            Where to compute.
+            Device of the computation.
 
         Returns
         -------
         FitPlan
-            Or a `MemoryError` where that is too much.
+            Peak memory by purpose.
         """
-        m, itemsize = (
-            LandmarkMap(kernel_from_settings(self), self.n_landmarks, self.landmarks).n_features(n),
-            np.dtype(dtype).itemsize,
-        )
-        chosen = self.landmarks if isinstance(self.landmarks, str) else ""
+        m = LandmarkMap(kernel_from_settings(self), self.n_landmarks, self.landmarks).n_features(n)
+        itemsize = np.dtype(dtype).itemsize
+        uniform = isinstance(self.landmarks, str) and self.landmarks == "uniform"
         parts = {
             "data": n * d * itemsize,
             "landmarks": m * d * (itemsize + 8),
             "kernel matrix and factor": 4 * m * m * 8,
-            # A rule may hold a factor of the kernel matrix, and works on blocks of it.
-            "choosing": 0 if chosen == "uniform" else min(n, CANDIDATES) * m * itemsize + _ROWS_AT_A_TIME * m * 32,
+            # Other rules may store a factor of the kernel matrix, and work on blocks of it.
+            "selection": 0 if uniform else min(n, TUNING.candidate_rows) * m * itemsize + _ROWS_PER_BLOCK * m * 32,
         }
         return FitPlan(MemoryEstimate(parts, device))
 

@@ -9,8 +9,6 @@ steps.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import expit
 

@@ -12,8 +12,6 @@ Reference: Guo, Pleiss, Sun, Weinberger, "On calibration of modern neural networ
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import softmax

@@ -489,9 +489,7 @@ class OnePassRegressor(RegressorMixin, MultiOutputMixin, OnePassEstimator):
 
     def _new_rows(self, X: Any) -> Array:
         format, feature_map = self._fitted_pass().format, self.pass_settings().feature_map
-        checked = check_X(
-            self, X, dtype=np.dtype(format.dtype), reset=False, accept_sparse=feature_map.accepts_sparse
-        )
+        checked = check_X(self, X, dtype=np.dtype(format.dtype), reset=False, accept_sparse=feature_map.accepts_sparse)
         return format.convert(checked, type(self).__name__)
 
     @dispatch_prediction

@@ -33,7 +33,7 @@ class CsvSource:
         self.path = path
         self.name = str(path)
         self.piece_rows = piece_rows
-        self.delimiter = text.separator_of(path, text.DELIMITERS + " ")
+        self.delimiter = text.find_delimiter(path, text.DELIMITERS + " ")
         with text.open_text(path) as file:
             fields = next(csv.reader(file, delimiter=self.delimiter, skipinitialspace=True))
         self.has_header = _is_header(fields, target)
@@ -41,9 +41,7 @@ class CsvSource:
         if len(set(self.names)) < len(self.names):
             raise ValueError(f"{path} has two columns of the same name in its first line")
         if not self.has_header and target is None:
-            raise ValueError(
-                f"{path} has no header line: pass the position of the target column as y (-1 is the last)"
-            )
+            raise ValueError(f"{path} has no header line: pass the position of the target column as y (-1 is the last)")
         self.target = target_column(self.names, target, path)
 
     def read(self, size: int, start: int) -> Iterator[RowBlock]:
@@ -58,7 +56,7 @@ class CsvSource:
                 frame.columns = self.names
                 column = frame.pop(target)
                 y = _numeric_targets(column, self.delimiter)
-                # The first piece decides whether targets are numbers: a later piece of the labels "1", "2", "A" may look numeric.
+                # The first piece decides whether targets are numbers: a later piece may have only the labels "1", "2".
                 numbers = y is not None if numbers is None else numbers
                 if any(kind.kind not in "iuf" for kind in frame.dtypes) or (numbers and y is None):
                     raise ValueError(f"{self.path} has a value that is not a number")

@@ -70,7 +70,9 @@ class ParquetSource:
         for i, field in enumerate(map(schema.field, self.names)):
             number = types.is_integer(field.type) or types.is_floating(field.type) or types.is_boolean(field.type)
             if i != self.target and not number:
-                raise ValueError(f"{path}: column {field.name!r} has type {field.type}, not numbers; encode it or leave it out")
+                raise ValueError(
+                    f"{path}: column {field.name!r} has type {field.type}, not numbers; encode it or leave it out"
+                )
 
     def read(self, size: int, start: int) -> Iterator[RowBlock]:
         groups: list[int] = []

@@ -169,7 +169,9 @@ class IterableSource:
         first = list(itertools.islice(iterator, 1))
         if not self.repeatable:
             self._batches = itertools.chain(first, iterator)
-        first_rows = [[None if part is None else part[:TUNING.compared_rows] for part in rows] for rows in self._pieces(first)]
+        first_rows = [
+            [None if part is None else part[: TUNING.compared_rows] for part in rows] for rows in self._pieces(first)
+        ]
         return ("iterable", fingerprint(first_rows))
 
     def row(self, index: int) -> str:

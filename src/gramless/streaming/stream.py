@@ -251,7 +251,7 @@ def _open(data: Any, y: Any, sample_weight: Any) -> Source:
             raise ValueError("batches have their own targets and weights: pass (X, y) or (X, y, sample_weight) and no y")
         return IterableSource(data)
     raise TypeError(
-        f"cannot read rows from {type(data).__name__}: pass an array of two dimensions, the path of a .csv, .parquet or .npz "
+        f"cannot read rows from {type(data).__name__}: pass a two-dimensional array, the path of a .csv, .parquet or .npz "
         "file, or an iterable of (X, y) batches"
     )
 

@@ -87,7 +87,7 @@ def frames(
 
 
 def _check_unique_names(path: Path, separator: str) -> None:
-    """Raise ValueError for repeated column names, which pandas would rename, so that a copy of the target stayed a feature."""
+    """Raise ValueError for repeated column names, which pandas would rename: a copy of the target could become a feature."""
     with open_text(path) as file:
         header = next(csv.reader(file, delimiter=separator, skipinitialspace=True), [])
     named = [name.strip() for name in header if name.strip()]

@@ -285,6 +285,4 @@ class FourierMap(FeatureMap):
     def restore(self, state: dict[str, Any]) -> FourierBasis:
         kernel = clone(as_kernel(self.kernel))
         kernel = kernel.set_params(**{_gamma_name(kernel): state["gamma"]})
-        return FourierBasis(
-            kernel, state["lengths"], state.get("directions"), state.get("signs"), int(state["n_columns"])
-        )
+        return FourierBasis(kernel, state["lengths"], state.get("directions"), state.get("signs"), int(state["n_columns"]))

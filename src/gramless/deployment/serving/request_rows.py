@@ -18,7 +18,7 @@ from pydantic_core import from_json
 from typing_extensions import TypedDict
 
 from gramless.deployment.serving.scorer import InputColumn, RequestError, Table
-from gramless.streaming.text import GAPS, NOT_KNOWN
+from gramless.streaming.text import ALWAYS_MISSING, MISSING_NUMBERS
 
 JSON, CSV = "application/json", "text/csv"
 # The sum of the squares of a million such numbers does not overflow in float64.
@@ -40,7 +40,7 @@ def _as_none(_: str) -> None:
 
 
 # The strings that mean a missing value are those of text files: more of them among numbers and dates than among categories.
-_MissingString = Annotated[Literal[tuple(sorted((*NOT_KNOWN, *GAPS)))], AfterValidator(_as_none)]  # type: ignore[valid-type]
+_MissingString = Annotated[Literal[tuple(sorted((*ALWAYS_MISSING, *MISSING_NUMBERS)))], AfterValidator(_as_none)]  # type: ignore[valid-type]
 _TYPES: dict[str, Any] = {
     "number": Annotated[float, Field(gt=-LARGEST, lt=LARGEST, allow_inf_nan=False)],
     "category": str | StrictBool | StrictInt | StrictFloat,
@@ -142,7 +142,7 @@ class RequestRows:
             return RequestError(422, f"{row} lacks {_listed(missing)}; send null for a missing value")
         column = next(column for column in self._columns if column.name == location[2])
         cell = f"{row}, column {_shown(column.name)}"
-        if value is None or (value in (*NOT_KNOWN, *GAPS) and not column.allows_missing):
+        if value is None or (value in (*ALWAYS_MISSING, *MISSING_NUMBERS) and not column.allows_missing):
             return RequestError(422, f"{cell}: the model needs a value here")
         too_large = isinstance(value, int) or first["type"] in ("finite_number", "greater_than", "less_than")
         return RequestError(422, f"{cell}: {_shown(value)} {'is too large' if too_large else _EXPECTED[column.kind]}")
@@ -166,7 +166,7 @@ def _cell_type(column: InputColumn) -> Any:
 
 def _category(value: Any, column: InputColumn) -> Any:
     """Return a category as training writes it: True and False capitalised, and 3.0 as 3 unless 3.0 is a category."""
-    if value is None or (isinstance(value, str) and value in NOT_KNOWN):
+    if value is None or (isinstance(value, str) and value in ALWAYS_MISSING):
         return np.nan
     text = str(value)
     if text.lower() in ("true", "false"):

@@ -373,7 +373,9 @@ class GradientState(LearnerState):
         return other
 
     def state(self) -> dict[str, Any]:
-        stored = {name.lstrip("_"): value for name, value in self.__dict__.items() if name not in ("_penalty_product", "_tuning")}
+        stored = {
+            name.lstrip("_"): value for name, value in self.__dict__.items() if name not in ("_penalty_product", "_tuning")
+        }
         state = {key: value for key, value in stored.items() if value is not None and not isinstance(value, tuple)}
         for name, group in stored.items():
             if isinstance(group, tuple):

@@ -61,7 +61,7 @@ def run_pass(
     A `Checkpoint` among the callbacks saves the pass; a file of the same pass is resumed. Functions are called after each
     epoch with `show(pass)`, such as a fitted estimator, and end the pass by returning True.
     """
-    feature_map, learner, options = settings
+    _, learner, options = settings
     learner.check()
     if callbacks.early_stopping is not None:
         raise ValueError(f"{options.name} holds out no rows: leave EarlyStopping out of callback, or use C='loo'")

@@ -21,7 +21,7 @@ Rounding: float32 features are multiplied in float64, because a sum over n rows 
 information. `M` gets no jitter: if Cholesky finds an eigenvalue below `-ridge`, negative eigenvalues are set to zero and the
 solution reports the most negative one.
 
-Cost: O(b p^2) for a batch of b rows, O(p^3) to solve, O(p^2) for each row left out. Memory: `8 p^2` bytes, and 16 kB for each
+Cost: O(b p^2) for a batch of b rows, O(p^3) to solve, O(p^2) for each row left out. Memory: `8 p^2` bytes, and 16 kB per
 feature while float32 batches are added.
 """
 
