@@ -171,8 +171,8 @@ def test_probabilities(digits, probability):
         ({"n_prototypes": 1.5}, "n_prototypes"),
         ({"n_prototypes": {0: 3}}, "no entry for the class"),
         ({"kernel": "precomputed"}, "new points"),
-        ({"C": -1}, "C must be"),
-        ({"init": "far"}, "unknown init"),
+        ({"C": -1}, "'C' parameter of PrototypeLSSVC"),
+        ({"init": "far"}, "'init' parameter of PrototypeLSSVC"),
     ],
 )
 def test_bad_settings_are_named(settings, words):

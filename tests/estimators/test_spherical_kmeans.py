@@ -160,7 +160,7 @@ def test_bad_tensors_are_refused():
     [
         ({"n_clusters": 301}, "more than the 300 samples"),
         ({"n_clusters": 0}, "n_clusters"),
-        ({"init": "forgy"}, "known: 'k-means"),
+        ({"init": "forgy"}, "'init' parameter of SphericalKMeans"),
         ({"init": np.ones((2, 2))}, "shape"),
         ({"batch_size": 0}, "batch_size"),
         ({"tol": -1}, "tol"),

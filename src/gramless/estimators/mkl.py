@@ -287,7 +287,8 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n,) or (n, n_classes)
             For two classes one score, positive for `classes_[1]`; otherwise one score for each class.
         """
-        return class_scores(self._scores(X), len(self.classes_), self._one_vs_one)
+        scores = self._scores(X)
+        return class_scores(scores, len(self.classes_), self._one_vs_one)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the class with the largest score.
@@ -302,7 +303,8 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n,)
             A label for each row.
         """
-        return scores_to_labels(self.classes_, self.decision_function(X))
+        scores = self.decision_function(X)
+        return scores_to_labels(self.classes_, scores)
 
     def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
         """Return the memory plan of a fit; raise MemoryError if it exceeds `memory_budget`.

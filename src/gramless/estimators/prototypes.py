@@ -1,12 +1,13 @@
-"""Least-squares SVM on prototypes: each class is first summed up by the centroids of a spherical k-means.
+"""Least-squares SVM on prototypes: the centroids of a spherical k-means for each class.
 
-    prototypes of class k = centroids of its points by direction, each as long as its members are on average,
-    (K(P, P) + I / C) a + b = z,    sum a = 0,    on the K Q labelled prototypes P instead of the n points.
+    prototypes of class k = centroids of its rows by direction, each scaled to the mean norm of its members,
+    (K(P, P) + I / C) a + b = z,    sum a = 0,    on the labelled prototypes P instead of the n rows.
 
-The clustering costs O(n Q d) an iteration as matrix products, one class at a time; the system has K Q unknowns whatever n
-is. With `refit` the coefficients answer to all points instead of to the prototypes' labels: the prototypes become the
-landmarks of a Nyström machine, one more pass of O(n (K Q)^2). Kurugodu and Kongara, "KMeans kernel
-classifier", 2023; Andrecut, "K-means kernel classifier", 2020.
+The clustering costs O(n Q d) for each iteration, one class at a time; with Q prototypes for each of K classes the system has
+K Q unknowns for any n. With `refit` the coefficients are fitted to all rows, with the prototypes as landmarks of a Nyström
+model: one more pass of O(n (K Q)^2).
+
+References: Kurugodu and Kongara, "KMeans kernel classifier", 2023; Andrecut, "K-means kernel classifier", 2020.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
+from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, FRACTION, KERNEL, POSITIVE, POSITIVE_INTEGER
 from gramless._core.device import Device
 from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate, parse_budget
 from gramless._core.progress import log_progress
-from gramless._core.validation import atomic_fit, check_labels, check_positive, check_weights, check_X, working_dtype
+from gramless._core.validation import atomic_fit, check_labels, check_weights, check_X, working_dtype
 from gramless.callbacks import read_functions
 from gramless.estimators.expansion import ExpansionClassifier
 from gramless.estimators.lssvm import LSSVC
@@ -39,89 +42,102 @@ from gramless.models.expansion import kernel_from_settings
 
 @dataclass
 class PrototypePlan:
-    """The peak memory of a fit, and what of the budget is left for the machine."""
+    """Peak memory of a fit, and the bytes of the budget that remain for the linear system."""
 
     memory: MemoryEstimate
-    for_machine: int
+    for_system: int
 
 
 @link_documentation
 class PrototypeLSSVC(ExpansionClassifier):
     """Least-squares support vector classifier on the centroids of a spherical k-means for each class.
 
-    Clustering is by the cosine: centre and scale the rows (`gramless.images.UnitNormalizer`) where lengths mean nothing.
+    scikit-learn has no counterpart; prefer it to `LSSVC` for many rows and fast predictions. Clusters are formed by the
+    cosine: normalise the rows (`gramless.images.UnitNormalizer`) if their norm is irrelevant.
 
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        Of points; prototypes are new points, at which a precomputed kernel has no values.
+        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
     C : float, default=1.0
-        Regularisation: the ridge on the kernel's diagonal is `1 / C`.
-    gamma : float or str, default="scale"
-        Of a kernel given by name; `"scale"` takes the variance of the training data.
+        Inverse regularisation strength; a larger value fits the training rows more closely.
+    gamma : float, "scale", "auto" or "weighted_scale", default="scale"
+        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
+        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`.
     degree : int, default=3
-        Of the polynomial kernel.
+        Degree of the polynomial kernel; ignored by other kernels.
     coef0 : float, default=0.0
-        Of the polynomial kernel.
+        Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
     n_prototypes : int, float or dict, default=100
-        Prototypes for each class: a number, a share of the class's points above 0 and at most 1, or one of these for each
-        class label. A class with no more points than that keeps them all.
+        Number of prototypes of each class, or a fraction of its rows if it is a float at most 1; a dict has one of these for
+        each label. A class with fewer rows uses all its rows.
     refit : bool, default=False
-        Solve for the coefficients against all training points, with the prototypes as landmarks, instead of against the
-        prototypes' own labels. One more pass over the data; the model is of the same size. Test error on MNIST with 500
-        prototypes a class: 1.47 % instead of 1.78 % on whole images, 1.59 % instead of 2.02 % on 25 x 25 patches, where
-        twice the prototypes without it come to 1.42 %.
+        Whether the coefficients are fitted to all training rows, with the prototypes as landmarks, instead of to the labels
+        of the prototypes.
     solver : str or Solver, default="auto"
-        As in `LSSVC`; `"auto"` is `"cholesky"` as long as the prototypes' kernel matrix fits the memory.
+        Algorithm that solves the optimisation problem. A name or object of `gramless.linalg.solvers`; `"auto"` is
+        `"cholesky"` if the kernel matrix of the prototypes fits the memory.
     tol : float, default=1e-3
-        Of an iterative solver.
+        Tolerance at which the solver stops. Only iterative solvers use it.
     init : {"random", "k-means++"}, default="random"
-        How the clusterings start.
+        Method that initialises the centroids. `"random"` draws rows uniformly, `"k-means++"` draws rows far from each other.
     kmeans_max_iter : int, default=50
-        Passes of each clustering at most.
+        Maximum number of passes of each clustering.
     kmeans_tol : float, default=1e-6
-        Deviation of the centroids' alignment at which a clustering stops.
+        Mean of 1 - <new, old> over the centroids of two passes at which a clustering stops.
     batch_size : int or None, default=None
-        Cluster by mini-batches of so many points.
+        Number of rows processed at a time. With a number, the centroids are updated after each random batch; None updates
+        them after each pass.
     class_weight : dict, "balanced" or None, default=None
-        Multiplies the prototypes' weights.
+        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
+        frequency.
     probability : {"softmax", "sigmoid", False}, default="softmax"
-        As in `LSSVC`.
+        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"softmax"`
+        normalises the exponentials of the scores, `"sigmoid"` fits Platt's sigmoids.
     dtype : {"float32", "float64"} or None, default=None
-        None computes float32 and byte data in float32 and everything else in float64.
+        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Where to compute; None follows the data.
+        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        storage.
     memory_budget : str, int, float or None, default=None
-        Of the linear algebra after the clustering, as in `LSSVC`.
-    callback : callable(estimator, record) -> bool, or a list of them, optional
-        Called after each class with its entry of `clusterings_`; a true answer stops the fit with a `RuntimeError`, since
-        there is no model before the last class.
+        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
+        free memory if at most 1; None is 70 % of the free memory.
+    callback : callable, a list of these, or None, default=None
+        Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
+        returning True stops the fit. It is called after each class with an entry of `clusterings_`; stopping raises
+        RuntimeError, because there is no model before the last class.
     verbose : int, default=0
-        1 says how each clustering went and shows the solver's progress.
+        If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
-        Draws the starts, the batches and the solver's choices.
+        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
 
     Attributes
     ----------
-    classes_ : ndarray
-        The labels.
+    classes_ : ndarray of shape (n_classes,)
+        Sorted class labels.
     points_, dual_coef_, intercept_, kernel_
-        The model, as in `LSSVC`; `points_` are the prototypes, class after class.
+        The kernel expansion, as in `LSSVC`; `points_` are the prototypes, class by class.
     n_prototypes_ : ndarray of int
-        Prototypes of each class.
+        Number of prototypes of each class.
     prototype_labels_ : ndarray
-        The class of each prototype.
+        Class of each prototype.
     clusterings_ : list of dict
-        For each class: n_iter (which class it is, from 1), seconds (of all classes so far, callbacks excluded), class,
-        points, prototypes, passes of the clustering (0 where all points were kept), inertia.
+        One record for each class: n_iter (number of the class, from 1), seconds (of all classes so far, without callbacks),
+        class, points, prototypes, passes of the clustering (0 if all rows were used) and inertia.
     solver_ : str
-        What solved for the coefficients.
+        Solver of the linear system.
 
     See Also
     --------
-    SphericalKMeans : The clustering.
-    LSSVC : The same on all points.
-    NystromLSSVC : On landmarks that are not chosen class by class.
+    SphericalKMeans : The clustering of each class.
+    LSSVC : Least-squares classifier on all rows.
+    NystromLSSVC : Least-squares classifier on landmarks of all classes.
+
+    Notes
+    -----
+    Test error on MNIST with 500 prototypes for each class, without and with `refit`: 1.78 % and 1.47 % on images, 2.02 % and
+    1.59 % on patches of 25 x 25 pixels, where twice the prototypes without `refit` have 1.42 %. Prototypes are new points,
+    so the kernel must not be precomputed.
 
     References
     ----------
@@ -140,6 +156,23 @@ class PrototypeLSSVC(ExpansionClassifier):
     >>> model.fit(X[:1000], y[:1000]).score(X[1000:], y[1000:]) > 0.93
     True
     """
+
+    _parameter_constraints: dict[str, Any] = {
+        **KERNEL,
+        **COMPUTE,
+        **CLASS_WEIGHT,
+        "gamma": [Interval(Real, 0, None, closed="left"), StrOptions({"scale", "auto", "weighted_scale"})],
+        "C": [POSITIVE],
+        "n_prototypes": [POSITIVE_INTEGER, FRACTION, dict],
+        "refit": ["boolean"],
+        "solver": [str, Solver],
+        "tol": [POSITIVE, StrOptions({"auto"})],
+        "init": [StrOptions({"random", "k-means++"})],
+        "kmeans_max_iter": [POSITIVE_INTEGER],
+        "kmeans_tol": [Interval(Real, 0, None, closed="left")],
+        "batch_size": [POSITIVE_INTEGER, None],
+        "probability": [StrOptions({"softmax", "sigmoid"}), "boolean"],
+    }
 
     def __init__(
         self,
@@ -190,24 +223,24 @@ class PrototypeLSSVC(ExpansionClassifier):
 
     @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PrototypeLSSVC:
-        """Cluster each class, then solve on the prototypes.
+        """Cluster each class, then solve the linear system of the prototypes.
 
         Parameters
         ----------
         X : array or tensor of shape (n_samples, n_features)
-            The rows.
+            Training rows.
         y : array of shape (n_samples,)
-            Labels.
+            Class labels.
         sample_weight : array of shape (n_samples,), optional
-            Rows of weight zero are as if they were not there. Weights pull the centroids; a prototype has the mean weight
-            of its members.
+            Weights of the rows; rows of weight zero are ignored. The centroids are weighted means, and a prototype has the
+            mean weight of its members.
 
         Returns
         -------
         self
-            Fitted.
+            The fitted estimator.
         """
-        check_positive("C", self.C)
+        self._validate_params()
         kernel = kernel_from_settings(self)
         if not kernel.uses_points:
             raise ValueError("prototypes are new points, at which a precomputed kernel has no values; use LSSVC")
@@ -222,8 +255,8 @@ class PrototypeLSSVC(ExpansionClassifier):
         self.device_ = xa.resolve_device(self.device, X)
         self.kernel_ = kernel.resolve(X, weights)
         counts = np.bincount(codes)
-        wanted = [self._count(label, size) for label, size in zip(self.classes_, counts.tolist(), strict=True)]
-        plan = self._plan(counts, wanted, X.shape[1], xa.numpy_dtype(X), self.device_, in_a_file=in_a_file)
+        requested = [self._count(label, size) for label, size in zip(self.classes_, counts.tolist(), strict=True)]
+        plan = self._plan(counts, requested, X.shape[1], xa.numpy_dtype(X), self.device_, in_a_file=in_a_file)
         points, mass = self._prototypes(X, rows, codes, weights)
         self.prototype_labels_ = np.repeat(self.classes_, self.n_prototypes_)
         settings = {
@@ -233,75 +266,75 @@ class PrototypeLSSVC(ExpansionClassifier):
             "probability": self.probability,
             "dtype": xa.numpy_dtype(X).name,
             "device": self.device_,
-            "memory_budget": plan.for_machine,
+            "memory_budget": plan.for_system,
             "verbose": self.verbose,
             "random_state": self.random_state,
         }
         if self.refit:
-            machine = NystromLSSVC(landmarks=points, **settings)
+            model = NystromLSSVC(landmarks=points, **settings)
             used = (X, None) if weights is None else (xa.take_rows(X, rows), weights[rows])
-            machine.fit(used[0], self.classes_[codes], used[1])
+            model.fit(used[0], self.classes_[codes], used[1])
             self.solver_ = "normal equations"
         else:
-            machine = LSSVC(tol=self.tol, solver=self._solver(points, settings), **settings)
-            machine.fit(points, self.prototype_labels_, None if (mass == 1).all() else mass)
-            self.solver_ = machine.solver_
-        self.points_, self.dual_coef_, self.intercept_ = machine.points_, machine.dual_coef_, machine.intercept_
+            model = LSSVC(tol=self.tol, solver=self._solver(points, settings), **settings)
+            model.fit(points, self.prototype_labels_, None if (mass == 1).all() else mass)
+            self.solver_ = model.solver_
+        self.points_, self.dual_coef_, self.intercept_ = model.points_, model.dual_coef_, model.intercept_
         self.support_ = np.arange(len(self.prototype_labels_))
-        if hasattr(machine, "sigmoids_"):
-            self.sigmoids_ = machine.sigmoids_
+        if hasattr(model, "sigmoids_"):
+            self.sigmoids_ = model.sigmoids_
         elif hasattr(self, "sigmoids_"):
             del self.sigmoids_
         return self
 
     def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> PrototypePlan:
-        """What a fit of this size would hold.
+        """Return the memory plan of a fit.
 
         Parameters
         ----------
         n, d, n_outputs : int
-            Rows, features, and columns of targets.
+            Number of rows, features and target columns.
         dtype : dtype
-            Of the data.
+            Data type of the rows.
         device : str
-            Where to compute.
+            Device of the computation.
 
         Returns
         -------
         PrototypePlan
-            Or a `MemoryError` where that is too much.
+            The estimated peak memory by name.
         """
         n_classes = max(2, n_outputs)
         counts = np.full(n_classes, -(-n // n_classes))
-        wanted = self.n_prototypes
-        if isinstance(wanted, dict):  # of classes that are not known here: the largest
-            wanted = max(wanted.values())
-        chosen = clone(self).set_params(n_prototypes=wanted)._count(None, int(counts[0]))
+        requested = self.n_prototypes
+        if isinstance(requested, dict):  # the labels are unknown here, so the largest number is used
+            requested = max(requested.values())
+        chosen = clone(self).set_params(n_prototypes=requested)._count(None, int(counts[0]))
         return self._plan(counts, [chosen] * n_classes, d, np.dtype(dtype), device)
 
     def _plan(
-        self, counts: np.ndarray, wanted: list[int], d: int, dtype: np.dtype, device: str, *, in_a_file: bool = False
+        self, counts: np.ndarray, requested: list[int], d: int, dtype: np.dtype, device: str, *, in_a_file: bool = False
     ) -> PrototypePlan:
-        """The larger of what clustering one class after the other and what the machine on all prototypes take."""
+        """Return the larger memory of the clustering of one class and of the linear system of all prototypes."""
         budget, itemsize = parse_budget(self.memory_budget, device), dtype.itemsize
         n, k = int(counts.sum()), len(counts)
-        prototypes = [min(q, int(size)) for q, size in zip(wanted, counts, strict=True)]
+        prototypes = [min(q, int(size)) for q, size in zip(requested, counts, strict=True)]
         m = sum(prototypes)
         held = {"data": 0 if in_a_file else n * d * itemsize, "prototypes": 2 * m * d * itemsize, "labels": 3 * n * 8}
         largest = int(np.argmax(counts))
         clustering = kmeans_memory(int(counts[largest]), d, prototypes[largest], itemsize, device)
         clustering.parts["rows of a class"] = clustering.parts.pop("data")
         clustering.parts |= held
-        clustering.check(budget, "ask for fewer prototypes or raise memory_budget")
+        clustering.check(budget, "reduce n_prototypes or raise memory_budget")
         left = budget - sum(held.values())
-        machine: Any
+        model: Any
         if self.refit:
-            machine = NystromLSSVC(n_landmarks=m, memory_budget=left, probability=self.probability)
+            model = NystromLSSVC(n_landmarks=m, memory_budget=left, probability=self.probability)
         else:
             solver = "auto" if isinstance(self.solver, str) and self.solver == "auto" else self.solver
-            machine = LSSVC(solver=solver, memory_budget=left, probability=self.probability)
-        machine.set_params(kernel=kernel_from_settings(self))
-        memory = machine.plan(n if self.refit else m, d, 1 if k == 2 else k, dtype, device).memory
+            model = LSSVC(solver=solver, memory_budget=left, probability=self.probability)
+        model.set_params(kernel=kernel_from_settings(self))
+        memory = model.plan(n if self.refit else m, d, 1 if k == 2 else k, dtype, device).memory
         memory.parts["data"] = 0
         memory.parts |= held
         return PrototypePlan(max(clustering, memory, key=lambda stage: stage.nbytes), left)
@@ -309,7 +342,7 @@ class PrototypeLSSVC(ExpansionClassifier):
     def _prototypes(
         self, X: Array, rows: np.ndarray, codes: np.ndarray, weights: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Prototypes class after class, and the weight of each; sets `n_prototypes_` and `clusterings_`."""
+        """Return the prototypes, class by class, and their weights; set `n_prototypes_` and `clusterings_`."""
         rng = check_random_state(self.random_state)
         callbacks = read_functions(self)
         points, mass = [], []
@@ -338,13 +371,13 @@ class PrototypeLSSVC(ExpansionClassifier):
     def _summarise(
         self, X: Array, members: np.ndarray, q: int, weights: np.ndarray | None, rng: np.random.RandomState
     ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """At most q points in the place of some rows of X."""
+        """Return at most `q` prototypes of the rows `members` of `X`, their weights, and a record of the clustering."""
         part = xa.take_rows(X, members)
         ones = np.ones(len(members)) if weights is None else weights
         lengths = xa.to_numpy(xa.square_norms(part)).astype(np.float64) ** 0.5
         pointing = np.flatnonzero(lengths)
         if q < len(members) and len(pointing) <= q:
-            # Rows without a direction cannot be clustered; one stands for a class that has nothing else.
+            # Zero rows cannot be clustered; one of them represents a class that has no other row.
             members, ones = (a[pointing if len(pointing) else [0]] for a in (members, ones))
         if q >= len(members):
             return xa.to_numpy(xa.take_rows(X, members)), ones, {"passes": 0, "inertia": 0.0}
@@ -365,20 +398,20 @@ class PrototypeLSSVC(ExpansionClassifier):
         return centres, total[alive] / members_of[alive], {"passes": kmeans.n_iter_, "inertia": kmeans.inertia_}
 
     def _count(self, label: Any, n: int) -> int:
-        """How many prototypes a class of n points is to have."""
-        wanted = self.n_prototypes
-        if isinstance(wanted, dict):
-            if label not in wanted:
-                raise ValueError(f"n_prototypes has no entry for the class {label!r}; it has {list(wanted)}")
-            wanted = wanted[label]
-        if isinstance(wanted, Integral) and not isinstance(wanted, bool) and int(wanted) >= 1:
-            return int(wanted)
-        if isinstance(wanted, Real) and not isinstance(wanted, (bool, Integral)) and 0 < float(wanted) <= 1:
-            return max(1, ceil(float(wanted) * n))
-        raise ValueError(f"n_prototypes must be an integer of at least 1 or a share in (0, 1], got {wanted!r}")
+        """Return the number of prototypes of a class with `n` rows."""
+        requested = self.n_prototypes
+        if isinstance(requested, dict):
+            if label not in requested:
+                raise ValueError(f"n_prototypes has no entry for the class {label!r}; it has {list(requested)}")
+            requested = requested[label]
+        if isinstance(requested, Integral) and not isinstance(requested, bool) and int(requested) >= 1:
+            return int(requested)
+        if isinstance(requested, Real) and not isinstance(requested, (bool, Integral)) and 0 < float(requested) <= 1:
+            return max(1, ceil(float(requested) * n))
+        raise ValueError(f"n_prototypes must be an integer of at least 1 or a fraction in (0, 1], got {requested!r}")
 
     def _solver(self, points: np.ndarray, settings: dict[str, Any]) -> Any:
-        """Prototypes are few and C is large: the exact solution pays for as long as it fits the memory."""
+        """Return the solver; "auto" prefers Cholesky if it fits the memory, because prototypes are few and C is large."""
         if not (isinstance(self.solver, str) and self.solver == "auto"):
             return self.solver
         outputs = 1 if len(self.classes_) == 2 else len(self.classes_)

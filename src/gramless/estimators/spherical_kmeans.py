@@ -1,53 +1,63 @@
-"""k-means on the unit sphere: directions are grouped by the cosine with their centroid.
+"""k-means on the unit sphere: rows are clustered by the cosine with their centroid.
 
     label_i = argmax_q <x_i, m_q>,    m_q <- sum_{label_i = q} x_i / ||x_i||, scaled to unit norm,
 
-until the centroids stop turning: 1 - mean_q <m_q new, m_q old> < tol. An iteration is one matrix product, cut into
-tiles whose largest entries are found while they are in cache, O(n k d) time and O(n + k d) memory beside the data, less what
-bounds on the angles show to be unchanged (`kmeans_bounds`); the sums are carried from iteration to iteration and only the
-points that changed their cluster are moved between them.
+until the centroids stop rotating: 1 - mean_q <m_q new, m_q old> < tol. An iteration is one matrix product in tiles, O(n k d)
+time and O(n + k d) memory in addition to the data, less the part that bounds on the angles show to be unchanged
+(`gramless.approximation.clustering.bounds`). Sums are updated only with the points that changed their cluster.
+
 References: Dhillon and Modha, "Concept decompositions for large sparse text data using clustering", 2001; Sculley,
-"Web-scale k-means clustering", 2010, for the mini-batch form.
+"Web-scale k-means clustering", 2010, for mini-batches.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
+from gramless._core.constraints import COMPUTE, POSITIVE_INTEGER
 from gramless._core.device import Device
 from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate
 from gramless._core.progress import log_progress
 from gramless._core.threads import CPU_TILE, blas_threads, slices
-from gramless._core.validation import atomic_fit, check_choice, check_positive, check_weights, check_X, working_dtype
-from gramless.approximation.clustering.bounds import Bounds
+from gramless._core.validation import atomic_fit, check_weights, check_X, working_dtype
+from gramless.approximation.clustering.bounds import AngleBounds
 from gramless.approximation.clustering.starts import plus_plus, random_points
-from gramless.approximation.clustering.steps import deviation_of, inertia_of, mass_of, nearest, reseed, turn, workers_for
+from gramless.approximation.clustering.steps import (
+    deviation_of,
+    inertia_of,
+    mass_of,
+    nearest,
+    reseed,
+    update_centroids,
+    workers_for,
+)
 from gramless.callbacks import read_functions
 from gramless.linalg.planning.plan import FitPlan
 
-# Of a point: its norm, mass, weight, label, the label before, the cosine, two bounds on its angle, and what is computed of
-# these at a time.
-_NUMBERS_OF_A_POINT = 14
+# Float64 numbers per point: norm, mass, weight, label, previous label, cosine, two bounds on the angle, and temporaries.
+_NUMBERS_PER_POINT = 14
 
 
 def kmeans_memory(n: int, d: int, k: int, itemsize: int, device: str) -> MemoryEstimate:
-    """What clustering `n` points of `d` features takes."""
+    """Return the memory of clustering `n` points of `d` features."""
     workers = max(1, min(blas_threads(), n // max(1, k)))
     tile = min(n, CPU_TILE)
     parts = {
         "data": n * d * itemsize,
-        "labels and bounds": _NUMBERS_OF_A_POINT * n * 8,
+        "labels and bounds": _NUMBERS_PER_POINT * n * 8,
         "centroids": k * d * ((workers + 2) * 8 + 4 * itemsize),
         "tiles": workers * tile * (min(k, CPU_TILE) + 2 * d) * itemsize,
     }
@@ -58,48 +68,51 @@ def kmeans_memory(n: int, d: int, k: int, itemsize: int, device: str) -> MemoryE
 class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """Clustering of directions by k-means with the cosine.
 
-    Rows need not have unit norm; only their direction counts. A zero row has none, belongs to some cluster and moves
-    no centroid. Data may be a memory map larger than the memory, or a torch tensor on any device.
+    Prefer it to `sklearn.cluster.KMeans` if only the direction of a row matters. A zero row has no direction: it gets a
+    label and does not change a centroid. Data may be a memory map larger than the memory, or a torch tensor on any device.
 
     Parameters
     ----------
     n_clusters : int, default=8
         Number of clusters.
     init : {"k-means++", "random"} or array of shape (n_clusters, n_features), default="k-means++"
-        How the first centroids are chosen among the points, or the centroids themselves.
+        Method that initialises the centroids. `"k-means++"` draws points far from each other, `"random"` draws points
+        uniformly; an array has the centroids themselves.
     max_iter : int, default=100
-        Passes over the data, at most.
+        Maximum number of solver iterations. An iteration is one pass over the rows.
     tol : float, default=1e-6
-        Stop when the mean deviation of the centroids' alignment, 1 - <new, old>, falls below.
-    batch_size : int, optional
-        Update the centroids after every batch of so many random points instead of after every pass. What earlier
-        passes have added to a centroid fades by half with each.
+        Tolerance at which the solver stops. It bounds the mean of 1 - <new, old> over the centroids of two passes.
+    batch_size : int or None, default=None
+        Number of rows processed at a time. With a number, the centroids are updated after each random batch, and the sums of
+        earlier passes decay by half in each pass; None updates them after each pass.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Where to compute; None follows the data.
-    callback : callable(estimator, record) -> bool, or a list of them, optional
-        Called after each pass with an estimator that can already predict; a true answer stops the fit.
+        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        storage.
+    callback : callable, a list of these, or None, default=None
+        Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
+        returning True stops the fit. It is called after each pass with an entry of `history_`.
     verbose : int, default=0
-        1 shows progress.
+        If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
-        Draws the start and the batches.
+        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
 
     Attributes
     ----------
     cluster_centers_ : array of shape (n_clusters, n_features)
         Centroids of unit norm.
     labels_ : int array of shape (n_samples,)
-        Cluster of each training point.
+        Cluster of each training row.
     inertia_ : float
-        Sum of 1 - cos over the training points.
+        Sum of 1 - cos over the training rows.
     n_iter_ : int
-        Passes made.
+        Number of passes.
     history_ : list of dict
-        For each pass: n_iter, seconds since the start, inertia before the centroids were updated, deviation, moved (points
-        that changed their cluster), reseeded (clusters that were empty).
+        One record for each pass: n_iter, seconds since the start, inertia before the update of the centroids, deviation (1 -
+        mean <new, old>), moved (rows that changed their cluster) and reseeded (clusters that were empty).
 
     See Also
     --------
-    PrototypeLSSVC : A classifier on such centroids.
+    PrototypeLSSVC : Least-squares classifier on the centroids of each class.
 
     References
     ----------
@@ -114,6 +127,15 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     >>> bool(kmeans.labels_[0] == kmeans.labels_[1] != kmeans.labels_[2] == kmeans.labels_[3])
     True
     """
+
+    _parameter_constraints: dict[str, Any] = {
+        **{name: rule for name, rule in COMPUTE.items() if name not in ("dtype", "memory_budget")},
+        "n_clusters": [POSITIVE_INTEGER],
+        "init": [StrOptions({"k-means++", "random"}), "array-like"],
+        "max_iter": [POSITIVE_INTEGER],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "batch_size": [POSITIVE_INTEGER, None],
+    }
 
     def __init__(
         self,
@@ -140,24 +162,24 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     @atomic_fit
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SphericalKMeans:
-        """Find the centroids.
+        """Compute the centroids.
 
         Parameters
         ----------
         X : array or tensor of shape (n_samples, n_features)
-            The points.
+            Rows.
         y : object, optional
-            Not used; here for scikit-learn's pipelines.
+            Ignored; present for scikit-learn's pipelines.
         sample_weight : array of shape (n_samples,), optional
-            How much each point counts; one by default.
+            Weights of the rows; None is one for every row.
 
         Returns
         -------
         self
-            Fitted.
+            The fitted estimator.
         """
-        self._check_settings()
-        read_functions(self)  # what cannot be used is refused before the first pass
+        self._validate_params()
+        read_functions(self)  # raises before the first pass
         X = self._read(X, reset=True)
         n = X.shape[0]
         if self.n_clusters > n:
@@ -166,7 +188,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         rng = np.random.default_rng(seed)
         weights = check_weights(sample_weight, X)
         scale = self._scales(X)
-        # The sums add w x / ||x||, so neither weights nor norms ever touch a copy of the data.
+        # The sums add w x / ||x||, so the data is neither weighted nor normalised in memory.
         scale_and_weight = scale if weights is None else scale * xa.like(weights, scale)
         mass = mass_of(scale, weights)
         centres = self._start(X, scale, mass, rng)
@@ -189,34 +211,34 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """Cluster of each point.
+        """Return the cluster of each row.
 
         Parameters
         ----------
         X : array or tensor of shape (n_samples, n_features)
-            The points.
+            Rows.
 
         Returns
         -------
         int array of shape (n_samples,)
-            Numbers of rows of `cluster_centers_`.
+            Indices of rows of `cluster_centers_`.
         """
         check_is_fitted(self)
         labels, _ = nearest(self._read(X, reset=False), self._centres_for(X))
         return xa.to_numpy(labels).astype(np.int32)
 
     def transform(self, X: Any) -> Array:
-        """Cosine distance, 1 - cos, of each point to each centroid.
+        """Return the cosine distance, 1 - cos, of each row to each centroid.
 
         Parameters
         ----------
         X : array or tensor of shape (n_samples, n_features)
-            The points.
+            Rows.
 
         Returns
         -------
         array of shape (n_samples, n_clusters)
-            Zero where a point has the direction of a centroid.
+            Distances; zero if a row has the direction of a centroid.
         """
         check_is_fitted(self)
         X = self._read(X, reset=False)
@@ -226,16 +248,16 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         return out
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Minus the inertia of X.
+        """Return minus the inertia of `X`.
 
         Parameters
         ----------
         X : array or tensor of shape (n_samples, n_features)
-            The points.
+            Rows.
         y : object, optional
-            Not used; here for scikit-learn's pipelines.
+            Ignored; present for scikit-learn's pipelines.
         sample_weight : array of shape (n_samples,), optional
-            How much each point counts; one by default.
+            Weights of the rows; None is one for every row.
 
         Returns
         -------
@@ -250,33 +272,33 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         return -inertia_of(cosines, scale, mass_of(scale, weights))
 
     def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """What a fit of this size would hold.
+        """Return the memory plan of a fit.
 
         Parameters
         ----------
         n, d, n_outputs : int
-            Rows, features, and columns of targets.
+            Number of rows, features and target columns.
         dtype : dtype
-            Of the data.
+            Data type of the rows.
         device : str
-            Where to compute.
+            Device of the computation.
 
         Returns
         -------
         FitPlan
-            Or a `MemoryError` where that is too much.
+            The estimated peak memory by name.
         """
         return FitPlan(kmeans_memory(n, d, int(self.n_clusters), np.dtype(dtype).itemsize, device))
 
     def _passes(
         self, X: Array, centres: Array, scale: Array, weight: Array, mass: np.ndarray, rng: np.random.Generator
     ) -> tuple[Array, float]:
-        """Lloyd's iteration, in place on `centres`; labels and inertia with respect to the final ones."""
+        """Run Lloyd's iterations in place on `centres`; return the labels and the inertia of the final centroids."""
         n, k = X.shape[0], centres.shape[0]
         sums = [xa.zeros((k, X.shape[1]), X, np.float64) for _ in range(workers_for(X, k))]
         old = xa.zeros((n,), X, np.int64) - 1
-        # On a device a product costs less than to find out which part of it could be left out.
-        bounds = Bounds(xa.cast_numpy(X), xa.cast_numpy(scale)) if xa.device_of(X) == "cpu" else None
+        # On a device the full product costs less than evaluating the bounds.
+        bounds = AngleBounds(xa.cast_numpy(X), xa.cast_numpy(scale)) if xa.device_of(X) == "cpu" else None
         labels = xa.zeros((n,), X, np.int64) if bounds is None else bounds.labels
         drift = None
 
@@ -289,7 +311,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
                 nearest(X, centres, labels, visit=move)
             else:
                 bounds.assign(xa.cast_numpy(centres), drift, move)
-            # The sums hold every cosine: those of a cluster add up to <sum, centre>.
+            # The cosines of a cluster add up to <sum, centroid>.
             inertia = max(0.0, float(mass.sum()) - float((sum(sums[1:], sums[0]) * centres).sum()))
             counts = np.bincount(xa.to_numpy(labels), mass > 0, minlength=k)
             reseeded = 0
@@ -303,7 +325,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
                 if bounds is not None:
                     bounds.reset(worst)
             moved = int((labels != old).sum())
-            chords = turn(centres, sum(sums[1:], sums[0]), counts)
+            chords = update_centroids(centres, sum(sums[1:], sums[0]), counts)
             drift = 2 * np.arcsin(np.minimum(chords / 2, 1))
             stopped = self._record(centres, iteration, inertia, deviation_of(chords), moved, reseeded, start)
             if stopped or moved == 0 or deviation_of(chords) < self.tol:
@@ -317,7 +339,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     def _batches(
         self, X: Array, centres: Array, scale: Array, weight: Array, mass: np.ndarray, rng: np.random.Generator
     ) -> tuple[Array, float]:
-        """The mini-batch form, in place on `centres`."""
+        """Run mini-batch iterations in place on `centres`; return the labels and the inertia of the final centroids."""
         n, k = X.shape[0], centres.shape[0]
         batch_size = min(int(self.batch_size or n), n)
         sums = xa.zeros((k, X.shape[1]), X, np.float64)
@@ -336,7 +358,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
                 found, cosines = nearest(batch, centres)
                 inertia += inertia_of(cosines, scale[rows], mass[chosen])
                 if part.stop == n:
-                    # Whoever has not got a point in the whole pass takes one of this last batch.
+                    # Clusters without a point in this pass get points of the last batch.
                     found_counts = counts + np.bincount(xa.to_numpy(found), mass[chosen] > 0, minlength=k)
                     empty, worst = reseed(cosines, scale[rows], mass[chosen], found_counts)
                     found[xa.indices(worst, X)] = xa.indices(empty, X)
@@ -345,7 +367,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
                 labels[rows] = found
                 counts += np.bincount(xa.to_numpy(found), mass[chosen] > 0, minlength=k)
                 xa.move_rows_(sums, batch, found * 0 - 1, found, weight[rows])
-                turn(centres, sums, counts)
+                update_centroids(centres, sums, counts)
             deviation = 1 - float((before * centres).sum()) / k
             stopped = self._record(centres, iteration, inertia, deviation, moved, reseeded, start)
             if stopped or deviation < self.tol:
@@ -356,7 +378,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     def _record(
         self, centres: Array, n_iter: int, inertia: float, deviation: float, moved: int, reseeded: int, start: float
     ) -> bool:
-        """Add a pass to the history; whether a callback wants it to be the last."""
+        """Append a pass to the history; return whether a callback stops the fit."""
         clock = {"n_iter": n_iter, "seconds": time.perf_counter() - start}
         record = {**clock, "inertia": inertia, "deviation": deviation, "moved": moved, "reseeded": reseeded}
         self.history_.append(record)
@@ -371,7 +393,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         def unit(idx: np.ndarray) -> Array:
             return xa.take_rows(X, idx) * xa.take_rows(scale, idx)[:, None]
 
-        def served(X: Array, centres: Array) -> Array:
+        def cosines(X: Array, centres: Array) -> Array:
             return nearest(X, centres)[1] * scale
 
         if not isinstance(self.init, str):
@@ -381,10 +403,10 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             return centres * self._scales(centres)[:, None]
         if self.init == "random":
             return unit(random_points(mass, self.n_clusters, rng))
-        return unit(plus_plus(X, unit, served, mass, self.n_clusters, rng))
+        return unit(plus_plus(X, unit, cosines, mass, self.n_clusters, rng))
 
     def _scales(self, X: Array) -> Array:
-        """1 / norm of every row, 0 for zero rows."""
+        """Return 1 / norm of each row, 0 for zero rows."""
         xp = xa.namespace(X)
         norms = xa.sqrt_(xa.square_norms(X))
         return xp.where(norms > 0, 1 / xp.where(norms > 0, norms, norms + 1), norms)
@@ -398,18 +420,8 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         checked = check_X(self, X, dtype=dtype, accept_sparse=False, reset=reset)
         return xa.to_device(checked, xa.resolve_device(self.device, X))
 
-    def _check_settings(self) -> None:
-        check_positive("n_clusters", self.n_clusters, integer=True)
-        check_positive("max_iter", self.max_iter, integer=True)
-        if self.batch_size is not None:
-            check_positive("batch_size", self.batch_size, integer=True)
-        if isinstance(self.init, str):
-            check_choice("init", self.init, {"k-means++", "random"})
-        if not self.tol >= 0:
-            raise ValueError(f"tol must be at least 0, got {self.tol!r}")
-
     def __getstate__(self) -> dict[str, Any]:
-        # A file takes NumPy arrays only, and may be read where there is no such device.
+        # Files store NumPy arrays only, because they may be read on a computer without the device.
         state = super().__getstate__()
         if "cluster_centers_" in state:
             state = {**state, "cluster_centers_": xa.to_numpy(state["cluster_centers_"])}

@@ -273,8 +273,8 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
             For two classes one score, positive for `classes_[1]`; otherwise one score for each class, or for each pair if
             `decision_function_shape="ovo"` and the model is one-vs-one.
         """
-        from_votes = self._one_vs_one and self.decision_function_shape == "ovr"
-        return class_scores(self._scores(X), len(self.classes_), from_votes)
+        scores = self._scores(X)
+        return class_scores(scores, len(self.classes_), self._one_vs_one and self.decision_function_shape == "ovr")
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the class with the most votes, or with the largest score in one-vs-rest.

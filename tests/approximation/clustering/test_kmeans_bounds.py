@@ -1,5 +1,8 @@
 """Assignments that leave work out give the labels of the full product."""
 
+from dataclasses import replace
+from functools import partialmethod
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +12,8 @@ from numpy.testing import assert_array_equal
 from gramless import SphericalKMeans
 from gramless.approximation.clustering import bounds as kmeans_bounds
 from gramless.approximation.clustering import steps as kmeans_steps
-from gramless.approximation.clustering.bounds import Bounds
+from gramless.approximation.clustering.bounds import AngleBounds
+from gramless.approximation.tuning import TUNING
 
 
 def unit(X):
@@ -38,7 +42,7 @@ def test_labels_are_those_of_the_full_product_however_the_centres_turn(n, d, k, 
     X = clusters(n, d, k, rng, dtype)
     X[rng.random(n) < 0.1] = 0
     norms = np.linalg.norm(X, axis=1)
-    bounds = Bounds(X, np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0))
+    bounds = AngleBounds(X, np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0))
     centres, drift = unit(rng.standard_normal((k, d))).astype(dtype), None
     for _ in range(5):
         bounds.assign(centres, drift, ignore)
@@ -58,7 +62,7 @@ def test_still_centres_cost_nothing_and_a_far_turner_costs_itself():
     rng = np.random.default_rng(0)
     X = unit(clusters(4000, 20, 64, rng, np.float64))
     centres = unit(rng.standard_normal((64, 20)))
-    bounds = Bounds(X, np.ones(4000))
+    bounds = AngleBounds(X, np.ones(4000))
     bounds.assign(centres, None, ignore)
     assert bounds.computed == 1
     bounds.assign(centres, np.zeros(64), ignore)
@@ -76,16 +80,17 @@ def test_a_whole_clustering_is_the_same_without_bounds(dtype, monkeypatch):
     rng = np.random.default_rng(1)
     X = clusters(3000, 30, 40, rng, dtype)
     start = X[rng.choice(3000, 60, replace=False)]
+    without = replace(TUNING, largest_bounded_work=-1.0)
     shares = []
-    assign = Bounds.assign
+    assign = AngleBounds.assign
 
     def watched(self, *args):
         assign(self, *args)
         shares.append(self.computed)
 
-    monkeypatch.setattr(Bounds, "assign", watched)
+    monkeypatch.setattr(AngleBounds, "assign", watched)
     bounded = SphericalKMeans(60, init=start).fit(X)
-    monkeypatch.setattr(kmeans_bounds, "WORTHWHILE", -1.0)
+    monkeypatch.setattr(AngleBounds, "__init__", partialmethod(AngleBounds.__init__, tuning=without))
     full = SphericalKMeans(60, init=start).fit(X)
     assert_array_equal(bounded.labels_, full.labels_)
     assert bounded.n_iter_ == full.n_iter_

@@ -1,1 +1,1 @@
-"""The steps of k-means."""
+"""Spherical k-means: initialisation, assignment and update of the centroids."""

@@ -1,15 +1,15 @@
-"""Assignments of spherical k-means that leave out what cannot have changed.
+"""Assignment of spherical k-means that skips points whose label cannot have changed.
 
-Angles are a metric on the sphere. Once a point's angle to its own centre is known to be at most `upper` and to every other
-centre at least `lower`, a turn of the centres by `drift` changes these to
+Angles are a metric on the sphere. If a point's angle to its own centroid is at most `upper` and to every other centroid at
+least `lower`, a rotation of the centroids by the angles `drift` changes these bounds to
 
     upper + drift[own],    lower - max drift of the others,
 
-and a point with upper < lower keeps its label unseen (Hamerly, "Making k-means even faster", 2010). A few centres that turn
-far would spoil the bound of every point, so the far turners are taken out of it and multiplied with all points instead; how
-many is chosen anew each time for the least work. The labels are those of the full product.
+and a point with upper < lower keeps its label (Hamerly, "Making k-means even faster", 2010). A few centroids with a large
+drift would loosen the bounds of all points, so they are excluded from the bound and multiplied with all points; their number
+is chosen in each assignment for the least work. The labels equal those of the full product.
 
-Time O(n m d + s k d) for m far turners and s points in doubt, instead of O(n k d); memory O(n) beside one tile per thread.
+Time O(n m d + s k d) for m excluded centroids and s points without a decision, instead of O(n k d); memory O(n).
 """
 
 from __future__ import annotations
@@ -18,110 +18,94 @@ import numpy as np
 
 from gramless._core.threads import CPU_TILE, run_threads, slices
 from gramless.approximation.clustering.steps import Visit, workers_for
-
-# Shares of the centres that may be taken out of the bound.
-SHARES = (0.0, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
-# A product with few columns takes as long as if it had so many more.
-MORE_COLUMNS = 12
-# Above this share of the full product, the full product is simpler and no slower.
-WORTHWHILE = 0.9
+from gramless.approximation.tuning import TUNING, ApproximationTuning
 
 
-class Bounds:
-    """Labels of the points, and bounds on their angles from one assignment to the next.
+class AngleBounds:
+    """Labels of the points and bounds on their angles; `scale` is 1 / norm of each row, and 0 for a zero row."""
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    scale : ndarray of shape (n,)
-        1 / norm of each row; 0 for a zero row, which stays with the first centre.
-    """
-
-    def __init__(self, X: np.ndarray, scale: np.ndarray):
+    def __init__(self, X: np.ndarray, scale: np.ndarray, tuning: ApproximationTuning = TUNING):
+        self.tuning = tuning
         self.X, self.scale = X, scale
         self.labels = np.zeros(X.shape[0], np.int64)
         self.upper = np.full(X.shape[0], np.inf)
         self.lower = np.full(X.shape[0], -np.inf)
-        # An inner product is rounded, and small angles magnify that to its square root.
+        # A rounding error of the cosine becomes its square root in a small angle.
         self.slack = 4 * float(np.finfo(X.dtype).eps) ** 0.5
+        # Fraction of the full product that the last assignment computed.
         self.computed = 0.0
-        """Share of the full product that the last assignment computed."""
 
     def reset(self, points: np.ndarray) -> None:
-        """Points whose label was set from outside are looked at next time."""
+        """Reset the bounds of points whose label was changed by the caller."""
         self.upper[points] = np.inf
 
     def assign(self, centres: np.ndarray, drift: np.ndarray | None, visit: Visit) -> None:
-        """Update the labels to the nearest centres.
+        """Update the labels to the nearest centroids, which rotated by `drift` since the last call (None in the first).
 
-        Parameters
-        ----------
-        centres : ndarray of shape (k, d)
-        drift : ndarray of shape (k,) or None
-            The angles by which the centres have turned since the last assignment; None before the first.
-        visit : callable
-            Called for each tile of rows when its labels are known.
+        `visit` is called for each tile of rows after its labels were updated.
         """
         n, k = self.X.shape[0], centres.shape[0]
         far = np.arange(0) if drift is None else self._loosen(drift)
         place = np.full(k, -1)
         place[far] = np.arange(len(far))
-        turned = np.ascontiguousarray(centres[far])
+        excluded = np.ascontiguousarray(centres[far])
         workers = workers_for(self.X, k)
         tiles = slices(n, max(1, min(CPU_TILE, -(-n // workers))))
-        looked_at = np.zeros(workers, np.int64)
+        n_assigned = np.zeros(workers, np.int64)
 
         def work(worker: int) -> None:
             buffer = np.empty((tiles[0].stop, min(CPU_TILE, max(k, 1))), self.X.dtype)
             for rows in tiles[worker::workers]:
                 part = self.X[rows]
                 if len(far):
-                    self._multiply_far(rows, part, turned, place, buffer)
-                doubtful = self.upper[rows] + self.slack >= self.lower[rows]
+                    self._update_excluded(rows, part, excluded, place, buffer)
+                undecided = self.upper[rows] + self.slack >= self.lower[rows]
                 if drift is not None:
-                    doubtful &= self.scale[rows] > 0
-                idx = np.flatnonzero(doubtful)
+                    undecided &= self.scale[rows] > 0
+                idx = np.flatnonzero(undecided)
                 if len(idx):
-                    self._look_at(rows, idx, part if len(idx) == len(part) else part[idx], centres, buffer)
-                looked_at[worker] += len(idx)
+                    self._assign_fully(rows, idx, part if len(idx) == len(part) else part[idx], centres, buffer)
+                n_assigned[worker] += len(idx)
                 visit(worker, rows, part, self.labels[rows])
 
         run_threads(work, workers)
-        self.computed = len(far) / k + looked_at.sum() / n
+        self.computed = len(far) / k + n_assigned.sum() / n
 
     def _loosen(self, drift: np.ndarray) -> np.ndarray:
-        """Widen the bounds by the turn of the centres; those that are taken out of it."""
+        """Loosen the bounds by the rotation of the centroids; return the centroids that are excluded from the bound."""
         k = len(drift)
         self.upper += drift[self.labels]
         order = np.argsort(-drift, kind="stable")
-        room = self.lower - self.upper - self.slack
-        counts = sorted({int(share * k) for share in SHARES})
-        columns = [count + MORE_COLUMNS if count else 0 for count in counts]
-        work = [c / k + np.mean(room <= drift[order[count]]) for c, count in zip(columns, counts, strict=True)]
+        gap = self.lower - self.upper - self.slack
+        counts = sorted({int(fraction * k) for fraction in self.tuning.excluded_fractions})
+        columns = [count + self.tuning.product_overhead_columns if count else 0 for count in counts]
+        work = [c / k + np.mean(gap <= drift[order[count]]) for c, count in zip(columns, counts, strict=True)]
         best = int(np.argmin(work))
-        if work[best] > WORTHWHILE:
+        if work[best] > self.tuning.largest_bounded_work:
             self.upper[:] = np.inf
             return order[:0]
         self.lower -= drift[order[counts[best]]]
         return np.sort(order[: counts[best]])
 
-    def _multiply_far(
-        self, rows: slice, part: np.ndarray, turned: np.ndarray, place: np.ndarray, buffer: np.ndarray
+    def _update_excluded(
+        self, rows: slice, part: np.ndarray, excluded: np.ndarray, place: np.ndarray, buffer: np.ndarray
     ) -> None:
-        """Bring the far turners into the bounds of some rows."""
+        """Update the bounds of a tile of rows with the excluded centroids."""
         scale, lower, upper = self.scale[rows], self.lower[rows], self.upper[rows]
-        for columns in slices(len(turned), buffer.shape[1]):
+        for columns in slices(len(excluded), buffer.shape[1]):
             out = buffer[: len(part), : columns.stop - columns.start]
-            np.matmul(part, turned[columns].T, out=out)
+            np.matmul(part, excluded[columns].T, out=out)
             own = place[self.labels[rows]] - columns.start
             here = np.flatnonzero((own >= 0) & (own < out.shape[1]))
             upper[here] = _angle(out[here, own[here]], scale[here])
             out[here, own[here]] = -np.inf
             np.minimum(lower, _angle(out.max(axis=1), scale), out=lower)
 
-    def _look_at(self, rows: slice, idx: np.ndarray, points: np.ndarray, centres: np.ndarray, buffer: np.ndarray) -> None:
-        """The full product for some rows: their labels and exact bounds."""
-        every = np.arange(len(points))
+    def _assign_fully(
+        self, rows: slice, idx: np.ndarray, points: np.ndarray, centres: np.ndarray, buffer: np.ndarray
+    ) -> None:
+        """Compute the labels and exact bounds of the rows `idx` of a tile with the full product."""
+        all_rows = np.arange(len(points))
         label = np.zeros(len(points), np.int64)
         best = np.full(len(points), -np.inf, self.X.dtype)
         second = best.copy()
@@ -129,8 +113,8 @@ class Bounds:
             out = buffer[: len(points), : columns.stop - columns.start]
             np.matmul(points, centres[columns].T, out=out)
             found = out.argmax(axis=1)
-            value = out[every, found]
-            out[every, found] = -np.inf
+            value = out[all_rows, found]
+            out[all_rows, found] = -np.inf
             second = np.maximum(np.maximum(second, out.max(axis=1)), np.minimum(best, value))
             label = np.where(value > best, found + columns.start, label)
             best = np.maximum(best, value)
@@ -141,6 +125,6 @@ class Bounds:
 
 
 def _angle(product: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Angles from inner products; minus infinity stands for no centre and is as far as can be."""
+    """Return angles from inner products; minus infinity (no centroid) becomes the largest angle."""
     cosine = np.where(scale > 0, product, 0) * scale
     return np.arccos(np.clip(cosine, -1, 1).astype(np.float64))

@@ -1,10 +1,9 @@
-"""A fixed number of passes of spherical k-means from random points: directions that stand for many others.
+"""A fixed number of passes of spherical k-means from random points, for dictionaries of patches.
 
     label_i = argmax_q <x_i, m_q>,    m_q <- sum_{label_i = q} x_i / ||x_i||, scaled to unit norm.
 
-`gramless.SphericalKMeans` iterates until the centroids stop turning, keeps bounds between passes and counts what it does;
-a dictionary needs a dozen passes over a sample and the centroids alone. Time O(passes n k d), memory O(n + k d) beside the
-points. Reference: Coates and Ng, "Learning feature representations with k-means", 2012.
+Unlike `gramless.SphericalKMeans` it has no stopping rule, bounds or history. Time O(passes n k d), memory O(n + k d) in
+addition to the points. Reference: Coates and Ng, "Learning feature representations with k-means", 2012.
 """
 
 from __future__ import annotations
@@ -16,27 +15,15 @@ import numpy as np
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless.approximation.clustering.starts import random_points
-from gramless.approximation.clustering.steps import nearest, reseed, turn, workers_for
+from gramless.approximation.clustering.steps import nearest, reseed, update_centroids, workers_for
 
 
 def common_directions(
     X: Array, k: int, passes: int, rng: np.random.Generator, report: Callable[[int], None] | None = None
 ) -> Array:
-    """k unit vectors, the directions of clusters of the rows of X.
+    """Return `k` unit vectors, the centroids of the directions of the rows of `X`; zero rows are ignored.
 
-    Parameters
-    ----------
-    X : array or tensor of shape (n, d)
-        A zero row has no direction and moves nothing.
-    k : int
-        At most n; where the rows have fewer different directions, some vectors repeat.
-    passes : int
-    rng : numpy.random.Generator
-    report : callable(passes made), optional
-
-    Returns
-    -------
-    array of shape (k, d)
+    `report(n)` is called after pass `n`. If the rows have fewer than `k` different directions, vectors repeat.
     """
     xp = xa.namespace(X)
     norms = xa.sqrt_(xa.square_norms(X))
@@ -59,7 +46,7 @@ def common_directions(
             points, to = xa.indices(worst, X), xa.indices(empty, X)
             xa.move_rows_(total, X[points], labels[points], to, scale[points])
             counts[empty] = 1
-        turn(centres, total, counts)
+        update_centroids(centres, total, counts)
         if report is not None:
             report(done + 1)
     return centres

@@ -1,11 +1,11 @@
-"""Where spherical k-means starts: random points, or points drawn far from each other (k-means++).
+"""Initial centroids of spherical k-means: random points, or points far from each other (k-means++).
 
-k-means++ draws each next centre with probability proportional to 1 - cos, the dissimilarity to the nearest centre so
-far, which needs a pass over the data for each centre. Here candidates are drawn in batches from the distribution
-before the batch and kept with the probability (dissimilarity now) / (dissimilarity then), which is the same
-distribution exactly, because dissimilarities only fall; one matrix product then updates all points for the whole
-batch. Time O(n k d) as matrix products, memory O(n). Reference: Arthur and Vassilvitskii, "k-means++: the advantages
-of careful seeding", 2007.
+k-means++ draws each centroid with probability proportional to 1 - cos, the distance to the nearest centroid so far, which
+needs a pass over the data for each centroid. Here candidates are drawn in batches from the distribution before the batch and
+accepted with probability (distance now) / (distance then). This is the same distribution, because distances only decrease,
+and one matrix product updates all points for the batch. Time O(n k d) as matrix products, memory O(n).
+
+Reference: Arthur and Vassilvitskii, "k-means++: the advantages of careful seeding", 2007.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 
-# (points, centres) -> for each point the similarity to the nearest of the centres.
+# Function (points, centroids) that returns the cosine of each point with the nearest centroid.
 Nearest = Callable[[Array, Array], Array]
 
 
 def random_points(mass: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
-    """k different points among those with mass, or any others once these are used up."""
+    """Return `k` different random points, those with positive weight first."""
     order = rng.permutation(len(mass))
     return order[np.argsort(mass[order] == 0, kind="stable")][:k]
 
@@ -30,23 +30,9 @@ def random_points(mass: np.ndarray, k: int, rng: np.random.Generator) -> np.ndar
 def plus_plus(
     X: Array, unit: Callable[[np.ndarray], Array], nearest: Nearest, mass: np.ndarray, k: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """k points by k-means++.
+    """Return the indices of `k` points chosen by k-means++; different while the points have different directions.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-    unit : callable
-        Rows of X, given by their indices, scaled to unit norm.
-    nearest : callable
-        `nearest(X, centres)` is the cosine of every point with the nearest of the centres.
-    mass : array of shape (n,)
-        Weight of each point; zero for points that have no direction.
-    k : int
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    array of k row indices, all different as long as there are different directions
+    `unit(idx)` returns rows of `X` scaled to unit norm, and `mass` has the weight of each point, zero for zero rows.
     """
     chosen = [int(rng.choice(len(mass), p=mass / mass.sum()))] if mass.any() else []
     best = np.full(len(mass), -1.0)
@@ -54,12 +40,12 @@ def plus_plus(
     while chosen and len(chosen) < k:
         best = np.maximum(best, xa.to_numpy(nearest(X, unit(np.array(fresh)))))
         gap = mass * np.clip(1 - best, 0, None)
-        # Rounding leaves a served point a little short of 1.
+        # The cosine of a point with itself may be below 1 by rounding.
         gap[best > 1 - 1e-6] = 0
         total = np.cumsum(gap)
         if not total[-1] > 0:
             break
-        # The more centres there are, the less a few of them change the distribution.
+        # The more centroids there are, the less a batch changes the distribution.
         draws = 1 + min(len(chosen) // 4, 255)
         drawn = np.searchsorted(total, rng.random(draws) * total[-1], side="right")
         keep = rng.random(draws)

@@ -1,4 +1,4 @@
-"""The steps of spherical k-means: assign the points, turn the centres, find points for empty clusters."""
+"""The steps of spherical k-means: assign points, update centroids, and find points for empty clusters."""
 
 from __future__ import annotations
 
@@ -10,26 +10,23 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import CPU_TILE, CUDA_TILE, blas_threads, run_threads, slices
 
-# A point whose cosine with its centroid is this close to 1 is served as well as rounding allows.
-SERVED = 1 - 1e-6
+# A point with a larger cosine coincides with its centroid up to rounding.
+_COINCIDENT = 1 - 1e-6
 
 
-# (worker, rows of X, those rows, their labels): called for each tile while it is in cache.
+# Function (worker, range of rows, rows, labels) that is called for each tile while it is in the cache.
 Visit = Callable[[int, slice, Array, Array], None]
 
 
 def workers_for(X: Array, k: int) -> int:
-    """Threads to share tiles among, not so many that one array of k sums for each outgrows the data."""
+    """Return the number of threads, limited so that their arrays of k sums are not larger than the data."""
     return 1 if xa.is_torch(X) else max(1, min(blas_threads(), X.shape[0] // k))
 
 
 def nearest(
     X: Array, centres: Array, labels: Array | None = None, cosines: Array | None = None, visit: Visit | None = None
 ) -> tuple[Array, Array]:
-    """For every row of X the centre with the largest inner product, and that product.
-
-    One tile of the product exists per thread. The rows of X need not have unit norm: the label does not depend on it.
-    """
+    """Return for each row of `X` the centroid with the largest inner product, and that product, with one tile per thread."""
     n, k = X.shape[0], centres.shape[0]
     labels = xa.zeros((n,), X, np.int64) if labels is None else labels
     cosines = xa.empty((n,), X) if cosines is None else cosines
@@ -58,19 +55,20 @@ def nearest(
 
 
 def mass_of(scale: Array, weights: np.ndarray | None) -> np.ndarray:
-    """Weight of each row; none where there is no direction."""
+    """Return the weight of each row; zero rows have weight zero."""
     return np.where(xa.to_numpy(scale) > 0, 1.0 if weights is None else weights, 0.0)
 
 
 def inertia_of(cosines: Array, scale: Array, mass: np.ndarray) -> float:
+    """Return the weighted sum of 1 - cos."""
     gaps = 1 - xa.to_numpy(cosines * scale).astype(np.float64)
     return float(np.clip(gaps, 0, None) @ mass)
 
 
-def turn(centres: Array, sums: Array, counts: np.ndarray) -> np.ndarray:
-    """Point the centres along the sums, in place; how far each has moved, |new - old|.
+def update_centroids(centres: Array, sums: Array, counts: np.ndarray) -> np.ndarray:
+    """Set the centroids to the normalised sums in place; return the distances |new - old|.
 
-    A cluster without points keeps its centre, as does one whose points cancel.
+    A cluster without points, or with sum zero, keeps its centroid.
     """
     xp = xa.namespace(sums)
     norms = xa.sqrt_(xa.square_norms(sums))
@@ -83,16 +81,16 @@ def turn(centres: Array, sums: Array, counts: np.ndarray) -> np.ndarray:
 
 
 def deviation_of(chords: np.ndarray) -> float:
-    """1 - mean <new, old> of unit vectors, from their distances."""
+    """Return 1 - mean <new, old> of unit vectors from their distances."""
     return float(np.mean(chords**2)) / 2
 
 
 def reseed(cosines: Array, scale: Array, mass: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Clusters without points, and the worst-served point for each; fewer where no more are badly served."""
+    """Return empty clusters and for each a point far from its centroid; fewer if fewer points differ from theirs."""
     empty = np.flatnonzero(counts == 0)
     if not len(empty):
         return empty, empty
-    served = np.where(mass > 0, xa.to_numpy(cosines * scale), 1.0)
-    worst = np.argsort(served, kind="stable")[: len(empty)]
-    worst = worst[served[worst] < SERVED]
+    similarity = np.where(mass > 0, xa.to_numpy(cosines * scale), 1.0)
+    worst = np.argsort(similarity, kind="stable")[: len(empty)]
+    worst = worst[similarity[worst] < _COINCIDENT]
     return empty[: len(worst)], worst
