@@ -1,6 +1,6 @@
-"""Live progress of a run in the terminal: one bar for the whole, one for the fit in progress.
+"""Progress of a run in the terminal: a bar for all fits, and a bar for the current fit.
 
-Without a terminal (a log file, a pipe) each finished fit is one plain line.
+If the output is not a terminal, one line is printed for each finished fit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gramless.papers.experiments import Event
 
 
 class Display:
-    """Hears the runner's events; a context manager around the run."""
+    """Context manager that shows the events of a run."""
 
     def __init__(self, console: Console):
         self.console = console
@@ -40,7 +40,7 @@ class Display:
             transient=True,
             disable=not console.is_terminal,
         )
-        self._whole = self._progress.add_task("all fits", total=None, note="")
+        self._all_fits = self._progress.add_task("all fits", total=None, note="")
         self._current = self._progress.add_task("this fit", total=None, note="", visible=False)
 
     def __enter__(self) -> Display:
@@ -54,13 +54,13 @@ class Display:
         """Show one event."""
         done = event.number if event.kind in ("done", "failed", "skipped") else event.number - 1
         where = f"{event.spec.paper} · {event.spec.name}" + (f" ({event.spec.data_label})" if event.spec.data_label else "")
-        self._progress.update(self._whole, total=event.total, completed=done, note=where)
+        self._progress.update(self._all_fits, total=event.total, completed=done, note=where)
         if event.kind == "started":
             self._progress.reset(self._current, total=None, visible=True, note=describe(event))
         elif event.kind == "stage":
             self._show_stage(event)
         elif event.kind in ("done", "failed"):
-            self._say(event, where)
+            self._print_result(event, where)
 
     def _show_stage(self, event: Event) -> None:
         detail = event.detail
@@ -69,7 +69,7 @@ class Display:
             note += f", error {detail['error']:.2f} %"
         self._progress.update(self._current, total=detail.get("max_iter"), completed=detail.get("n_iter", 0), note=note)
 
-    def _say(self, event: Event, where: str) -> None:
+    def _print_result(self, event: Event, where: str) -> None:
         head = f"[dim]{event.number:>3}/{event.total}[/dim] {escape(where)}  {escape(describe(event))}"
         if event.kind == "failed":
             self.console.print(f"[red]✗[/red] {head}  [red]{escape(event.detail['reason'])}[/red]")
@@ -83,7 +83,7 @@ class Display:
 
 
 class DownloadBar:
-    """Progress of downloads; hears what `gramless.papers.datasets.obtain` tells."""
+    """Progress callback of `gramless.papers.datasets.obtain` that shows a bar for each file."""
 
     def __init__(self, console: Console):
         self._progress = Progress(
@@ -105,14 +105,14 @@ class DownloadBar:
         self._progress.stop()
 
     def __call__(self, name: str, done: int, total: int | None) -> None:
-        """Show how far one file is."""
+        """Show the progress of one file."""
         if name not in self._tasks:
             self._tasks[name] = self._progress.add_task(name, total=total)
         self._progress.update(self._tasks[name], completed=done, total=total)
 
 
 def describe(event: Event) -> str:
-    """The point of the grid, and the seed where there is more than one."""
+    """Return the grid point, and the seed if the experiment has several."""
     parts = [f"{name}={value}" for name, value in event.params.items()]
     if len(event.spec.seeds) > 1:
         parts.append(f"seed={event.seed}")
