@@ -1,7 +1,7 @@
-"""Landmarks: the points that carry a model when all of them are too many.
+"""Landmarks: the points of a Nyström model, selected from the training rows.
 
-A rule chooses `m` of the rows of `X`, or makes `m` points of them. `select` is what estimators call; it takes the name of a
-rule, a rule with its settings, or the user's own row numbers or points.
+A rule selects `m` rows of `X`, or computes `m` new points. `select` accepts the name of a rule, a rule with its settings, or
+the user's own row indices or points.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gramless.approximation.landmarks.basis_construction import BasisConstructio
 from gramless.approximation.landmarks.kmeans import KMeans
 from gramless.approximation.landmarks.pivoted_cholesky import RPCholesky
 from gramless.approximation.landmarks.renyi import Renyi
-from gramless.approximation.landmarks.rule import LandmarkRule, holding_at_most
+from gramless.approximation.landmarks.rule import LandmarkRule, limit_memory
 from gramless.approximation.landmarks.uniform import Uniform
 from gramless.kernels.base import Kernel
 
@@ -50,34 +50,34 @@ def select(
     rng: np.random.RandomState,
     nbytes: int | None = None,
 ) -> Array:
-    """The landmarks that a user's `landmarks=` argument means.
+    """Select the landmarks for the argument `landmarks` of an estimator.
 
     Parameters
     ----------
     rule : str, LandmarkRule or array-like
-        A name of `LANDMARKS`, a rule with its settings, a vector of row numbers of `X`, or a matrix of points with the
+        A name of `LANDMARKS`, a rule with its settings, a vector of row indices of `X`, or a matrix of points with the
         columns of `X`.
     X : array of shape (n, d)
-        NumPy, CSR or torch, floating.
+        Rows in floating point: NumPy, CSR or torch.
     kernel : Kernel
-        Resolved: everything that depends on data is a number.
+        Kernel with numeric settings.
     m : int
-        How many, at most `n` of which are taken; the user's own arrays are taken whole.
+        Number of landmarks, at most `n`; ignored for row indices and points.
     rng : RandomState
-        Where random choices come from.
+        Random generator.
     nbytes : int, optional
-        What the rules of this package may hold beside `X`; their own measure by default.
+        Limit in bytes on the memory of the rules of this package; None is their default.
 
     Returns
     -------
     array
-        Row numbers (a NumPy integer vector; at most `m`, fewer where the data has not so many distinct directions), or
-        points (a matrix of the library and dtype of `X`). `as_points` makes points of either.
+        Row indices (a NumPy integer vector; fewer than `m` if the data has fewer distinct directions), or points (a matrix
+        with the array namespace and dtype of `X`). `as_points` converts both to points.
 
     See Also
     --------
-    LandmarkRule : What a rule is.
-    as_points : The points of a selection.
+    LandmarkRule : Base class of the rules.
+    as_points : Converts a selection to points.
 
     Examples
     --------
@@ -97,29 +97,29 @@ def select(
     if isinstance(rule, LandmarkRule):
         if m < 1:
             raise ValueError(f"at least one landmark is needed, got {m!r}")
-        with holding_at_most(nbytes):
+        with limit_memory(nbytes):
             return rule.select(X, kernel, min(int(m), X.shape[0]), rng)
-    return _given(rule, X, kernel)
+    return _check_given(rule, X, kernel)
 
 
 def as_points(landmarks: Array, X: Array) -> Array:
-    """The points of a selection: rows of `X` for row numbers, points as they are.
+    """Return the points of a selection: rows of `X` for row indices, points unchanged.
 
     Parameters
     ----------
     landmarks : array of shape (m,) or (m, d)
-        What `select` gave.
+        Result of `select`.
     X : array of shape (n, d)
-        What it was given.
+        Rows from which the landmarks were selected.
 
     Returns
     -------
     array of shape (m, d)
-        The points.
+        Points.
 
     See Also
     --------
-    select : Chooses the landmarks.
+    select : Selects the landmarks.
 
     Examples
     --------
@@ -131,7 +131,8 @@ def as_points(landmarks: Array, X: Array) -> Array:
     return landmarks if landmarks.ndim == 2 else xa.take_rows(X, landmarks)
 
 
-def _given(landmarks: Any, X: Array, kernel: Kernel) -> Array:
+def _check_given(landmarks: Any, X: Array, kernel: Kernel) -> Array:
+    """Return the user's row indices or points after validation."""
     if not xa.is_sparse(landmarks) and not xa.is_torch(landmarks):
         landmarks = np.asarray(landmarks)
     if landmarks.ndim == 1:

@@ -1,20 +1,14 @@
-"""Basis construction: keep a pattern when it points away from the span of those kept before.
+"""Basis construction: add a row to the basis if its angle to the span of the basis is large.
 
-A pattern's squared cosine to the span of the basis `G` in feature space is
+The squared cosine of a row to the span of the basis `G` in feature space is
 
-    cos^2(x) = k(G, x)^T K_G^-1 k(G, x) / k(x, x)
+    cos^2(x) = k(G, x)^T K_G^-1 k(G, x) / k(x, x) = ||L^-1 k(G, x)||^2 / k(x, x),    K_G = L L^T,
 
-and the pattern joins the basis when that is below `epsilon` (Algorithm B.C. of Yu, Diamantaras, McKelvey and Kung 2014).
-Instead of the inverse, whose update divides by ever smaller pivots and keeps their errors, the Cholesky factor
-`K_G = L L^T` grows by rows, and
-
-    cos^2(x) = ||L^-1 k(G, x)||^2 / k(x, x).
-
-A larger basis explains more of every pattern, so whoever fails the test fails it for good: a whole block of patterns
-is tested against the basis at the start of the block by one product and one triangular solve, and only those who pass
-are taken in turn, in small chunks, against the basis as it grows. The result is that of the one-by-one algorithm.
-O(m^2 n + m n d) for a pass that reads everything, less when `m` is reached before the end; m^2 numbers for the factor
-and one block of kernel values.
+and the row joins the basis if it is below `epsilon` (Algorithm B.C. of Yu, Diamantaras, McKelvey and Kung 2014). The
+Cholesky factor grows by rows, which is more accurate than updating the inverse. A larger basis explains more of every row,
+so a row that fails the test always fails it later: a block of rows is tested against the present basis by one product and
+one triangular solve, and only the rows that pass are tested one by one. The result is that of the one-by-one algorithm.
+O(m^2 n + m n d) for a full pass; m^2 numbers for the factor and one block of kernel values.
 """
 
 from __future__ import annotations
@@ -24,31 +18,31 @@ import numpy as np
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless.approximation.landmarks.elimination import eliminate
-from gramless.approximation.landmarks.rule import LandmarkRule, cross, host, reference, rows_at_a_time
+from gramless.approximation.landmarks.rule import LandmarkRule, cross, reference, rows_per_block, to_host
 from gramless.kernels.base import Kernel
 
-# Squared cosines closer to one than this are one up to rounding in float32 with thousands of landmarks.
-_LEAST_SINGLE_GAP = 1e-2
+# Squared cosines closer to one than this equal one up to float32 rounding errors with thousands of landmarks.
+_LEAST_FLOAT32_GAP = 1e-2
 
 
 class BasisConstruction(LandmarkRule):
-    """Patterns whose squared cosine to the span of the basis is under `epsilon`, in random order.
+    """Select rows whose squared cosine to the span of earlier landmarks is below `epsilon`.
 
     Parameters
     ----------
     epsilon : float, default=0.5
-        Between 0 and 1: the larger, the more alike the landmarks may be.
+        Bound on the squared cosine, between 0 and 1; a larger value allows more similar landmarks.
     n_init : int, default=1
-        How many patterns start the basis untested.
+        Number of rows that join the basis without a test.
     relax : bool, default=True
-        When a pass over the data ends with fewer than `m` landmarks, halve `1 - epsilon` and pass again, until `m` are found
-        or what is left is the span's up to rounding. Without it, the smaller basis is returned.
+        Whether `1 - epsilon` is halved and the pass repeated if a pass finds fewer than `m` landmarks, until the remaining
+        rows are in the span up to rounding; otherwise the smaller basis is returned.
     block_size : int, default=256
-        Patterns that are tested against each other at a time. Changes the time, not the choice.
+        Number of rows that are tested one by one at a time; it changes the time, not the result.
 
     See Also
     --------
-    RPCholesky : Draws by the same measure instead of comparing it with a bound.
+    RPCholesky : Draws rows with probabilities from the same measure.
 
     References
     ----------
@@ -77,15 +71,15 @@ class BasisConstruction(LandmarkRule):
         order = rng.permutation(X.shape[0])
         basis = _Basis(X, kernel, m, self.block_size)
         gap = 1 - self.epsilon
-        # Rounding in a float64 factor is below m eps of the diagonal: a smaller gap would let in what the span explains.
+        # The rounding error of a float64 factor is below m eps of the diagonal; a smaller gap would accept rows in the span.
         smallest_gap = 10 * m * float(np.finfo(np.float64).eps)
         basis.scan(order[: self.n_init], 1 - smallest_gap)
         order = order[self.n_init :]
         while True:
-            if gap < _LEAST_SINGLE_GAP:
+            if gap < _LEAST_FLOAT32_GAP:
                 basis.use_double()
             left = basis.scan(order, 1 - gap)
-            # Nobody is left out further than `left`: a data set of low rank ends here instead of after forty passes.
+            # No rejected row has a larger unexplained part than `left`: data of low rank ends here, not after forty passes.
             gap = min(gap, left) / 2
             if basis.size == m or not self.relax or gap < smallest_gap:
                 return basis.members
@@ -93,11 +87,11 @@ class BasisConstruction(LandmarkRule):
 
 
 class _Basis:
-    """The basis so far and its growing Cholesky factor."""
+    """The basis and its growing Cholesky factor."""
 
     def __init__(self, X: Array, kernel: Kernel, m: int, block_size: int):
         self.X, self.kernel, self.m, self.block_size = X, kernel, m, block_size
-        self.diagonal = host(kernel.diag(X))
+        self.diagonal = to_host(kernel.diag(X))
         self.size = 0
         self._members = np.empty(m, dtype=np.intp)
         self._factor = xa.zeros((m, m), reference(X))
@@ -107,52 +101,52 @@ class _Basis:
         return self._members[: self.size].copy()
 
     def scan(self, order: np.ndarray, epsilon: float) -> float:
-        """Offer every pattern in turn until the basis is full; the largest share left unexplained of one turned down."""
+        """Test rows in order until the basis is full; return the largest unexplained fraction of a rejected row."""
         start, left = 0, 0.0
         while start < len(order) and self.size < self.m:
-            # While the basis is small nearly everybody passes, and a large block would be tested twice for nothing.
-            size = min(rows_at_a_time(self.m), max(self.block_size, 4 * self.size))
+            # While the basis is small nearly all rows pass, and a large block would be tested twice.
+            size = min(rows_per_block(self.m), max(self.block_size, 4 * self.size))
             block = order[start : start + size]
             start += size
             if len(block) > self.block_size:
-                share = 1 - self._explained(block)
-                left = max(left, np.max(share, where=share <= 1 - epsilon, initial=0.0))
-                block = block[share > 1 - epsilon]
+                unexplained = 1 - self._explained(block)
+                left = max(left, np.max(unexplained, where=unexplained <= 1 - epsilon, initial=0.0))
+                block = block[unexplained > 1 - epsilon]
             for first in range(0, len(block), self.block_size):
                 if self.size < self.m:
                     left = max(left, self._admit(block[first : first + self.block_size], epsilon))
         return left
 
     def use_double(self) -> None:
-        """Go on in float64, with the factor computed again from the data."""
+        """Continue in float64, with the factor recomputed from the data."""
         if xa.numpy_dtype(self._factor) == np.float64:
             return
         members, self.size = self.members, 0
         self._factor = xa.zeros((self.m, self.m), self._factor, np.float64)
         for start in range(0, len(members), self.block_size):
-            # They were tested at a wider gap than float32 can err by: below one is all that is asked again.
+            # They passed a test with a gap above the float32 error, so a squared cosine below one is sufficient.
             self._admit(members[start : start + self.block_size], 1.0)
 
-    def _half(self, patterns: np.ndarray) -> Array:
-        """`L^-1 K(G, patterns)`."""
-        K = cross(self.kernel, self.X, patterns, self._members[: self.size], xa.numpy_dtype(self._factor))
+    def _half(self, rows: np.ndarray) -> Array:
+        """Return `L^-1 K(G, rows)`."""
+        K = cross(self.kernel, self.X, rows, self._members[: self.size], xa.numpy_dtype(self._factor))
         return xa.solve_triangular(self._factor[: self.size, : self.size], K.T)
 
-    def _explained(self, patterns: np.ndarray) -> np.ndarray:
-        """Squared cosine of each pattern to the span; one for zero vectors, which have nothing to explain."""
-        norms = host(xa.square_norms(self._half(patterns).T))
-        diagonal = self.diagonal[patterns]
+    def _explained(self, rows: np.ndarray) -> np.ndarray:
+        """Return the squared cosine of each row to the span; one for zero vectors."""
+        norms = to_host(xa.square_norms(self._half(rows).T))
+        diagonal = self.diagonal[rows]
         return np.divide(norms, diagonal, out=np.ones_like(norms), where=diagonal > 0)
 
-    def _admit(self, patterns: np.ndarray, epsilon: float) -> float:
-        """Test a few patterns one after the other, each against the basis with those before it."""
-        half = self._half(patterns) if self.size else xa.zeros((0, len(patterns)), self._factor)
-        K = cross(self.kernel, self.X, patterns, patterns, xa.numpy_dtype(self._factor))
-        unexplained = host(K) - host(half.T @ half)
-        diagonal = self.diagonal[patterns]
+    def _admit(self, rows: np.ndarray, epsilon: float) -> float:
+        """Test rows one by one; return the largest unexplained fraction of a rejected row."""
+        half = self._half(rows) if self.size else xa.zeros((0, len(rows)), self._factor)
+        K = cross(self.kernel, self.X, rows, rows, xa.numpy_dtype(self._factor))
+        unexplained = to_host(K) - to_host(half.T @ half)
+        diagonal = self.diagonal[rows]
         admitted, L, left = eliminate(unexplained, (1 - epsilon) * diagonal, self.m - self.size)
         q, k = self.size, len(admitted)
-        self._members[q : q + k] = patterns[admitted]
+        self._members[q : q + k] = rows[admitted]
         self._factor[q : q + k, :q] = xa.take_rows(half.T, admitted)
         self._factor[q : q + k, q : q + k] = xa.like(L, self._factor)
         self.size += k

@@ -1,8 +1,8 @@
-"""Landmarks at the centres of k-means clusters (Zhang, Tsang & Kwok 2008).
+"""Landmarks at the centroids of k-means clusters (Zhang, Tsang and Kwok 2008).
 
-The Nystrom error of a smooth kernel is bounded by the quantisation error of the landmarks, which k-means minimises. The
-centres are points of the input space, not rows of `X`. Mini-batches keep the memory at a batch and the centres:
-O(m d) for each point visited.
+The Nyström error of a smooth kernel is bounded by the quantisation error of the landmarks, which k-means minimises.
+Centroids are new points, not rows of `X`. Mini-batches limit the memory to a batch and the centroids: O(m d) for each row
+visited.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from gramless.kernels.base import Kernel
 
 
 class KMeans(LandmarkRule):
-    """Centres of mini-batch k-means, as points.
+    """Compute the centroids of mini-batch k-means.
 
     Parameters
     ----------
     batch_size : int, default=1024
-        Points in a mini-batch; at least the number of centres is used.
+        Number of rows in a mini-batch, at least the number of centroids.
     max_iter : int, default=10
-        Passes over the data at most.
+        Maximum number of passes over the data.
 
     See Also
     --------
-    Uniform : Rows of the data, at no cost.
+    Uniform : Draws rows uniformly.
 
     References
     ----------

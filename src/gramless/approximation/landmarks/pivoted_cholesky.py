@@ -1,16 +1,15 @@
-"""Randomly pivoted Cholesky: landmarks drawn by how badly the earlier ones explain them.
+"""Randomly pivoted Cholesky: landmarks drawn by the error of their approximation by earlier landmarks.
 
 Each landmark is drawn with probability proportional to the diagonal of the residual
 
     K - F F^T,    F = K(:, S) L^-T,    K(S, S) = L L^T
 
-which is within a factor of the best rank-m approximation in expectation (Chen, Epperly, Tropp & Webber 2023). Drawn
-one at a time it is a chain of matrix-vector products; the accelerated form (Epperly, Tropp & Webber 2024) proposes a
-block from the current diagonal, keeps each proposal with the probability that the one-by-one method would have, and so
-has the same distribution with matrix-matrix products: O(n m d + n m^2).
+which is within a factor of the best rank-m approximation in expectation (Chen, Epperly, Tropp and Webber 2023). The
+accelerated form (Epperly, Tropp and Webber 2024) proposes a block from the current diagonal and accepts each proposal with
+the probability of the one-by-one method, so it has the same distribution with matrix-matrix products: O(n m d + n m^2).
 
-`F` is held where it fits (`n m` numbers). Where it does not, each round computes what it needs of it again, `K(:, S)
-K(S, S)^-1`, and the rule streams over `X` once for each round with one block of memory.
+`F` (n m numbers) is stored if it fits the memory. Otherwise each round recomputes the required part, `K(:, S) K(S, S)^-1`,
+in one pass over `X` with one block of memory.
 """
 
 from __future__ import annotations
@@ -23,27 +22,27 @@ from gramless._core.arrays import Array
 from gramless._core.threads import slices
 from gramless._core.validation import check_positive
 from gramless.approximation.landmarks.elimination import eliminate
-from gramless.approximation.landmarks.rule import LandmarkRule, cross, host, may_hold, reference, rows_at_a_time
+from gramless.approximation.landmarks.rule import LandmarkRule, cross, fits_limit, reference, rows_per_block, to_host
 from gramless.kernels.base import Kernel
 
-# A residual below this many times the precision's eps of the whole is rounding.
+# Multiple of eps, relative to the trace, below which a residual is a rounding error.
 _ROUNDING = 10.0
 
 
 class RPCholesky(LandmarkRule):
-    """Points drawn in proportion to what is left unexplained of them.
+    """Draw rows with probability proportional to the residual of their approximation.
 
     Parameters
     ----------
     block_size : int or "auto", default="auto"
-        Proposals in a round; "auto" is a tenth of the landmarks, between 32 and 512.
+        Number of proposals in a round; `"auto"` is a tenth of the landmarks, between 32 and 512.
     max_factor_bytes : int, default=2 * 10**9
-        Hold the partial factor when it needs no more than this, compute it again in each round otherwise.
+        Largest size in bytes of a stored factor; a larger factor is recomputed in each round.
 
     See Also
     --------
-    BasisConstruction : Compares what is left with a bound instead of drawing by it.
-    Uniform : Reads no data.
+    BasisConstruction : Selects rows whose residual exceeds a bound.
+    Uniform : Draws rows uniformly.
 
     References
     ----------
@@ -70,27 +69,27 @@ class RPCholesky(LandmarkRule):
     def select(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> np.ndarray:
         itemsize = xa.numpy_dtype(reference(X)).itemsize
         size = X.shape[0] * m * itemsize
-        store = size <= self.max_factor_bytes and may_hold(size)
+        store = size <= self.max_factor_bytes and fits_limit(size)
         return self._run(X, kernel, m, rng, store=store).pivots
 
     def factor(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> tuple[np.ndarray, Array]:
-        """The landmarks and the partial Cholesky factor, whose product with itself is close to `K(X, X)`.
+        """Return the landmarks and the partial Cholesky factor `F` with `F F^T` close to `K(X, X)`.
 
         Parameters
         ----------
         X : array of shape (n, d)
-            NumPy, CSR or torch, floating.
+            Rows in floating point: NumPy, CSR or torch.
         kernel : Kernel
-            Resolved: everything that depends on data is a number.
+            Kernel with numeric settings.
         m : int
-            Columns of the factor, at most.
+            Maximum number of columns of the factor.
         rng : RandomState
-            Where random choices come from.
+            Random generator.
 
         Returns
         -------
         pivots : ndarray of int, shape (m,)
-            Row numbers of the landmarks.
+            Row indices of the landmarks.
         F : array of shape (n, m)
             The factor.
         """
@@ -110,35 +109,35 @@ class RPCholesky(LandmarkRule):
 
 
 class _PartialCholesky:
-    """The pivots so far, the diagonal they leave, and the factor where it is held."""
+    """The pivots, the diagonal of the residual, and the factor if it is stored."""
 
     def __init__(self, X: Array, kernel: Kernel, m: int, *, store: bool):
         self.X, self.kernel, self.m = X, kernel, m
         self.pivots = np.empty(0, dtype=np.intp)
-        self.diagonal = np.maximum(host(kernel.diag(X)), 0.0)
+        self.diagonal = np.maximum(to_host(kernel.diag(X)), 0.0)
         self.left = self.diagonal.copy()
         self.F: Array | None = xa.empty((X.shape[0], m), reference(X)) if store else None
         self._L = np.zeros((m, m))
-        # What is computed again passes through the inverse of K(S, S): float64, or ill-conditioning would show.
+        # A recomputed factor depends on the inverse of K(S, S), which may be ill-conditioned: float64.
         self._dtype = xa.numpy_dtype(reference(X)) if store else np.dtype(np.float64)
 
     def propose(self, count: int, rng: np.random.RandomState) -> np.ndarray:
-        """Points drawn from the current diagonal, with replacement."""
+        """Draw points from the current diagonal, with replacement."""
         cumulative = np.cumsum(self.left)
         drawn = np.searchsorted(cumulative, rng.random_sample(count) * cumulative[-1], side="right")
         return np.minimum(drawn, len(self.left) - 1)
 
     def extend(self, proposals: np.ndarray, rng: np.random.RandomState) -> None:
-        """Take those proposals that the one-by-one method would have taken, and bring the diagonal up to date."""
+        """Accept the proposals that the one-by-one method would have drawn, and update the diagonal."""
         q = len(self.pivots)
         half = self._half(proposals)
-        K = host(cross(self.kernel, self.X, proposals, proposals, self._dtype))
+        K = to_host(cross(self.kernel, self.X, proposals, proposals, self._dtype))
         rounding = _ROUNDING * float(np.finfo(self._dtype).eps) * self.diagonal[proposals]
         least = np.maximum(rng.random_sample(len(proposals)) * self.left[proposals], rounding)
         taken, L, _ = eliminate(K - half @ half.T, least, self.m - q)
         new, k = proposals[taken], len(taken)
         if k == 0:
-            # Nothing above rounding among them: what the diagonal still shows there is rounding too.
+            # No proposal exceeds the rounding error, so their residuals are rounding errors too.
             self.left[proposals] = 0.0
             return
         self._L[q : q + k, :q] = half[taken]
@@ -148,17 +147,17 @@ class _PartialCholesky:
         self.left[self.pivots] = 0.0
 
     def _half(self, points: np.ndarray) -> np.ndarray:
-        """The rows of `F` at `points`, float64 on the host."""
+        """Return the rows of `F` at `points` as a float64 NumPy array."""
         q = len(self.pivots)
         if self.F is not None:
-            return host(xa.take_rows(self.F[:, :q], points))
+            return to_host(xa.take_rows(self.F[:, :q], points))
         if q == 0:
             return np.empty((len(points), 0))
-        K = host(cross(self.kernel, self.X, points, self.pivots, self._dtype))
+        K = to_host(cross(self.kernel, self.X, points, self.pivots, self._dtype))
         return scipy.linalg.solve_triangular(self._L[:q, :q], K.T, lower=True).T
 
     def _update(self, new: np.ndarray, half: np.ndarray, L: np.ndarray) -> None:
-        """Subtract the new columns' share from the diagonal: one pass over the data."""
+        """Subtract the squares of the new columns from the diagonal in one pass over the data."""
         q, k = len(self.pivots), len(new)
         example = xa.empty((0,), reference(self.X), self._dtype)
         factor = xa.like(L, example)
@@ -166,7 +165,7 @@ class _PartialCholesky:
             weights = xa.like(half.T, example)
         else:
             weights = xa.like(scipy.linalg.solve_triangular(self._L[:q, :q], half.T, lower=True, trans=1), example)
-        for rows in slices(self.X.shape[0], rows_at_a_time(q + k)):
+        for rows in slices(self.X.shape[0], rows_per_block(q + k)):
             block = cross(self.kernel, self.X, rows, new, self._dtype)
             if q and self.F is not None:
                 block -= xa.matmul(self.F[rows, :q], weights)
@@ -175,5 +174,5 @@ class _PartialCholesky:
             columns = xa.solve_triangular(factor, block.T).T
             if self.F is not None:
                 self.F[rows, q : q + k] = columns
-            self.left[rows] -= host(xa.square_norms(columns))
+            self.left[rows] -= to_host(xa.square_norms(columns))
         np.maximum(self.left, 0.0, out=self.left)

@@ -1,18 +1,16 @@
-"""Landmarks of large quadratic Renyi entropy: spread where the data is, apart from each other.
+"""Landmarks of large quadratic Renyi entropy: far from each other within the data.
 
 With the kernel as a Parzen window, the quadratic Renyi entropy of a set `S` of `m` points is
 
     H(S) = -log( 1/m^2 sum_{i, j in S} k(x_i, x_j) / sqrt(k(x_i, x_i) k(x_j, x_j)) )
 
-(the division changes nothing for stationary kernels, and keeps others from preferring short vectors). The rule adds
-the point that leaves `H` largest: the one with the smallest sum of kernel values to those already chosen. The first is
-drawn at random.
+(the division has no effect for stationary kernels; other kernels would prefer short vectors without it). The rule adds the
+point with the smallest sum of kernel values to the points already chosen, which maximises `H`; the first is drawn at random.
 
-One column of kernel values for each point chosen would be n m d operations as matrix-vector products. Sums only grow
-for kernels with no negative values, so the smallest sums of the last pass bound all others from below: points are
-chosen among a pool of those until one exceeds the bound, and the whole is brought up to date by one block of columns.
-The choice is that of the one-by-one method for kernels that are nowhere negative; for others each pool is exhausted by
-a quarter at most. O(n m d) time, one block of memory (Girolami 2002; Suykens et al. 2002, chapter 6).
+For kernels without negative values the sums only grow, so the smallest sums of the last pass bound all others from below:
+points are chosen from a pool with the smallest sums until one exceeds the bound, and then all sums are updated by one block
+of columns. The result is that of the one-by-one method; for other kernels at most a quarter of a pool is chosen. O(n m d)
+time, one block of memory (Girolami 2002; Suykens et al. 2002, chapter 6).
 """
 
 from __future__ import annotations
@@ -22,24 +20,24 @@ import numpy as np
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import slices
-from gramless.approximation.landmarks.rule import LandmarkRule, cross, host, rows_at_a_time
+from gramless.approximation.landmarks.rule import LandmarkRule, cross, rows_per_block, to_host
 from gramless.kernels.base import Kernel
 
 
 class Renyi(LandmarkRule):
-    """Greedy maximisation of the quadratic Renyi entropy.
+    """Select rows by greedy maximisation of the quadratic Renyi entropy.
 
     Parameters
     ----------
     candidates : int or None, default=None
-        Choose among this many points drawn at random; None is all of them. The greedy choice looks at extremes: with fewer
-        candidates it meets fewer outliers.
+        Number of random rows among which the rule selects; None is all rows. Fewer candidates contain fewer outliers, which
+        the greedy rule prefers.
     pool_size : int, default=1024
-        The most points compared with each other at a time. Changes the time, not the choice.
+        Maximum number of rows compared with each other at a time; it changes the time, not the result.
 
     See Also
     --------
-    RPCholesky : Landmarks apart from each other, drawn and not chosen.
+    RPCholesky : Draws rows that are far from the span of earlier landmarks.
 
     References
     ----------
@@ -62,8 +60,8 @@ class Renyi(LandmarkRule):
         self.pool_size = pool_size
 
     def select(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> np.ndarray:
-        diagonal = np.sqrt(host(kernel.diag(X)))
-        # A zero vector has no direction and no entropy to add; it can only be chosen when nothing else is left.
+        diagonal = np.sqrt(to_host(kernel.diag(X)))
+        # A zero vector is chosen only if no other row is left.
         scale = np.divide(1.0, diagonal, out=np.zeros_like(diagonal), where=diagonal > 0)
         allowed = np.arange(X.shape[0])
         if self.candidates is not None and self.candidates < X.shape[0]:
@@ -74,7 +72,7 @@ class Renyi(LandmarkRule):
         while len(members) < m:
             sums[chosen] = np.inf
             _add(sums, X, kernel, scale, allowed, chosen)
-            # A pool costs the square of its size: no larger than a few times what the last one gave.
+            # A pool costs the square of its size, so it is at most eight times the last number of chosen rows.
             size = int(np.clip(8 * len(chosen), 32, self.pool_size))
             chosen = _from_pool(sums, X, kernel, scale, allowed, size, m - len(members))
             members = np.concatenate([members, chosen])
@@ -82,23 +80,23 @@ class Renyi(LandmarkRule):
 
 
 def _add(sums: np.ndarray, X: Array, kernel: Kernel, scale: np.ndarray, allowed: np.ndarray, chosen: np.ndarray) -> None:
-    """Add the kernel values to the chosen points, for every point that may still be chosen."""
-    for part in slices(len(allowed), rows_at_a_time(len(chosen))):
+    """Add the kernel values with the chosen points to the sums of all points that may still be chosen."""
+    for part in slices(len(allowed), rows_per_block(len(chosen))):
         rows = allowed[part] if len(allowed) < X.shape[0] else part
         block = cross(kernel, X, rows, chosen)
-        sums[rows] += scale[rows] * host(block @ xa.like(scale[chosen], block))
+        sums[rows] += scale[rows] * to_host(block @ xa.like(scale[chosen], block))
 
 
 def _from_pool(
     sums: np.ndarray, X: Array, kernel: Kernel, scale: np.ndarray, allowed: np.ndarray, size: int, at_most: int
 ) -> np.ndarray:
-    """Choose one point after the other among those with the smallest sums, while they are sure to be the best."""
+    """Choose points one by one among those with the smallest sums, while no other point can have a smaller sum."""
     size = min(size, len(allowed))
     nearest = np.argpartition(sums[allowed], size - 1)
     pool, rest = allowed[nearest[:size]], allowed[nearest[size:]]
     pool = pool[np.lexsort((pool, sums[pool]))]
     bound = sums[rest].min() if len(rest) else np.inf
-    K = host(cross(kernel, X, pool, pool)) * np.outer(scale[pool], scale[pool])
+    K = to_host(cross(kernel, X, pool, pool)) * np.outer(scale[pool], scale[pool])
     if K.min() < 0:
         at_most, bound = min(at_most, max(1, size // 4)), np.inf
     here = sums[pool].copy()

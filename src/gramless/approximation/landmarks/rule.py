@@ -1,4 +1,4 @@
-"""What a landmark rule is, and the blocks of kernel values that rules read."""
+"""Interface of the landmark rules, and the kernel blocks and memory limit that they use."""
 
 from __future__ import annotations
 
@@ -12,25 +12,21 @@ from sklearn.base import BaseEstimator
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
+from gramless.approximation.tuning import TUNING
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators.blocks import evaluate
 
-# Entries of the largest block a rule holds beside X and its own factor: 128 MB in float32.
-_BLOCK_ENTRIES = 2**25
-# Of numbers in float64, what the work on a block takes beside the block: kernel values, the solution of a triangular system,
-# and a transposed copy of each.
-_COPIES_OF_A_BLOCK = 4
-_ALLOWED: ContextVar[int | None] = ContextVar("bytes that a rule may hold", default=None)
+_MEMORY_LIMIT: ContextVar[int | None] = ContextVar("bytes that a landmark rule may allocate", default=None)
 
 
 class LandmarkRule(BaseEstimator):
-    """Settings of a way to choose the points that carry a model; no state.
+    """Base class of the rules that select landmarks; it has settings and no fitted state.
 
     Subclasses define `select`.
 
     See Also
     --------
-    select : What estimators call: a name, a rule or the user's own landmarks.
+    select : Selects landmarks by a name, a rule, row indices or points.
 
     Examples
     --------
@@ -45,64 +41,64 @@ class LandmarkRule(BaseEstimator):
     """
 
     def select(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> Array:
-        """Choose at most `m` landmarks.
+        """Select at most `m` landmarks.
 
         Parameters
         ----------
         X : array of shape (n, d)
-            NumPy, CSR or torch, floating.
+            Rows in floating point: NumPy, CSR or torch.
         kernel : Kernel
-            Resolved: everything that depends on data is a number.
+            Kernel with numeric settings.
         m : int
-            How many, from 1 to `n`.
+            Number of landmarks, from 1 to `n`.
         rng : RandomState
-            Where random choices come from.
+            Random generator.
 
         Returns
         -------
         array
-            Row numbers (a NumPy integer vector), or points like the rows of `X`.
+            Row indices (a NumPy integer vector), or points with the columns of `X`.
         """
         raise NotImplementedError
 
 
 def cross(kernel: Kernel, X: Array, rows: Any, columns: Any, dtype: Any = None) -> Array:
-    """`K(X[rows], X[columns])` in `dtype` (the data's by default), on every core where the kernel allows it."""
+    """Return `K(X[rows], X[columns])` in `dtype` (default: that of the data), in parallel if the kernel allows it."""
     dtype = xa.numpy_dtype(reference(X)) if dtype is None else dtype
     if not kernel.uses_points:
         return xa.astype(kernel.block(X, rows, columns), dtype)
     return evaluate(kernel, xa.astype(xa.take_rows(X, rows), dtype), xa.astype(xa.take_rows(X, columns), dtype))
 
 
-def rows_at_a_time(width: int) -> int:
-    """How many rows of a block `width` entries wide fit the memory that a rule is allowed, or allows itself."""
-    allowed, rows = _ALLOWED.get(), int(np.clip(_BLOCK_ENTRIES // max(1, width), 256, 8192))
-    if allowed is None:
+def rows_per_block(width: int) -> int:
+    """Return the number of rows of a block with `width` columns that fit the memory limit of a rule."""
+    limit, rows = _MEMORY_LIMIT.get(), int(np.clip(TUNING.block_entries // max(1, width), 256, 8192))
+    if limit is None:
         return rows
-    return int(np.clip(allowed // (2 * _COPIES_OF_A_BLOCK * 8 * max(1, width)), 32, rows))
+    return int(np.clip(limit // (2 * TUNING.block_copies * 8 * max(1, width)), 32, rows))
 
 
 @contextmanager
-def holding_at_most(nbytes: int | None) -> Iterator[None]:
-    """A context in which rules hold no more than so many bytes, as far as they have a choice; None is their own measure."""
-    token = _ALLOWED.set(nbytes)
+def limit_memory(nbytes: int | None) -> Iterator[None]:
+    """Limit the memory that rules allocate in this context where they have a choice; None is their default."""
+    token = _MEMORY_LIMIT.set(nbytes)
     try:
         yield
     finally:
-        _ALLOWED.reset(token)
+        _MEMORY_LIMIT.reset(token)
 
 
-def may_hold(nbytes: int) -> bool:
-    """Whether a rule may hold something of this size for as long as it works: half of what it is allowed."""
-    allowed = _ALLOWED.get()
-    return allowed is None or nbytes <= allowed // 2
+def fits_limit(nbytes: int) -> bool:
+    """Return whether an array that exists for the entire selection takes at most half of the memory limit."""
+    limit = _MEMORY_LIMIT.get()
+    return limit is None or nbytes <= limit // 2
 
 
 def reference(X: Array) -> Array:
-    """A dense array of the library, device and dtype that kernel blocks of `X` have."""
+    """Return a dense array with the array namespace, device and dtype of kernel blocks of `X`."""
     return X.data if xa.is_sparse(X) else X
 
 
-def host(x: Array) -> np.ndarray:
-    """A vector or a small matrix in float64 on the host, where decisions are taken."""
+def to_host(x: Array) -> np.ndarray:
+    """Return a vector or a small matrix as a float64 NumPy array."""
     return xa.to_numpy(x).astype(np.float64)

@@ -1,7 +1,4 @@
-"""Landmarks drawn uniformly, without replacement: O(m), reads no data.
-
-The rule that the others have to beat.
-"""
+"""Landmarks drawn uniformly without replacement: O(m), without reading the data; the baseline for the other rules."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from gramless.kernels.base import Kernel
 
 
 class Uniform(LandmarkRule):
-    """Every point with the same chance.
+    """Draw rows uniformly without replacement.
 
     See Also
     --------
-    RPCholesky : Landmarks that explain more of the kernel matrix, for one pass over it.
+    RPCholesky : Draws rows that approximate the kernel matrix better.
 
     Examples
     --------
