@@ -22,7 +22,7 @@ from gramless.papers.datasets import DatasetError, obtain
 from gramless.papers.experiments import CHAPTERS, Results, Spec, run, specs
 from gramless.papers.report import write_report
 from gramless.papers.report.formatting import counted, mean_and_spread
-from gramless.papers.report.groups import headlines, said, varying_among
+from gramless.papers.report.groups import headlines, paper_value, varying_among
 
 RESULTS_FILE = "results.jsonl"
 REPORT_FILE = "report.html"
@@ -183,7 +183,7 @@ def summary(selected: Sequence[Spec], records: Sequence[dict[str, Any]]) -> Tabl
             table.add_row(name, fits)
         for headline in found:
             point = headline.point
-            reference = said(spec.references, point.params, "error")
+            reference = paper_value(spec.references, point.params, "error")
             settings = " ".join(f"{key}={value}" for key, value in point.params.items())
             device = "" if point.device == "CPU" else f" on {point.device}"
             cells = [mean_and_spread("error", point.mean("error"), point.spread("error"))]

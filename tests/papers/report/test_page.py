@@ -14,18 +14,17 @@ from hypothesis import strategies as st
 
 from gramless.papers.experiments import FIELDS, PAPERS, Curve, Table, product, specs
 from gramless.papers.report import page, write_report
-from gramless.papers.report.commands import command
 from gramless.papers.report.figures import curve_figure
 from gramless.papers.report.formatting import duration, label, memory, plain_number
 from gramless.papers.report.groups import (
     CHOSEN_BY_CROSS_VALIDATION,
     CHOSEN_ON_THE_TEST_ROWS,
     headlines,
+    paper_value,
     points,
-    said,
     varying,
 )
-from gramless.papers.report.tables import cost_bars
+from gramless.papers.report.tables import command, cost_bars
 
 
 class Outline(HTMLParser):
@@ -163,8 +162,8 @@ def test_papers_are_named_as_on_their_title_pages(report_specs):
 
 def test_a_quick_page_has_no_verdicts():
     quick = [spec.quick_form() for spec in specs("smo")]
-    assert "whether it was reproduced" not in page(quick, [], quick=True)
-    assert "whether it was reproduced" in page(specs("smo"), [])
+    assert "whether they were reproduced" not in page(quick, [], quick=True)
+    assert "whether they were reproduced" in page(specs("smo"), [])
 
 
 def test_other_packages_come_from_the_benchmarks(report_specs):
@@ -188,7 +187,7 @@ def test_bars_that_are_all_alike_become_a_sentence(report_records):
     alike = [{**r, "metrics": {**r["metrics"], "peak_mb": 150.0 + k}} for k, r in enumerate(done)]
     costs = cost_bars(alike)
     assert costs["bars"] == {"time": True, "memory": False}
-    assert "150 MB to 153 MB" in costs["words"]
+    assert "150 MB to 153 MB" in costs["text"]
     apart = [{**r, "metrics": {**r["metrics"], "peak_mb": 150.0 * (k + 1)}} for k, r in enumerate(done)]
     assert cost_bars(apart)["bars"]["memory"]
 
@@ -257,7 +256,7 @@ def test_text_is_escaped_wherever_it_is_put(report_specs, said, named):
 
 def without_words(seen):
     """What the filter looks at is text, in an attribute."""
-    return [(tag, {name: given for name, given in attrs.items() if name != "data-words"}) for tag, attrs in seen]
+    return [(tag, {name: given for name, given in attrs.items() if name != "data-filter-text"}) for tag, attrs in seen]
 
 
 def test_numbers_read_well():
@@ -289,6 +288,6 @@ def test_the_most_specific_figure_of_the_paper_wins():
     from gramless.papers.experiments import Reference
 
     general, special = Reference(1.0, "a"), Reference(2.0, "b", {"J": 1})
-    assert said([general, special], {"J": 1}, "error") is special
-    assert said([general, special], {"J": 2}, "error") is general
-    assert said([general], {"J": 2}, "accuracy") is None
+    assert paper_value([general, special], {"J": 1}, "error") is special
+    assert paper_value([general, special], {"J": 2}, "error") is general
+    assert paper_value([general], {"J": 2}, "accuracy") is None

@@ -1,4 +1,4 @@
-"""The report: one HTML page that shows the papers' figures and tables beside what was measured."""
+"""Report of the papers' experiments: an HTML page with the papers' values beside the measured ones."""
 
 from gramless.papers.report.page import page, write_report
 

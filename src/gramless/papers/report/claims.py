@@ -1,4 +1,4 @@
-"""The claims of a paper with their verdicts, as values for the templates."""
+"""Claims of a paper with their verdicts, as values for the templates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gramless.papers.report.formatting import label, parameter, parameters, valu
 
 
 def claims_section(claims: Sequence[Claim], paper: str, found: ByExperiment) -> dict[str, Any] | None:
-    """The claims of a paper as values for the templates; None for a chapter without any."""
+    """Return the claims of a paper as values for the templates, None if there are none."""
     if not claims:
         return None
     items = [_item(claim, *check_claim(claim, paper, found)) for claim in claims]
@@ -21,51 +21,51 @@ def claims_section(claims: Sequence[Claim], paper: str, found: ByExperiment) -> 
     return {"claims": items, "counts": [(verdict, counts[verdict]) for verdict in VERDICTS if counts[verdict]]}
 
 
-def _item(claim: Claim, verdict: str, made: Sequence[Check]) -> dict[str, Any]:
+def _item(claim: Claim, verdict: str, results: Sequence[Check]) -> dict[str, Any]:
     return {
         "verdict": verdict,
         "says": claim.statement,
         "where": claim.where,
         "note": claim.note,
-        "count": f"{sum(check.holds for check in made)} of {len(made)}" if verdict == "partly" else "",
-        "checks": [_row(check) for check in made],
+        "count": f"{sum(result.holds for result in results)} of {len(results)}" if verdict == "partly" else "",
+        "checks": [_row(result) for result in results],
     }
 
 
-def _row(check: Check) -> dict[str, str]:
-    comparison = check.comparison
+def _row(result: Check) -> dict[str, str]:
+    comparison = result.comparison
     measure = comparison.measure
     named, key = (label(measure), measure) if isinstance(measure, str) else (measure.label, "")
-    of = parameters(comparison.one) if comparison.one else "all fits"
+    fits = [parameters(comparison.one)] if comparison.one else []
     if comparison.along is not None:
-        of = f"{of}, {parameter(comparison.along, check.at)}" if comparison.one else parameter(comparison.along, check.at)
+        fits.append(parameter(comparison.along, result.at))
     against = "the paper"
     if isinstance(comparison.other, Mapping):
         against = parameters(comparison.other) if comparison.other else "all fits"
     if comparison.other_experiment is not None:
         against = f"{comparison.other_experiment}, {against}"
-    gap = f"ratio {check.measured / check.reference:.2f}" if comparison.factor is not None else f"{check.gap:+.3g}"
-    wanted = comparison.relation + (f" {comparison.factor:.3g} times" if comparison.factor not in (None, 1.0) else "")
+    ratio = result.measured / result.reference if comparison.factor is not None else None
+    expected = comparison.relation + (f" {comparison.factor:.3g} times" if comparison.factor not in (None, 1.0) else "")
     return {
         "experiment": comparison.experiment,
-        "what": f"{named}: {of}",
-        "device": check.one.device,
-        "ours": _with_spread(check.one, measure, key),
-        "wanted": f"{wanted}, {against}",
-        "theirs": _with_spread(check.other, measure, key)
-        if isinstance(check.other, Point)
-        else _figure(key, check.reference),
-        "gap": gap.replace("-", "−"),
-        "tolerance": f"{check.tolerance:.3g}",
-        "holds": "yes" if check.holds else "no",
+        "what": f"{named}: {', '.join(fits) or 'all fits'}",
+        "device": result.one.device,
+        "ours": _with_spread(result.one, measure, key),
+        "expected": f"{expected}, {against}",
+        "theirs": _with_spread(result.other, measure, key)
+        if isinstance(result.other, Point)
+        else _format(key, result.reference),
+        "gap": (f"{result.gap:+.3g}" if ratio is None else f"ratio {ratio:.2f}").replace("-", "−"),
+        "tolerance": f"{result.tolerance:.3g}",
+        "holds": "yes" if result.holds else "no",
     }
 
 
 def _with_spread(point: Point, measure: Any, key: str) -> str:
     spread = point.spread(measure)
-    shown = _figure(key, point.mean(measure))
-    return shown if spread is None else f"{shown} ± {_figure(key, spread)}"
+    shown = _format(key, point.mean(measure))
+    return shown if spread is None else f"{shown} ± {_format(key, spread)}"
 
 
-def _figure(key: str, number: float | None) -> str:
+def _format(key: str, number: float | None) -> str:
     return value(key, number) if key else "–" if number is None else f"{number:.3g}"

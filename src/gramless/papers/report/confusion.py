@@ -1,22 +1,22 @@
-"""Confusion matrices and galleries of misclassified images, as values for the templates."""
+"""Confusion matrices and galleries of images, as values for the templates."""
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gramless.papers.experiments import Confusion, Gallery, Pictures, Spec
 from gramless.papers.report.formatting import parameters
 from gramless.papers.report.groups import Record, headline
 
-NUMBERS_UP_TO = 12
+_MOST_CLASSES_WITH_NUMBERS = 12  # larger matrices have coloured cells only
 
 
 def confusion_matrix(view: Confusion, spec: Spec, records: Sequence[Record]) -> dict[str, Any] | None:
-    """Rows are true classes, columns predicted ones, in percent of the row."""
-    record = _shown([r for r in records if r.get("confusion")], spec, view.where)
+    """Return the confusion matrix of one fit, in percent of the true classes, which are the rows."""
+    record = _representative([r for r in records if r.get("confusion")], spec, view.where)
     if record is None:
         return None
     labels, counts = record["confusion"]["labels"], record["confusion"]["counts"]
@@ -26,12 +26,12 @@ def confusion_matrix(view: Confusion, spec: Spec, records: Sequence[Record]) -> 
         cells = []
         for j, count in enumerate(counts[i]):
             share = count / total
-            # Mistakes are rare: their shade grows fast, or none but the worst would be seen.
+            # Errors are rare, so that their colour must grow faster than their share to be visible.
             depth = share if i == j else min(1.0, (share * 4) ** 0.6)
             cells.append(
                 {
-                    "text": _percent(share) if len(labels) <= NUMBERS_UP_TO and count else "",
-                    "title": f"{name} taken for {labels[j]}: {count} of {total}",
+                    "text": _percent(share) if len(labels) <= _MOST_CLASSES_WITH_NUMBERS and count else "",
+                    "title": f"{name} predicted as {labels[j]}: {count} of {total}",
                     "kind": "right" if i == j else "wrong",
                     "depth": 100 * depth,
                 }
@@ -47,22 +47,22 @@ def confusion_matrix(view: Confusion, spec: Spec, records: Sequence[Record]) -> 
 
 
 def gallery(view: Gallery, spec: Spec, records: Sequence[Record]) -> dict[str, Any] | None:
-    """Misclassified test images of one fit: true label, then what was predicted."""
-    record = _shown([r for r in records if r.get("misclassified")], spec, view.where)
+    """Return misclassified test images of one fit, with true and predicted labels."""
+    record = _representative([r for r in records if r.get("misclassified")], spec, view.where)
     if record is None:
         return None
     wrong = record["misclassified"]
     images = wrong["images"][: view.limit]
-    shown = f"{len(images)} of {wrong['total']}" if wrong["total"] > len(images) else f"all {wrong['total']}"
+    number = f"{len(images)} of {wrong['total']}" if wrong["total"] > len(images) else f"all {wrong['total']}"
     return {
         "shows": "gallery",
         "title": view.title or "Misclassified",
-        "note": f"{_caption(record)}; {shown}, true label → predicted",
-        "words": any(len(str(image[label])) > 5 for image in images for label in ("true", "predicted")),
+        "note": f"{_caption(record)}; {number}, true label → predicted",
+        "wide": any(len(str(image[label])) > 5 for image in images for label in ("true", "predicted")),
         "images": [
             {
                 "source": _data_url(image["pixels"], wrong["image_shape"]),
-                "said": f"test image {image['index']}: {image['true']}, taken for {image['predicted']}",
+                "caption": f"test image {image['index']}: {image['true']}, predicted as {image['predicted']}",
                 "true": image["true"],
                 "predicted": image["predicted"],
             }
@@ -72,8 +72,10 @@ def gallery(view: Gallery, spec: Spec, records: Sequence[Record]) -> dict[str, A
 
 
 def pictures(view: Pictures, spec: Spec, records: Sequence[Record]) -> dict[str, Any] | None:
-    """Small pictures that one fit left, with their captions."""
-    record = _shown([r for r in records if (r.get("pictures") or {}).get(view.key, {}).get("images")], spec, view.where)
+    """Return the images that one fit recorded, with their captions."""
+    record = _representative(
+        [r for r in records if (r.get("pictures") or {}).get(view.key, {}).get("images")], spec, view.where
+    )
     if record is None:
         return None
     found = record["pictures"][view.key]
@@ -83,7 +85,8 @@ def pictures(view: Pictures, spec: Spec, records: Sequence[Record]) -> dict[str,
         "note": _caption(record),
         "small": not view.captions,
         "images": [
-            {"source": _data_url(image["pixels"], found["image_shape"]), "said": image["said"]} for image in found["images"]
+            {"source": _data_url(image["pixels"], found["image_shape"]), "caption": image["said"]}
+            for image in found["images"]
         ],
     }
 
@@ -97,8 +100,8 @@ def _data_url(pixels: str, shape: Sequence[int]) -> str:
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def _shown(records: Sequence[Record], spec: Spec, where: Any) -> Record | None:
-    """The first seed of the setting that speaks for the experiment, or for those fits of it that `where` allows."""
+def _representative(records: Sequence[Record], spec: Spec, where: Mapping[str, Any] | None) -> Record | None:
+    """Return the first seed of the headline of the fits, or of those that have the parameters `where`."""
     chosen = headline(spec, records, where)
     return None if chosen is None else min(chosen.point.records, key=lambda record: record["seed"])
 

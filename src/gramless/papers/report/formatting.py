@@ -1,4 +1,4 @@
-"""How numbers and names are written for people."""
+"""Formatting of numbers, metrics and parameters as text."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ LABELS = {
     "residual": "relative residual",
     "error_of_probabilities": "error of the most probable class, %",
     "kernel_error": "kernel error, %",
-    "landmarks": "landmark rule",  # their number, n_landmarks, is "landmarks"
+    "landmarks": "landmark rule",  # the label of n_landmarks is "landmarks"
 }
 PERCENTAGES = {name for name, label in LABELS.items() if label.endswith("%")}
 
 
 def label(key: str) -> str:
-    """A heading for a metric or a parameter."""
+    """Return the heading of a metric or a parameter."""
     return LABELS.get(key, key.removeprefix("n_").replace("_", " "))
 
 
 def value(key: str, number: Any) -> str:
-    """A metric as it stands in a table."""
+    """Return a metric as a cell of a table."""
     if not isinstance(number, int | float) or isinstance(number, bool):
         return "–" if number is None else str(number)
     if key in PERCENTAGES:
@@ -46,7 +46,7 @@ def value(key: str, number: Any) -> str:
 
 
 def plain_number(number: Any) -> str:
-    """A number without noise: integers whole, others to three significant digits; anything else as text."""
+    """Return integers in full and other numbers with three significant digits; other values as text."""
     if isinstance(number, str):
         return number.replace("_", " ")
     if isinstance(number, bool) or not isinstance(number, int | float):
@@ -61,7 +61,7 @@ def plain_number(number: Any) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person would say them."""
+    """Return seconds with a unit of suitable size."""
     if seconds < 0.0995:
         return f"{1000 * seconds:.0f} ms"
     if seconds < 9.95:
@@ -73,18 +73,18 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-def counted(number: int, thing: str) -> str:
-    """So many of a thing that has an s when there is not just one."""
-    return f"{number:,} {thing}{'s' * (number != 1)}"
+def counted(number: int, noun: str) -> str:
+    """Return a number with a noun, in the plural unless the number is one."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def memory(megabytes: float) -> str:
-    """Megabytes, or gigabytes where that reads better."""
+    """Return megabytes, or gigabytes from 1,000 MB on."""
     return f"{megabytes:,.0f} MB" if megabytes < 1000 else f"{megabytes / 1000:.2f} GB"
 
 
 def comparison(metric: str, ours: float | None, theirs: float | None, where: str = "") -> list[dict[str, str]]:
-    """Two cells of a table: the figure of the paper (found at `where` in it), and how far ours is from it."""
+    """Return two cells of a table: the value of the paper, found at `where` in it, and the difference of ours."""
     if ours is None or theirs is None:
         return [{"text": "–", "small": "", "kind": "dim"}] * 2
     difference = f"{ours - theirs:+.2f}".replace("-", "−")
@@ -92,17 +92,17 @@ def comparison(metric: str, ours: float | None, theirs: float | None, where: str
 
 
 def mean_and_spread(metric: str, mean: float | None, spread: float | None) -> str:
-    """The mean over the seeds, and the standard deviation where there is more than one."""
+    """Return the mean over the seeds, with the standard deviation if there are several."""
     return value(metric, mean) + (f" ± {value(metric, spread)}" if spread is not None else "")
 
 
 def parameters(params: Mapping[str, Any]) -> str:
-    """One point of a grid on one line."""
+    """Return the parameters of a grid point on one line."""
     return ", ".join(parameter(name, given) for name, given in params.items()) or "all"
 
 
 def parameter(name: str, given: Any) -> str:
-    """One setting in words; a switch is on or off."""
+    """Return a parameter with its value; a boolean as its name, or "no" and its name."""
     if isinstance(given, bool):
         return label(name) if given else f"no {label(name)}"
     return f"{label(name)} {plain_number(given)}"

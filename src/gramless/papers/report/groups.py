@@ -1,8 +1,8 @@
-"""Finished fits grouped for showing: by facet, by series, by point of the grid and device over the seeds; and the headline.
+"""Finished fits grouped by facet, series and grid point, and the headline of an experiment.
 
-The headline of an experiment is one point of its grid, with the mean and the standard deviation of its test error over the
-seeds. Which point: the declared one, or the one with the least cross-validated error, or, said so, the one with the least
-mean test error. Fits on different devices are different points: their seconds differ, and they repeat each other's seeds.
+A grid point has the fits that differ in the seed only. Fits on different devices are different points, because their seconds
+differ and they repeat the same seeds. The headline is one point, with the mean and standard deviation of its test error: the
+declared point, else the one with the smallest cross-validated error, else the one with the smallest mean test error.
 """
 
 from __future__ import annotations
@@ -15,43 +15,41 @@ from gramless.papers.experiments import Reference, Spec
 from gramless.papers.experiments.results import Point, Record, contains, device_of, points
 from gramless.papers.report.formatting import parameter
 
-CHOSEN_ON_THE_TEST_ROWS = "the least mean error on the test rows, so somewhat optimistic"
-CHOSEN_BY_CROSS_VALIDATION = "the least cross-validated error on the training rows"
+CHOSEN_ON_THE_TEST_ROWS = "smallest mean error on the test rows, which is optimistic"
+CHOSEN_BY_CROSS_VALIDATION = "smallest cross-validated error on the training rows"
 THE_ONLY_ONE = "the only setting"
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The point that speaks for an experiment on one device, and how it was chosen."""
+    """Point that represents an experiment on one device, and how it was chosen."""
 
     point: Point
     chosen: str
 
 
 def by_device(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Records by device, the one with most of them first, the CPU first among equals."""
+    """Return records by device, in decreasing order of their number, and the CPU first among equals."""
     groups = group_by(records, device_of)
     return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0] != "CPU")))
 
 
 def headlines(spec: Spec, records: Sequence[Record]) -> list[Headline]:
-    """The headline of an experiment on each device."""
+    """Return the headline of an experiment on each device."""
     found = (headline(spec, group) for group in by_device(records).values())
     return [one for one in found if one is not None]
 
 
 def headline(spec: Spec, records: Iterable[Record], where: Mapping[str, Any] | None = None) -> Headline | None:
-    """The point that speaks for the fits of one device, or for those of them that have the parameters `where`."""
+    """Return the headline of the fits of one device, or of those that have the parameters `where`."""
     candidates = [point for point in points(records) if contains(point.params, where or {}) and point.values("error")]
     if not candidates:
         return None
+    declared = [one for one in candidates if spec.headline is not None and contains(one.params, spec.headline)]
+    if declared and (spec.headline_reason or len(candidates) > 1):
+        return Headline(declared[0], spec.headline_reason)
     if len(candidates) == 1:
-        declared = spec.headline is not None and contains(candidates[0].params, spec.headline) and spec.headline_reason
-        return Headline(candidates[0], spec.headline_reason if declared else THE_ONLY_ONE)
-    if spec.headline is not None:
-        declared_ones = [point for point in candidates if contains(point.params, spec.headline)]
-        if declared_ones:
-            return Headline(declared_ones[0], spec.headline_reason)
+        return Headline(candidates[0], THE_ONLY_ONE)
     validated = [point for point in candidates if point.values("cv_error")]
     if validated:
         return Headline(min(validated, key=lambda point: point.mean("cv_error") or 0.0), CHOSEN_BY_CROSS_VALIDATION)
@@ -59,7 +57,7 @@ def headline(spec: Spec, records: Iterable[Record], where: Mapping[str, Any] | N
 
 
 def group_by(items: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
-    """Items with the same key together, in order of appearance."""
+    """Return the items by key, in order of appearance."""
     groups: dict[Any, list[Any]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -67,35 +65,27 @@ def group_by(items: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[
 
 
 def name_of(params: Mapping[str, Any], keys: Sequence[str]) -> str:
-    """The name of a series; numbers carry the name of their parameter, words speak for themselves."""
+    """Return the name of a series: strings as they are, numbers with the name of their parameter."""
     parts = []
     for key in keys:
         given = params.get(key)
-        if given is None:
-            continue
-        if isinstance(given, str):
-            parts.append(given.replace("_", " "))
-        else:
-            parts.append(parameter(key, given))
+        if given is not None:
+            parts.append(given.replace("_", " ") if isinstance(given, str) else parameter(key, given))
     return ", ".join(parts)
 
 
 def varying(records: Sequence[Record]) -> tuple[str, ...]:
-    """The parameters that are not the same in all records."""
+    """Return the parameters that differ between records."""
     return varying_among([record["params"] for record in records])
 
 
 def varying_among(grid: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The parameters that are not the same at all points of a grid."""
-    seen: dict[str, set[str]] = {}
-    for params in grid:
-        for key, value in params.items():
-            seen.setdefault(key, set()).add(repr(value))
-    some_lack_it = {key for key in seen if any(key not in params for params in grid)}
-    return tuple(key for key, values in seen.items() if len(values) > 1 or key in some_lack_it)
+    """Return the parameters that differ between points of a grid, or that some points lack."""
+    keys = dict.fromkeys(key for params in grid for key in params)
+    return tuple(key for key in keys if len({repr(params[key]) if key in params else None for params in grid}) > 1)
 
 
-def said(references: Iterable[Reference], params: Mapping[str, Any], metric: str) -> Reference | None:
-    """The paper's figure for these parameters, the most specific one where several match."""
-    fitting = [r for r in references if r.metric == metric and r.matches(params)]
-    return max(fitting, key=lambda reference: len(reference.params), default=None)
+def paper_value(references: Iterable[Reference], params: Mapping[str, Any], metric: str) -> Reference | None:
+    """Return the paper's value for these parameters, the most specific one if several match."""
+    matching = [r for r in references if r.metric == metric and r.matches(params)]
+    return max(matching, key=lambda reference: len(reference.params), default=None)

@@ -1,8 +1,7 @@
-"""One self-contained HTML page from declared experiments and their finished fits.
+"""Report of experiments as one self-contained HTML page.
 
-Nothing is fetched: style, script, charts and images are inside. The page opens from disk, and has a layout for phones and a
-dark form. This module and its neighbours compute the values; how they are written stands in `templates`, where jinja2
-escapes every text.
+Style, script, charts and images are inside the page, which has a dark form and a layout for phones. The modules of this
+package compute values; the templates write them, and jinja2 escapes all text.
 """
 
 from __future__ import annotations
@@ -35,12 +34,11 @@ from gramless.papers.report.claims import claims_section
 from gramless.papers.report.confusion import confusion_matrix, gallery, pictures
 from gramless.papers.report.figures import curve_figure, history_figure
 from gramless.papers.report.formatting import comparison, counted, duration, mean_and_spread, memory, parameters
-from gramless.papers.report.groups import Headline, Record, by_device, group_by, headlines, said
+from gramless.papers.report.groups import Headline, Record, by_device, group_by, headlines, paper_value
 from gramless.papers.report.peers import peers
 from gramless.papers.report.tables import cost_bars, results_table
 
-Shown = dict[str, Any]
-"""What a template needs to know."""
+TemplateValues = dict[str, Any]
 
 
 def write_report(
@@ -53,42 +51,10 @@ def write_report(
     benchmarks: str | os.PathLike | None = None,
     results: str = "",
 ) -> Path:
-    """Write the report of `records` to `path` in one piece.
+    """Write the report of `records` to a file, which is replaced only when the new one is complete.
 
-    Parameters
-    ----------
-    specs : sequence of Spec
-        The experiments, in the form in which they were run.
-    records : sequence of dict
-        What `Results.records` returned for them, failed fits included.
-    path : path-like
-        The page to write; an older one is replaced only when the new one is complete.
-    quick : bool, default=False
-        Whether these are the quick forms, which the page says.
-    missing : int, default=0
-        Fits that were not run yet; the page says that it is partial.
-    benchmarks : path-like, optional
-        Folder with the records of the benchmarks, for a chapter on other packages.
-    results : str, default=""
-        Address of the records, to link to.
-
-    Returns
-    -------
-    Path
-        Where the page is.
-
-    See Also
-    --------
-    page : The same as text.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from gramless.papers.experiments import specs
-    >>> from gramless.papers.report import write_report
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_report(specs("smo"), [], pathlib.Path(folder) / "report.html").name
-    'report.html'
+    `missing` is the number of fits that were not run yet, `benchmarks` the folder of the benchmark records, and `results`
+    the address of the records for a link.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,39 +73,7 @@ def page(
     benchmarks: str | os.PathLike | None = None,
     results: str = "",
 ) -> str:
-    """Write the whole page as text.
-
-    Parameters
-    ----------
-    specs : sequence of Spec
-        As in `write_report`.
-    records : sequence of dict
-        As in `write_report`.
-    quick : bool, default=False
-        As in `write_report`.
-    missing : int, default=0
-        As in `write_report`.
-    benchmarks : path-like, optional
-        As in `write_report`.
-    results : str, default=""
-        As in `write_report`.
-
-    Returns
-    -------
-    str
-        HTML that needs no other file.
-
-    See Also
-    --------
-    write_report : The same in a file.
-
-    Examples
-    --------
-    >>> from gramless.papers.experiments import specs
-    >>> from gramless.papers.report import page
-    >>> page(specs("smo"), []).splitlines()[0]
-    '<!doctype html>'
-    """
+    """Return the page of `write_report` as text."""
     try:
         import jinja2
     except ImportError as reason:
@@ -148,7 +82,7 @@ def page(
     by_experiment = group_by(records, lambda record: (record["paper"], record["experiment"]))
     found = {(spec.paper, spec.name): by_experiment.get((spec.paper, spec.name), []) for spec in specs}
     done = [record for record in records if record["status"] == "done"]
-    # The quick forms have no figures of the papers: then there is nothing to compare, and no empty columns.
+    # The quick forms have no values of the papers, so the columns for them are left out.
     compare = any(reference.metric == "error" for spec in specs for reference in spec.references)
     loader = jinja2.PackageLoader("gramless.papers.report")
     templates = jinja2.Environment(loader=loader, autoescape=True, keep_trailing_newline=True)
@@ -170,7 +104,7 @@ def page(
         compare=compare,
         overview=[row for spec in specs for row in _overview_rows(spec, found[spec.paper, spec.name], compare)],
         chapters=chapters,
-        claimed=_claimed(chapters),
+        claimed=_verdict_counts(chapters),
         peers=others,
         warnings=_warnings(done),
         machines=_machines(done),
@@ -181,21 +115,21 @@ def page(
     )
 
 
-def _chapter(name: str, group: Sequence[Spec], found: Any, quick: bool) -> Shown:
+def _chapter(name: str, group: Sequence[Spec], found: Any, quick: bool) -> TemplateValues:
     about = CHAPTERS[name]
     return {
         "name": name,
         "title": about.heading,
         "summary": about.summary,
         "citation": about.citation,
-        # A claim speaks of the paper's data, which the quick forms do not fit.
+        # Claims are about the paper's data, which the quick forms do not use.
         "claims": None if quick else claims_section(claims(name), name, found),
         "experiments": [_experiment(spec, found[name, spec.name], quick) for spec in group],
     }
 
 
-def _claimed(chapters: Sequence[Shown]) -> list[tuple[str, int]]:
-    """How many claims of all papers came out how."""
+def _verdict_counts(chapters: Sequence[TemplateValues]) -> list[tuple[str, int]]:
+    """Return the number of claims of all papers by verdict."""
     totals: dict[str, int] = {}
     for chapter in chapters:
         for verdict, count in chapter["claims"]["counts"] if chapter["claims"] else ():
@@ -212,7 +146,7 @@ def _notes(failed: int, quick: bool, missing: int) -> list[tuple[str, str]]:
     return notes
 
 
-def _motif(n: int = 15, kept: Sequence[int] = (2, 7, 11)) -> Shown:
+def _motif(n: int = 15, kept: Sequence[int] = (2, 7, 11)) -> TemplateValues:
     squares = []
     for i in range(n):
         for j in range(n):
@@ -223,19 +157,24 @@ def _motif(n: int = 15, kept: Sequence[int] = (2, 7, 11)) -> Shown:
     return {"size": n * 10, "squares": squares}
 
 
-def _overview_rows(spec: Spec, records: Sequence[Record], compare: bool) -> list[Shown]:
-    """One row for each device the experiment ran on."""
-    row: Shown = {"paper": CHAPTERS[spec.paper].heading, "title": spec.heading, "anchor": _anchor(spec), "error": None}
+def _overview_rows(spec: Spec, records: Sequence[Record], compare: bool) -> list[TemplateValues]:
+    """Return a row of the overview for each device of an experiment."""
+    row: TemplateValues = {
+        "paper": CHAPTERS[spec.paper].heading,
+        "title": spec.heading,
+        "anchor": _anchor(spec),
+        "error": None,
+    }
     found = headlines(spec, [record for record in records if record["status"] == "done"])
     if not found:
         return [row]
     return [{**row, "device": one.point.device, **_headline(one, spec, compare)} for one in found]
 
 
-def _headline(one: Headline, spec: Spec, compare: bool) -> Shown:
+def _headline(one: Headline, spec: Spec, compare: bool) -> TemplateValues:
     point = one.point
     mean = point.mean("error")
-    reference = said(spec.references, point.params, "error")
+    reference = paper_value(spec.references, point.params, "error")
     seeds = len(point.seeds)
     return {
         "error": mean_and_spread("error", mean, point.spread("error")),
@@ -246,7 +185,7 @@ def _headline(one: Headline, spec: Spec, compare: bool) -> Shown:
     }
 
 
-def _experiment(spec: Spec, records: Sequence[Record], quick: bool) -> Shown:
+def _experiment(spec: Spec, records: Sequence[Record], quick: bool) -> TemplateValues:
     done = [record for record in records if record["status"] == "done"]
     failed = [record for record in records if record["status"] != "done"]
     return {
@@ -276,25 +215,23 @@ def _facts(done: Sequence[Record]) -> list[str]:
     ]
 
 
-def _views(spec: Spec, done: Sequence[Record], quick: bool) -> list[Shown]:
-    """What the spec wants drawn, in its order. Tables have the fits of all devices; pictures are of one device, and those of
-    the others are folded, for they mostly repeat it.
-    """
+def _views(spec: Spec, done: Sequence[Record], quick: bool) -> list[TemplateValues]:
+    """Return the views of an experiment; charts show one device, and those of other devices are folded."""
     devices = list(by_device(done).items())
-    shown = _row_by_row(spec, spec.views, done, devices[0][1], quick)
+    shown = _in_rows(spec, spec.views, done, devices[0][1], quick)
     drawn = [view for view in spec.views if isinstance(view, History | Curve | Confusion)]
     for device, records in devices[1:]:
-        again = _row_by_row(spec, drawn, done, records, quick)
+        again = _in_rows(spec, drawn, done, records, quick)
         if again:
             shown.append({"shows": "fold", "title": f"The same on {device}", "views": again})
     return shown
 
 
-def _row_by_row(
+def _in_rows(
     spec: Spec, views: Sequence[View], done: Sequence[Record], records: Sequence[Record], quick: bool
-) -> list[Shown]:
-    """Neighbours that can share a row do."""
-    drawn: list[Shown | None] = []
+) -> list[TemplateValues]:
+    """Return the views in order, with neighbouring charts combined into one row of the page where they fit."""
+    drawn: list[TemplateValues | None] = []
     waiting = list(views)
     while waiting:
         pair = waiting[:2]
@@ -317,7 +254,7 @@ def _is_single_chart(view: View) -> bool:
 
 def _view(
     view: View, spec: Spec, done: Sequence[Record], records: Sequence[Record], quick: bool, *, alone: bool = True
-) -> Shown | None:
+) -> TemplateValues | None:
     match view:
         case History():
             return history_figure(view, spec, records, alone=alone)
@@ -333,10 +270,10 @@ def _view(
             return pictures(view, spec, records)
 
 
-def _warnings(done: Sequence[Record]) -> list[Shown]:
-    """Each warning of the page once, whatever numbers it has: an example, how many fits, in which experiments."""
-    told = [(record, warned["message"]) for record in done for warned in record.get("warnings", [])]
-    groups = group_by(told, lambda one: re.sub(r"[0-9][0-9.,e+-]*", "#", one[1]))
+def _warnings(done: Sequence[Record]) -> list[TemplateValues]:
+    """Return each distinct warning once, ignoring its numbers, with the number of fits and the experiments."""
+    messages = [(record, warned["message"]) for record in done for warned in record.get("warnings", [])]
+    groups = group_by(messages, lambda one: re.sub(r"[0-9][0-9.,e+-]*", "#", one[1]))
     return [
         {
             "message": group[0][1],

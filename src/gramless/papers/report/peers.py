@@ -1,7 +1,4 @@
-"""Other packages on the same problems: tables of the benchmarks' own records, as values for the templates.
-
-A folder such as `benchmarks/results` is read; what is not there is left out. Nothing is computed but ranks and ratios.
-"""
+"""Benchmarks against other packages: tables of the records in a folder such as `benchmarks/results`, for the templates."""
 
 from __future__ import annotations
 
@@ -14,21 +11,22 @@ from typing import Any
 from gramless.papers.report.formatting import duration, memory
 from gramless.papers.report.groups import group_by
 
-Shown = dict[str, Any]
+TemplateValues = dict[str, Any]
 
 
-def peers(folder: Path) -> list[Shown]:
-    """One table for each benchmark against other packages that has records in the folder."""
+def peers(folder: Path) -> list[TemplateValues]:
+    """Return a table for each benchmark that has records in the folder."""
     found = []
-    for name, draw in _BENCHMARKS.items():
+    for name, make_table in _BENCHMARKS.items():
         path = folder / f"{name}.json"
         if path.exists():
             records = json.loads(path.read_text(encoding="utf-8"))
-            found.append({"name": name, "anchor": f"peers-{name.replace('_', '-')}", **draw(records)})
+            found.append({"name": name, "anchor": f"peers-{name.replace('_', '-')}", **make_table(records)})
     return found
 
 
-def svm_cpu(records: Mapping[str, Any]) -> Shown:
+def svm_cpu(records: Mapping[str, Any]) -> TemplateValues:
+    """Return fit times and errors of support vector machines, with the speed relative to scikit-learn-intelex."""
     rows = []
     for (case, C), group in group_by(records["records"], lambda record: (record["case"], record["C"])).items():
         reference = next((r for r in group if r["method"] == "scikit-learn-intelex"), None)
@@ -52,7 +50,7 @@ def svm_cpu(records: Mapping[str, Any]) -> Shown:
         "fit",
         "CPU time",
         "predict",
-        "times the speed of intelex",
+        "speed relative to intelex",
         "test error, % (regression: mean absolute)",
         "peak memory",
     ]
@@ -66,7 +64,8 @@ def svm_cpu(records: Mapping[str, Any]) -> Shown:
     }
 
 
-def mnist_cpu(records: Mapping[str, Any]) -> Shown:
+def mnist_cpu(records: Mapping[str, Any]) -> TemplateValues:
+    """Return fit times and errors on MNIST."""
     rows = [
         [
             f"{record['rows']:,} rows",
@@ -81,8 +80,8 @@ def mnist_cpu(records: Mapping[str, Any]) -> Shown:
     ]
     return {
         "title": "Least squares on all rows of MNIST, against SVC",
-        "about": "`LSSVC` with a polynomial kernel, its kernel matrix cached or streamed, and SVC with an RBF: not the "
-        "same model, but the same task.",
+        "about": "`LSSVC` with a polynomial kernel, its kernel matrix cached or streamed, and SVC with an RBF kernel: "
+        "different models for the same task.",
         "names": 2,
         "heads": ["size", "package", "fit", "CPU time", "predict", "test error, %", "peak memory"],
         "rows": rows,
@@ -90,8 +89,8 @@ def mnist_cpu(records: Mapping[str, Any]) -> Shown:
     }
 
 
-def tables(records: Mapping[str, Any]) -> Shown:
-    """Test error of each method on each table, a mean over the seeds that all methods have, and mean ranks."""
+def tables(records: Mapping[str, Any]) -> TemplateValues:
+    """Return the test error of each method on each table, averaged over the seeds that all methods have, and mean ranks."""
     by_table: dict[str, dict[str, dict[str, Mapping[str, Any]]]] = {}
     for key, result in records["results"].items():
         table, seed, method = key.split("/")
@@ -119,8 +118,8 @@ def tables(records: Mapping[str, Any]) -> Shown:
     rows.insert(0, ["mean rank", *(f"{fmean(ranks[method]):.2f}" for method in methods)])
     return {
         "title": "Tables, against boosted trees",
-        "about": "Test error, a share of the rows or a root mean squared error; a mean over the one to five random splits "
-        "that all methods have. Everything with its defaults.",
+        "about": "Test error (misclassified rows or root mean squared error), averaged over the one to five random splits "
+        "that all methods have, with default settings.",
         "names": 1,
         "heads": ["table", *methods],
         "rows": rows,
@@ -128,7 +127,8 @@ def tables(records: Mapping[str, Any]) -> Shown:
     }
 
 
-def kmeans(records: Mapping[str, Any]) -> Shown:
+def kmeans(records: Mapping[str, Any]) -> TemplateValues:
+    """Return the time of an iteration of k-means."""
     rows = [
         [
             f"{row['clusters']:,}",
@@ -148,7 +148,8 @@ def kmeans(records: Mapping[str, Any]) -> Shown:
     }
 
 
-def covertype(records: Mapping[str, Any]) -> Shown:
+def covertype(records: Mapping[str, Any]) -> TemplateValues:
+    """Return fit times and errors on Covertype."""
     rows = [
         [name, duration(records[name]["seconds"]), f"{records[name]['error']:.2f}", memory(records[name]["peak_mb"])]
         for name in ("NystromLSSVC", "Nystroem + RidgeClassifier")
@@ -165,7 +166,7 @@ def covertype(records: Mapping[str, Any]) -> Shown:
     }
 
 
-_BENCHMARKS: dict[str, Callable[[Mapping[str, Any]], Shown]] = {
+_BENCHMARKS: dict[str, Callable[[Mapping[str, Any]], TemplateValues]] = {
     "svm_cpu": svm_cpu,
     "mnist_cpu": mnist_cpu,
     "tables": tables,
@@ -175,7 +176,7 @@ _BENCHMARKS: dict[str, Callable[[Mapping[str, Any]], Shown]] = {
 
 
 def _machine(environment: Mapping[str, Any]) -> str:
-    """Processor and versions, from whichever form a benchmark wrote them in."""
+    """Return processor and versions, which benchmarks store in two formats."""
     hardware = environment.get("hardware") or {}
     processor = hardware.get("cpu") or environment.get("processor") or ""
     cores = hardware.get("cores") or environment.get("cores")

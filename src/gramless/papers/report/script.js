@@ -1,4 +1,4 @@
-// Folding, the filter, and commands to copy. Without it everything can still be read: <details> fold by themselves.
+// Folding, the filter, and buttons that copy commands. Without this script the page can still be read and folded.
 (() => {
   const articles = [...document.querySelectorAll("details.experiment")];
   const folded = [...document.querySelectorAll("details.folded")];
@@ -22,7 +22,7 @@
     const wanted = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const fits = (text) => wanted.every((word) => text.toLowerCase().includes(word));
     for (const article of articles) {
-      const text = article.dataset.words + " " + article.closest("section").querySelector("h2").textContent;
+      const text = article.dataset.filterText + " " + article.closest("section").querySelector("h2").textContent;
       article.hidden = !fits(text);
       document.querySelectorAll(`[data-to="${article.id}"]`).forEach((e) => { e.hidden = article.hidden; });
     }

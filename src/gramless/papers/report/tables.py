@@ -1,12 +1,13 @@
-"""Tables of results beside the paper's figures, and bars of time and memory, as values for the templates."""
+"""Tables of results beside the paper's values, and bars of time and memory, as values for the templates."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import shlex
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gramless.papers.experiments import Spec, Table
-from gramless.papers.report.commands import command
 from gramless.papers.report.formatting import (
     PERCENTAGES,
     comparison,
@@ -18,30 +19,28 @@ from gramless.papers.report.formatting import (
     plain_number,
     value,
 )
-from gramless.papers.report.groups import Point, Record, name_of, points, said, varying
+from gramless.papers.report.groups import Point, Record, name_of, paper_value, points, varying, varying_among
 
-ROWS_SHOWN = 14
-BARS_SHOWN = 12
-# Bars whose lengths differ by less than this share of the longest say nothing; a sentence does.
-ALIKE = 0.1
+_ROWS_SHOWN = 14  # longer tables are folded
+_BARS_SHOWN = 12
+_SMALLEST_DIFFERENCE = 0.1  # of the longest bar; bars that differ less are replaced by a sentence
 
 
 def results_table(view: Table, spec: Spec, records: Sequence[Record], *, quick: bool = False) -> dict[str, Any]:
-    """One row per point of the grid and device; ours, the paper's, the difference, and the command that repeats it."""
+    """Return a table with a row per grid point: our values, the paper's, the difference, and the command that repeats it."""
     rows = points(records)
     devices = len({row.device for row in rows}) > 1
     busy = any(record.get("busy") for record in records)
     keys = view.rows or varying(records) or tuple(rows[0].params)
     metrics = [metric for metric in view.metrics if any(row.values(metric) for row in rows)]
-    compared = {m for m in metrics if any(said(spec.references, row.params, m) for row in rows)}
-    figures = [head for m in metrics for head in (label(m), *(("paper", "difference") if m in compared else ()))]
+    compared = {m for m in metrics if any(paper_value(spec.references, row.params, m) for row in rows)}
     return {
         "shows": "table",
         "title": view.title,
-        "long": len(rows) > ROWS_SHOWN,
+        "long": len(rows) > _ROWS_SHOWN,
         "names": [label(key) for key in keys] + ["device"] * devices,
-        "note": "Seconds of a machine that had other work at the same time are rough." if busy else "",
-        "figures": figures,
+        "note": "Other processes ran at the same time, so seconds are approximate." if busy else "",
+        "metrics": [head for m in metrics for head in (label(m), *(("paper", "difference") if m in compared else ()))],
         "rows": [
             {
                 "settings": [_setting(row, key) for key in keys] + [row.device] * devices,
@@ -52,6 +51,20 @@ def results_table(view: Table, spec: Spec, records: Sequence[Record], *, quick: 
             for row in rows
         ],
     }
+
+
+def command(spec: Spec, point: Point, *, quick: bool) -> str:
+    """Return the command that repeats the first seed of a grid point."""
+    words = ["gramless", "reproduce", spec.paper, "--only", spec.name]
+    for key in varying_among(spec.grid):
+        if key in point.params:
+            given = point.params[key]
+            words += ["--where", f"{key}={given if isinstance(given, str) else json.dumps(given)}"]
+    words += ["--seed", str(point.seeds[0])]
+    device = point.records[0].get("device")
+    words += ["--device", device] if device else []
+    words += ["--quick"] if quick else []
+    return shlex.join(words)
 
 
 def _setting(row: Point, key: str) -> str:
@@ -68,48 +81,47 @@ def _cells(row: Point, metrics: Sequence[str], compared: set[str], spec: Spec) -
         small = f"± {spread:.2f}" if spread is not None and metric in PERCENTAGES else ""
         cells.append({"text": value(metric, mean), "small": small, "kind": "ours"})
         if metric in compared:
-            reference = said(spec.references, row.params, metric)
+            reference = paper_value(spec.references, row.params, metric)
             theirs, where = (None, "") if reference is None else (reference.value, reference.where)
             cells += comparison(metric, mean, theirs, where)
     return cells
 
 
 def cost_bars(records: Sequence[Record]) -> dict[str, Any]:
-    """Time to fit and peak memory of each point of the grid; the slowest ones where there are many. Where all bars of a kind
-    would be alike, a sentence takes their place.
-    """
+    """Return bars of time and peak memory of the slowest grid points; a sentence replaces bars of nearly equal length."""
     rows = sorted(points(records), key=lambda row: -(row.mean("seconds") or 0.0))
-    shown = rows[:BARS_SHOWN]
+    shown = rows[:_BARS_SHOWN]
     keys = varying(records)
     devices = len({row.device for row in rows}) > 1
     seconds = [row.mean("seconds") or 0.0 for row in shown]
     megabytes = [row.mean("peak_mb") or 0.0 for row in shown]
     bars = {"time": _differ(seconds), "memory": _differ(megabytes)}
-    words = []
+    sentences = []
     if not bars["time"]:
-        words.append(f"Every fit took {_range(seconds, duration)}.")
+        sentences.append(f"Every fit took {_range(seconds, duration)}.")
     if not bars["memory"]:
-        words.append(f"The peak memory of the process was {_range(megabytes, memory)} in {counted(len(shown), 'setting')}.")
+        size = _range(megabytes, memory)
+        sentences.append(f"The peak memory of the process was {size} in {counted(len(shown), 'setting')}.")
     lines = []
-    for row, time, size in zip(shown, seconds, megabytes, strict=True):
-        what = name_of(row.params, keys) or parameters(row.params)
+    for row, time, size_mb in zip(shown, seconds, megabytes, strict=True):
+        name = name_of(row.params, keys) or parameters(row.params)
         lines.append(
             {
-                "what": f"{what}, {row.device}" if devices else what,
+                "name": f"{name}, {row.device}" if devices else name,
                 "time": duration(time),
                 "time_share": max(100 * time / (max(seconds) or 1.0), 0.6),
-                "memory": memory(size),
-                "memory_share": max(100 * size / (max(megabytes) or 1.0), 0.6),
+                "memory": memory(size_mb),
+                "memory_share": max(100 * size_mb / (max(megabytes) or 1.0), 0.6),
             }
         )
     note = f", the {len(shown)} slowest of {len(rows)}" if len(rows) > len(shown) else ""
-    return {"note": note, "lines": lines if any(bars.values()) else [], "bars": bars, "words": " ".join(words)}
+    return {"note": note, "lines": lines if any(bars.values()) else [], "bars": bars, "text": " ".join(sentences)}
 
 
 def _differ(values: Sequence[float]) -> bool:
-    return len(values) > 1 and max(values) - min(values) > ALIKE * max(values)
+    return len(values) > 1 and max(values) - min(values) > _SMALLEST_DIFFERENCE * max(values)
 
 
-def _range(values: Sequence[float], words: Any) -> str:
-    low, high = words(min(values)), words(max(values))
+def _range(values: Sequence[float], format_value: Callable[[float], str]) -> str:
+    low, high = format_value(min(values)), format_value(max(values))
     return low if low == high else f"{low} to {high}"
