@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from scipy.special import ndtri
 from sklearn.compose import ColumnTransformer
-from sklearn.decomposition import PCA
+from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_selection import SelectKBest, VarianceThreshold
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
@@ -16,6 +16,7 @@ from sklearn.preprocessing import (
     MinMaxScaler,
     Normalizer,
     OneHotEncoder,
+    PolynomialFeatures,
     QuantileTransformer,
     RobustScaler,
     StandardScaler,
@@ -52,6 +53,8 @@ STEPS = {
     PCA: [PCA(3), PCA(2, whiten=True)],
     VarianceThreshold: [VarianceThreshold(0.5)],
     SelectKBest: [SelectKBest(k=2)],
+    PolynomialFeatures: [PolynomialFeatures(2, include_bias=False)],
+    TruncatedSVD: [TruncatedSVD(2, random_state=0)],
     SimpleImputer: [SimpleImputer(), SimpleImputer(strategy="constant", fill_value=-1.0)],
     OneHotEncoder: [OneHotEncoder(handle_unknown="ignore", max_categories=2, sparse_output=False)],
     QuantileTransformer: [
@@ -79,7 +82,7 @@ def test_a_step_before_a_machine(step):
 
 
 def test_every_transformer_of_the_registry_is_tried():
-    assert {cls.__name__ for cls in TRANSFORMER_GRAPHS} - {cls.__name__ for cls in STEPS} == {"SelectPercentile"}
+    assert set(TRANSFORMER_GRAPHS) <= set(STEPS)
 
 
 def test_a_float32_machine_behind_a_scaler():

@@ -1,1 +1,1 @@
-"""Models for other runtimes."""
+"""Export of fitted models to ONNX."""

@@ -1,8 +1,8 @@
 """Kernels as ONNX graphs: from rows and points to a block of kernel values.
 
-One function for each kernel, found by type in `KERNEL_GRAPHS`. Inner products and Euclidean distances are matrix products;
-kernels that compare features one by one need a temporary of rows x points x features. Stationary kernels are computed
-around the points' mean, which changes nothing but the rounding.
+Each kernel has one function, which is selected by type in `KERNEL_GRAPHS`. Inner products and Euclidean distances are matrix
+products; kernels that compare features one by one need a temporary of rows x points x features. Stationary kernels are
+computed relative to the mean of the points, which reduces rounding errors.
 """
 
 from __future__ import annotations
@@ -40,22 +40,7 @@ KernelGraph = Callable[[Graph, Any, str, np.ndarray], str]
 
 
 def kernel_block(graph: Graph, kernel: Kernel, x: str, points: np.ndarray) -> str:
-    """Add `K(x, points)` to a graph.
-
-    Parameters
-    ----------
-    graph : Graph
-    kernel : Kernel
-        With every setting a number, as `kernel_` of a fitted estimator.
-    x : str
-        Name of the rows, of shape (n, d).
-    points : ndarray of shape (m, d)
-
-    Returns
-    -------
-    str
-        Name of the block, of shape (n, m).
-    """
+    """Add `K(x, points)` of a resolved kernel, the `kernel_` of a fitted estimator, and return the name of the block."""
     if type(kernel) not in KERNEL_GRAPHS:
         known = ", ".join(sorted(cls.__name__ for cls in KERNEL_GRAPHS))
         raise ValueError(f"the kernel {kernel!r} cannot be written as ONNX operators; those that can: {known}")
@@ -69,8 +54,8 @@ def _linear(graph: Graph, kernel: Linear, x: str, points: np.ndarray) -> str:
 def _cosine(graph: Graph, kernel: Cosine, x: str, points: np.ndarray) -> str:
     norms = np.linalg.norm(points.astype(np.float64), axis=1, keepdims=True)
     unit = points / np.where(norms > 0, norms, 1.0)
-    length = graph.op("Sqrt", graph.op("ReduceSum", graph.op("Mul", x, x), graph.axes(1), keepdims=1))
-    # A row of zeros has the cosine zero with every other.
+    length = graph.op("Sqrt", graph.row_sums(graph.op("Mul", x, x)))
+    # The cosine of a row of zeros with every row is zero.
     return graph.op("Div", graph.op("MatMul", x, graph.number(unit.T)), graph.op("Max", length, _smallest(graph)))
 
 
@@ -87,7 +72,7 @@ def _polynomial(graph: Graph, kernel: Polynomial, x: str, points: np.ndarray) ->
 
 
 def _power(graph: Graph, values: str, exponent: int) -> str:
-    """Integer power by squaring: the operator's own goes through logarithms in some runtimes."""
+    """Return an integer power by repeated squaring: the operator Pow uses logarithms in some runtimes."""
     result, square = None, values
     while True:
         if exponent & 1:
@@ -98,25 +83,14 @@ def _power(graph: Graph, values: str, exponent: int) -> str:
         square = graph.op("Mul", square, square)
 
 
-def square_distances(graph: Graph, x: str, points: np.ndarray) -> str:
-    """Squared Euclidean distances, never below zero.
-
-    Parameters
-    ----------
-    graph : Graph
-    x : str
-    points : ndarray of shape (m, d)
-
-    Returns
-    -------
-    str
-    """
+def _square_distances(graph: Graph, x: str, points: np.ndarray) -> str:
+    """Return squared Euclidean distances, which are never negative."""
     points = np.asarray(points, dtype=np.float64)
     centre = points.mean(axis=0)
     points = points - centre
     x = graph.op("Sub", x, graph.number(centre))
     cross = graph.op("MatMul", x, graph.number(-2.0 * points.T))
-    norms = graph.op("ReduceSum", graph.op("Mul", x, x), graph.axes(1), keepdims=1)
+    norms = graph.row_sums(graph.op("Mul", x, x))
     total = graph.op("Add", graph.op("Add", cross, norms), graph.number((points**2).sum(axis=1)))
     return graph.op("Max", total, 0.0)
 
@@ -126,7 +100,7 @@ def _differences(graph: Graph, x: str, points: np.ndarray) -> str:
 
 
 def _rbf(graph: Graph, kernel: RBF, x: str, points: np.ndarray) -> str:
-    return graph.op("Exp", graph.op("Mul", square_distances(graph, x, points), -float(kernel.gamma)))
+    return graph.op("Exp", graph.op("Mul", _square_distances(graph, x, points), -float(kernel.gamma)))
 
 
 def _laplacian(graph: Graph, kernel: Laplacian, x: str, points: np.ndarray) -> str:
@@ -138,7 +112,7 @@ def _laplacian(graph: Graph, kernel: Laplacian, x: str, points: np.ndarray) -> s
 
 
 def _distances(graph: Graph, x: str, points: np.ndarray) -> str:
-    """Euclidean distances, from differences: the product form has few digits left where they are small."""
+    """Return Euclidean distances from differences: the product form is inaccurate for small distances."""
     difference = _differences(graph, x, points)
     return graph.op("Sqrt", graph.op("ReduceSum", graph.op("Mul", difference, difference), graph.axes(2), keepdims=0))
 
@@ -170,7 +144,7 @@ def _smallest(graph: Graph) -> float:
 
 
 def _histogram_ratio(graph: Graph, x: str, points: np.ndarray, numerator: str) -> str:
-    """A sum over bins of a numerator over the bins' totals; a bin that is empty on both sides adds nothing."""
+    """Return the sum over bins of numerator / (x + point); bins that are empty in both add nothing."""
     total = graph.op("Add", graph.op("Unsqueeze", x, graph.axes(1)), graph.number(points[None, :, :]))
     ratio = graph.op("Div", numerator, graph.op("Max", total, _smallest(graph)))
     return graph.op("ReduceSum", ratio, graph.axes(2), keepdims=0)
@@ -204,7 +178,7 @@ def _scaled(graph: Graph, kernel: Scaled, x: str, points: np.ndarray) -> str:
     return graph.op("Mul", kernel_block(graph, kernel.kernel, x, points), float(kernel.scale))
 
 
-def _whole_power(graph: Graph, kernel: Power, x: str, points: np.ndarray) -> str:
+def _kernel_power(graph: Graph, kernel: Power, x: str, points: np.ndarray) -> str:
     return _power(graph, kernel_block(graph, kernel.kernel, x, points), int(kernel.exponent))
 
 
@@ -235,8 +209,8 @@ KERNEL_GRAPHS: dict[type[Kernel], KernelGraph] = {
     Sum: _sum,
     Product: _product,
     Scaled: _scaled,
-    Power: _whole_power,
+    Power: _kernel_power,
     Columns: _columns,
     ScaledColumns: _scaled_columns,
 }
-"""How each kernel is written as ONNX operators."""
+"""Functions that write kernels as ONNX operators, by type."""

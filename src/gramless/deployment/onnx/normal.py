@@ -1,7 +1,7 @@
-"""Ranks among quantiles and quantiles of the normal distribution as ONNX operators, which has neither.
+"""Ranks among quantiles and quantiles of the normal distribution, which ONNX does not have as operators.
 
 The normal quantile is Wichura's pair of rational functions ("Algorithm AS 241: The percentage points of the normal
-distribution", 1988), right to the last digits in float64 wherever it is used: for ranks from 1e-7 to 1 - 1e-7.
+distribution", 1988), accurate to float64 rounding for ranks from 1e-7 to 1 - 1e-7.
 """
 
 from __future__ import annotations
@@ -23,17 +23,7 @@ _MIDDLE = 0.425
 
 
 def normal_quantile(graph: Graph, p: str) -> str:
-    """The standard normal quantile of ranks that lie strictly between 0 and 1.
-
-    Parameters
-    ----------
-    graph : Graph
-    p : str
-
-    Returns
-    -------
-    str
-    """
+    """Return the standard normal quantiles of ranks strictly between 0 and 1."""
     q = graph.op("Sub", p, 0.5)
     r = graph.op("Sub", _MIDDLE**2, graph.op("Mul", q, q))
     middle = graph.op("Mul", q, graph.op("Div", _polynomial(graph, r, _A), _polynomial(graph, r, _B)))
@@ -52,32 +42,19 @@ def _polynomial(graph: Graph, x: str, coefficients: list[float]) -> str:
 
 
 def rank_among(graph: Graph, x: str, quantiles: np.ndarray, references: np.ndarray, edge: float) -> str:
-    """The rank of each value of one column among quantiles: the mean of the ones from below and from above.
+    """Return the rank of each value of a column among sorted quantiles, whose ranks are the references.
 
-    Parameters
-    ----------
-    graph : Graph
-    x : str
-        Of shape (n, 1).
-    quantiles, references : ndarray of shape (m,)
-        Sorted values and their ranks from 0 to 1.
-    edge : float
-        Values so close to an end have the rank of the end.
-
-    Returns
-    -------
-    str
-        Of shape (n, 1).
+    As in scikit-learn, the rank is the mean of the interpolations from below and from above, which differ for repeated
+    quantiles; values within `edge` of the outermost quantiles have the rank 0 or 1.
     """
     last = len(quantiles) - 1
     row = graph.number(quantiles[None, :])
 
     def count(kind: str) -> str:
-        below = graph.cast(graph.op(kind, row, x), np.int64)
-        return graph.op("ReduceSum", below, graph.axes(1), keepdims=1)
+        return graph.row_sums(graph.cast(graph.op(kind, row, x), np.int64))
 
-    def between(low: str, at_low: bool) -> str:
-        """On the line from quantile `low` to the next, seen from one of them."""
+    def interpolated(low: str, from_low: bool) -> str:
+        """Interpolate on the line from quantile `low` to the next one, starting from one of the two."""
         low = graph.op("Clip", low, np.array(0), np.array(max(last - 1, 0)))
         high = graph.op("Min", graph.op("Add", low, np.array([[1]])), np.array([[last]]))
         q, r = graph.number(quantiles), graph.number(references)
@@ -85,13 +62,13 @@ def rank_among(graph: Graph, x: str, quantiles: np.ndarray, references: np.ndarr
         width = graph.op("Sub", q1, q0)
         flat = graph.op("Equal", width, 0.0)
         slope = graph.op("Div", graph.op("Sub", r1, r0), graph.op("Where", flat, 1.0, width))
-        start, value = (q0, r0) if at_low else (q1, r1)
+        start, value = (q0, r0) if from_low else (q1, r1)
         moved = graph.op("Add", value, graph.op("Mul", slope, graph.op("Sub", x, start)))
         return graph.op("Where", flat, value, moved)
 
     one = np.array([[1]])
-    up = between(graph.op("Sub", count("LessOrEqual"), one), True)
-    down = between(graph.op("Sub", count("Less"), one), False)
+    up = interpolated(graph.op("Sub", count("LessOrEqual"), one), True)
+    down = interpolated(graph.op("Sub", count("Less"), one), False)
     rank = graph.op("Mul", graph.op("Add", up, down), 0.5)
     rank = graph.op("Where", graph.op("Greater", graph.op("Add", x, edge), float(quantiles[-1])), 1.0, rank)
     return graph.op("Where", graph.op("Less", graph.op("Sub", x, edge), float(quantiles[0])), 0.0, rank)

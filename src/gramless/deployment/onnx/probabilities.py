@@ -1,4 +1,4 @@
-"""From scores to labels and probabilities, as ONNX operators."""
+"""Labels and probabilities from scores, as ONNX operators."""
 
 from __future__ import annotations
 
@@ -8,27 +8,14 @@ import numpy as np
 
 from gramless.deployment.onnx.graph import Graph
 
-# Pairwise probabilities are kept away from zero and one as `calibration.coupling` keeps them.
+# Pairwise probabilities are clipped as in `gramless.inference.coupling`.
 _SMALLEST = 1e-7
-# Probabilities of pairs that agree with each other leave the matrix singular; so small a diagonal decides nothing.
+# Diagonal added to the coupling matrix, which is singular if all pairwise probabilities are consistent.
 _RIDGE = 1e-12
 
 
 def pick_labels(graph: Graph, scores: str, classes: np.ndarray) -> str:
-    """The class of the largest score, of several columns; or of the sign, of one.
-
-    Parameters
-    ----------
-    graph : Graph
-    scores : str
-        Of shape (n, k), or (n, 1) for two classes.
-    classes : ndarray of shape (k,)
-
-    Returns
-    -------
-    str
-        Of shape (n,): int64 for whole numbers and booleans, float for other numbers, strings for the rest.
-    """
+    """Return the class with the largest score, of shape (n,); for two classes the sign of one column decides."""
     if len(classes) == 2:
         flat = graph.op("Squeeze", scores, graph.axes(1))
         codes = graph.cast(graph.op("Greater", flat, 0.0), np.int64)
@@ -38,86 +25,39 @@ def pick_labels(graph: Graph, scores: str, classes: np.ndarray) -> str:
 
 
 def label_values(classes: np.ndarray) -> np.ndarray:
-    """Labels in a type that a tensor can have.
-
-    Parameters
-    ----------
-    classes : ndarray of shape (k,)
-
-    Returns
-    -------
-    ndarray of shape (k,)
-    """
+    """Return labels in a type of ONNX: int64 for integers and booleans, float64 for other numbers, else strings."""
     if classes.dtype.kind in "iub":
         return classes.astype(np.int64)
     return classes.astype(np.float64) if classes.dtype.kind == "f" else classes.astype(str).astype(object)
 
 
 def softmax(graph: Graph, scores: str, n_classes: int) -> str:
-    """The softmax of scores; of one column the sigmoid and its complement.
-
-    Parameters
-    ----------
-    graph : Graph
-    scores : str
-    n_classes : int
-
-    Returns
-    -------
-    str
-        Of shape (n, n_classes).
-    """
+    """Return the softmax of scores; of one column the sigmoid and its complement."""
     if n_classes > 2:
         return graph.op("Softmax", scores, axis=1)
     return _with_complement(graph, graph.op("Sigmoid", scores))
 
 
 def sigmoids(graph: Graph, scores: str, parameters: np.ndarray, n_classes: int) -> str:
-    """Platt's sigmoid of each score, normalised over the classes.
-
-    Parameters
-    ----------
-    graph : Graph
-    scores : str
-    parameters : ndarray of shape (k, 2)
-        Slope and offset of each.
-    n_classes : int
-
-    Returns
-    -------
-    str
-        Of shape (n, n_classes).
-    """
+    """Return Platt's sigmoid of each score, normalised over the classes; parameters are slopes and offsets."""
     p = _sigmoid(graph, scores, parameters)
     if n_classes == 2:
         return _with_complement(graph, p)
-    total = graph.op("ReduceSum", p, graph.axes(1), keepdims=1)
+    total = graph.row_sums(p)
     share = graph.op("Div", p, graph.op("Max", total, float(np.finfo(graph.dtype).tiny)))
     return graph.op("Where", graph.op("Greater", total, 0.0), share, 1.0 / n_classes)
 
 
 def coupled(graph: Graph, scores: str, parameters: np.ndarray, n_classes: int) -> str:
-    """One distribution from the sigmoids of all pairs of classes: `Q p = c 1`, by elimination without pivots.
+    """Return one distribution from the sigmoids of all pairs of classes: the solution of `Q p = c 1`.
 
-    `Q` is the positive semi-definite matrix of `calibration.coupling`; its elimination is written out, one step a class.
-
-    Parameters
-    ----------
-    graph : Graph
-    scores : str
-        Of shape (n, k (k - 1) / 2).
-    parameters : ndarray of shape (k (k - 1) / 2, 2)
-    n_classes : int
-
-    Returns
-    -------
-    str
-        Of shape (n, n_classes).
+    `Q` is the positive semi-definite matrix of `gramless.inference.coupling`, so Gaussian elimination needs no pivoting;
+    the graph has one step for each class.
     """
     k, pairs = n_classes, list(combinations(range(n_classes), 2))
     r = graph.op("Clip", _sigmoid(graph, scores, parameters), _SMALLEST, 1 - _SMALLEST)
     other = graph.op("Sub", 1.0, r)
-    # Entries of Q are sums of products of pairs: constant matrices lay them out.
+    # Entries of Q are sums of products of pairs: constant matrices arrange them.
     squares, products = np.zeros((2, len(pairs), k * k)), np.zeros((len(pairs), k * k))
     for number, (i, j) in enumerate(pairs):
         squares[0, number, j * k + j] = squares[1, number, i * k + i] = 1.0
@@ -134,33 +74,19 @@ def coupled(graph: Graph, scores: str, parameters: np.ndarray, n_classes: int) -
     )
     system = graph.op("Concat", rows, ones, axis=2)
     for step in range(k):
-        pivot_row = graph.op("Gather", system, graph.axes(step), axis=1)
+        pivot_row = graph.column(system, step)
         pivot_row = graph.op("Div", pivot_row, graph.op("Gather", pivot_row, graph.axes(step), axis=2))
         factors = graph.op("Gather", system, graph.axes(step), axis=2)
         others = graph.number((np.arange(k) != step)[None, :, None])
-        removed = graph.op("Sub", system, graph.op("Mul", graph.op("Mul", factors, others), pivot_row))
-        system = graph.op("Where", others > 0, removed, pivot_row)
+        eliminated = graph.op("Sub", system, graph.op("Mul", graph.op("Mul", factors, others), pivot_row))
+        system = graph.op("Where", others > 0, eliminated, pivot_row)
     solution = graph.op("Squeeze", graph.op("Gather", system, graph.axes(k), axis=2), graph.axes(2))
-    total = graph.op("ReduceSum", solution, graph.axes(1), keepdims=1)
-    p = graph.op("Max", graph.op("Div", solution, total), 0.0)
-    return graph.op("Div", p, graph.op("ReduceSum", p, graph.axes(1), keepdims=1))
+    p = graph.op("Max", graph.op("Div", solution, graph.row_sums(solution)), 0.0)
+    return graph.op("Div", p, graph.row_sums(p))
 
 
 def vote_scores(graph: Graph, scores: str, n_classes: int) -> str:
-    """Votes of the pairs for each class, plus a confidence below one half that breaks ties.
-
-    Parameters
-    ----------
-    graph : Graph
-    scores : str
-        Of shape (n, k (k - 1) / 2).
-    n_classes : int
-
-    Returns
-    -------
-    str
-        Of shape (n, n_classes).
-    """
+    """Return the votes of the pairs for each class, plus a confidence below one half that breaks ties."""
     pairs = list(combinations(range(n_classes), 2))
     first, second = np.zeros((2, len(pairs), n_classes))
     for p, (i, j) in enumerate(pairs):

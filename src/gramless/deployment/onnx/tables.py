@@ -1,7 +1,7 @@
-"""Table models as ONNX graphs: columns of numbers, words and dates in, and everything that `gramless.tables` does to them.
+"""Table models as ONNX graphs, including the preprocessing of numeric, string and date columns of `gramless.tables`.
 
-Numbers come as float64 with NaN for a gap, words as strings with "" for one, dates as days since 1970 with NaN.
-Neighbourhoods are all computed, and each row takes the one that the tree sends it to.
+Numbers are float64 with NaN for missing values, strings have "" for missing values, dates are days since 1970 with NaN.
+The scores of all partitions are computed, and the tree selects one for each row.
 """
 
 from __future__ import annotations
@@ -23,25 +23,13 @@ from gramless.tables.preparation import Preparation
 
 
 def table_columns(model: Any) -> list[tuple[str, bool]]:
-    """The columns that a table model uses, and whether each holds words."""
+    """Return the columns that a table model uses, and if each contains strings."""
     kinds = zip(model.columns_.names_, model.columns_.kinds_, strict=True)
     return [(name, kind == "category") for name, kind in kinds if kind != "left out"]
 
 
 def table_scores(graph: Graph, model: Any, columns: dict[str, str]) -> str:
-    """The weighted scores of the members; of a regressor in the target's units.
-
-    Parameters
-    ----------
-    graph : Graph
-    model : TableClassifier or TableRegressor
-    columns : dict of str
-        Values by column, each of shape (n, 1).
-
-    Returns
-    -------
-    str
-    """
+    """Return the weighted scores of the members, for regressors in the units of the target; columns have shape (n, 1)."""
     numbers, codes = _encoded(graph, model, columns)
     parts = []
     for weight, member in zip(model.member_weights_, model.members_, strict=True):
@@ -53,7 +41,7 @@ def table_scores(graph: Graph, model: Any, columns: dict[str, str]) -> str:
 
 
 def link(graph: Graph, scores: str, numbers: np.ndarray, n_classes: int) -> str:
-    """What the calibrated softmax is taken of, of shape (n, n_classes)."""
+    """Return the inputs of the calibrated softmax, of shape (n, n_classes)."""
     p = scores
     if n_classes == 2:
         positive = graph.op("Mul", graph.op("Add", scores, 1.0), 0.5)
@@ -65,30 +53,29 @@ def link(graph: Graph, scores: str, numbers: np.ndarray, n_classes: int) -> str:
 
 
 def _encoded(graph: Graph, model: Any, columns: dict[str, str]) -> tuple[str | None, list[tuple[str, np.ndarray]]]:
-    """Numbers side by side, and each category's words with their levels."""
+    """Return the numeric columns as a matrix, and each string column with its levels."""
     numbers: list[str] = []
-    words: list[tuple[str, np.ndarray]] = []
+    strings: list[tuple[str, np.ndarray]] = []
     for name, kind in zip(model.columns_.names_, model.columns_.kinds_, strict=True):
         if kind == "number":
             numbers.append(columns[name])
         elif kind == "date":
             numbers += _date(graph, columns[name])
         elif kind == "category":
-            words.append((columns[name], model.columns_.levels_[len(words)]))
+            strings.append((columns[name], model.columns_.levels_[len(strings)]))
         elif kind == "text":
-            raise ValueError(f"the column {name!r} is text that is hashed, which cannot be written as ONNX operators")
-    joined = None if not numbers else numbers[0] if len(numbers) == 1 else graph.op("Concat", *numbers, axis=1)
-    return joined, words
+            raise ValueError(f"the column {name!r} is hashed text, which cannot be written as ONNX operators")
+    return graph.concat(numbers) if numbers else None, strings
 
 
 def _date(graph: Graph, days: str) -> list[str]:
-    """Days, and the phases of the year, the week and the day; missing where the days are."""
+    """Return days, and sines and cosines of the phases of the year, the week and the day; NaN where days are missing."""
     missing = graph.op("IsNaN", days)
     known = graph.op("Where", missing, 0.0, days)
     floor = graph.op("Floor", known)
     whole = graph.cast(floor, np.int64)
     year = graph.op("Div", graph.cast(graph.op("Sub", whole, _year_start(graph, whole)), graph.dtype), 365.25)
-    # Days before 1970 are below zero, and a week has no such days.
+    # The operator Mod returns the day of the week also for negative days, those before 1970.
     week = graph.cast(graph.op("Mod", graph.op("Add", whole, np.array(3)), np.array(7)), graph.dtype)
     found = [known]
     for phase in (year, graph.op("Div", week, 7.0), graph.op("Sub", known, floor)):
@@ -100,7 +87,7 @@ def _date(graph: Graph, days: str) -> list[str]:
 
 
 def _year_start(graph: Graph, days: str) -> str:
-    """The day on which the year of a day begins, by the arithmetic of the Gregorian calendar's 400 years, from March on."""
+    """Return the first day of the year of each day, by the 400-year cycle of the Gregorian calendar, counted from March."""
 
     def op(kind: str, a: Any, b: Any) -> str:
         return graph.op(kind, *(np.array(v, dtype=np.int64) if isinstance(v, int) else v for v in (a, b)))
@@ -111,7 +98,7 @@ def _year_start(graph: Graph, days: str) -> str:
     leaps = op("Sub", op("Div", day, 36_524), op("Add", op("Div", day, 1460), op("Div", day, 146_096)))
     year = op("Div", op("Add", day, leaps), 365)
     since_march = op("Sub", day, op("Sub", op("Add", op("Mul", year, 365), op("Div", year, 4)), op("Div", year, 100)))
-    # From the 306th day after the first of March it is January of the next year.
+    # Day 306 after the first of March is the first of January of the next year.
     later = graph.cast(op("GreaterOrEqual", since_march, 306), np.int64)
     full = op("Sub", op("Add", op("Add", year, op("Mul", era, 400)), later), 1)
     era = op("Div", full, 400)
@@ -120,7 +107,7 @@ def _year_start(graph: Graph, days: str) -> str:
     return op("Sub", op("Add", op("Add", op("Mul", era, 146_097), day), 306), 719_468)
 
 
-def _prepared(graph: Graph, model: Preparation, numbers: str | None, words: list[tuple[str, np.ndarray]]) -> str:
+def _prepared(graph: Graph, model: Preparation, numbers: str | None, strings: list[tuple[str, np.ndarray]]) -> str:
     pieces = []
     if numbers is not None:
         missing = graph.op("IsNaN", numbers)
@@ -131,8 +118,8 @@ def _prepared(graph: Graph, model: Preparation, numbers: str | None, words: list
         if len(model.with_gaps_):
             some = graph.op("Gather", missing, model.with_gaps_.astype(np.int64), axis=1)
             pieces.append(graph.cast(some, graph.dtype))
-    pieces += [one_hot(graph, column, levels) for column, levels in words]
-    return pieces[0] if len(pieces) == 1 else graph.op("Concat", *pieces, axis=1)
+    pieces += [one_hot(graph, column, levels) for column, levels in strings]
+    return graph.concat(pieces)
 
 
 def _shaped(graph: Graph, model: Preparation, filled: str) -> str:
@@ -141,9 +128,10 @@ def _shaped(graph: Graph, model: Preparation, filled: str) -> str:
         columns = []
         fitted = model.quantiles_
         for k, quantiles in enumerate(fitted.quantiles_.T):
-            column = graph.op("Gather", filled, graph.axes(k), axis=1)
-            columns.append(rank_among(graph, column, quantiles, fitted.references_, preparation._SMALLEST_RANK))
-        ranks = columns[0] if len(columns) == 1 else graph.op("Concat", *columns, axis=1)
+            columns.append(
+                rank_among(graph, graph.column(filled, k), quantiles, fitted.references_, preparation._SMALLEST_RANK)
+            )
+        ranks = graph.concat(columns)
         inside = graph.op("Clip", ranks, preparation._SMALLEST_RANK, 1 - preparation._SMALLEST_RANK)
         shaped = graph.op("Clip", normal_quantile(graph, inside), -preparation._CLIP, preparation._CLIP)
     elif model.way == "log":
@@ -154,8 +142,8 @@ def _shaped(graph: Graph, model: Preparation, filled: str) -> str:
     return graph.op("Where", model.two_valued_[None, :], indicator, shaped)
 
 
-def _member(graph: Graph, member: Member, numbers: str | None, words: list[tuple[str, np.ndarray]]) -> str:
-    x = _prepared(graph, member.preparation, numbers, words)
+def _member(graph: Graph, member: Member, numbers: str | None, strings: list[tuple[str, np.ndarray]]) -> str:
+    x = _prepared(graph, member.preparation, numbers, strings)
     scores = []
     for points, coef, bias in zip(member.points, member.coefs, member.biases, strict=True):
         block = kernel_block(graph, member.kernel, x, points)
@@ -170,7 +158,7 @@ def _member(graph: Graph, member: Member, numbers: str | None, words: list[tuple
 
 
 def _leaves(graph: Graph, tree: Partition, x: str) -> list[str]:
-    """For each leaf whether a row belongs to it, of shape (n, 1)."""
+    """Return for each leaf whether a row belongs to it, of shape (n, 1)."""
     heights = graph.op("MatMul", x, graph.number(np.column_stack(tree.directions_)))
     right = graph.op("Greater", heights, graph.number(np.array(tree.thresholds_)[None, :]))
     left = graph.op("Not", right)
@@ -182,7 +170,7 @@ def _leaves(graph: Graph, tree: Partition, x: str) -> list[str]:
             found[-1 - node] = str(inside)
             continue
         for child, side in zip(tree.children_[node], (left, right), strict=True):
-            here = graph.op("Gather", side, graph.axes(node), axis=1)
+            here = graph.column(side, node)
             waiting.append((child, here if inside is None else graph.op("And", inside, here)))
     return [found[leaf] for leaf in range(tree.n_parts_)]
 
