@@ -135,7 +135,9 @@ def _precision(model: Any) -> np.dtype:
 
 def _has_one_output(model: Any) -> bool:
     """Return True if a regressor predicts one number for each row."""
-    return bool(getattr(model, "_single_output", True)) and not getattr(model, "_gives_columns", False)
+    if isinstance(model, KernelSVR):
+        return model.loss != "pinball" or np.ndim(model.quantile) == 0
+    return bool(getattr(model, "_single_output", True))
 
 
 def _dense(points: Any) -> np.ndarray:
