@@ -320,13 +320,13 @@ class PrototypeLSSVC(ExpansionClassifier):
         n, k = int(counts.sum()), len(counts)
         prototypes = [min(q, int(size)) for q, size in zip(requested, counts, strict=True)]
         m = sum(prototypes)
-        held = {"data": 0 if in_a_file else n * d * itemsize, "prototypes": 2 * m * d * itemsize, "labels": 3 * n * 8}
+        common = {"data": 0 if in_a_file else n * d * itemsize, "prototypes": 2 * m * d * itemsize, "labels": 3 * n * 8}
         largest = int(np.argmax(counts))
         clustering = kmeans_memory(int(counts[largest]), d, prototypes[largest], itemsize, device)
         clustering.parts["rows of a class"] = clustering.parts.pop("data")
-        clustering.parts |= held
+        clustering.parts |= common
         clustering.check(budget, "reduce n_prototypes or raise memory_budget")
-        left = budget - sum(held.values())
+        left = budget - sum(common.values())
         model: Any
         if self.refit:
             model = NystromLSSVC(n_landmarks=m, memory_budget=left, probability=self.probability)
@@ -336,7 +336,7 @@ class PrototypeLSSVC(ExpansionClassifier):
         model.set_params(kernel=kernel_from_settings(self))
         memory = model.plan(n if self.refit else m, d, 1 if k == 2 else k, dtype, device).memory
         memory.parts["data"] = 0
-        memory.parts |= held
+        memory.parts |= common
         return PrototypePlan(max(clustering, memory, key=lambda stage: stage.nbytes), left)
 
     def _prototypes(

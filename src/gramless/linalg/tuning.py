@@ -51,7 +51,7 @@ class LinalgTuning:
     # Tiles and threads.
     min_operations_for_bytes: float = 5e9
     """Multiplications from which conversion of the rows to bytes and loading of the compiled loops (1 s) pays."""
-    min_values_for_registers: int = 1 << 24
+    min_values_for_registers: int = 1 << 20
     """Kernel values from which the compiled Gaussian loop, which takes 1 s to load once, is used."""
     small_tile_edge: int = 256
     """Rows of a tile of a small expansion: too few values for a kernel to load compiled code."""

@@ -159,8 +159,8 @@ def device_gram(kernel: Kernel, X: Any, budget: float) -> StoredDeviceGram | Til
         return StoredDeviceGram(X)
     n, itemsize, copies = len(X), X.element_size(), 1 + kernel.temporaries
     entries = int(min(TUNING.device_tile_bytes, budget / 2) // (itemsize * copies))
-    whole, step = n * n * itemsize, int(min(n, max(1, TUNING.device_tile_bytes // (itemsize * max(n * copies, X.shape[1])))))
-    if whole + step * n * itemsize * copies <= budget:
+    full, step = n * n * itemsize, int(min(n, max(1, TUNING.device_tile_bytes // (itemsize * max(n * copies, X.shape[1])))))
+    if full + step * n * itemsize * copies <= budget:
         K = xa.import_torch().empty((n, n), dtype=X.dtype, device=X.device)
         for rows in slices(n, step):
             left = X[rows]

@@ -22,7 +22,8 @@ from gramless.linalg.operators.fused import FusedProduct, can_fuse
 
 # Loading the compiled loops takes a second once: products that take less than a tenth of that do not ask for them.
 _MANY_OPERATIONS = 5e9
-_MANY_VALUES = 1 << 24
+# Kernel values. NumPy computes so many in about ten milliseconds; larger products use compiled loops in every process.
+_MANY_VALUES = 1 << 20
 # Blocks of tiles with such an edge are too small for a kernel to ask for them.
 _SMALL_EDGE = 256
 # An exponential costs as much as so many multiplications in a matrix product.
