@@ -1,9 +1,8 @@
-"""What a long fit can be asked to do beside fitting, passed to an estimator as `callback=`.
+"""Callbacks of long fits, passed to an estimator as `callback`.
 
-A callback is a function `callback(estimator, record) -> bool`, called after each iteration with an estimator that can
-already predict and the iteration's record of the history; a true answer stops the fit. `Checkpoint` and `EarlyStopping`
-are settings for what a function cannot do: save the state of the solve, and hold out rows before it begins. A list
-combines them.
+A callback is a function `callback(estimator, record) -> bool`, called after each iteration with the partially fitted
+estimator and the record of the iteration; returning True stops the fit. `Checkpoint` and `EarlyStopping` are settings for
+what a function cannot do: store the state of the solver, and hold out validation rows. A list combines them.
 
 >>> from gramless import LSSVC
 >>> from gramless.callbacks import Checkpoint, EarlyStopping
@@ -26,21 +25,22 @@ __all__ = ["Checkpoint", "EarlyStopping"]
 
 
 class Checkpoint(BaseEstimator):
-    """Save the state of a fit, so that a killed process can go on.
+    """Save the state of a fit so that a killed process can continue.
 
-    A fit that finds such a file of its own goes on from there, to the same model bit for bit; the file is removed when the
-    fit ends. A file of another problem (other data or settings) is refused. Without a `random_state` the data is the seed.
+    A fit that finds its own file continues from there to the bit-identical model; the file is removed when the fit ends. A
+    file of another problem (other data or settings) raises `ValueError`. If `random_state` is None, the seed is derived from
+    the data.
 
     Parameters
     ----------
     path : str or path
-        The file, in a folder that exists.
+        Path of the file, in an existing folder.
     every : int, default=10
-        Iterations (batches, for the estimators that read a stream) from one saved state to the next.
+        Number of iterations (for streaming estimators, batches) between saved states.
 
     See Also
     --------
-    EarlyStopping : Stop on the error of held-out rows.
+    EarlyStopping : Stop when the validation error no longer decreases.
 
     Examples
     --------
@@ -59,14 +59,14 @@ class Checkpoint(BaseEstimator):
 
 
 class EarlyStopping(BaseEstimator):
-    """Stop on the error of held-out rows, and return the best model met.
+    """Stop when the error on held-out rows no longer decreases, and use the best model found.
 
     Parameters
     ----------
     validation_fraction : float, default=0.1
-        Share of the rows that is held out, of each class its share.
+        Fraction of the rows that is held out, stratified by class.
     n_iter_no_change : int, default=5
-        Stop after so many iterations without a better error.
+        Number of iterations without a smaller validation error after which the fit stops.
 
     See Also
     --------
@@ -90,60 +90,45 @@ class EarlyStopping(BaseEstimator):
 
 @dataclass(frozen=True)
 class Callbacks:
-    """An estimator's `callback`, sorted by what the fit has to do with it."""
+    """Parsed parameter `callback` of an estimator."""
 
     checkpoint: Checkpoint | None = None
     early_stopping: EarlyStopping | None = None
     functions: tuple[Callable[..., Any], ...] = ()
 
     def __call__(self, estimator: Any, record: dict[str, Any]) -> bool:
-        """Call every function; whether one of them wants the fit to stop."""
-        answers = [bool(function(estimator, record)) for function in self.functions]
-        return any(answers)
+        """Call every function, and return True if one of them requests a stop."""
+        requests = [bool(function(estimator, record)) for function in self.functions]
+        return any(requests)
 
 
 def read_functions(estimator: Any) -> Callbacks:
-    """The callbacks of an estimator that calls functions and has neither a state to save nor rows to hold out.
-
-    Examples
-    --------
-    >>> from gramless import SphericalKMeans
-    >>> from gramless.callbacks import read_functions
-    >>> len(read_functions(SphericalKMeans(callback=[print])).functions)
-    1
-    """
+    """Return the callbacks of an estimator that supports functions only."""
     callbacks = read_callbacks(estimator.callback)
-    for refused in (callbacks.checkpoint, callbacks.early_stopping):
-        if refused is not None:
-            raise TypeError(f"{type(estimator).__name__} takes functions as callback, not {type(refused).__name__}")
+    for unsupported in (callbacks.checkpoint, callbacks.early_stopping):
+        if unsupported is not None:
+            raise TypeError(f"{type(estimator).__name__} takes functions as callback, not {type(unsupported).__name__}")
     return callbacks
 
 
 def read_callbacks(callback: Any) -> Callbacks:
-    """Sort what a user passed as `callback=`: None, a callable, a `Checkpoint`, an `EarlyStopping`, or a list of them.
-
-    Examples
-    --------
-    >>> from gramless.callbacks import Checkpoint, read_callbacks
-    >>> read_callbacks([Checkpoint("fit.npz"), print]).checkpoint
-    Checkpoint(path='fit.npz')
-    """
+    """Parse `callback`: None, a callable, a `Checkpoint`, an `EarlyStopping`, or a list of these."""
     given = list(callback) if isinstance(callback, list | tuple) else [] if callback is None else [callback]
-    kinds: dict[type, Any] = {}
+    settings: dict[type, Any] = {}
     functions: list[Callable[..., Any]] = []
-    for one in given:
-        if isinstance(one, Checkpoint | EarlyStopping):
-            if type(one) in kinds:
-                raise ValueError(f"callback has more than one {type(one).__name__}; give one")
-            kinds[type(one)] = one
-        elif callable(one):
-            functions.append(one)
+    for item in given:
+        if isinstance(item, Checkpoint | EarlyStopping):
+            if type(item) in settings:
+                raise ValueError(f"callback has more than one {type(item).__name__}; give one")
+            settings[type(item)] = item
+        elif callable(item):
+            functions.append(item)
         else:
             raise TypeError(
                 "callback must be callable(estimator, record), gramless.callbacks.Checkpoint or EarlyStopping, or a list of "
-                f"these; got {one!r}"
+                f"these; got {item!r}"
             )
-    checkpoint, early_stopping = kinds.get(Checkpoint), kinds.get(EarlyStopping)
+    checkpoint, early_stopping = settings.get(Checkpoint), settings.get(EarlyStopping)
     if checkpoint is not None:
         check_positive("Checkpoint's every", checkpoint.every, integer=True)
         if not Path(checkpoint.path).parent.is_dir():

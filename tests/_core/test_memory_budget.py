@@ -110,7 +110,7 @@ def now():
 told, before = estimate(LSSVC(), n=1000, d=10), now()
 for name in COMPILED_LOOPS:
     importlib.import_module(name)
-print(json.dumps([told.loading, now() - before, str(told), estimate(LSSVC(), n=1000, d=10).loading]))
+print(json.dumps([told.loading, now() - before, str(told), str(estimate(LSSVC(), n=1000, d=10))]))
 """
 
 
@@ -120,7 +120,7 @@ def test_the_estimate_says_what_compiled_loops_take_to_load():
     told, measured, sentence, once_loaded = json.loads(done.stdout)
     assert told / 2.5 < measured < told
     assert f"compiled loops take up to {format_bytes(told)} more, once, to load" in sentence
-    assert once_loaded == 0
+    assert once_loaded == sentence  # the estimate does not depend on what was imported before
 
 
 def test_outputs_of_a_regressor_count_one_by_one():

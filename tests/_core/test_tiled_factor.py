@@ -29,7 +29,7 @@ def test_the_first_pivot_that_is_not_positive():
 @pytest.mark.parametrize("n", [100, 700])
 @pytest.mark.parametrize("damage", [-1.0, np.nan])
 def test_what_is_not_definite_is_refused_either_way(monkeypatch, n, damage):
-    monkeypatch.setattr(xa, "_FACTORED_WHOLE", 256)
+    monkeypatch.setattr(xa, "_UNTILED_ROWS", 256)
     monkeypatch.setattr(xa, "blas_threads", lambda: 2)
     A = np.eye(n)
     A[-1, -1] = damage
@@ -39,7 +39,7 @@ def test_what_is_not_definite_is_refused_either_way(monkeypatch, n, damage):
 
 @pytest.mark.parametrize("whole", [256, 10_000])
 def test_both_ways_give_the_same_factor_and_the_same_sums(monkeypatch, whole):
-    monkeypatch.setattr(xa, "_FACTORED_WHOLE", whole)
+    monkeypatch.setattr(xa, "_UNTILED_ROWS", whole)
     monkeypatch.setattr(xa, "blas_threads", lambda: 2)
     B = np.random.default_rng(0).normal(size=(800, 500))
     S = np.eye(500)

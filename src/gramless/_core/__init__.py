@@ -1,1 +1,1 @@
-"""What every room stands on: arrays, memory, threads, progress, files, validation."""
+"""Shared infrastructure: arrays, memory, threads, progress, files, validation and compiled loops."""

@@ -1,9 +1,7 @@
-"""Constraints of constructor parameters that several estimators share, in the format of scikit-learn's
-`_parameter_constraints`.
+"""Constraints of constructor parameters that several estimators share, in the format of `_parameter_constraints`.
 
 Parameters marked "no_validation" are validated where they are parsed: `as_kernel`, `read_callbacks`, `parse_budget`,
-`check_device` and
-`working_dtype` raise errors that list the accepted values.
+`check_device` and `working_dtype` raise errors that list the accepted values.
 """
 
 from __future__ import annotations

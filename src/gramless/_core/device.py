@@ -1,4 +1,4 @@
-"""Where to compute, with the settings that only a graphics card has."""
+"""Devices, and the settings that only CUDA devices have."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ STORAGES = (None, "float16", "bfloat16")
 
 @dataclass(frozen=True, kw_only=True)
 class CUDA:
-    """A CUDA device and how precisely it computes, for `device=`; the strings "cuda" and "cuda:1" have the defaults.
+    """CUDA device with settings, for the parameter `device`; the strings "cuda" and "cuda:1" use the defaults.
 
     Parameters
     ----------
     index : int, default=0
-        Which device.
+        Index of the device.
     precision : {"highest", "high", "medium"}, default="highest"
-        Of streamed products and predictions: float32, or a fused kernel on the tensor cores with a relative error of about
-        3e-5 or 8e-4. Predict in the precision of the fit: the coefficients belong to points rounded so.
+        Precision of products and predictions: float32, or a fused kernel on tensor cores with a relative error of about
+        3e-5 ("high") or 8e-4 ("medium"). Predict in the precision of the fit, whose points are rounded to it.
     storage : {None, "float16", "bfloat16"}, default=None
-        Half-precision cache of the kernel matrix: half the memory, entries rounded to 5e-4 or 4e-3.
+        Storage format of the cached kernel matrix; half precision takes half of the memory and rounds entries to 5e-4
+        (float16) or 4e-3 (bfloat16). None is the dtype of the data.
 
     See Also
     --------
-    LSSVC : Takes one as `device`.
+    LSSVC : Accepts a `CUDA` object as `device`.
 
     Examples
     --------
@@ -45,7 +46,7 @@ Device = str | CUDA | None
 
 
 def check_device(device: Device) -> None:
-    """Settings of a device that are none of the known ones."""
+    """Raise `ValueError` for an unknown precision or storage of a `CUDA` object."""
     for name, known in (("precision", PRECISIONS), ("storage", STORAGES)):
         value = getattr(device, name, known[0])
         if value not in known:
@@ -53,10 +54,10 @@ def check_device(device: Device) -> None:
 
 
 def precision_of(device: Device) -> str:
-    """The precision of streamed products: that of a `CUDA` device, else the highest."""
+    """Return the precision of products: that of a `CUDA` object, else `"highest"`."""
     return device.precision if isinstance(device, CUDA) else "highest"
 
 
 def storage_of(device: Device) -> str | None:
-    """The format of a cached kernel matrix, None for the data's own."""
+    """Return the storage format of a cached kernel matrix, None for the dtype of the data."""
     return device.storage if isinstance(device, CUDA) else None

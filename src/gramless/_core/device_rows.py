@@ -1,8 +1,7 @@
-"""Sparse rows on a device: kept as CSR, handed out as dense tiles.
+"""Sparse rows on a device: stored as CSR, converted to dense rows when indexed.
 
-A graphics card multiplies dense tiles many times faster than sparse rows, and holds sparse rows in a fraction of the memory.
-So rows stay compressed on the device, and those that a product needs become dense where it needs them: O(m d) memory for m
-rows at a time.
+A GPU multiplies dense tiles many times faster than sparse rows, but sparse rows take a fraction of the memory. Each product
+converts only the rows it needs: O(m d) memory for m rows at a time.
 """
 
 from __future__ import annotations
@@ -15,15 +14,7 @@ from gramless._core import arrays as xa
 
 
 class SparseRows:
-    """CSR rows on a device; `rows[index]` is a dense tensor.
-
-    Parameters
-    ----------
-    X : scipy.sparse matrix in CSR format
-        The rows.
-    device : str
-        As `gramless._core.arrays.resolve_device` gives it.
-    """
+    """CSR rows on a device; `rows[index]` is a dense tensor."""
 
     def __init__(self, X: Any, device: str):
         X.sum_duplicates()
@@ -39,7 +30,7 @@ class SparseRows:
         return int(self.shape[0])
 
     def element_size(self) -> int:
-        """Bytes of a number."""
+        """Return the bytes per value."""
         return int(self._value.element_size())
 
     def __getitem__(self, index: Any) -> Any:
@@ -47,7 +38,7 @@ class SparseRows:
         rows = torch.arange(len(self), device=self.device)[index]
         first, length = self._start[rows], self._start[rows + 1] - self._start[rows]
         here = torch.repeat_interleave(torch.arange(len(rows), device=self.device), length)
-        # Positions of a row count from its first entry.
+        # Position of each stored value within its row.
         within = torch.arange(len(here), device=self.device) - torch.repeat_interleave(length.cumsum(0) - length, length)
         entries = first[here] + within
         out = torch.zeros((len(rows), self.shape[1]), dtype=self.dtype, device=self.device)
@@ -56,22 +47,7 @@ class SparseRows:
 
 
 def rows_on_device(X: Any, device: str, budget: float) -> Any:
-    """The rows of `X` on a device: a tensor, or `SparseRows` where a dense copy takes more than `budget` bytes.
-
-    Parameters
-    ----------
-    X : ndarray, tensor or CSR matrix of shape (n, d)
-        The rows.
-    device : str
-        Resolved.
-    budget : float
-        Bytes for a dense copy of sparse rows.
-
-    Returns
-    -------
-    tensor or SparseRows
-        With `len`, `shape`, `dtype`, `device`, and rows by index.
-    """
+    """Return the rows on a device: a tensor, or `SparseRows` if a dense copy would exceed `budget` bytes."""
     if not xa.is_sparse(X):
         return xa.to_device(X, device)
     if X.shape[0] * X.shape[1] * X.dtype.itemsize <= budget:

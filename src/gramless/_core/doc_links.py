@@ -1,4 +1,4 @@
-"""Where an estimator is described: scikit-learn's HTML form of an estimator links there."""
+"""Link from scikit-learn's HTML representation of an estimator to its page in the reference."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def link_documentation(cls: _Class) -> _Class:
-    """Class decorator: link the HTML form to the page of the class in the reference."""
-    made: Any = cls
-    made._doc_link_module = "gramless"
-    made._doc_link_template = f"{DOCUMENTATION}/reference/generated/{{public_name}}.html"
-    made._doc_link_url_param_generator = _names
+    """Decorate an estimator class so that its HTML representation links to its page in the reference."""
+    linked: Any = cls
+    linked._doc_link_module = "gramless"
+    linked._doc_link_template = f"{DOCUMENTATION}/reference/generated/{{public_name}}.html"
+    linked._doc_link_url_param_generator = _url_parameters
     return cls
 
 
-def _names(estimator: Any) -> dict[str, str]:
-    """The public name: estimators are imported from `gramless`, everything else from its package."""
-    kind = type(estimator)
-    package = kind.__module__.rpartition(".")[0]
-    return {"public_name": f"{'gramless' if package == 'gramless.estimators' else package}.{kind.__name__}"}
+def _url_parameters(estimator: Any) -> dict[str, str]:
+    """Return the public name: estimators are exported by `gramless`, other classes by their package."""
+    cls = type(estimator)
+    package = cls.__module__.rpartition(".")[0]
+    return {"public_name": f"{'gramless' if package == 'gramless.estimators' else package}.{cls.__name__}"}

@@ -1,14 +1,14 @@
-"""Rows whose entries lie on a grid of 256 levels, kept as bytes: pixels, counts, yes/no features.
+"""Rows whose entries lie on a grid of 256 levels (pixels, counts, binary features), stored as bytes.
 
     x_i = scale_i * codes_i + offset_i        codes_i in {0, ..., 255}^d
 
-Centring and normalising an image keeps it on a grid, only a different one for each image. Inner products of such rows are
-sums of products of bytes, which the vector units add up two or four at a time, exactly:
+Centring or normalising an image keeps it on a grid, with other parameters for each image. Inner products of such rows are
+sums of products of bytes, which vector units compute two or four at a time without rounding:
 
     <x_i, y_j> = scale_i scale_j <codes_i, codes_j> + offset_j sum(x_i) + offset_i scale_j sum(codes_j)
 
-so the result is rounded once, from float64, in less time than a float32 matrix product takes: a third of it with AVX-512
-VNNI (`benchmarks/cpu_products.py`).
+The result is rounded once, from float64, and takes a third of the time of a float32 product with AVX-512 VNNI
+(`benchmarks/cpu_products.py`).
 """
 
 from __future__ import annotations
@@ -18,24 +18,19 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-# The sum of as many products of two bytes fits 32 bits.
-_MOST_FEATURES = 33_000
-# Below these sizes finding the grid is not worth it.
-_FEWEST_FEATURES = 32
-_FEWEST_ROWS = 256
-# Rows encoded by one task.
-_ROWS_AT_A_TIME = 2048
+# The sum of this many products of two bytes fits in 32 bits.
+_MAX_FEATURES = 33_000
+# Below these sizes the encoding takes longer than it saves.
+_MIN_FEATURES = 32
+_MIN_ROWS = 256
+# Rows that one task encodes.
+_ROWS_PER_TASK = 2048
 
 
 class GridRows:
-    """A read-only float32 matrix in a quarter of its memory; behaves as one where rows are taken and multiplied.
+    """Read-only float32 matrix stored as uint8 codes, with a scale and an offset for each row.
 
-    Parameters
-    ----------
-    codes : uint8 array of shape (n, width)
-        `width` is the number of features rounded up to a multiple of four; the columns beyond are zero.
-    scale, offset : float64 arrays of shape (n,)
-    n_features : int
+    `codes` has the number of features rounded up to a multiple of four columns; the additional ones are zero.
     """
 
     dtype = np.dtype(np.float32)
@@ -55,14 +50,14 @@ class GridRows:
         return GridRows(self.codes, self.scale * factor, self.offset * factor, self.shape[1])
 
     def astype(self, dtype: Any, copy: bool = True) -> np.ndarray:
-        """The rows as a dense array."""
+        """Return the rows as a dense array."""
         dense = self.codes[:, : self.shape[1]].astype(dtype)
         dense *= self.scale[:, None].astype(dtype)
         dense += self.offset[:, None].astype(dtype)
         return dense
 
     def square_norms(self) -> np.ndarray:
-        """Squared Euclidean norm of each row."""
+        """Return the squared Euclidean norm of each row."""
         from gramless._core.compiled.integer_products import sums_of_codes
 
         sums, squares = sums_of_codes(self.codes)
@@ -71,23 +66,23 @@ class GridRows:
 
 
 def has_integer_products() -> bool:
-    """Whether this processor has the instructions, and numba compiles for it."""
+    """Return True if the processor has the instructions and numba uses them."""
     from gramless._core.compiled.simd import available, lanes
 
     return available("avx512bw") if lanes() == 16 else lanes() > 0
 
 
 def on_grid(X: Any) -> GridRows | None:
-    """`X` as bytes if it is a float32 matrix on such grids, to rounding, and large enough to gain; else None.
+    """Return `X` as `GridRows` if it is a large enough float32 matrix on such grids, up to rounding, else None.
 
-    Data that is not on a grid is found out at its first rows; for data that is, the cost is one pass over it.
+    The first rows reject data that is on no grid; otherwise the cost is one pass over the data.
     """
     if isinstance(X, GridRows):
         return X
     if not isinstance(X, np.ndarray) or X.dtype != np.float32 or X.ndim != 2:
         return None
     n, d = X.shape
-    if n < _FEWEST_ROWS or not _FEWEST_FEATURES <= d <= _MOST_FEATURES:
+    if n < _MIN_ROWS or not _MIN_FEATURES <= d <= _MAX_FEATURES:
         return None
     if not has_integer_products():
         return None
@@ -95,26 +90,26 @@ def on_grid(X: Any) -> GridRows | None:
     from gramless._core.threads import blas_threads, parallel_for, slices
 
     rows = GridRows(np.zeros((n, -(-d // 4) * 4), np.uint8), np.empty(n), np.empty(n), d)
-    first, *others = slices(n, _ROWS_AT_A_TIME)
-    missed: list[slice] = []
+    first, *others = slices(n, _ROWS_PER_TASK)
+    failed: list[slice] = []
 
     def fill(part: slice) -> None:
-        if not missed and not encode(np.ascontiguousarray(X[part]), rows.codes[part], rows.scale[part], rows.offset[part]):
-            missed.append(part)
+        if not failed and not encode(np.ascontiguousarray(X[part]), rows.codes[part], rows.scale[part], rows.offset[part]):
+            failed.append(part)
 
     fill(first)
-    if others and not missed:
+    if others and not failed:
         parallel_for(others, fill, blas_threads())
-    return None if missed else rows
+    return None if failed else rows
 
 
 def dot(X: GridRows, Y: GridRows, out: np.ndarray | None = None) -> np.ndarray:
-    """`X @ Y.T` in float32, into `out` where given."""
+    """Return `X @ Y.T` in float32, in `out` if given."""
     from gramless._core.compiled.integer_products import integer_products
 
     if out is None:
         out = np.empty((len(X), len(Y)), X.dtype)
-    # Loops over one contiguous array run on the vector units, whatever larger block `out` is a part of.
+    # Compiled loops are vectorised for one contiguous array, and `out` may be part of a larger one.
     stride = out.strides[0] // out.itemsize
     flat = as_strided(out, (max(0, len(X) - 1) * stride + len(Y),), (out.itemsize,))
     integer_products(X.codes, X.scale, X.offset, Y.codes, Y.scale, Y.offset, X.shape[1], flat, stride)

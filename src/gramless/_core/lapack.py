@@ -1,8 +1,7 @@
-"""LAPACK's factorisations in place, without Python's lock, so that several run side by side in threads.
+"""In-place LAPACK factorisations that release Python's global interpreter lock (GIL).
 
-SciPy's wrappers hold the lock of the interpreter while LAPACK works: two threads that factor small matrices take as long as
-one. The same routines are at hand as C functions (`scipy.linalg.cython_lapack`), and what ctypes calls runs without the
-lock.
+SciPy's wrappers hold the GIL while LAPACK works, so that two threads that factor small matrices take as long as one. The
+same routines are available as C functions (`scipy.linalg.cython_lapack`), and calls through ctypes release the GIL.
 """
 
 from __future__ import annotations
@@ -16,31 +15,31 @@ from scipy.linalg import cython_blas, cython_lapack
 
 _LETTER = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
 _POINTER, _TEXT = ctypes.c_void_p, ctypes.c_char_p
-# Triangles of so many rows are inverted by halves; smaller ones, and larger ones, by LAPACK at once.
-_SMALLEST_HALVED, _LARGEST_HALVED = 64, 2048
+# Rows of the triangles that are inverted recursively; LAPACK inverts smaller and larger ones directly.
+_RECURSION_MIN, _RECURSION_MAX = 64, 2048
 
 
 @cache
 def _routine(module: Any, name: str, texts: int, pointers: int) -> tuple[Any, Any]:
-    """A routine of BLAS or LAPACK that takes so many letters and then so many pointers, and the type of its integers."""
+    """Return a routine of BLAS or LAPACK with the given numbers of text and pointer arguments, and its integer type."""
     capsule = module.__pyx_capi__[name]
     text_of, pointer_of = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     text_of.restype, text_of.argtypes = _TEXT, [ctypes.py_object]
     pointer_of.restype, pointer_of.argtypes = _POINTER, [ctypes.py_object, _TEXT]
     signature = text_of(capsule)
-    integer = ctypes.c_int if b" int *" in signature else ctypes.c_int64  # SciPy may be built with long integers
+    integer = ctypes.c_int if b" int *" in signature else ctypes.c_int64  # SciPy may be built with 64-bit integers
     kind = ctypes.CFUNCTYPE(None, *[_TEXT] * texts, *[_POINTER] * pointers)
     return kind(pointer_of(capsule, signature)), integer
 
 
 def _checked(A: np.ndarray) -> np.ndarray:
     if A.ndim != 2 or A.shape[0] != A.shape[1] or not A.flags.f_contiguous or not A.flags.writeable:
-        raise ValueError("a square matrix in the order of columns is needed, and one that may be written to")
+        raise ValueError("expected a writeable square matrix in column-major order")
     return A
 
 
 def _call(name: str, letters: list[bytes], A: np.ndarray, start: int = 0, size: int | None = None) -> int:
-    """A routine of LAPACK, on the block of `size` rows and columns from `start` on, all of them by default."""
+    """Call a LAPACK routine on the diagonal block of `size` rows from `start`, by default on the full matrix."""
     n = len(_checked(A))
     routine, integer = _routine(cython_lapack, _LETTER[A.dtype] + name, len(letters), 4)
     rows, leading, failed = integer(n if size is None else size), integer(max(1, n)), integer(0)
@@ -50,7 +49,7 @@ def _call(name: str, letters: list[bytes], A: np.ndarray, start: int = 0, size: 
 
 
 def _multiply_below(A: np.ndarray, start: int, half: int, size: int) -> None:
-    """`A_21 = -A_22 A_21 A_11` in the block of `size` from `start` on, of which the first part has `half` rows."""
+    """Set `A_21 = -A_22 A_21 A_11` in the diagonal block of `size` rows from `start`, where `A_11` has `half` rows."""
     n = len(A)
     routine, integer = _routine(cython_blas, _LETTER[A.dtype] + "trmm", 4, 7)
     number = ctypes.c_float if A.dtype == np.float32 else ctypes.c_double
@@ -63,22 +62,22 @@ def _multiply_below(A: np.ndarray, start: int, half: int, size: int) -> None:
 
 
 def factor_lower_in_place(A: np.ndarray) -> int:
-    """The lower Cholesky factor over the lower triangle of a column-major `A`; gives the first pivot that fails, or 0."""
+    """Overwrite the lower triangle of a column-major `A` with its Cholesky factor; return the first bad pivot, or 0."""
     return _call("potrf", [b"L"], A)
 
 
 def invert_lower_in_place(L: np.ndarray) -> int:
-    """The inverse of a lower triangular matrix over its lower triangle, column-major; gives the first zero pivot, or 0.
+    """Overwrite a column-major lower triangular matrix with its inverse; return the first zero pivot, or 0.
 
-    Matrices too small for BLAS to share are halved again and again, so that most of the work is in products of triangles:
-    LAPACK's own routine takes up to twice as long there.
+    Recursion on halves makes most operations triangular products, up to twice as fast as LAPACK's routine for matrices of
+    these sizes.
     """
     n = len(_checked(L))
-    if n > _LARGEST_HALVED:
+    if n > _RECURSION_MAX:
         return _call("trtri", [b"L", b"N"], L)
 
     def invert(start: int, size: int) -> int:
-        if size <= _SMALLEST_HALVED:
+        if size <= _RECURSION_MIN:
             failed = _call("trtri", [b"L", b"N"], L, start, size)
             return failed and failed + start
         half = -(-size // 2 // 8) * 8
@@ -91,5 +90,5 @@ def invert_lower_in_place(L: np.ndarray) -> int:
 
 
 def gram_of_lower_in_place(L: np.ndarray) -> int:
-    """`L^T L` of a lower triangular matrix over its lower triangle, column-major, in a third of a product's operations."""
+    """Overwrite the lower triangle of a column-major `L` with that of `L^T L`, in a third of a product's operations."""
     return _call("lauum", [b"L"], L)

@@ -1,10 +1,9 @@
-"""How much memory is free, may be taken and will be taken, and what to say when that is too much."""
+"""Memory: free bytes, the parameter `memory_budget`, and estimates of the peak of a fit."""
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 from dataclasses import dataclass, field
 from numbers import Real
 
@@ -19,27 +18,18 @@ COMPILED_LOOPS = {
     "gramless._core.compiled.tile_loops": 75_000_000,
     "gramless._core.compiled.integer_products": 30_000_000,
 }
-"""What it takes to load compiled loops: the compiler's run time first, then those loops that are compiled as they are loaded
-(`benchmarks/memory.py` measures them)."""
+"""Bytes that importing a module of compiled loops takes, measured by `benchmarks/memory.py`: the run time of numba, and the
+modules that compile at import."""
 
 
 def parse_budget(budget: str | float | None, device: str = "cpu") -> int:
-    """Bytes from the user's `memory_budget`.
-
-    `"4GB"` or a whole number such as 4e9 is a size, a fraction in (0, 1] is that share of what is free, None is 70 % of it.
-
-    Examples
-    --------
-    >>> from gramless._core.memory import parse_budget
-    >>> parse_budget("1.5GB")
-    1500000000
-    """
+    """Return the parameter `memory_budget` in bytes; fractions and None refer to the free memory of the device."""
     if budget is None:
         return int(_DEFAULT_FRACTION * free_memory(device))
     if isinstance(budget, str):
         match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]*)\s*", budget)
         if match and not match[2] and float(match[1]) <= 1:
-            return parse_budget(float(match[1]), device)  # "0.5" on a command line is half of what is free, not of a byte
+            return parse_budget(float(match[1]), device)  # "0.5" on a command line is a fraction, not half a byte
         if match and match[2].upper() in _UNITS:
             return int(float(match[1]) * _UNITS[match[2].upper()])
     elif isinstance(budget, Real) and not isinstance(budget, bool):
@@ -53,7 +43,7 @@ def parse_budget(budget: str | float | None, device: str = "cpu") -> int:
 
 
 def format_bytes(nbytes: float) -> str:
-    """`1234567890` as `1.2 GB`."""
+    """Return a number of bytes as text, for example 1234567890 as `1.2 GB`."""
     for unit in ("B", "KB", "MB", "GB"):
         if nbytes < 1000:
             return f"{nbytes:.0f} {unit}" if unit in ("B", "KB") else f"{nbytes:.1f} {unit}"
@@ -61,27 +51,24 @@ def format_bytes(nbytes: float) -> str:
     return f"{nbytes:.1f} TB"
 
 
-def loading_bytes() -> int:
-    """Bytes that compiled loops may still take to load in this process; 0 once all are there."""
-    return sum(size for name, size in COMPILED_LOOPS.items() if name not in sys.modules)
-
-
 @dataclass
 class MemoryEstimate:
-    """Peak bytes of a fit, part by part."""
+    """Peak memory of a fit in bytes, by part."""
 
     parts: dict[str, int] = field(default_factory=dict)
     device: str = "cpu"
     solver: str = ""
     loading: int = 0
-    """What compiled loops may take beside, once in the life of a process; no part of `nbytes` and of the budget."""
+    """Bytes that importing compiled loops may add, once per process; neither in `nbytes` nor in the budget."""
 
     @property
     def nbytes(self) -> int:
+        """Sum of all parts in bytes."""
         return sum(self.parts.values())
 
     @property
     def where(self) -> str:
+        """Name of the memory for messages."""
         return "host memory" if not self.device.startswith("cuda") else f"memory of {self.device}"
 
     def __str__(self) -> str:
@@ -90,17 +77,17 @@ class MemoryEstimate:
         return f"{format_bytes(self.nbytes)} of {self.where} ({parts}){once}"
 
     def check(self, budget: int, advice: str) -> None:
-        """Refuse a fit that cannot fit, before anything is computed."""
+        """Raise `MemoryError` if the estimate exceeds the budget."""
         if self.nbytes > budget:
             raise MemoryError(f"the fit needs {self}, and memory_budget allows {format_bytes(budget)}; {advice}")
 
 
 def free_memory(device: str = "cpu") -> int:
-    """Bytes that an allocation could still get on the device, container limits included."""
+    """Return the free memory of the device in bytes, within the limits of the container."""
     if device.startswith("cuda"):
         torch = xa.import_torch()
         free, _ = torch.cuda.mem_get_info(device)
-        # What torch's allocator holds but no tensor uses is as good as free.
+        # Memory that torch's allocator caches and no tensor uses is free.
         return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     free = _system_available()
     for folder, limit, used, cached in (
@@ -110,14 +97,14 @@ def free_memory(device: str = "cpu") -> int:
         try:
             with open(f"{_CGROUP}{folder}/{limit}") as a, open(f"{_CGROUP}{folder}/{used}") as b:
                 left = int(a.read()) - int(b.read()) + _reclaimable(f"{_CGROUP}{folder}/memory.stat", cached)
-        except (OSError, ValueError):  # no such cgroup, or "max": no limit there
+        except (OSError, ValueError):  # no such cgroup, or "max" for no limit
             continue
         free = min(free, max(0, left))
     return free
 
 
 def _reclaimable(path: str, name: str) -> int:
-    """What files that were read have left in memory: it counts as used, and makes room when asked to."""
+    """Return the bytes of the page cache, which counts as used and is freed on demand."""
     if not os.path.exists(path):
         return 0
     with open(path) as f:
@@ -130,5 +117,5 @@ def _system_available() -> int:
             for line in f:
                 if line.startswith("MemAvailable:"):
                     return int(line.split()[1]) * 1024
-    # macOS and others without /proc: half of the physical memory is the honest guess that POSIX allows.
+    # Systems without /proc, such as macOS: POSIX has only the physical memory, of which half is assumed to be free.
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

@@ -1,4 +1,4 @@
-"""Progress of a long computation: a live bar on a terminal, plain lines elsewhere, nothing unless asked."""
+"""Progress of a long computation: a live bar on a terminal, lines on standard error elsewhere, nothing if not verbose."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ _SECONDS_BETWEEN_LINES = 2.0
 
 
 def log_progress(verbose: int, message: str) -> None:
-    """One line to standard error where the user asked for words."""
+    """Write one line to standard error if `verbose` is positive."""
     if verbose:
         sys.stderr.write(f"[gramless] {message}\n")
         sys.stderr.flush()
 
 
 @contextmanager
-def report_compilation(tell: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
-    """A `tell` that says of anything that is done while loops are compiled what takes so long."""
-    doing, compiling = "", False
+def report_compilation(report: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
+    """Yield a progress callback that passes messages to `report`, prefixed with a note while loops are compiled."""
+    message, compiling = "", False
 
-    def say_it() -> None:
-        tell("; ".join(filter(None, [COMPILING if compiling else "", doing])))
+    def repeat() -> None:
+        report("; ".join(filter(None, [COMPILING if compiling else "", message])))
 
-    def told(text: str) -> None:
-        nonlocal doing
-        doing = text
-        say_it()
+    def callback(text: str) -> None:
+        nonlocal message
+        message = text
+        repeat()
 
-    def hear(begins: bool) -> None:
+    def on_compilation(begins: bool) -> None:
         nonlocal compiling
         compiling = begins
-        say_it()
+        repeat()
 
-    with compilation_listener(hear):
-        yield told
+    with compilation_listener(on_compilation):
+        yield callback
 
 
 class Progress:
-    """A bar (rich, on a terminal) or a line every few seconds with whatever numbers the records carry."""
+    """Context manager that shows the numbers of each record: a bar (rich) on a terminal, else a line every two seconds."""
 
     def __init__(self, verbose: int, total: int | None, label: str = ""):
         self.verbose = verbose
@@ -69,8 +69,8 @@ class Progress:
                 from rich.console import Console
                 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
                 from rich.progress import Progress as RichProgress
-            except ImportError:
-                return self  # rich comes with an extra; plain lines say the same
+            except ImportError:  # rich is an optional dependency
+                return self
             self._bar = RichProgress(
                 TextColumn("{task.description}"),
                 BarColumn(),
@@ -105,7 +105,7 @@ class Progress:
 
 
 def throughput_record(rows: int, start: int, total: int | None, seconds: float) -> dict[str, Any]:
-    """Rows a second since `start`, and what is left at that rate, as a record for `Progress.update`."""
+    """Return a record for `Progress.update` with the rows per second since row `start` and the remaining seconds."""
     rate = (rows - start) / max(seconds, 1e-9)
     record: dict[str, Any] = {"n_iter": rows, "rows/s": rate}
     if total is not None:

@@ -1,7 +1,7 @@
-"""Compiled loops over CSR rows that write dense blocks; imported only when sparse data is met.
+"""Compiled loops over CSR rows that write dense blocks; imported only for sparse data.
 
-SciPy's product of two sparse matrices is sparse again, and becomes dense through copies several times the size of the
-block. These loops write each value where it belongs: O(rows * nonzeros) time, no temporary of the block's size.
+SciPy's product of two sparse matrices is sparse, and its conversion to a dense block takes copies several times the size of
+the block. These loops write each value directly: O(rows * nonzeros) time, no temporary of the size of the block.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import scipy.sparse as sp
 
 from gramless._core.compiled.compiler import numba
 
-# A column is multiplied as a dense one where more than this share of the rows have it: in a matrix product an entry takes
-# about a fiftieth of the time of a scattered one, and the square of the share is how many of the block's entries need it.
-_DENSE_SHARE = 50**-0.5
+# Fraction of nonzeros from which a column is multiplied as a dense one: an entry of a matrix product takes about 1/50 of the
+# time of a scattered one, and the square of the fraction is the fraction of the block's entries that the column changes.
+_DENSE_FRACTION = 50**-0.5
 
 
 def _output(X: Any, Y: Any, out: np.ndarray | None) -> np.ndarray:
@@ -23,46 +23,46 @@ def _output(X: Any, Y: Any, out: np.ndarray | None) -> np.ndarray:
 
 
 def dot(X: Any, Y: Any, out: np.ndarray | None = None) -> np.ndarray:
-    """`X @ Y.T` as a dense block; dense rows on one side are converted.
+    """Return `X @ Y.T` as a dense block; one side may be dense.
 
-    Columns that most rows share, such as the frequent words of a text, are multiplied as dense ones: the rest is scattered.
+    Columns with many nonzeros, such as frequent words of a text, are multiplied as dense columns.
     """
     X, Y = sp.csr_matrix(X), sp.csc_matrix(Y)
     out = _output(X, Y, out)
-    heavy = np.flatnonzero(np.diff(Y.indptr) > _DENSE_SHARE * Y.shape[0])
-    place = np.full(Y.shape[1], -1)
-    place[heavy] = np.arange(heavy.size)
-    if heavy.size:
-        left = np.zeros((X.shape[0], heavy.size), dtype=out.dtype)
-        _take(X.data, X.indices, X.indptr, place, left)
-        np.matmul(left, Y[:, heavy].toarray().T.astype(out.dtype, copy=False), out=out)
+    dense_columns = np.flatnonzero(np.diff(Y.indptr) > _DENSE_FRACTION * Y.shape[0])
+    dense_position = np.full(Y.shape[1], -1)
+    dense_position[dense_columns] = np.arange(dense_columns.size)
+    if dense_columns.size:
+        left = np.zeros((X.shape[0], dense_columns.size), dtype=out.dtype)
+        _take(X.data, X.indices, X.indptr, dense_position, left)
+        np.matmul(left, Y[:, dense_columns].toarray().T.astype(out.dtype, copy=False), out=out)
     else:
         out[...] = 0
-    _add_dot(X.data, X.indices, X.indptr, Y.data, Y.indices, Y.indptr, place, out)
+    _add_dot(X.data, X.indices, X.indptr, Y.data, Y.indices, Y.indptr, dense_position, out)
     return out
 
 
 @numba.njit(cache=True, nogil=True)
-def _take(x, column, start, place, out):
+def _take(x, column, start, dense_position, out):
     for i in range(out.shape[0]):
         for p in range(start[i], start[i + 1]):
-            if place[column[p]] >= 0:
-                out[i, place[column[p]]] += x[p]
+            if dense_position[column[p]] >= 0:
+                out[i, dense_position[column[p]]] += x[p]
 
 
 @numba.njit(cache=True, nogil=True)
-def _add_dot(x, x_column, x_start, y, y_row, y_start, place, out):
+def _add_dot(x, x_column, x_start, y, y_row, y_start, dense_position, out):
     for i in range(out.shape[0]):
         row = out[i]
         for p in range(x_start[i], x_start[i + 1]):
             k, value = x_column[p], x[p]
-            if place[k] < 0:
+            if dense_position[k] < 0:
                 for q in range(y_start[k], y_start[k + 1]):
                     row[y_row[q]] += value * y[q]
 
 
 def city_block(X: Any, Y: Any, out: np.ndarray | None = None) -> np.ndarray:
-    """`sum_k |X[i, k] - Y[j, k]|` as a dense block; dense rows on one side are converted."""
+    """Return `sum_k |X[i, k] - Y[j, k]|` as a dense block; one side may be dense."""
     X, Y = _sorted(sp.csr_matrix(X)), _sorted(sp.csr_matrix(Y))
     out = _output(X, Y, out)
     _city_block(X.data, X.indices, X.indptr, Y.data, Y.indices, Y.indptr, out)
@@ -70,7 +70,7 @@ def city_block(X: Any, Y: Any, out: np.ndarray | None = None) -> np.ndarray:
 
 
 def _sorted(X: Any) -> Any:
-    """`X` with each row's columns ascending and named once, which the merge below relies on."""
+    """Return `X` with sorted and unique column indices in each row, which `_city_block` requires."""
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()

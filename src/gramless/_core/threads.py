@@ -1,8 +1,8 @@
-"""Work cut into tiles and shared among threads, one single-threaded BLAS each.
+"""Parallel execution of tiles in threads, each with one BLAS thread.
 
-A matrix product uses every core but the elementwise half of a kernel (the power, the exponential) runs on one. Cut
-into tiles that stay in cache and handed to as many threads as BLAS would use, both halves run on every core and no
-intermediate goes to memory. Tiles are dealt out in a fixed order, so the same number of threads gives the same bits.
+A matrix product uses every core, but the elementwise part of a kernel (power, exponential) runs on one. Tiles that fit in
+the cache, computed in as many threads as BLAS would use, run both parts on every core without intermediate arrays in main
+memory. Tiles are assigned to threads in a fixed order, so that equal numbers of threads give bit-identical results.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from threadpoolctl import ThreadpoolController
 T = TypeVar("T")
 
 CPU_TILE = 1024
-"""Edge of a tile on the CPU: 4 MB in float32, large enough for BLAS to run at its full rate."""
+"""Rows and columns of a tile on the CPU: 4 MB in float32, enough for BLAS to reach its full rate."""
 
 CUDA_TILE = 8192
-"""Edge of a tile on a GPU: large enough that launches cost nothing beside the product."""
+"""Rows and columns of a tile on a GPU: the launch time is negligible against the product."""
 
-
-_TICK = 0.1
+_SECONDS_BETWEEN_CALLS = 0.1
 
 
 @cache
@@ -35,7 +34,7 @@ def _controller() -> ThreadpoolController:
 
 
 def blas_threads() -> int:
-    """How many threads BLAS may use now: the cores, or less where threadpoolctl or OMP_NUM_THREADS say so."""
+    """Return the number of threads that BLAS may use, within the limits of threadpoolctl and OMP_NUM_THREADS."""
     counts = [lib.num_threads for lib in _controller().lib_controllers if lib.user_api == "blas"]
     return max(counts, default=1)
 
@@ -45,15 +44,15 @@ _limiting = Lock()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """A context in which BLAS uses the calling thread alone.
+    """Limit BLAS to the calling thread within this context.
 
-    For products too small to share: BLAS's other threads stay awake for some 20 ms after each call, in the way of ours.
+    Other BLAS threads spin for about 20 ms after each call and take processor time from the threads of this file.
     """
-    if blas_threads() == 1:  # to ask costs a tenth of setting a limit and taking it back
+    if blas_threads() == 1:  # the query takes a tenth of the time of setting and restoring the limit
         yield
         return
-    # The number of threads belongs to the process. Of two limits that overlap in time, the second would take the first for
-    # the usual state and leave BLAS at one thread for good: one thread sets the limit and takes it back, others go along.
+    # The limit is global to the process. Of two overlapping contexts the second would restore the limit of the first and
+    # leave BLAS at one thread, so only the first context sets and restores it.
     if not _limiting.acquire(blocking=False):
         yield
         return
@@ -72,12 +71,10 @@ def run_threads(
     abandon: Callable[[], None] | None = None,
     blas: bool = True,
 ) -> list[T]:
-    """`[work(0), ..., work(workers - 1)]`, each in its own thread with one BLAS thread.
+    """Return `[work(0), ..., work(workers - 1)]`, each computed in its own thread with one BLAS thread.
 
-    Work that never calls BLAS (`blas=False`) starts a little sooner.
-
-    The calling thread runs `meanwhile` every tenth of a second. Where anything is raised (Ctrl-C above all), `abandon` is to
-    make the workers end soon: they are waited for.
+    The calling thread calls `meanwhile` every 0.1 s. After an exception (such as Ctrl-C) it calls `abandon`, which should
+    make the workers return soon, and waits for them. `blas=False` saves the time of limiting BLAS if `work` never uses it.
     """
     if workers == 1:
         return [work(0)]
@@ -85,8 +82,10 @@ def run_threads(
         try:
             futures = [pool.submit(work, k) for k in range(workers)]
             while True:
-                done, pending = wait(futures, timeout=_TICK if meanwhile else None, return_when=FIRST_EXCEPTION)
-                results = {future: future.result() for future in done}  # raises what a worker raised
+                done, pending = wait(
+                    futures, timeout=_SECONDS_BETWEEN_CALLS if meanwhile else None, return_when=FIRST_EXCEPTION
+                )
+                results = {future: future.result() for future in done}  # raises the exception of a worker
                 if not pending:
                     return [results[future] for future in futures]
                 if meanwhile:
@@ -98,10 +97,7 @@ def run_threads(
 
 
 def parallel_for(tasks: Sequence[Any], do: Callable[[Any], None], workers: int, *, blas: bool = True) -> None:
-    """Call `do` on every task, dealt round-robin to `workers` threads; where one raises, the others go no further.
-
-    `blas=False` says that no task calls BLAS.
-    """
+    """Call `do` on every task, assigned round-robin to `workers` threads; after an exception no further task starts."""
     workers = max(1, min(workers, len(tasks)))
     abandoned = Event()
 
@@ -115,18 +111,18 @@ def parallel_for(tasks: Sequence[Any], do: Callable[[Any], None], workers: int, 
 
 
 def run_round_robin(jobs: Sequence[Generator[None, None, T]], workers: int) -> list[T]:
-    """What each job returns; jobs rest wherever they yield, and a thread that is free takes the one that rests longest.
+    """Return the return value of each generator; a free thread continues the one that has waited longest since its `yield`.
 
-    Jobs of unequal length keep all threads busy almost to the end. For jobs whose results do not depend on each other's.
+    This keeps all threads busy for independent jobs of unequal length.
     """
-    resting, results = deque(enumerate(jobs)), dict[int, T]()
+    waiting, results = deque(enumerate(jobs)), dict[int, T]()
     changed, abandoned = Condition(), Event()
 
     def take() -> tuple[int, Generator[None, None, T]] | None:
         with changed:
-            while not resting and len(results) < len(jobs) and not abandoned.is_set():
+            while not waiting and len(results) < len(jobs) and not abandoned.is_set():
                 changed.wait()
-            return None if abandoned.is_set() or not resting else resting.popleft()
+            return None if abandoned.is_set() or not waiting else waiting.popleft()
 
     def abandon() -> None:
         with changed:
@@ -147,7 +143,7 @@ def run_round_robin(jobs: Sequence[Generator[None, None, T]], workers: int) -> l
                 raise
             else:
                 with changed:
-                    resting.append(taken)
+                    waiting.append(taken)
                     changed.notify()
 
     run_threads(work, max(1, min(workers, len(jobs))), abandon=abandon)
@@ -155,11 +151,11 @@ def run_round_robin(jobs: Sequence[Generator[None, None, T]], workers: int) -> l
 
 
 def slices(n: int, size: int) -> list[slice]:
-    """Consecutive slices of at most `size` that cover `range(n)`."""
+    """Return consecutive slices of at most `size` that cover `range(n)`."""
     return [slice(i, min(i + size, n)) for i in range(0, n, size)]
 
 
 def lower_tiles(parts: Iterable[slice]) -> list[tuple[slice, slice]]:
-    """The tiles on and below the diagonal of a square matrix cut into `parts` both ways."""
+    """Return the tiles on and below the diagonal of a square matrix whose rows and columns are cut into `parts`."""
     parts = list(parts)
     return [(row, column) for i, row in enumerate(parts) for column in parts[: i + 1]]

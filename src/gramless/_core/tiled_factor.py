@@ -1,11 +1,10 @@
-"""Cholesky factorisation and Gram matrices by tiles, shared among threads with one BLAS thread each.
+"""Cholesky factorisation and Gram matrices by tiles, in threads with one BLAS thread each.
 
     A_ik -= sum_(j < k) L_ij L_kj^T,   L_kk = chol(A_kk),   L_ik = A_ik L_kk^-T     for i > k      O(n^3 / 3)
     S_ij += B_i^T B_j                                                            for i >= j     O(n m^2 / 2)
 
-Nearly all operations are in large matrix products. BLAS's own threads meet after every panel and wait in a loop for each
-other: on cores that other processes want too, that takes many times as long as the work. These threads sleep until there is
-something to do.
+Nearly all operations are large matrix products. The threads of BLAS wait for each other in busy loops after every panel,
+which takes many times longer on cores that other processes use too; these threads sleep instead.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ import scipy.linalg
 
 from gramless._core.threads import lower_tiles, parallel_for, slices
 
+# Rows and columns of a tile, and rows of the part below a diagonal tile that one thread computes at a time.
 _EDGE = 256
-# Rows below a tile of the diagonal that a thread takes together.
 _ROWS = 1024
 
 
 def factor_lower_(A: np.ndarray, workers: int) -> int:
-    """Write the lower Cholesky factor over the lower triangle of a row-major `A`; the strict upper one stays.
+    """Overwrite the lower triangle of a row-major `A` with its Cholesky factor, within `one_blas_thread`.
 
-    Gives zero, or the number of the first pivot that is not positive. To be called where BLAS has one thread.
+    Returns zero, or the number of the first pivot that is not positive. The strict upper triangle is unchanged.
     """
     (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (A,))
     (trsm,) = scipy.linalg.get_blas_funcs(("trsm",), (A,))
@@ -43,7 +42,7 @@ def factor_lower_(A: np.ndarray, workers: int) -> int:
         ) -> None:
             A[i, k] = trsm(1.0, triangle, (A[i, k] - A[i, before] @ left.T).T, lower=1).T
 
-        # What the columns before explain is taken away at once: no entry is written more than once.
+        # All previous columns are subtracted in one product, so that each entry is written once.
         below = n - k.stop
         if below:
             height = min(_ROWS, -(-below // workers))
@@ -54,7 +53,7 @@ def factor_lower_(A: np.ndarray, workers: int) -> int:
 
 
 def add_lower_gram_(S: np.ndarray, B: np.ndarray, workers: int) -> None:
-    """Add `B^T B` to the lower triangle of `S`, and something to the upper one; to be called where BLAS has one thread."""
+    """Add `B^T B` to the lower triangle of `S` within `one_blas_thread`; the upper triangle becomes invalid."""
 
     def add(tile: tuple[slice, slice]) -> None:
         rows, columns = tile

@@ -1,4 +1,4 @@
-"""The border: what users pass in is checked here, once, with errors that a person can act on."""
+"""Validation of data that users pass to `fit` and prediction methods, with error messages that state the remedy."""
 
 from __future__ import annotations
 
@@ -23,18 +23,15 @@ Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
 def atomic_fit(fit: Fit) -> Fit:
-    """A `fit` that ends with a model of finite numbers, or raises and leaves the estimator as it was before.
-
-    As it was is unfitted, or with its last model.
-    """
+    """Decorate `fit` so that after an exception all attributes are as before, and a non-finite model raises."""
 
     @functools.wraps(fit)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         before = dict(vars(self))
         try:
             fitted = fit(self, *args, **kwargs)
-            if fit.__name__ == "fit":  # what goes on learning may still be without a solution
-                _refuse_infinite_numbers(self)
+            if fit.__name__ == "fit":  # after `partial_fit` there may be no solution yet
+                _check_finite_model(self)
             return fitted
         except BaseException:
             vars(self).clear()
@@ -44,12 +41,12 @@ def atomic_fit(fit: Fit) -> Fit:
     return guarded  # type: ignore[return-value]
 
 
-def _refuse_infinite_numbers(model: Any) -> None:
-    """Coefficients, and the kernel of each point of the model with itself, must be finite for scores to be."""
+def _check_finite_model(model: Any) -> None:
+    """Raise `ValueError` if a coefficient, or the kernel of a point of the model with itself, is not finite."""
     solution = [getattr(model, name, None) for name in ("dual_coef_", "intercept_")]
     diagonal = None
     kernel, points = getattr(model, "kernel_", None), getattr(model, "points_", None)
-    # A kernel function, which no two threads may call, looks at every value that it returns.
+    # A kernel given as a Python function (not thread-safe) checks its values itself.
     if (
         isinstance(points, np.ndarray)
         and points.ndim == 2
@@ -76,19 +73,19 @@ def _finite(value: Any) -> bool:
 
 
 def working_dtype(X: Any, dtype: Any) -> np.dtype:
-    """The floating dtype to compute in: the user's, or float32 for float32 and byte data and float64 for the rest."""
+    """Return the parameter `dtype`, or if it is None float32 for float32 and byte data and float64 for other data."""
     if dtype is not None:
         chosen = np.dtype(dtype)
         if chosen not in (np.float32, np.float64):
             raise ValueError(f"dtype must be 'float32', 'float64' or None, got {dtype!r}")
         return chosen
-    kinds = [X.dtype] if hasattr(X, "dtype") else list(getattr(X, "dtypes", []))  # a DataFrame has one for each column
+    kinds = [X.dtype] if hasattr(X, "dtype") else list(getattr(X, "dtypes", []))  # a DataFrame has one dtype per column
     names = {str(kind).removeprefix("torch.") for kind in kinds}
     return np.dtype(np.float32 if names and names <= set(_SINGLE_PRECISION_INPUTS) else np.float64)
 
 
 def check_X(estimator: Any, X: Any, *, dtype: np.dtype, accept_sparse: bool = True, reset: bool, **options: Any) -> Array:
-    """`X` as a finite two-dimensional array (NumPy, CSR, or the tensor it is), features counted and named."""
+    """Return `X` as a finite 2D NumPy array, CSR matrix or tensor; with `reset`, store its number and names of features."""
     if xa.is_torch(X):
         _check_tensor(estimator, X, reset)
         return xa.astype(X, dtype)
@@ -107,9 +104,9 @@ def check_X(estimator: Any, X: Any, *, dtype: np.dtype, accept_sparse: bool = Tr
 
 
 def _is_plain(estimator: Any, X: Any, dtype: np.dtype, reset: bool) -> bool:
-    """Whether `X` is a finite array that needs no conversion, has no names and has the features it should.
+    """Return True if `X` is a finite array without feature names that needs no conversion and has the expected width.
 
-    Nothing is said about an array that is not: scikit-learn's checks say it, in ten times the time.
+    For other arrays scikit-learn's checks raise the error; they take ten times as long.
     """
     if type(X) is not np.ndarray or X.dtype != dtype or X.ndim != 2 or 0 in X.shape or not X.flags.c_contiguous:
         return False
@@ -124,7 +121,7 @@ def _is_plain(estimator: Any, X: Any, dtype: np.dtype, reset: bool) -> bool:
 
 
 def _all_finite(X: np.ndarray) -> bool:
-    """Finite as far as the sum tells, which takes no memory: a sum that overflows is for slower checks to look at."""
+    """Return True if the sum is finite; False also if it overflows, which the slower checks distinguish."""
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(X.sum()))
 
@@ -134,7 +131,7 @@ def _check_tensor(estimator: Any, X: Any, reset: bool) -> None:
         raise ValueError(f"Expected 2D array, got {X.ndim}D tensor instead; reshape it to (n_samples, n_features)")
     if X.is_complex():
         raise ValueError("Complex data not supported")
-    _refuse_gradients("X", X)
+    _check_no_gradient("X", X)
     if 0 in X.shape:
         raise ValueError(f"Found a tensor of shape {tuple(X.shape)}: at least one sample and one feature are required")
     if X.is_floating_point() and not bool(X.isfinite().all()):
@@ -148,33 +145,31 @@ def _check_tensor(estimator: Any, X: Any, reset: bool) -> None:
         )
 
 
-def _refuse_gradients(name: str, tensor: Any) -> None:
+def _check_no_gradient(name: str, tensor: Any) -> None:
     if tensor.requires_grad:
-        raise ValueError(
-            f"{name} is a tensor that requires a gradient, and none flows through a kernel machine: pass {name}.detach()"
-        )
+        raise ValueError(f"{name} is a tensor that requires a gradient, and gramless computes none: pass {name}.detach()")
 
 
 def remove_feature_names(estimator: Any) -> None:
-    """The columns of an earlier table had names; those of what is fitted now have none."""
+    """Remove the feature names of an earlier fit."""
     estimator.__dict__.pop("feature_names_in_", None)
 
 
 def check_square(X: Array) -> None:
-    """A precomputed kernel must be square at fit."""
+    """Raise `ValueError` if a precomputed kernel matrix is not square."""
     if X.shape[0] != X.shape[1]:
         raise ValueError(f"Precomputed kernel matrix must be square at fit, got shape {tuple(X.shape)}")
 
 
 def check_labels(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted classes and the class index of each sample; at least two classes."""
+    """Return the sorted classes and the class index of each row; raise `ValueError` for fewer than two classes."""
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
     if type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "iub" and len(y) == n:
         classes, codes = np.unique(y, return_inverse=True)
-        if 2 <= len(classes) <= n // 2:  # so many labels that they may be values are for scikit-learn to look at
+        if 2 <= len(classes) <= n // 2:  # scikit-learn checks whether more labels are continuous values
             return classes, codes
-    y = column_or_1d(_off_torch("y", y), warn=True)
+    y = column_or_1d(_host_values("y", y), warn=True)
     if len(y) != n:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {[n, len(y)]}")
     if y.dtype.kind == "O" and missing_mask(y).any():
@@ -189,7 +184,7 @@ def check_labels(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_indicator(y: Any) -> bool:
-    """Whether `y` says for each of several labels which rows have it: a matrix of zeros and ones."""
+    """Return True if `y` is a multilabel indicator matrix."""
     if xa.is_sparse(y):
         return True
     shape = getattr(y, "shape", None)
@@ -197,46 +192,46 @@ def is_indicator(y: Any) -> bool:
         shape = (len(y), len(y[0]))
     if shape is None or len(shape) != 2 or shape[1] < 2:
         return False
-    return type_of_target(_off_torch("y", y), input_name="y") == "multilabel-indicator"
+    return type_of_target(_host_values("y", y), input_name="y") == "multilabel-indicator"
 
 
 def check_indicator(y: Any, n: int, class_weight: Any = None) -> np.ndarray:
-    """Which rows have which label, as booleans of shape (n, n_labels)."""
-    given = y.toarray() if xa.is_sparse(y) else np.asarray(_off_torch("y", y))
+    """Return an indicator matrix as booleans of shape (n, n_labels)."""
+    given = y.toarray() if xa.is_sparse(y) else np.asarray(_host_values("y", y))
     if given.shape[0] != n:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {[n, given.shape[0]]}")
     if not np.isin(given, (0, 1)).all():
         raise ValueError("an indicator matrix has zeros and ones only")
     if class_weight is not None:
-        raise ValueError("class_weight is for one label of each row; with an indicator matrix give sample_weight")
+        raise ValueError("class_weight requires one label per row; use sample_weight with an indicator matrix")
     return given.astype(bool)
 
 
-def _off_torch(name: str, values: Any) -> Any:
-    """A tensor as an array, anything else as it is."""
+def _host_values(name: str, values: Any) -> Any:
+    """Return a tensor as a NumPy array, and other values unchanged."""
     if not xa.is_torch(values):
         return values
-    _refuse_gradients(name, values)
+    _check_no_gradient(name, values)
     return xa.to_numpy(values)
 
 
 def missing_mask(y: np.ndarray) -> np.ndarray:
-    """Which targets are None, not a number, infinite, or what pandas has for a missing value."""
+    """Return True for the targets that are None, NaN, infinite or `pandas.NA`."""
     if y.dtype.kind == "f":
         return ~np.isfinite(y).reshape(len(y), -1).all(axis=1)
     if y.dtype.kind != "O":
         return np.zeros(len(y), dtype=bool)
-    # pandas.NA compares as neither equal nor unequal to anything, itself included.
+    # `pandas.NA != pandas.NA` is neither True nor False.
     return np.array([v is None or type(v).__name__ == "NAType" or v != v for v in y.reshape(len(y), -1)[:, 0]], dtype=bool)
 
 
 def check_outputs(y: Any, n: int) -> np.ndarray:
-    """Regression targets as a finite float64 matrix with one column for each output."""
+    """Return regression targets as a finite float64 array."""
     from sklearn.utils import check_array
 
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
-    y = _off_torch("y", y)
+    y = _host_values("y", y)
     try:
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     except ValueError as reason:
@@ -251,17 +246,17 @@ def check_outputs(y: Any, n: int) -> np.ndarray:
 def check_weights(
     sample_weight: Any, X: Array, codes: np.ndarray | None = None, classes: Any = None, class_weight: Any = None
 ) -> np.ndarray | None:
-    """One non-negative weight for each sample, class weights multiplied in; None where all are one."""
+    """Return the products of sample weights and class weights, or None if neither is given."""
     if sample_weight is None and class_weight is None:
         return None
     n = X.shape[0]
-    sample_weight = _off_torch("sample_weight", sample_weight)
+    sample_weight = _host_values("sample_weight", sample_weight)
     weights = _check_sample_weight(sample_weight, np.empty((n, 1)), dtype=np.float64, ensure_non_negative=True)
     if class_weight is not None and codes is not None:
-        # "balanced" counts weighted samples, so that a weight still equals a repetition.
+        # "balanced" sums the weights, so that a weight of 2 equals a repeated row.
         if isinstance(class_weight, str) and class_weight == "balanced":
-            mass = np.bincount(codes, weights=weights, minlength=len(classes))
-            per_class = weights.sum() / (np.count_nonzero(mass) * np.where(mass > 0, mass, 1.0))
+            total = np.bincount(codes, weights=weights, minlength=len(classes))
+            per_class = weights.sum() / (np.count_nonzero(total) * np.where(total > 0, total, 1.0))
         else:
             if isinstance(class_weight, dict):
                 check_class_weights(class_weight)
@@ -273,7 +268,7 @@ def check_weights(
 
 
 def check_class_weights(class_weight: dict[Any, float]) -> dict[Any, float]:
-    """A factor for each class, none of them negative."""
+    """Return `class_weight`, or raise `ValueError` if a weight is negative or not finite."""
     for label, factor in class_weight.items():
         if not isinstance(factor, Real) or not 0 <= factor < float("inf"):
             raise ValueError(f"class_weight must be finite numbers of at least 0, got {factor!r} for class {label!r}")
@@ -281,7 +276,7 @@ def check_class_weights(class_weight: dict[Any, float]) -> dict[Any, float]:
 
 
 def check_positive(name: str, value: Any, *, integer: bool = False) -> Any:
-    """A finite number above zero."""
+    """Return `value`, or raise `ValueError` if it is not a positive finite number."""
     kind = Integral if integer else Real
     if not isinstance(value, kind) or isinstance(value, bool) or not 0 < float(value) < float("inf"):
         raise ValueError(f"{name} must be a positive {'integer' if integer else 'finite number'}, got {value!r}")
@@ -289,7 +284,7 @@ def check_positive(name: str, value: Any, *, integer: bool = False) -> Any:
 
 
 def check_choice(name: str, value: Any, known: Any) -> Any:
-    """One of the known names; the error lists them."""
+    """Return `value`, or raise `ValueError` that lists the known names."""
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"unknown {name} {value!r}; known: {', '.join(map(repr, sorted(known)))}")
     return value

@@ -114,7 +114,7 @@ class KernelExpansion(BaseEstimator):
         # The bias of a regressor contains the mean of the targets; if that is large, float32 has no digits left.
         scores = xa.astype(scores, np.result_type(dtype, xa.numpy_dtype(self.intercept_)))
         scores += xa.like(self.intercept_, scores)
-        return scores if xa.is_torch(X) else xa.to_numpy(scores)
+        return xa.in_namespace_of(scores, X)
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in super().__getstate__().items() if key not in _NOT_SAVED}

@@ -260,7 +260,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         """
         features = self._features(X)
         scores = self.estimator_.decision_function(features)
-        return scores if xa.is_torch(X) else xa.to_numpy(scores)
+        return xa.in_namespace_of(scores, X)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the class of each image.

@@ -343,7 +343,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 out[rows] = part
                 progress.update(throughput_record(rows.stop, 0, n, time.perf_counter() - start))
         assert out is not None
-        return out if xa.is_torch(images) else xa.to_numpy(out)
+        return xa.in_namespace_of(out, images)
 
     @property
     def patches_(self) -> np.ndarray:

@@ -193,7 +193,7 @@ class OnePassEstimator(BaseEstimator):
         # everything else.
         scores = xa.astype(scores, np.result_type(model.coef, model.intercept))
         scores += xa.like(model.intercept, scores)
-        return scores if xa.is_torch(X) else xa.to_numpy(scores)
+        return xa.in_namespace_of(scores, X)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

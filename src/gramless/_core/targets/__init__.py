@@ -1,1 +1,1 @@
-"""From labels and values to the columns that a machine is asked to reproduce."""
+"""Conversion of labels and values to target columns."""

@@ -1,7 +1,7 @@
-"""Targets that come batch by batch: labels whose classes may still be met, or values.
+"""Targets that arrive in batches: labels, whose classes may not all be known yet, or values.
 
-Labels are summed as indicators, one column for each class, so that a class first met in a late batch only adds a column of
-zeros to the sums of the earlier rows. Two classes become one column of -1 and +1 when the sums are solved: the difference of
+Labels are summed as indicators, one column per class, so that a class that first occurs in a late batch only adds a column
+of zeros to the sums of earlier rows. Two classes become one column of -1 and +1 when the sums are solved: the difference of
 the two indicators.
 """
 
@@ -17,14 +17,9 @@ from gramless._core import arrays as xa
 
 
 class LabelTargets:
-    """Labels as indicators.
+    """Labels as indicator columns.
 
-    Parameters
-    ----------
-    classes : array, optional
-        All labels there will be, sorted; None collects them as they come.
-    class_weight : dict, optional
-        A factor for the weight of each class.
+    `classes` are all sorted labels, or None to collect them from the batches; `class_weight` maps labels to weights.
     """
 
     single = False
@@ -39,7 +34,7 @@ class LabelTargets:
         return len(self.known)
 
     def read(self, y: Any) -> np.ndarray:
-        """Positions of the labels in `known`."""
+        """Return the positions of the labels in `known`, which is extended by new labels."""
         y = column_or_1d(xa.to_numpy(y), warn=True)
         if y.dtype.kind == "f" and not np.isfinite(y).all():
             raise ValueError("Input y contains NaN or infinity")
@@ -57,35 +52,35 @@ class LabelTargets:
         return positions[inverse]
 
     def weights(self, codes: np.ndarray) -> np.ndarray | None:
-        """The class's factor for each row."""
+        """Return the class weight of each row."""
         if self.class_weight is None:
             return None
         table = np.array([float(self.class_weight.get(label, 1.0)) for label in self.known.tolist()])
         return table[codes]
 
     def matrix(self, codes: np.ndarray) -> np.ndarray:
-        """One column of zeros and ones for each class known so far."""
+        """Return the indicator matrix of the classes known so far."""
         return np.eye(self.n_columns)[codes]
 
     def sorted(self) -> tuple[np.ndarray, np.ndarray]:
-        """The classes in their order, and the columns they are in."""
+        """Return the sorted classes and the columns that they are in."""
         order = np.argsort(self.known, kind="stable")
         return self.known[order], order
 
     def close(self) -> np.ndarray:
-        """Take no more classes than those known; returns them in their order."""
+        """Accept no more classes, and return the sorted known ones."""
         self.open = False
         if len(self.known) < 2:
             raise ValueError(f"The number of classes has to be greater than one; got {len(self.known)} class")
         return self.sorted()[0]
 
     def outputs(self, columns: np.ndarray) -> np.ndarray:
-        """Scores, coefficients or targets (last axis: one for each class known) as the machine's outputs."""
+        """Convert scores, coefficients or targets with one column per known class to the outputs of the model."""
         columns = columns[..., self.sorted()[1]]
         return columns[..., 1:] - columns[..., :1] if columns.shape[-1] == 2 else columns
 
     def columns(self, outputs: np.ndarray) -> np.ndarray:
-        """Columns whose `outputs` these are."""
+        """Convert outputs of the model to one column per known class."""
         columns = np.concatenate([-outputs, outputs], axis=-1) / 2 if outputs.shape[-1] == 1 else outputs
         return columns[..., np.argsort(self.sorted()[1])]
 
@@ -97,7 +92,7 @@ class LabelTargets:
 
 
 class ValueTargets:
-    """Numbers, one column for each output."""
+    """Values, one column per output."""
 
     open = False
     class_weight = None
@@ -111,7 +106,7 @@ class ValueTargets:
         if not np.isfinite(values).all():
             raise ValueError("Input y contains NaN or infinity")
         if values.ndim not in (1, 2):
-            raise ValueError(f"y has {values.ndim} dimensions; expected one value, or one row of values, for each sample")
+            raise ValueError(f"y has {values.ndim} dimensions; expected one value or one row of values per sample")
         single, values = values.ndim == 1, values.reshape(len(values), -1)
         if self.n_columns and (values.shape[1] != self.n_columns or single != self.single):
             before = "(n,)" if self.single else f"(n, {self.n_columns})"

@@ -133,7 +133,7 @@ class KernelOperator(Operator):
         while True:
             try:
                 return self._tiled_product(V)
-            except xa.device_out_of_memory() as error:
+            except xa.device_out_of_memory(self.reference) as error:
                 self._shrink(error)
 
     def _shrink(self, error: BaseException) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from gramless._core import arrays as xa
-from gramless._core.memory import MemoryEstimate, loading_bytes
+from gramless._core.memory import COMPILED_LOOPS, MemoryEstimate
 
 
 def estimate(estimator: Any, n: int, d: int, n_classes: int = 2, *, dtype: Any = None) -> MemoryEstimate:
@@ -57,5 +57,5 @@ def estimate(estimator: Any, n: int, d: int, n_classes: int = 2, *, dtype: Any =
     outputs = 1 if n_classes <= 2 and is_classifier(estimator) else n_classes
     device = xa.resolve_device(getattr(estimator, "device", None))
     memory: MemoryEstimate = estimator.plan(n, d, outputs, chosen, device).memory
-    memory.loading = loading_bytes() if memory.device == "cpu" else 0
+    memory.loading = sum(COMPILED_LOOPS.values()) if memory.device == "cpu" else 0
     return memory
