@@ -1,10 +1,10 @@
-"""Kernels that know symmetries: the mean of a kernel over transformed copies of both points.
+"""Invariant kernels: the mean of a kernel over transformed copies of both points.
 
     Invariant   k(x, y) = mean over g, h of kernel(g x, h y)         g, h in a finite set of transforms
     Reflected   k(x, y) = (f(e + o) + f(e - o)) / 2                  e, o = inner products of the even and the odd columns
 
-The mean is the inner product of mean feature vectors, hence positive semi-definite for every kernel and every set. Where the
-set is a group that permutes columns, and the kernel does not care for the order of columns, the mean over one side is the
+The mean is the inner product of mean feature vectors, hence positive semi-definite for every kernel and every set. If the
+set is a group that permutes columns, and the kernel does not depend on the order of columns, the mean over one side is the
 same number: |G| blocks instead of |G|^2. For one reflection whose odd columns change their sign, both terms come from the
 same two products, which cost as much as one product of all columns. Reference: Haasdonk and Burkhardt, "Invariant kernel
 functions for pattern analysis and machine learning", 2007.
@@ -22,26 +22,26 @@ from gramless._core.grid import GridRows
 from gramless.kernels.base import Kernel, WrappedKernel
 from gramless.kernels.dot import Linear, Polynomial
 
-# Only blocks of the kernel are known: small square ones keep the waste on a diagonal at a factor of so many.
+# The diagonal is taken from square blocks of this many rows, which compute this many times as many values as needed.
 _DIAGONAL_BLOCK = 64
 
 
 class Invariant(WrappedKernel):
-    """The mean of a kernel over transforms of both points.
+    """Mean of a kernel over transforms of both points.
 
     Parameters
     ----------
     kernel : Kernel
-        What is averaged.
+        Kernel that is averaged.
     transforms : array of int of shape (n_transforms, n_columns)
-        Each row says which columns of a point, in which order, are the transformed point: `x[transforms[g]]`. Permutations
-        of pixels come from `gramless.images.mirror_columns` and its neighbours; the features of transformed images, put
-        side by side, are `np.arange(n_transforms * p).reshape(n_transforms, p)`.
+        Column indices of each transformed point: `x[transforms[g]]`. `gramless.images.mirror_columns`, `rotation_columns`
+        and `shift_columns` return permutations of pixels; for concatenated features of transformed images use
+        `np.arange(n_transforms * p).reshape(n_transforms, p)`.
 
     See Also
     --------
-    Reflected : One reflection, at the cost of no transform.
-    gramless.images.virtual_examples : Transformed copies of the training images instead.
+    Reflected : One reflection, at the cost of a single kernel.
+    gramless.images.virtual_examples : Transformed copies of the training images.
 
     References
     ----------
@@ -70,7 +70,7 @@ class Invariant(WrappedKernel):
         return 1 + self.kernel.temporaries
 
     def accepts_grid(self, rows: GridRows) -> bool:
-        return False  # bytes come in whole rows
+        return False  # rows stored as bytes cannot be divided into columns
 
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Invariant:
         if not self.kernel.uses_points:
@@ -90,7 +90,7 @@ class Invariant(WrappedKernel):
         return X[:, xa.indices(columns, X)]
 
     def _left(self, columns: np.ndarray) -> np.ndarray:
-        """The transforms of the left side: one where the mean over the right side is the mean over both."""
+        """Return the transforms of the left side: one if the mean over the right side equals the mean over both."""
         return columns[:1] if self.kernel.permutable and is_group(columns) else columns
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
@@ -120,14 +120,14 @@ class Invariant(WrappedKernel):
 
 
 class Reflected(WrappedKernel):
-    """The mean of a kernel of inner products over a reflection that changes the sign of the last columns.
+    """Mean of a kernel of inner products over a reflection that changes the signs of the last columns.
 
     Parameters
     ----------
     kernel : Linear or Polynomial
-        What is averaged.
+        Kernel that is averaged.
     n_odd : int
-        How many columns, the last ones, change their sign.
+        Number of last columns whose signs change.
 
     See Also
     --------
@@ -153,7 +153,7 @@ class Reflected(WrappedKernel):
         return 1 + self.kernel.temporaries
 
     def accepts_grid(self, rows: GridRows) -> bool:
-        return False  # bytes come in whole rows
+        return False  # rows stored as bytes cannot be divided into columns
 
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Reflected:
         if not isinstance(self.kernel, (Linear, Polynomial)):
@@ -161,11 +161,11 @@ class Reflected(WrappedKernel):
                 f"Reflected takes a kernel of inner products, linear or polynomial, not {self.kernel!r}; see Invariant"
             )
         if not 0 <= int(self.n_odd) <= X.shape[1]:
-            raise ValueError(f"n_odd={self.n_odd} is no number of columns among {X.shape[1]}")
+            raise ValueError(f"n_odd={self.n_odd} must lie between 0 and the number of columns, {X.shape[1]}")
         return Reflected(self.kernel.resolve(X, weights), int(self.n_odd))
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        # The kernel of the even columns alone is a function of their inner product; so the products are taken apart here.
+        # The kernel is a function of inner products, so the products of even and odd columns are computed separately.
         even = X.shape[1] - int(self.n_odd)
         scale = getattr(self.kernel, "gamma", 1.0)
         same = xa.dot(X[:, :even], Y[:, :even], out=out)
@@ -186,7 +186,7 @@ class Reflected(WrappedKernel):
         return (self._apply(e + o, scale) + self._apply(e - o, scale)) / 2
 
     def _apply(self, values: Array, scale: float) -> Array:
-        """The kernel as a function of inner products, in place."""
+        """Apply the kernel as a function of inner products, in place."""
         if isinstance(self.kernel, Linear):
             return values
         values *= scale
@@ -196,7 +196,7 @@ class Reflected(WrappedKernel):
 
 
 def is_group(columns: np.ndarray) -> bool:
-    """Whether the rows are permutations of all columns and closed under composition."""
+    """Return True if the rows are permutations of all columns and closed under composition."""
     every = np.arange(columns.shape[1])
     if not all(np.array_equal(np.sort(row), every) for row in columns):
         return False
