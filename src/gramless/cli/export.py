@@ -15,9 +15,9 @@ from gramless.cli.errors import InputError, check_readable, check_writable
 
 
 def export(model_path: Path, out: Path, console: Console) -> dict[str, Any]:
-    """Write an ONNX file and say what goes in and what comes out."""
+    """Write a model as an ONNX file, and print and return the inputs and outputs of the file."""
     if importlib.util.find_spec("onnx") is None:
-        raise InputError("writing ONNX needs the package onnx: pip install 'gramless[onnx]'")
+        raise InputError("exporting to ONNX needs the package onnx: pip install 'gramless[onnx]'")
     check_readable(model_path)
     check_writable(out, model_path)
     try:
@@ -34,11 +34,11 @@ def export(model_path: Path, out: Path, console: Console) -> dict[str, Any]:
     found: dict[str, Any] = {"model": str(model_path), "out": str(out), "bytes": len(content)}
     found["inputs"] = {one.name: _kind(one) for one in graph.graph.input}
     found["outputs"] = {one.name: _kind(one) for one in graph.graph.output}
-    for what in ("inputs", "outputs"):
-        named = list(found[what].items())
-        told = ", ".join(f"{name} ({kind})" for name, kind in named[:12])
-        more = f" and {len(named) - 12} more" if len(named) > 12 else ""
-        console.print(f"{what}: {escape(told + more)}", highlight=False, soft_wrap=True)
+    for key in ("inputs", "outputs"):
+        tensors = list(found[key].items())
+        listed = ", ".join(f"{name} ({kind})" for name, kind in tensors[:12])
+        more = f" and {len(tensors) - 12} more" if len(tensors) > 12 else ""
+        console.print(f"{key}: {escape(listed + more)}", highlight=False, soft_wrap=True)
     console.print(f"ONNX  [bold]{escape(str(out))}[/bold], {len(content):,} bytes", highlight=False, soft_wrap=True)
     return found
 

@@ -1,6 +1,6 @@
-"""The card of a model: what it is, from which data, how good, made with what; Markdown beside the file, words on a terminal.
+"""Card of a model: estimator, data, scores, inputs and versions, as Markdown beside the file and as tables on a terminal.
 
-`model.skops` has its card in `model.card.md`. The card names the SHA-256 of the file that it belongs to.
+`model.skops` has its card in `model.card.md`, which contains the SHA-256 checksum of the model file.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ _LEVELS = 6
 
 
 def card_path(model: Path) -> Path:
-    """Where the card of a model file is."""
+    """Return the path of the card of a model file."""
     return model.with_name(f"{model.stem[:200]}.card.md")  # names have at most 255 bytes
 
 
 def checksum(path: Path) -> str:
-    """The SHA-256 of a file."""
+    """Return the SHA-256 checksum of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sections(model: TableModel) -> list[Section]:
-    """Tables of a card: a title, the heading of the columns, the rows."""
+    """Return the tables of a card: title, column names and rows of each."""
     about = model.about
     rows = about.get("rows", {})
     what = [
         ["estimator", str(about.get("estimator"))],
         ["predicts", f"{about.get('target') or 'y'} ({model.task})"],
         ["data", f"{about.get('data')}"],
-        ["rows", f"{rows.get('train', 0):,} to learn from, {rows.get('held_out', 0):,} to score on"],
+        ["rows", f"{rows.get('train', 0):,} for training, {rows.get('held_out', 0):,} held out"],
     ]
     if model.task == "classification":
         shares = about.get("class_shares", [])
@@ -49,10 +49,10 @@ def sections(model: TableModel) -> list[Section]:
     ]
     if scores:
         how = f"{about['folds']} folds" if "folds" in about else "held-out rows"
-        found.append((f"Scores on {how}", ["score", "value", "95 % interval", "constant answer"], scores))
+        found.append((f"Scores on {how}", ["score", "value", "95 % interval", "constant prediction"], scores))
     inputs = [_input(record) for record in about.get("inputs", [])]
     if inputs:
-        found.append(("Inputs", ["column", "kind", "training saw", "missing"], inputs))
+        found.append(("Inputs", ["column", "kind", "training values", "missing"], inputs))
     left_out = about.get("columns", {}).get("left_out", {})
     if left_out:
         found.append(("Left out", ["column", "why"], [[name, why] for name, why in left_out.items()]))
@@ -82,7 +82,7 @@ def _input(record: dict[str, Any]) -> list[str]:
 
 
 def write_model_card(model: TableModel, path: Path) -> None:
-    """Write the card of a model that was just saved to `path`."""
+    """Write the card of a model that was saved to `path`."""
     lines = [f"# {model.about.get('target') or 'y'}", "", f"`{path.name}`, SHA-256 `{checksum(path)}`", ""]
     for title, heading, rows in sections(model):
         lines += [f"## {title}", "", _line(heading), _line(["---"] * len(heading)), *map(_line, rows), ""]

@@ -1,7 +1,7 @@
-"""`gramless train FOLDER`, `predict MODEL PICTURE`, `evaluate MODEL FOLDER`: pictures in one folder for each class.
+"""`gramless train FOLDER`, `predict MODEL PICTURE` and `evaluate MODEL FOLDER`: pictures in one subfolder per class.
 
-All pictures are brought to one size, the most common one, or a smaller one of the same proportions where that has more than
-`LONGEST_SIDE` pixels along a side; they are grey where all of the training pictures are.
+All pictures are resized to the most common size, reduced in proportion if a side has more than `LONGEST_SIDE` pixels. They
+are converted to grey if all training pictures are grey.
 """
 
 from __future__ import annotations
@@ -37,19 +37,7 @@ _BATCH = 1000
 
 
 class PictureModel(BaseEstimator):
-    """A fitted classifier of images, and the size that pictures are brought to.
-
-    Parameters
-    ----------
-    classifier : ImageClassifier
-        Fitted.
-    size : list of int
-        Width and height.
-    grey : bool
-        Whether pictures are read without their colours.
-    about : dict
-        How it was made, in plain JSON.
-    """
+    """Fitted image classifier with the width and height of its images; `about` describes the training in plain JSON."""
 
     def __init__(self, classifier: ImageClassifier, size: list[int], grey: bool, about: dict[str, Any]):
         self.classifier = classifier
@@ -60,14 +48,14 @@ class PictureModel(BaseEstimator):
 
 @dataclass(frozen=True)
 class TrainedOnPictures:
-    """A saved model and how good it is."""
+    """Saved model of pictures with its scores."""
 
     out: Path
     model: PictureModel
     scores: list[Score]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return the model file and its description as plain JSON."""
         return {"model": str(self.out), **self.model.about}
 
 
@@ -82,9 +70,9 @@ def train_pictures(
     memory_budget: str | None = None,
     console: Console,
 ) -> TrainedOnPictures:
-    """Read a folder with one subfolder for each class, fit, score on held-out pictures, save."""
+    """Train a model on a folder with one subfolder per class, score it on held-out pictures and save it."""
     if not 0 < test_size < 1:
-        raise InputError(f"the held-out share must lie between 0 and 1, not {test_size}")
+        raise InputError(f"the held-out share must be between 0 and 1, not {test_size}")
     if C is not None and not 0 < C < np.inf:
         raise InputError(f"C must be a positive number, not {C:g}")
     check_writable(out)
@@ -131,7 +119,7 @@ def train_pictures(
     console.print(
         f"[bold]ImageClassifier[/bold] for {classes} classes of {'grey' if grey else 'colour'} pictures, "
         f"{size[0]} x {size[1]} pixels\n"
-        f"  {len(y_train):,} pictures to learn from, fitted in {seconds:.1f} s; {len(y_test):,} held out to score",
+        f"  {len(y_train):,} training pictures, fitted in {seconds:.1f} s; {len(y_test):,} held-out pictures",
         highlight=False,
         soft_wrap=True,
     )
@@ -141,7 +129,7 @@ def train_pictures(
 
 
 def predict_pictures(model_path: Path, data: Path, *, proba: bool, out: Path | None, console: Console) -> Predicted:
-    """Write one line for a picture, or for each picture in a folder and its subfolders: its path and its class."""
+    """Write the path and the predicted class of a picture, or of all pictures in a folder and its subfolders."""
     out = None if out == Path("-") else out
     model = _load(model_path)
     paths = _pictures(data) if os.path.isdir(data) else [data]
@@ -164,9 +152,9 @@ def predict_pictures(model_path: Path, data: Path, *, proba: bool, out: Path | N
 
 
 def evaluate_pictures(model_path: Path, folder: Path, *, console: Console) -> Evaluated:
-    """Score a saved model on a folder with one subfolder for each class, some pictures at a time."""
+    """Score a saved model on a folder with one subfolder per class, in batches."""
     if not os.path.isdir(folder):
-        raise InputError(f"{folder} is no folder: give one with a subfolder of pictures for each class")
+        raise InputError(f"{folder} is not a folder: give one with a subfolder of pictures for each class")
     model = _load(model_path)
     paths, labels = _labelled(folder, at_least=1)
     classes, digest = model.classifier.classes_, hashlib.sha256()
@@ -201,7 +189,7 @@ def evaluate_pictures(model_path: Path, folder: Path, *, console: Console) -> Ev
 
 
 def _digest(digest: Any, labels: list[str], images: np.ndarray) -> Any:
-    """Add pictures and their classes to a checksum, which knows them again whatever their files are called."""
+    """Add pictures and their classes to a checksum that does not depend on the names of the files."""
     for label, image in zip(labels, images, strict=True):
         digest.update(f"{label}\0".encode())
         digest.update(np.ascontiguousarray(image))
@@ -223,7 +211,7 @@ def _pictures(folder: Path) -> list[Path]:
 
 
 def _labelled(folder: Path, *, at_least: int) -> tuple[list[Path], list[str]]:
-    """Every picture and its class, the name of the subfolder it is in."""
+    """Return the paths of all pictures and their classes, which are the names of the subfolders."""
     paths, labels = [], []
     for inside in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
         found = _pictures(inside)
@@ -240,7 +228,7 @@ def _labelled(folder: Path, *, at_least: int) -> tuple[list[Path], list[str]]:
 
 
 def _common_form(paths: list[Path]) -> tuple[tuple[int, int], bool]:
-    """The size that all pictures are brought to, and whether all are grey."""
+    """Return the size to which pictures are resized, and whether all pictures are grey."""
     sizes: Counter[tuple[int, int]] = Counter()
     grey = True
     for path in paths:
@@ -259,7 +247,7 @@ def _read(paths: list[Path], size: tuple[int, int], grey: bool, console: Console
 
 
 def _images(paths: Iterable[Path], size: tuple[int, int], grey: bool) -> Iterator[np.ndarray]:
-    """Pictures as bytes of one shape."""
+    """Yield pictures as arrays of bytes of one shape."""
     from PIL import Image
 
     for path in paths:
