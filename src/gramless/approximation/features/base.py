@@ -1,9 +1,9 @@
-"""What a feature map is: settings that, shown some rows, choose features.
+"""Interface of feature maps: settings from which features are chosen, given a sample of the rows.
 
     feature_map.begin(X, y, rng) -> Features,     Features(X) -> Phi,     f(x) = Phi(x) A + b,     penalty tr(A^T P A)
 
-A `FeatureMap` only has settings. `begin` sees some rows and returns `Features`: what was chosen, which maps rows, has a
-penalty `P` and can be saved. Nothing here knows where rows come from or how `A` is found.
+A `FeatureMap` has only settings. `begin` examines a sample of the rows and returns `Features`, which map rows, have a
+penalty `P` and can be saved. Neither depends on the source of the rows or on the learner that finds `A`.
 """
 
 from __future__ import annotations
@@ -23,37 +23,17 @@ _SCORED_ROWS = 4096
 
 
 class Features(ABC):
-    """Features that were chosen: call them with rows.
-
-    Attributes
-    ----------
-    kernel : Kernel
-        The kernel whose functions the features span, every setting a number.
-    targets : ndarray or None
-        The targets of the rows that became points of the model, where the features are made of such rows.
-
-    See Also
-    --------
-    FeatureMap : the settings whose `begin` returns features.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.approximation.features import Features, FourierMap
-    >>> features = FourierMap(n_components=6).begin(np.eye(3), None, np.random.RandomState(0))
-    >>> isinstance(features, Features), features.n_features, features.identity_penalty
-    (True, 6, True)
-    """
+    """Chosen features: a callable that maps rows to `Phi`."""
 
     kernel: Kernel
     targets: np.ndarray | None = None
     jitter: float | None = None
-    """What was added to a matrix of the features before it could be factored; None where nothing is factored."""
+    """Number added to the diagonal of the kernel matrix before its factorisation; None without a factorisation."""
 
     @property
     @abstractmethod
     def n_features(self) -> int:
-        """Columns of `Phi`."""
+        """Number of columns of `Phi`."""
 
     @abstractmethod
     def __call__(self, X: Array) -> Array:
@@ -69,67 +49,22 @@ class Features(ABC):
         return None
 
     def penalty_product(self, A: Array, nbytes: int) -> Array:
-        """The product `P A`.
-
-        Parameters
-        ----------
-        A : array of shape (n_features, k)
-            Coefficients of the features.
-        nbytes : int
-            What may be held between two calls.
-
-        Returns
-        -------
-        array of shape (n_features, k)
-            Where `A` is.
-        """
+        """Return the product `P A`; at most `nbytes` bytes are cached between two calls."""
         return A
 
     def coefficients(self, A: np.ndarray) -> np.ndarray:
-        """Coefficients of the model from those of the features.
-
-        Parameters
-        ----------
-        A : ndarray of shape (n_features, k)
-            Coefficients of the features.
-
-        Returns
-        -------
-        ndarray of shape (n_features, k)
-            What predictions are computed with.
-        """
+        """Return the coefficients of the model, given those of the features."""
         return A
 
     def scores(self, X: Array, coef: Array, precision: str = "highest") -> Array:
-        """The model's function without its bias, `f(x) - b`, for each row.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-            The rows.
-        coef : array of shape (n_features, k)
-            The model's coefficients, where the rows are.
-        precision : {"highest", "high", "medium"}, default="highest"
-            Of products in float32 on a GPU.
-
-        Returns
-        -------
-        array of shape (n, k)
-            Where the rows are.
-        """
+        """Return `f(x) - b` for each row; `precision` is that of float32 products on a GPU."""
         out = xa.empty((int(X.shape[0]), int(coef.shape[1])), coef)
         for rows in slices(int(X.shape[0]), _SCORED_ROWS):
             out[rows] = self(X[rows]) @ coef
         return out
 
     def for_prediction(self) -> Features:
-        """These features, or a copy, without what only learning needs.
-
-        Returns
-        -------
-        Features
-            Which map rows to the same numbers, up to a linear map that the model's coefficients know.
-        """
+        """Return the features without the arrays that only learning needs."""
         return self
 
     @abstractmethod
@@ -138,85 +73,29 @@ class Features(ABC):
 
 
 class FeatureMap(BaseEstimator, ABC):
-    """Settings from which `begin` makes features.
-
-    See Also
-    --------
-    Features : what `begin` returns.
-    gramless.streaming.learners.Learner : what finds coefficients of the features.
-
-    Examples
-    --------
-    >>> from gramless.approximation.features import FEATURE_MAPS, FeatureMap
-    >>> all(issubclass(each, FeatureMap) for each in FEATURE_MAPS.values())
-    True
-    """
+    """Settings from which `begin` chooses features."""
 
     accepts_sparse: bool = True
-    """Whether the features understand CSR rows."""
+    """Whether the features accept CSR rows."""
     looks_at_rows: ClassVar[bool] = True
     """Whether what is chosen depends on the rows seen; if not, a seed draws the same features whatever they are."""
     keeps_penalty: bool = False
-    """Whether products with the penalty are faster where a matrix is held."""
+    """Whether products with the penalty use a cached matrix."""
 
     @abstractmethod
     def n_features(self, n_rows: int | None) -> int:
-        """How many features there are going to be.
-
-        Parameters
-        ----------
-        n_rows : int or None
-            Rows of the data; None where nobody knows.
-
-        Returns
-        -------
-        int
-            Columns of `Phi`.
-        """
+        """Return the number of features for `n_rows` rows (None if unknown)."""
 
     def rows_needed(self, n_rows: int | None) -> int:
-        """Rows without which `begin` cannot choose.
-
-        Parameters
-        ----------
-        n_rows : int or None
-            Rows of the data; None where nobody knows.
-
-        Returns
-        -------
-        int
-            At least 1.
-        """
+        """Return the number of rows that `begin` needs at least."""
         return 1
 
     @abstractmethod
     def rows_wanted(self, n_rows: int | None) -> int:
-        """Rows that `begin` is content with where every row costs memory.
-
-        Parameters
-        ----------
-        n_rows : int or None
-            Rows of the data; None where nobody knows.
-
-        Returns
-        -------
-        int
-            At least `rows_needed`.
-        """
+        """Return the number of rows that `begin` examines if the rows cannot be read again."""
 
     def named_rows(self, n_rows: int | None) -> np.ndarray | None:
-        """Numbers of rows that the user named; `begin` is handed them as `named`.
-
-        Parameters
-        ----------
-        n_rows : int or None
-            Rows of the data; None where nobody knows.
-
-        Returns
-        -------
-        ndarray of int or None
-            None where the user named no rows.
-        """
+        """Return the row numbers that the user gave as landmarks, or None; `begin` gets these rows as `named`."""
         return None
 
     @abstractmethod
@@ -231,42 +110,8 @@ class FeatureMap(BaseEstimator, ABC):
         named: tuple[Array, np.ndarray | None] | None = None,
         nbytes: int | None = None,
     ) -> Features:
-        """Choose features.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-            A sample of the rows, on the device and in the dtype of the computation.
-        y : ndarray or None
-            Their targets, as the user has them.
-        rng : RandomState
-            Draws what is random.
-        n_rows : int or None
-            Rows of the data in all.
-        weights : ndarray of shape (n,), optional
-            Positive.
-        named : (X, y), optional
-            The rows of `named_rows`.
-        nbytes : int, optional
-            What choosing may hold beside the rows, as far as there is a choice.
-
-        Returns
-        -------
-        Features
-            What was chosen.
-        """
+        """Return features chosen from a sample of the rows, within `nbytes` bytes beside the rows."""
 
     @abstractmethod
     def restore(self, state: dict[str, Any]) -> Features:
-        """Features as they were saved.
-
-        Parameters
-        ----------
-        state : dict
-            What `Features.state` returned.
-
-        Returns
-        -------
-        Features
-            The same.
-        """
+        """Return the features that `Features.state` saved."""

@@ -38,35 +38,7 @@ _HEAD_ROWS = 1024
 
 
 class FourierBasis(Features):
-    """Random features whose inner products are close to kernel values; made by `draw_fourier_features`.
-
-    Parameters
-    ----------
-    kernel : RBF, Laplacian, Exponential, Matern32 or Matern52, or ScaledColumns of one
-        Resolved.
-    lengths : ndarray of shape (D,)
-        Norms of the frequencies (structured), or ones.
-    directions : ndarray of shape (d, D), or None
-        The frequencies, dense.
-    signs : ndarray of shape (blocks, 3, d2), or None
-        The signs between the Hadamard matrices, structured; `d2` is `d` rounded up to a power of two.
-    n_columns : int
-        `d`, the columns of the data.
-
-    See Also
-    --------
-    FourierMap : the settings.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.approximation.features import FourierMap
-    >>> from gramless.kernels import RBF
-    >>> X, kernel = np.random.default_rng(0).normal(size=(5, 2)), RBF(gamma=0.3)
-    >>> features = FourierMap(kernel, 20_000).begin(X, None, np.random.RandomState(0))
-    >>> bool(np.abs(features(X) @ features(X).T - kernel(X, X)).max() < 0.05)
-    True
-    """
+    """Random features whose inner products approximate kernel values; drawn by `draw_fourier_features`."""
 
     def __init__(
         self, kernel: Kernel, lengths: np.ndarray, directions: np.ndarray | None, signs: np.ndarray | None, n_columns: int
@@ -93,13 +65,7 @@ class FourierBasis(Features):
         return out
 
     def frequencies(self) -> np.ndarray:
-        """The frequencies as a dense matrix: the features are the cosines and sines of `X @ frequencies()`.
-
-        Returns
-        -------
-        ndarray of shape (n_columns, n_features / 2)
-            One column for each frequency.
-        """
+        """Return the frequencies as a dense matrix: the features are the cosines and sines of `X @ frequencies()`."""
         return np.asarray(self.directions if self.directions is not None else self._structured(np.eye(self.n_columns)))
 
     def _fill(self, X: Array, out: Array) -> None:
@@ -149,30 +115,7 @@ def hadamard_rows(V: Array) -> Array:
 def draw_fourier_features(
     kernel: Kernel, n_columns: int, n_features: int, rng: np.random.RandomState, draw: str = "auto"
 ) -> FourierBasis:
-    """Draw frequencies from the spectrum of `kernel`.
-
-    Parameters
-    ----------
-    kernel : RBF, Laplacian, Exponential, Matern32 or Matern52, or ScaledColumns of one
-        Resolved: its gamma is a number.
-    n_columns : int
-        Columns of the data.
-    n_features : int
-        Cosines and sines together; rounded up to an even number.
-    rng : RandomState
-    draw : {"auto", "plain", "orthogonal", "structured"}
-        `"auto"` is orthogonal where the spectrum is spherical, structured from 2048 columns on, plain otherwise.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.kernels import RBF
-    >>> from gramless.approximation.features.fourier_map import draw_fourier_features
-    >>> X = np.random.default_rng(0).normal(size=(5, 3))
-    >>> phi = draw_fourier_features(RBF(gamma=0.5), 3, 20_000, np.random.RandomState(0))(X)
-    >>> bool(np.abs(phi @ phi.T - RBF(gamma=0.5)(X, X)).max() < 0.02)
-    True
-    """
+    """Draw frequencies from the spectrum of `kernel`."""
     if isinstance(kernel, ScaledColumns):
         return _with_scales(kernel, draw_fourier_features(kernel.kernel, n_columns, n_features, rng, draw))
     if not isinstance(kernel, (RBF, Laplacian, Exponential, Matern32, Matern52)):
@@ -226,34 +169,7 @@ def _gamma_name(kernel: Kernel) -> str:
 
 
 class FourierMap(FeatureMap):
-    """Random Fourier features of an RBF or Laplacian kernel.
-
-    Parameters
-    ----------
-    kernel : {"rbf", "laplacian"} or Kernel, default="rbf"
-    n_components : int, default=500
-        Cosines and sines together; rounded up to an even number.
-    draw : {"auto", "plain", "orthogonal", "structured"}, default="auto"
-        As in `draw_fourier_features`.
-
-    See Also
-    --------
-    LandmarkMap : kernel values with some of the rows instead.
-    gramless.FourierLSSVC : an estimator on such features.
-
-    References
-    ----------
-    Rahimi and Recht, "Random features for large-scale kernel machines", 2007.
-    Yu et al., "Orthogonal random features", 2016.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.approximation.features import FourierMap
-    >>> features = FourierMap(n_components=7).begin(np.eye(3), None, np.random.RandomState(0))
-    >>> features(np.eye(3)).shape
-    (3, 8)
-    """
+    """Random Fourier features of an RBF or Laplacian kernel."""
 
     looks_at_rows = False
 

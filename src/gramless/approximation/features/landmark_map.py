@@ -45,28 +45,6 @@ _LARGEST_VALUE = float(np.finfo(np.float64).max) ** 0.5 * 1e-6
 class Whitening:
     """The factor `L` of a kernel matrix `K(G, G) = L L^T`, which turns kernel values into features with the identity as
     their Gram matrix.
-
-    Parameters
-    ----------
-    K : array of shape (m, m)
-        The landmarks' kernel matrix, float64; left as it is.
-    dtype : dtype
-        The precision in which kernel values of other points will come.
-
-    Attributes
-    ----------
-    L : array of shape (m, m)
-    jitter : float
-        What was added to the diagonal of `K`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.approximation.features.landmark_map import Whitening
-    >>> K = np.array([[2.0, 1.0], [1.0, 2.0]])
-    >>> phi = Whitening(K, np.float64).features(K)
-    >>> bool(np.allclose(phi @ phi.T, K))
-    True
     """
 
     def __init__(self, K: Array, dtype: Any):
@@ -87,18 +65,6 @@ def whiten_rows(L: np.ndarray, values: np.ndarray) -> np.ndarray:
     The rounding of a triangular solve is enlarged by the condition of `L`, up to 1e8 where landmarks are all but dependent.
     BLAS takes the columns that are left over at an edge of its blocks through other loops, whose rounding differs; were a
     row's features to depend on where it stands in its batch, so would the model on how the rows are cut into batches.
-
-    Parameters
-    ----------
-    L : ndarray of shape (m, m)
-        Lower triangular, float64.
-    values : ndarray of shape (n, m)
-        Float64.
-
-    Returns
-    -------
-    ndarray of shape (n, m)
-        The features.
     """
     n, edge = len(values), _WHITENED_ROWS * blas_threads()  # each thread gets whole blocks
     block = np.zeros((-(-n // edge) * edge, values.shape[1]))
@@ -109,37 +75,7 @@ def whiten_rows(L: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 class LandmarkFeatures(Features):
-    """Kernel values with points, whitened where a factor is given; made by `LandmarkMap.begin`.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Resolved.
-    points : ndarray or CSR matrix of shape (m, d)
-        The landmarks.
-    device : str
-        Where rows come from; the points' copy there is kept.
-    factor : ndarray of shape (m, m), optional
-        `L`. It is saved with the features: sums of whitened rows have no meaning without this very one.
-    jitter : float, optional
-        What was added to the diagonal of `K(G, G)` before it was factored.
-    targets : ndarray, optional
-        Targets of the points.
-
-    See Also
-    --------
-    LandmarkMap : the settings.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.approximation.features import LandmarkFeatures
-    >>> from gramless.kernels import RBF
-    >>> features = LandmarkFeatures(RBF(gamma=1.0), np.zeros((1, 2)), "cpu")
-    >>> features(np.array([[0.0, 0.0], [1.0, 0.0]])).round(3)
-    array([[1.   ],
-           [0.368]])
-    """
+    """Kernel values with landmarks, whitened by `factor` if it is given."""
 
     def __init__(
         self,
@@ -240,40 +176,7 @@ def landmark_gram(kernel: Kernel, points: Array, device: str) -> Array:
 
 
 class LandmarkMap(FeatureMap):
-    """Kernel values with landmarks.
-
-    Parameters
-    ----------
-    kernel : str, Kernel or callable, default="rbf"
-        A name, a `gramless.kernels` expression, or `f(X, Y)`.
-    n_landmarks : int or float, default=500
-        How many: a number, or a share of the rows above 0 and at most 1.
-    landmarks : str, LandmarkRule or array, default="uniform"
-        A rule of `gramless.approximation.landmarks` by name or with its settings, row numbers, or the points themselves.
-    whiten : bool, default=True
-        Whiten the features of float64 rows. Not for a learner that steps along kernel functions.
-    size_name : str, default="n_landmarks"
-        What errors call `n_landmarks`.
-
-    See Also
-    --------
-    FourierMap : features that do not depend on the rows.
-    gramless.NystromLSSVC : an estimator on such features.
-
-    References
-    ----------
-    Williams and Seeger, "Using the Nyström method to speed up kernel machines", 2001.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.approximation.features import LandmarkMap
-    >>> from gramless.kernels import RBF
-    >>> X = np.random.default_rng(0).normal(size=(50, 2))
-    >>> features = LandmarkMap(RBF(gamma=0.5), 50).begin(X, None, np.random.RandomState(0))
-    >>> bool(np.allclose(features(X) @ features(X).T, RBF(gamma=0.5)(X, X), atol=1e-6))
-    True
-    """
+    """Settings of features that are kernel values with landmarks; `size_name` names `n_landmarks` in errors."""
 
     def __init__(
         self,
