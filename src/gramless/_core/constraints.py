@@ -17,7 +17,7 @@ FRACTION = Interval(Real, 0, 1, closed="right")
 
 KERNEL: dict[str, Any] = {
     "kernel": "no_validation",
-    "gamma": [POSITIVE, StrOptions({"scale", "auto"})],
+    "gamma": [Interval(Real, 0, None, closed="left"), StrOptions({"scale", "auto", "weighted_scale"})],
     "degree": [Interval(Real, 0, None, closed="left")],
     "coef0": [Real],
 }
