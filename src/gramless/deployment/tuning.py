@@ -11,7 +11,7 @@ class DeploymentTuning:
 
     # zlib level. Level 1 shrinks one-hot columns and images to 1/6 - 1/10 of their size; higher levels gain little.
     compression_level: int = 1
-    # Nesting depth of objects in a file; the deepest models of the tests have about 30.
+    # Nesting depth of objects in a file; bounds the work for forged files. Not measured.
     max_nesting: int = 200
     # Contents of a model file may take this many bytes, or this many times the size of the file if that is more. Models
     # shrink by less than this factor; files forged to fill the memory shrink by 1,000 and more.
@@ -39,7 +39,7 @@ class DeploymentTuning:
     batch_rows: int = 250
     steps_per_round: int = 256
     # compress: sizes of the first Adam steps, as fractions of the kernel width (points), of the root mean square of the
-    # coefficients, of that of the scores (bias), and of a scale. Tuned on MNIST and Covertype.
+    # coefficients, of that of the scores (bias), and of a scale. Origin not recorded.
     point_step: float = 0.2
     coef_step: float = 0.025
     bias_step: float = 0.003

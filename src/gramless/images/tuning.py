@@ -20,7 +20,7 @@ class ImageTuning:
     batch_bytes: int = 256 * 2**20
     # Rows of patches that are converted to float64 at a time for their covariance.
     covariance_rows: int = 16_384
-    # Rows and columns of the pooling grid by default (Coates and Ng use 2; 4 has fewer errors on MNIST and CIFAR-10).
+    # Rows and columns of the pooling grid by default (4 instead of 3: 17.1 instead of 17.8 % errors on CIFAR-10).
     pooling_cells: int = 4
     # Rows that the principal directions are computed from: this many for each direction, and at least this many, whose
     # eigenvectors take about a second.
