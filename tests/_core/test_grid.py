@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,7 +20,7 @@ pytestmark = pytest.mark.skipif(not has_integer_products(), reason="this process
 
 @pytest.fixture(autouse=True)
 def small_blocks_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "_MANY_OPERATIONS", 0)
+    monkeypatch.setattr(blocks, "TUNING", replace(blocks.TUNING, min_operations_for_bytes=0))
 
 
 def pixels(n: int, d: int, seed: int = 0) -> np.ndarray:

@@ -9,12 +9,13 @@ import pytest
 from gramless._core.compiled import simd
 
 _FIT = """
+from dataclasses import replace
 import numpy as np
 from gramless import LSSVC
 from gramless._core.grid import on_grid
 from gramless.linalg.operators import blocks, tile_product
 
-blocks._MANY_OPERATIONS = tile_product._MANY_ENTRIES = 0
+blocks.TUNING = tile_product.TUNING = replace(blocks.TUNING, min_operations_for_bytes=0, min_entries_to_compile=0)
 rng = np.random.default_rng(0)
 X = rng.integers(0, 256, (300, 64)).astype(np.float32)
 y = (X[:, 0] > 128).astype(int) + (X[:, 1] > 128)

@@ -26,7 +26,8 @@ from gramless._core.device_rows import SparseRows, rows_on_device
 from gramless._core.threads import run_threads
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators import byte_rows, expand
-from gramless.linalg.operators.blocks import FEW_VALUES, expand_groups
+from gramless.linalg.operators.blocks import expand_groups
+from gramless.linalg.tuning import TUNING as LINALG_TUNING
 from gramless.svm.batched_smo import BatchedSMO
 from gramless.svm.box_qp import BoxQP, DualSolution
 from gramless.svm.dual_solver import DualSolver
@@ -258,7 +259,7 @@ def problem_scores(kernel: Kernel, X: Any, vectors: Any, model: SupportVectorMod
     coef = xa.like(np.ascontiguousarray(model.dual_coef.T), X)
     ends = np.cumsum(model.n_support)
     n_classes, n_problems = ends.size, model.intercept.size
-    block = kernel(X, vectors) if X.shape[0] * len(coef) <= FEW_VALUES else None
+    block = kernel(X, vectors) if X.shape[0] * len(coef) <= LINALG_TUNING.few_values else None
     if coef.shape[1] == n_problems:
         return xa.to_numpy(expand(kernel, X, vectors, coef) if block is None else block @ coef) + model.intercept
     if block is None and kernel.uses_points and not xa.is_torch(X):

@@ -24,8 +24,7 @@ needs_vectors = pytest.mark.skipif(not lanes(), reason="this processor has no ve
 @pytest.mark.parametrize("offset", [0.0, 1000.0])
 @pytest.mark.parametrize(("n", "m", "d", "k"), SIZES)
 def test_gaussian_expansions(monkeypatch, n, m, d, k, offset, dtype):
-    monkeypatch.setattr(blocks, "FEW_VALUES", 0)
-    monkeypatch.setattr(blocks, "_MANY_VALUES", 0)
+    monkeypatch.setattr(blocks, "TUNING", replace(blocks.TUNING, few_values=0, min_values_for_registers=0))
     rng = np.random.default_rng(0)
     X, points = (rng.normal(size=(size, d)).astype(dtype) + np.dtype(dtype).type(offset) for size in (n, m))
     coef = rng.normal(size=(m, k)).astype(dtype)
@@ -62,7 +61,7 @@ def test_gaussian_values_far_apart_vanish(monkeypatch):
 @pytest.mark.parametrize("kernel", [RBF(0.3), Polynomial(degree=2, gamma=0.5)])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_groups_of_points(monkeypatch, kernel, sparse):
-    monkeypatch.setattr(blocks, "_MANY_VALUES", 0)
+    monkeypatch.setattr(blocks, "TUNING", replace(blocks.TUNING, min_values_for_registers=0))
     rng = np.random.default_rng(0)
     X, points, coef = rng.normal(size=(70, 5)), rng.normal(size=(90, 5)), rng.normal(size=(90, 2))
     bounds, into = np.array([0, 20, 20, 90]), np.array([[0, 1], [0, 2], [2, 1]])

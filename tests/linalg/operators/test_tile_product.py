@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,9 +13,9 @@ from gramless.linalg.operators import KernelOperator, tall, tile_product
 from gramless.linalg.operators import kernel as kernel_module
 from gramless.linalg.operators.tile_product import (
     BlasSums,
-    Columns,
     CompiledSums,
     NarrowSums,
+    PaddedColumns,
     can_compile,
     compiled_sums,
     product,
@@ -24,7 +26,7 @@ from gramless.linalg.operators.tile_product import (
 
 @pytest.fixture(autouse=True)
 def small_matrices_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tile_product, "_MANY_ENTRIES", 0)
+    monkeypatch.setattr(tile_product, "TUNING", replace(tile_product.TUNING, min_entries_to_compile=0))
 
 
 needs_vectors = pytest.mark.skipif(not _simd.lanes(), reason="this processor has neither AVX-512 nor AVX2")
@@ -58,7 +60,7 @@ def test_symmetric_products_in_double_precision(n: int, k: int) -> None:
 @needs_vectors
 def test_subnormal_numbers_come_back_after_the_loops() -> None:
     tiny = np.full((96, 96), 1e-30, np.float32)
-    sums = CompiledSums(Columns(np.full((96, 8), 1e-10, np.float32)))
+    sums = CompiledSums(PaddedColumns(np.full((96, 8), 1e-10, np.float32)))
     sums.add(tiny, slice(0, 96), slice(0, 96))
     assert not sums.total().any()  # products of 1e-40 count as zero there
     assert np.float32(1e-30) * np.float32(1e-10) > 0
@@ -68,7 +70,7 @@ def test_subnormal_numbers_come_back_after_the_loops() -> None:
 def test_compiled_and_blas_sums_agree() -> None:
     rng = np.random.default_rng(0)
     V = rng.normal(size=(130, 5)).astype(np.float32)
-    compiled, narrow, blas = CompiledSums(Columns(V)), compiled_sums(V)(), BlasSums(V)
+    compiled, narrow, blas = CompiledSums(PaddedColumns(V)), compiled_sums(V)(), BlasSums(V)
     assert isinstance(narrow, NarrowSums)
     for rows, columns in ((slice(0, 96), slice(0, 96)), (slice(96, 130), slice(0, 96)), (slice(96, 130), slice(96, 130))):
         tile = rng.normal(size=(rows.stop - rows.start, columns.stop - columns.start)).astype(np.float32)
@@ -117,7 +119,7 @@ def test_small_matrices_do_not_load_the_compiler(monkeypatch: pytest.MonkeyPatch
 
 
 def test_cached_tiles_share_arenas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_module, "_TILES_IN_ARENA", 2)
+    monkeypatch.setattr(kernel_module, "TUNING", replace(kernel_module.TUNING, tiles_per_arena=2))
     rng = np.random.default_rng(0)
     X, V = rng.normal(size=(2100, 4)).astype(np.float32), rng.normal(size=(2100, 3)).astype(np.float32)
     op = KernelOperator(X, RBF(gamma=0.1), 0.1, cache=True)
@@ -134,7 +136,7 @@ def test_cached_tiles_share_arenas(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("store", [True, False])
 @pytest.mark.parametrize("k", [3, 12, 60])
 def test_parts_of_a_tall_matrix(k: int, store: bool, dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tall, "_ROWS_AT_A_TIME", 100)
+    monkeypatch.setattr(tall, "TUNING", replace(tall.TUNING, rows_per_part=100))
     rng = np.random.default_rng(k)
     C, w = rng.normal(size=(250, 20)).astype(dtype), rng.uniform(size=250)
     before, wide = C.copy(), C.astype(np.float64)

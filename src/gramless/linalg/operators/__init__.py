@@ -1,4 +1,4 @@
-"""Matrices that are multiplied with, not held."""
+"""Matrices as operators: multiplied with, and not necessarily stored."""
 
 from gramless.linalg.operators.base import DenseOperator, Operator
 from gramless.linalg.operators.blocks import byte_rows, evaluate, expand

@@ -1,14 +1,14 @@
-"""What solvers ask of a matrix: products always, and what else it declares to have.
+"""The interface of matrices that solvers multiply with: products always, and further declared capabilities.
 
-    capability         what it is
+    capability         meaning
     "spd"              symmetric positive definite
     "rows"             `rows(idx)`: any block of rows
-    "dense"            `dense(dtype)`: the whole matrix
-    "rows_times"       `rows_times(idx, V)`: the product of some rows, without holding them
-    "diagonal_block"   `diagonal_block(idx)`: the entries where some rows and columns cross
-    "ridge"            `ridge`: what was added to the diagonal of a semi-definite matrix
+    "dense"            `dense(dtype)`: the full matrix
+    "rows_times"       `rows_times(idx, V)`: the product of a subset of rows, without storing them
+    "diagonal_block"   `diagonal_block(idx)`: the entries in a subset of rows and the same columns
+    "ridge"            `ridge`: the diagonal that was added to a semi-definite matrix
 
-A solver names what it cannot do without (`Solver.requires`), and `solve` compares the two before anything is computed.
+A solver lists the capabilities that it needs (`Solver.requires`), and `solve` compares them before anything is computed.
 """
 
 from __future__ import annotations
@@ -24,42 +24,10 @@ CAPABILITIES = frozenset({"spd", "rows", "dense", "rows_times", "diagonal_block"
 
 
 class Operator:
-    """A square matrix that is used without being held.
+    """A square matrix that need not be stored; subclasses define `shape`, `@`, `diag` and the methods in `capabilities`.
 
-    Subclasses define `shape`, `@`, `diag` and the methods that they name in `capabilities`.
-
-    Attributes
-    ----------
-    shape : (int, int)
-        Rows and columns, which are equal.
-    capabilities : frozenset of str
-        What the matrix has beside products and a diagonal; names from `CAPABILITIES`.
-    ridge : array of shape (n,)
-        What was added to the diagonal, where `"ridge"` is a capability.
-    dtype : dtype
-        Of the entries; of kernel matrices only.
-    reference : array
-        An array of the library, on the device and of the dtype of the vectors; of kernel matrices only.
-
-    See Also
-    --------
-    DenseOperator : A matrix that is held.
-    KernelOperator : A kernel matrix, computed tile by tile.
-    BorderedOperator : A matrix with a border of ones.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.linalg.operators import Operator
-    >>> class Doubling(Operator):
-    ...     shape = (3, 3)
-    ...     capabilities = frozenset({"spd"})
-    ...     def __matmul__(self, V):
-    ...         return 2.0 * V
-    ...     def diag(self):
-    ...         return np.full(3, 2.0)
-    >>> (Doubling() @ np.ones((3, 1))).ravel()
-    array([2., 2., 2.])
+    Kernel matrices also have `ridge`, the `dtype` of the entries, and `reference`, an array with the array type, device and
+    dtype of the vectors.
     """
 
     shape: tuple[int, int]
@@ -72,77 +40,23 @@ class Operator:
         raise NotImplementedError
 
     def diag(self) -> Array:
-        """The diagonal.
-
-        Returns
-        -------
-        array of shape (n,)
-            The entries `A[i, i]`.
-        """
+        """Return the diagonal."""
         raise NotImplementedError
 
     def rows(self, idx: np.ndarray, out: Array | None = None) -> Array:
-        """The rows `idx` as one block.
-
-        Parameters
-        ----------
-        idx : ndarray of int, shape (b,)
-            Which rows, in any order.
-        out : array of shape (b, n), optional
-            Where to write them.
-
-        Returns
-        -------
-        array of shape (b, n)
-            The rows; `out` where that is given.
-        """
+        """Return the rows `idx` as one block of shape (b, n), written to `out` if it is given."""
         raise self._lacks("rows")
 
     def dense(self, dtype: Any = None) -> Array:
-        """The whole matrix, as an array that may be overwritten.
-
-        Parameters
-        ----------
-        dtype : dtype, optional
-            Of the result, and of the computation where entries are computed; the matrix's own by default.
-
-        Returns
-        -------
-        array of shape (n, n)
-            All entries, both triangles.
-        """
+        """Return the full matrix as a new array, computed in `dtype`."""
         raise self._lacks("dense")
 
     def rows_times(self, idx: np.ndarray, V: Array) -> Array:
-        """The product of some rows, without holding them where that can be avoided.
-
-        Parameters
-        ----------
-        idx : ndarray of int, shape (b,)
-            Which rows.
-        V : array of shape (n, k)
-            What they are multiplied with.
-
-        Returns
-        -------
-        array of shape (b, k)
-            `rows(idx) @ V`.
-        """
+        """Return `rows(idx) @ V`, without storing the rows if possible."""
         raise self._lacks("rows_times")
 
     def diagonal_block(self, idx: np.ndarray) -> Array:
-        """The entries where some rows and the same columns cross, as an array that may be overwritten.
-
-        Parameters
-        ----------
-        idx : ndarray of int, shape (b,)
-            Which rows and columns.
-
-        Returns
-        -------
-        array of shape (b, b)
-            `A[idx, idx]`.
-        """
+        """Return `A[idx, idx]` as a new array."""
         raise self._lacks("diagonal_block")
 
     def _lacks(self, capability: str) -> NotImplementedError:
@@ -150,27 +64,7 @@ class Operator:
 
 
 class DenseOperator(Operator):
-    """A matrix that is held, as an operator: what tests and small systems use.
-
-    Parameters
-    ----------
-    A : array of shape (n, n)
-        The matrix, NumPy or torch.
-    spd : bool, default=True
-        Whether it is symmetric positive definite.
-
-    See Also
-    --------
-    KernelOperator : A kernel matrix that is not held.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.linalg.operators import DenseOperator
-    >>> DenseOperator(np.diag([1.0, 2.0])) @ np.ones((2, 1))
-    array([[1.],
-           [2.]])
-    """
+    """A stored matrix as an operator, for tests and small systems."""
 
     def __init__(self, A: Array, *, spd: bool = True):
         self.A = A

@@ -1,9 +1,9 @@
 """Cholesky factorisation of matrices that are positive definite only up to rounding.
 
-Gram matrices of near-duplicate points have eigenvalues that rounding puts on either side of zero. A jitter of the size of
-that rounding, relative to the largest diagonal entry, makes them definite; it grows tenfold until the factorisation goes
-through, and is returned so that a result can say what was added. This is the one place where a jitter grows; who knows the
-rounding of a matrix better than its dtype does says so (`rounding_of`), and who has a ridge starts from none.
+Rounding makes small eigenvalues of Gram matrices of near-duplicate points negative. A jitter of the size of that rounding,
+relative to the largest diagonal entry, is added; it grows tenfold until the factorisation succeeds, and is returned so that
+a result can report it. Callers that know the rounding of a matrix pass their own first value (`rounding_of`); callers with a
+ridge start from zero.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import one_blas_thread
+from gramless.linalg.tuning import TUNING
 
 _LARGEST_RELATIVE_JITTER = 1e-2
-_SMALL = 1024
 
 
 def rounding_of(A: Array, eps: float) -> float:
-    """How far entries that are known to a relative `eps` leave the eigenvalues of `A` unknown: `eps sqrt(m) max(diag)`."""
+    """Return the uncertainty `eps sqrt(m) max(diag)` of the eigenvalues of `A` for a relative error `eps` of its entries."""
     scale = float(xa.namespace(A).max(xa.namespace(A).linalg.diagonal(A)))
     if not np.isfinite(scale):
         raise ValueError("the kernel matrix of the landmarks is not finite; scale the features or choose another kernel")
@@ -31,27 +31,18 @@ def rounding_of(A: Array, eps: float) -> float:
 
 
 def jittered_cholesky(A: Array, jitter: float | None = None) -> tuple[Array, float]:
-    """Lower factor of `A + jitter I`, and the jitter; of `A` the lower triangle is read, and nothing is changed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.linalg.operators.jitter import jittered_cholesky
-    >>> L, jitter = jittered_cholesky(np.ones((3, 3)))
-    >>> bool(np.allclose(L @ L.T, np.ones((3, 3)))), jitter < 1e-12
-    (True, True)
-    """
+    """Return the lower factor of `A + jitter I` and the jitter, from the lower triangle of `A`, which is not changed."""
     scale = float(xa.namespace(A).max(xa.namespace(A).linalg.diagonal(A))) or 1.0
     rounding = float(np.finfo(xa.numpy_dtype(A)).eps) * scale
     if jitter is None:
         jitter = A.shape[0] * rounding
     while jitter <= _LARGEST_RELATIVE_JITTER * scale:
         try:
-            # Sharing a small factorisation among threads takes longer than factorising.
-            with one_blas_thread() if A.shape[0] <= _SMALL else nullcontext():
+            # Several threads would take longer for a small factorisation.
+            with one_blas_thread() if A.shape[0] <= TUNING.small_factor_rows else nullcontext():
                 return xa.lower_triangle(xa.jittered_cholesky_copy(A, jitter)), jitter
         except xa.NotPositiveDefiniteError:
-            jitter = max(10 * jitter, rounding)  # from none at all, too
+            jitter = max(10 * jitter, rounding)  # also from zero
     raise np.linalg.LinAlgError(
         f"the matrix stays indefinite with a jitter of {jitter / scale:.0e} of its largest entry: the kernel is not "
         "positive semi-definite"

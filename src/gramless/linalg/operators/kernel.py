@@ -1,11 +1,11 @@
-"""The matrix `K(X, X) + diag(ridge)`, streamed or cached, as something to multiply with.
+"""The matrix `K(X, X) + diag(ridge)`, streamed or cached.
 
-A product visits the tiles on and below the diagonal once and uses a tile `T` for both halves of the symmetric matrix:
+A product computes each tile on and below the diagonal once and uses a tile `T` for both halves of the symmetric matrix:
 
     out[i] += T V[j]      out[j] += T^T V[i]
 
-so a streamed product costs `n^2 d` operations instead of `2 n^2 d`, and a cached matrix costs `n^2 / 2` numbers
-instead of `n^2`. With `cache=True` each tile is computed on the first visit and kept.
+so a streamed product costs `n^2 d` operations instead of `2 n^2 d`, and a cached matrix `n^2 / 2` numbers instead of `n^2`.
+With `cache=True` each tile is computed at its first use and kept.
 """
 
 from __future__ import annotations
@@ -25,44 +25,14 @@ from gramless.linalg.operators.base import CAPABILITIES, Operator
 from gramless.linalg.operators.blocks import byte_rows, evaluate, expand, tile_edge, workers_for
 from gramless.linalg.operators.fused import prepare as prepare_fused
 from gramless.linalg.operators.tile_product import PANEL, BlasSums, can_compile, compiled_sums
-
-_SMALLEST_TILE = 256
-_TILES_IN_ARENA = 16
+from gramless.linalg.tuning import TUNING
 
 
 class KernelOperator(Operator):
-    """`K(X, X) + diag(ridge)` without holding it (or holding one triangle of it).
+    """The matrix `K(X, X) + diag(ridge)` of a resolved kernel, with tiles that are recomputed or cached.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        NumPy, CSR or torch.
-    kernel : Kernel
-        Resolved: everything that depends on data is a number.
-    ridge : float or array of shape (n,), default=0.0
-        Added to the diagonal.
-    cache : bool, default=False
-        Keep each tile once computed: `nbytes_cached(n, itemsize)` bytes, products at memory speed.
-    precision : {"highest", "high", "medium"}, default="highest"
-        Of streamed products on a CUDA device; below the highest they run fused (see `gramless.linalg.operators.fused`).
-    storage : {None, "float16", "bfloat16"}, default=None
-        Half-precision tiles for a cache of tensors: half the memory, entries rounded to 5e-4 or 4e-3 relative.
-
-    See Also
-    --------
-    nbytes_cached : What `cache=True` costs.
-    BorderedOperator : The same with the bias as one more unknown.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.kernels import RBF
-    >>> from gramless.linalg.operators import KernelOperator
-    >>> X = np.random.default_rng(0).normal(size=(100, 3))
-    >>> op = KernelOperator(X, RBF(gamma=0.5), ridge=0.1)
-    >>> V = np.ones((100, 2))
-    >>> bool(np.allclose(op @ V, op.dense() @ V))
-    True
+    `precision` below `"highest"` uses fused products on a CUDA device (see `gramless.linalg.operators.fused`). `storage` is
+    the half-precision type of cached tensors: half the memory, entries rounded to 5e-4 (float16) or 4e-3 (bfloat16).
     """
 
     capabilities = CAPABILITIES
@@ -113,17 +83,17 @@ class KernelOperator(Operator):
         return tile
 
     def _slot(self, key: tuple[int, int], shape: tuple[int, int]) -> Array:
-        """Memory for a tile that stays.
+        """Return memory for a cached tile.
 
-        NumPy's tiles share arenas: in pieces of 4 MB the first touch of the memory takes as long as filling it, in large
-        pieces the system hands out huge pages.
+        NumPy tiles share large allocations, for which the system provides huge pages: page faults of single tiles of 4 MB
+        would take as long as filling them.
         """
         if xa.is_torch(self.reference):
             return xa.empty(shape, self.reference)
-        arena, place = divmod(self._places[key], _TILES_IN_ARENA)
+        arena, place = divmod(self._places[key], TUNING.tiles_per_arena)
         with self._lock:
             if arena not in self._arenas:
-                tiles = min(_TILES_IN_ARENA, len(self._tiles) - arena * _TILES_IN_ARENA)
+                tiles = min(TUNING.tiles_per_arena, len(self._tiles) - arena * TUNING.tiles_per_arena)
                 self._arenas[arena] = xa.empty((tiles, self.edge, self.edge), self.reference)
         return self._arenas[arena][place]
 
@@ -137,12 +107,12 @@ class KernelOperator(Operator):
                 self._shrink(error)
 
     def _shrink(self, error: BaseException) -> None:
-        """Halve the tiles, and keep none, after the device ran out of memory; say what was needed when that is no help."""
+        """Halve the tiles and drop the cache after the device ran out of memory; raise an error if the tiles are small."""
         self._stored.clear()
         self.cache = False
         xa.release_device_memory()
         needed = (1 + self.kernel.temporaries) * self.edge**2 * self.dtype.itemsize
-        if self.edge <= _SMALLEST_TILE:
+        if self.edge <= TUNING.smallest_device_tile:
             raise MemoryError(
                 f"a tile of the kernel matrix needs {format_bytes(needed)} of the memory of {xa.device_of(self.X)}, which "
                 f"has {format_bytes(free_memory(xa.device_of(self.X)))} free; free some, or use device='cpu'"
@@ -183,8 +153,8 @@ class KernelOperator(Operator):
 
     def diagonal_block(self, idx: np.ndarray) -> Array:
         if self.fused is not None:
-            some = self.fused.of(idx)
-            return xa.add_diagonal_(some.block(some.operand), xa.take_rows(self.ridge, idx))
+            part = self.fused.of(idx)
+            return xa.add_diagonal_(part.block(part.operand), xa.take_rows(self.ridge, idx))
         return xa.add_diagonal_(self.kernel.block(self.X, idx, idx), xa.take_rows(self.ridge, idx))
 
     def rows(self, idx: np.ndarray, out: Array | None = None) -> Array:
@@ -200,7 +170,7 @@ class KernelOperator(Operator):
         return evaluate(self.kernel, xa.take_rows(self.X, idx), self.X, out=out)
 
     def _fill(self) -> None:
-        """Compute the tiles that no product has visited yet."""
+        """Compute the tiles that are not cached yet."""
         missing = [(r, c) for r, c in self._tiles if (r.start, c.start) not in self._stored]
 
         def compute(tile: tuple[slice, slice]) -> None:
@@ -225,7 +195,7 @@ class KernelOperator(Operator):
         return block
 
     def drop_cache(self) -> None:
-        """Give the cache's memory back; products compute their tiles from here on."""
+        """Free the cache; later products recompute their tiles."""
         self.cache = False
         self._stored.clear()
         self._arenas.clear()
@@ -236,7 +206,7 @@ class KernelOperator(Operator):
     def dense(self, dtype: Any = None) -> Array:
         dtype = self.dtype if dtype is None else np.dtype(dtype)
         A = xa.empty(self.shape, self.reference, dtype)
-        # A look-up is converted as it is copied; points are converted first, to compute in the better precision.
+        # Given kernel values are converted as they are copied; points are converted before kernel values are computed.
         same = xa.numpy_dtype(self.reference) == dtype or not self.kernel.uses_points
         X = self.X if same else xa.astype(self.X, dtype)
 
@@ -252,28 +222,7 @@ class KernelOperator(Operator):
 
 
 def check_diagonal(op: Operator) -> None:
-    """Raise a `ValueError` where the kernel's values are no numbers: `|K_ij|` is bounded by the diagonal.
-
-    Parameters
-    ----------
-    op : Operator
-        A kernel matrix.
-
-    See Also
-    --------
-    KernelOperator : The matrix that is usually checked.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.kernels import Linear
-    >>> from gramless.linalg.operators import KernelOperator, check_diagonal
-    >>> check_diagonal(KernelOperator(np.full((2, 1), 1e200), Linear()))
-    Traceback (most recent call last):
-    ...
-    ValueError: the kernel's values overflow float64 or are not numbers: scale the data (StandardScaler), lower the \
-kernel's degree or coefficients
-    """
+    """Raise a `ValueError` if the diagonal, which bounds all kernel values, is not finite and positive."""
     with np.errstate(over="ignore", invalid="ignore"):
         diagonal = xa.to_numpy(op.diag())
     if not np.isfinite(diagonal).all():
@@ -286,31 +235,6 @@ kernel's degree or coefficients
 
 
 def nbytes_cached(n: int, itemsize: int, edge: int) -> int:
-    """Bytes of one triangle of tiles: what a cached kernel matrix holds.
-
-    Parameters
-    ----------
-    n : int
-        Rows of the matrix.
-    itemsize : int
-        Bytes of an entry.
-    edge : int
-        Rows and columns of a tile.
-
-    Returns
-    -------
-    int
-        The bytes of the tiles on and below the diagonal.
-
-    See Also
-    --------
-    KernelOperator : What holds the tiles.
-
-    Examples
-    --------
-    >>> from gramless.linalg.operators import nbytes_cached
-    >>> nbytes_cached(3000, 4, 1000) == 6 * 1000**2 * 4
-    True
-    """
+    """Return the bytes of the tiles on and below the diagonal of a cached kernel matrix."""
     parts = -(-n // edge)
     return parts * (parts + 1) // 2 * edge * edge * itemsize if parts > 1 else n * n * itemsize

@@ -1,7 +1,7 @@
-"""The columns `K(X, s)` of a kernel matrix at some of its rows `s`, as something to multiply with from either side.
+"""The columns `K(X, s)` of a kernel matrix at the landmarks `s`, multiplied from either side.
 
-What a preconditioner asks of them is `LandmarkColumns`; `LocalColumns` computes it where the points are: held, computed
-again a few thousand rows at a time, looked up in a matrix that is given, or by the fused product on a CUDA device.
+`LandmarkColumns` is the interface that a preconditioner needs; `LocalColumns` has the columns in the memory of this process:
+stored, recomputed a few thousand rows at a time, taken from a given matrix, or by the fused product on a CUDA device.
 """
 
 from __future__ import annotations
@@ -19,63 +19,41 @@ from gramless.linalg.operators.tall import TallMatrix
 
 
 class LandmarkColumns(Protocol):
-    """`K(X, s)`, wherever it is computed."""
+    """Interface of the columns `K(X, s)`, local or distributed."""
 
     shape: tuple[int, int]
     landmarks: np.ndarray
-    """Which rows `s` are."""
+    """Row numbers of the landmarks."""
     dtype: np.dtype
-    """Of the data, and of the matrix that `K(X, s)` belongs to."""
+    """Precision of the data and of the kernel matrix."""
     sums: np.dtype
-    """Of the vectors that products take and give: float64, or float32 where fused products sum better by themselves."""
+    """Precision of the vectors of products: float64, or float32 for fused products, which have accurate sums."""
 
     def square(self) -> Array:
-        """`K(s, s)` in float64."""
+        """Return `K(s, s)` in float64."""
         ...
 
     def sample(self, rows: np.ndarray) -> tuple[Array, Array]:
-        """`K(rows, s)` and the diagonal `K(x, x)` of these rows, both in float64."""
+        """Return `K(rows, s)` and the diagonal `K(x, x)` of these rows in float64."""
         ...
 
     def add_gram_(self, S: Array, weights: Array) -> Array:
-        """The lower triangle of `S + K(s, X) diag(weights) K(X, s)`, summed in float64; `S` may be overwritten."""
+        """Return the lower triangle of `S + K(s, X) diag(weights) K(X, s)` in float64; `S` may be overwritten."""
         ...
 
     def transposed_times(self, V: Array) -> Array:
-        """`K(s, X) V` in float64."""
+        """Return `K(s, X) V` in float64."""
         ...
 
     def times(self, W: Array) -> Array:
-        """`K(X, s) W` for `W` in float64."""
+        """Return `K(X, s) W` for `W` in float64."""
         ...
 
 
 class LocalColumns:
-    """`K(X, s)` on one machine.
+    """The columns `K(X, s)` in this process; with `store` they are kept, else recomputed at each use.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        Points, or the matrix itself for a kernel that looks it up.
-    kernel : Kernel
-        Resolved.
-    landmarks : ndarray of int
-        The rows `s` of `X`.
-    store : bool, default=True
-        Hold `n m` numbers, or compute them again at each use.
-    fused : FusedProduct, optional
-        Of `X`: what is not held is then computed from its rounded points, by the kernel that multiplies with the matrix.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.kernels import Linear
-    >>> from gramless.linalg.operators.landmark_columns import LocalColumns
-    >>> X = np.array([[1.0], [2.0], [3.0]])
-    >>> LocalColumns(X, Linear(), np.array([2])).times(np.ones((1, 1)))
-    array([[3.],
-           [6.],
-           [9.]])
+    A `fused` product of `X` computes columns that are not stored from its rounded points.
     """
 
     def __init__(
@@ -91,11 +69,11 @@ class LocalColumns:
         self._tall = TallMatrix(self.shape, self._block, store=store)
 
     def _rows(self, rows: Any) -> Array:
-        """Points as the matrix has them: rounded, where its products are fused."""
+        """Return points in the precision of the matrix: rounded if its products are fused."""
         if self._fused is None:
             return xa.take_rows(self._X, rows)
-        some = self._fused[0].operand.take(rows)
-        return some.points(slice(0, some.n))
+        part = self._fused[0].operand.take(rows)
+        return part.points(slice(0, part.n))
 
     def _block(self, rows: slice) -> Array:
         if self._fused is not None:
@@ -106,7 +84,7 @@ class LocalColumns:
         return evaluate(self._kernel, xa.take_rows(self._X, rows), self._points)
 
     def _looked_up(self, rows: np.ndarray) -> Array:
-        """A block of a kernel matrix that is given, in float64: only the block is converted, not the matrix."""
+        """Return a block of a given kernel matrix in float64; only the block is converted."""
         block = xa.astype(xa.submatrix(self._X, rows, self.landmarks), np.float64)
         return self._kernel.block(block, slice(None), slice(None))
 
@@ -119,8 +97,8 @@ class LocalColumns:
     def sample(self, rows: np.ndarray) -> tuple[Array, Array]:
         if not self._kernel.uses_points:
             return self._looked_up(rows), xa.astype(xa.take_rows(self._kernel.diag(self._X), rows), np.float64)
-        some = xa.astype(self._rows(rows), np.float64)
-        return self._kernel(some, xa.astype(self._points, np.float64)), self._kernel.diag(some)
+        part = xa.astype(self._rows(rows), np.float64)
+        return self._kernel(part, xa.astype(self._points, np.float64)), self._kernel.diag(part)
 
     def add_gram_(self, S: Array, weights: Array) -> Array:
         return self._tall.add_gram_(S, weights)
@@ -135,6 +113,6 @@ class LocalColumns:
         if self._fused is None:
             return self._tall.times(W)
         everything, landmarks = self._fused
-        # A rounding of one of the n entries of a vector spreads over all eigenvectors and is harmless. One of the m entries
-        # of W is multiplied with the leading eigenvalues: W stays in float64.
+        # Rounding of one of the n entries of a vector spreads over all eigenvectors. Rounding of one of the m entries of W
+        # would be multiplied with the leading eigenvalues, so W stays in float64.
         return landmarks(everything.operand, W)

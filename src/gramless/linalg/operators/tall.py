@@ -1,11 +1,11 @@
-"""A tall matrix `C` of many rows and few columns, held or computed a part at a time; sums over its rows are in float64.
+"""A tall matrix `C` of many rows and few columns, stored or computed in parts; sums over its rows are in float64.
 
     times(W)             C W                    O(n m k)
     transposed_times(V)  C^T V                  O(n m k)
     add_gram_(S, w)      S + C^T diag(w) C      O(n m^2)
 
-The entries keep the data's precision. A sum over n rows in that precision would lose the small eigenvalues of a Gram matrix,
-so parts of a few thousand rows are converted, multiplied and added in float64: `4096 m` numbers beside `C`.
+The entries have the precision of the data. A sum over n rows in that precision would lose the small eigenvalues of a Gram
+matrix, so parts of a few thousand rows are converted, multiplied and added in float64: `4096 m` numbers beside `C`.
 """
 
 from __future__ import annotations
@@ -18,51 +18,31 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import slices
 from gramless.linalg.operators.tile_product import compiles, product, transposed_product
-
-_ROWS_AT_A_TIME = 4096
+from gramless.linalg.tuning import TUNING
 
 
 class TallMatrix:
-    """`n` rows of `m` numbers, given by a function of a slice of rows.
-
-    Parameters
-    ----------
-    shape : (int, int)
-        Rows and columns.
-    compute : callable(slice) -> array
-        The rows of a slice.
-    store : bool, default=False
-        Compute all rows now and hold them, or a part at a time at each use.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.linalg.operators.tall import TallMatrix
-    >>> C = np.arange(6.0, dtype=np.float32).reshape(3, 2)
-    >>> TallMatrix(C.shape, lambda rows: C[rows]).transposed_times(np.ones((3, 1)))
-    array([[6.],
-           [9.]])
-    """
+    """A matrix given by `compute(slice of rows)`; with `store` all rows are computed once and kept."""
 
     def __init__(self, shape: tuple[int, int], compute: Callable[[slice], Array], *, store: bool = False):
         self.shape = shape
         self._compute = compute
-        self._held = compute(slice(0, shape[0])) if store else None
-        self._parts = slices(shape[0], _ROWS_AT_A_TIME)
+        self._stored = compute(slice(0, shape[0])) if store else None
+        self._parts = slices(shape[0], TUNING.rows_per_part)
 
     @classmethod
     def of(cls, C: Array) -> TallMatrix:
-        """A matrix that is there."""
+        """Return the tall matrix of a stored array."""
         return cls((C.shape[0], C.shape[1]), lambda rows: C[rows], store=True)
 
     def rows(self, rows: slice) -> Array:
-        """Some rows, in the data's precision."""
-        return self._compute(rows) if self._held is None else self._held[rows]
+        """Return a slice of rows in the precision of the data."""
+        return self._compute(rows) if self._stored is None else self._stored[rows]
 
     def transposed_times(self, V: Array) -> Array:
-        """`C^T V` for `V` in float64."""
-        if self._held is not None and compiles(self._held, V):
-            return transposed_product(self._held, V)
+        """Return `C^T V` for `V` in float64."""
+        if self._stored is not None and compiles(self._stored, V):
+            return transposed_product(self._stored, V)
         total, in_double = xa.zeros((self.shape[1], V.shape[1]), V), _InDouble()
         for rows in self._parts:
             part = self.rows(rows)
@@ -70,9 +50,9 @@ class TallMatrix:
         return total
 
     def times(self, W: Array) -> Array:
-        """`C W` for `W` in float64."""
-        if self._held is not None and compiles(self._held, W):
-            return product(self._held, W)
+        """Return `C W` for `W` in float64."""
+        if self._stored is not None and compiles(self._stored, W):
+            return product(self._stored, W)
         out, in_double = xa.empty((self.shape[0], W.shape[1]), W), _InDouble()
         for rows in self._parts:
             part = self.rows(rows)
@@ -80,16 +60,16 @@ class TallMatrix:
         return out
 
     def add_gram_(self, S: Array, weights: Array) -> Array:
-        """The lower triangle of `S + C^T diag(weights) C`, in place where the array library can, for `S` in float64."""
+        """Return the lower triangle of `S + C^T diag(weights) C` for `S` in float64, which may be overwritten."""
         root, in_double = xa.astype(xa.namespace(weights).sqrt(weights), np.float64), _InDouble()
         for rows in self._parts:
-            # The product has the square of C's condition: rounded to float32 it would drown S from a million rows on.
+            # The product has the squared condition of C: float32 rounding would exceed S from a million rows on.
             S = xa.add_gram_(S, in_double(self.rows(rows), root[rows]))
         return S
 
 
 class _InDouble:
-    """Copies of parts in float64, each in the memory of the last: to touch fresh memory takes longer than to convert."""
+    """Convert parts to float64 in one reused buffer, since page faults of new memory take longer than the conversion."""
 
     def __init__(self) -> None:
         self._buffer: np.ndarray | None = None

@@ -1,12 +1,11 @@
-"""Tiles times a few columns: a symmetric matrix by its lower tiles, and tall matrices with sums in float64.
+"""Products of tiles with a few columns: symmetric matrices by their lower tiles, and tall matrices with float64 sums.
 
-    NarrowSums, CompiledSums, BlasSums  A V, where each thread adds up its tiles' products for both halves of A
-    product, transposed_product         C W and C^T V in float64 for a float32 matrix C, which is never copied to float64
+    NarrowSums, CompiledSums, BlasSums  A V, where each thread sums the products of its tiles for both halves of A
+    product, transposed_product         C W and C^T V in float64 for a float32 matrix C, which is not copied to float64
 
-The compiled loops are for processors with AVX-512 or AVX2: those of `_compiled.narrow_products` for up to six columns, with
-sums in float64 throughout, those of `_compiled.tile_loops` for more, where `Columns` holds the right-hand side in the two
-layouts that they read. A tile is read once for both halves; BLAS reads it twice and packs it first
-(`benchmarks/cpu_products.py`).
+The compiled loops need AVX-512 or AVX2: those of `_core.compiled.narrow_products` are for up to six columns, with float64
+sums, those of `_core.compiled.tile_loops` for more, where `PaddedColumns` has the right-hand side in the two layouts that
+they read. A tile is read once for both halves; BLAS reads it twice and packs it first (`benchmarks/cpu_products.py`).
 """
 
 from __future__ import annotations
@@ -21,35 +20,27 @@ import scipy.linalg
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import blas_threads, run_threads, slices
+from gramless.linalg.tuning import TUNING
 
 PANEL = 16
-"""Tiles for the compiled loops start at a multiple of as many rows."""
-
-# More columns than these are summed eight or twelve at a time in registers.
-_MOST_NARROW = 6
-# Beyond so many columns BLAS, at twice the rate of the loops in float64, has earned the copy in float64 that it needs.
-_MOST_IN_DOUBLE = 48
-# Loading the compiled loops takes a second once: a matrix with fewer entries is not worth it.
-_MANY_ENTRIES = 1 << 22
-# Rows of a triangle that are multiplied together: their own corner of it is copied.
-_ROWS_OF_TRIANGLE = 256
+"""Tiles for the compiled loops start at a multiple of this number of rows."""
 
 
 def can_compile(V: Array, n_entries: int, dtype: np.dtype) -> bool:
-    """Whether the compiled loops take these columns, for a matrix of some size and type: NumPy, and vector units."""
+    """Return whether the compiled loops can multiply a matrix with `n_entries` entries of `dtype` with the columns `V`."""
     if not isinstance(V, np.ndarray) or V.dtype not in (np.float32, np.float64):
         return False
-    if n_entries < _MANY_ENTRIES:
+    if n_entries < TUNING.min_entries_to_compile:
         return False
     from gramless._core.compiled.simd import lanes
 
-    # With 16 registers a second group of columns reads the tile again at the rate of the first; BLAS does not.
+    # With 16 registers the loops read the tile again for a second group of columns; BLAS does not.
     short_of_registers = lanes() == 8 and V.dtype == dtype and V.shape[1] > 12
     return lanes() > 0 and not short_of_registers
 
 
-class Columns:
-    """The right-hand side, 8 or 12 columns at a time: as rows, and as panels of a few rows with the columns first."""
+class PaddedColumns:
+    """The right-hand side in groups of 8 or 12 columns: as rows, and as panels of a few rows with the columns first."""
 
     def __init__(self, V: np.ndarray):
         from gramless._core.compiled.simd import LANES
@@ -58,7 +49,7 @@ class Columns:
         n, k = V.shape
         self.shape = (n, k)
         self.lanes = LANES * 4 // V.itemsize
-        # The width that leaves the fewest columns empty, and of two such the larger one.
+        # The width with the fewest empty columns, and of two such the larger one.
         self.width = min(WIDTHS, key=lambda width: (-(-k // width) * width, -width))
         self.groups = -(-k // self.width)
         self._padded = np.zeros((-(-n // self.lanes) * self.lanes, self.groups * self.width), V.dtype)
@@ -75,7 +66,7 @@ class Columns:
 
 
 def _in_lines(A: np.ndarray) -> np.ndarray:
-    """A contiguous copy that begins with a line of the cache."""
+    """Return a contiguous copy aligned to a cache line."""
     copy = xa.empty_aligned(A.shape, A.dtype)
     copy[...] = A
     return copy
@@ -90,17 +81,14 @@ def _from_panels(panels: np.ndarray, n: int, k: int) -> np.ndarray:
 
 
 def compiled_sums(V: np.ndarray) -> Callable[[], NarrowSums | CompiledSums]:
-    """What makes each thread's sums of products with these columns."""
-    if V.shape[1] <= _MOST_NARROW:
+    """Return a factory of the sums of one thread for these columns."""
+    if V.shape[1] <= TUNING.max_narrow_columns:
         return partial(NarrowSums, np.ascontiguousarray(V.T, np.float64), V.dtype)
-    return partial(CompiledSums, Columns(V))
+    return partial(CompiledSums, PaddedColumns(V))
 
 
 class NarrowSums:
-    """One thread's part of `A V` for very few columns, which come transposed and in float64.
-
-    A cached matrix comes from memory, which takes as long as it takes to add up in float64.
-    """
+    """Part of `A V` of one thread for few columns, transposed and in float64, at the speed of reading the matrix."""
 
     def __init__(self, V: np.ndarray, dtype: np.dtype):
         self.V = V
@@ -108,11 +96,11 @@ class NarrowSums:
         self.sums = np.zeros_like(V)
 
     def add(self, tile: Array, rows: slice, columns: slice) -> None:
-        """Add both halves' products of a tile."""
+        """Add the products of a tile for both halves of the matrix."""
         _add_narrow(xa.cast_numpy(tile), rows, columns, self.V, self.V, self.sums, self.sums, True, rows != columns)
 
     def total(self) -> np.ndarray:
-        """The sums in the shape of the right-hand side."""
+        """Return the sums in the shape of the right-hand side."""
         return np.ascontiguousarray(self.sums.T, self.dtype)
 
 
@@ -134,15 +122,15 @@ def _add_narrow(
 
 
 class CompiledSums:
-    """One thread's part of `A V`."""
+    """Part of `A V` of one thread, by the compiled loops."""
 
-    def __init__(self, columns: Columns):
+    def __init__(self, columns: PaddedColumns):
         self.columns = columns
         self.rows = np.zeros_like(columns.rows)
         self.panels = np.zeros_like(columns.panels)
 
     def add(self, tile: Array, rows: slice, columns: slice) -> None:
-        """Add both halves' products of a tile; `columns` starts at a whole panel."""
+        """Add the products of a tile for both halves; `columns` starts at a panel."""
         from gramless._core.compiled.tile_loops import add_products
 
         V, block = self.columns, xa.cast_numpy(tile)
@@ -152,13 +140,13 @@ class CompiledSums:
             add_products(block, here, there, self.rows[g, rows], self.panels[g, panels], True, rows != columns)
 
     def total(self) -> np.ndarray:
-        """The sums in the shape of the right-hand side."""
+        """Return the sums in the shape of the right-hand side."""
         total: np.ndarray = _from_panels(self.panels, *self.columns.shape) + _from_rows(self.rows, *self.columns.shape)
         return total
 
 
 class BlasSums:
-    """The same by matrix products, in any library and precision."""
+    """Part of `A V` of one thread by matrix products, for any array type and precision."""
 
     def __init__(self, V: Array):
         self.V = V
@@ -174,21 +162,21 @@ class BlasSums:
 
 
 def compiles(C: Array, V: Array) -> TypeGuard[np.ndarray]:
-    """Whether products of `C` and `V`, in float64, run in the compiled loops, which make no copy of `C`."""
+    """Return whether float64 products of `C` and `V` run in the compiled loops, without a copy of `C`."""
     if not isinstance(C, np.ndarray) or C.dtype != np.float32 or C.strides[1] != C.itemsize:
         return False
-    return V.shape[1] <= _MOST_IN_DOUBLE and can_compile(V, C.size, C.dtype)
+    return V.shape[1] <= TUNING.max_compiled_double_columns and can_compile(V, C.size, C.dtype)
 
 
 def product(C: Array, W: Array) -> Array:
-    """`C W` with `W` and the sums in float64."""
+    """Return `C W` with `W` and the sums in float64."""
     if not compiles(C, W):
         return xa.astype(C, np.float64) @ W
-    if W.shape[1] <= _MOST_NARROW:
+    if W.shape[1] <= TUNING.max_narrow_columns:
         return _narrow_product(C, xa.to_numpy(W))
     from gramless._core.compiled.tile_loops import add_products
 
-    columns = Columns(xa.to_numpy(W))
+    columns = PaddedColumns(xa.to_numpy(W))
     out = np.zeros((columns.groups, len(C), columns.width))
 
     def work(part: slice) -> None:
@@ -202,14 +190,14 @@ def product(C: Array, W: Array) -> Array:
 
 
 def transposed_product(C: Array, V: Array) -> Array:
-    """`C^T V` with `V` and the sums in float64."""
+    """Return `C^T V` with `V` and the sums in float64."""
     if not compiles(C, V):
         return xa.astype(C, np.float64).T @ V
-    if V.shape[1] <= _MOST_NARROW:
+    if V.shape[1] <= TUNING.max_narrow_columns:
         return _narrow_transposed_product(C, xa.to_numpy(V))
     from gramless._core.compiled.tile_loops import add_products
 
-    columns = Columns(xa.to_numpy(V))
+    columns = PaddedColumns(xa.to_numpy(V))
     panels = -(-C.shape[1] // columns.lanes)
 
     def work(part: slice) -> np.ndarray:
@@ -227,7 +215,7 @@ def transposed_product(C: Array, V: Array) -> Array:
 
 
 def product_from_upper(A: np.ndarray, diagonal: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """`A W` in float64 from the strict upper triangle of a symmetric `A` and its diagonal; no more of `A` is read."""
+    """Return `A W` in float64 from the strict upper triangle of a symmetric `A` and its diagonal."""
     if A.dtype == np.float64:
         (symm,) = scipy.linalg.get_blas_funcs(("symm",), (A, W))
         # A.T is column-major without a copy; its lower triangle is A's upper one.
@@ -235,7 +223,7 @@ def product_from_upper(A: np.ndarray, diagonal: np.ndarray, W: np.ndarray) -> np
         whole += (diagonal - np.diagonal(A))[:, None] * W
         return whole
     out: np.ndarray = diagonal.astype(np.float64)[:, None] * W
-    for rows in slices(len(A), _ROWS_OF_TRIANGLE):
+    for rows in slices(len(A), TUNING.triangle_rows):
         beyond = slice(rows.stop, len(A))
         corner = np.triu(A[rows, rows], 1).astype(np.float64)
         out[rows] += corner @ W[rows] + corner.T @ W[rows]
@@ -250,7 +238,7 @@ def _narrow_product(C: np.ndarray, W: np.ndarray) -> np.ndarray:
     columns, parts = slice(0, C.shape[1]), _parts(len(C))
 
     def work(k: int) -> None:
-        # Nothing is read from the rows' side, nor written to the columns'.
+        # The row operand is not read, and the column result is not written.
         _add_narrow(C[parts[k]], parts[k], columns, out, factors, out, factors, True, False)
 
     run_threads(work, len(parts), blas=False)
@@ -273,5 +261,5 @@ def _narrow_transposed_product(C: np.ndarray, V: np.ndarray) -> np.ndarray:
 
 
 def _parts(n: int) -> list[slice]:
-    """Rows for each thread."""
+    """Return the rows of each thread."""
     return slices(n, -(-n // blas_threads()))
