@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 
-from gramless.cli.columns import find_columns, preparation
-from gramless.cli.machines import make_machine, settle
+from gramless import TableClassifier
 from gramless.cli.scores import log_loss
 from gramless.papers.experiments.environment import environment
+from gramless.tables.tuning import TUNING
 from train_against_svc import table
 
 GROUPS = 10
@@ -45,25 +46,19 @@ def compare(name: str, seed: int, most: int) -> dict[str, Any]:
     frame = table(name)
     frame = frame.sample(min(most, len(frame)), random_state=seed)
     X, y = frame.drop(columns="target"), frame["target"].to_numpy()
-    columns = find_columns(X)
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.2, random_state=seed, stratify=y)
-    prepare = preparation(X, columns)
-    ready, asked = prepare.fit_transform(X_train), prepare.transform(X_test)
-    settings = settle(
-        ready, y_train, task="classification", machine="auto", kernel="rbf", C=None, gamma=None, tune="loo", seed=seed
-    )
+    single = "lssvm" if len(y_train) <= TUNING.exact_rows else "nystrom"
+    fitted = TableClassifier(estimator=single, probability=False, random_state=seed).fit(X_train, y_train)
+    ready, unseen = (fitted.columns_.encode(rows).prepared(fitted.preparation_) for rows in (X_train, X_test))
     classes, counts = np.unique(y_train, return_counts=True)
     shares = counts / len(y_train)
     found: dict[str, Any] = {"guess": scores(y_test, classes, np.tile(shares, (len(y_test), 1)), shares)}
     for kind in ("softmax", "sigmoid"):
-        machine = make_machine(
-            settings, task="classification", n=len(y_train), proba=True, seed=seed, device=None, memory_budget=None
-        )
         began = time.process_time()
-        machine.set_params(probability=kind).fit(ready, y_train)
+        model = clone(fitted.model_).set_params(probability=kind).fit(ready, y_train)
         seconds = time.process_time() - began
-        found[kind] = {**scores(y_test, classes, machine.predict_proba(asked), shares), "cpu_seconds": seconds}
-    return {"data": name, "seed": seed, "rows": len(y_train), "machine": type(machine).__name__, **found}
+        found[kind] = {**scores(y_test, classes, model.predict_proba(unseen), shares), "cpu_seconds": seconds}
+    return {"data": name, "seed": seed, "rows": len(y_train), "machine": type(fitted.model_).__name__, **found}
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
-from gramless.cli.train import train
+from gramless.cli.train import TrainSettings, train
 from gramless.papers.datasets import load
 from gramless.papers.experiments.environment import environment
 
@@ -73,7 +73,7 @@ def main() -> None:
                 frame.to_csv(Path(folder) / "data.csv", index=False)
                 model = Path(folder) / "model.skops"
                 began = time.perf_counter()
-                trained = train(Path(folder) / "data.csv", "target", model, seed=seed, console=Console(quiet=True))
+                trained = train(TrainSettings(Path(folder) / "data.csv", "target", model, seed=seed), Console(quiet=True))
                 seconds = time.perf_counter() - began
             ours = trained.scores[0].value
             theirs, n = svc_accuracy(name, frame, seed)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import gramless
-from gramless.cli import tables
+from gramless.cli import table_files
 
 
 def rows_of(text):
@@ -37,7 +37,7 @@ def test_probabilities_and_a_file(run, plants, model, tmp_path):
 
 def test_batches_change_nothing(run, plants, model, monkeypatch):
     whole = run("predict", model, plants / "more.csv", "--proba").out
-    monkeypatch.setattr(tables.batches, "__kwdefaults__", {"size": 7, "n_features": None})
+    monkeypatch.setattr(table_files.batches, "__kwdefaults__", {"size": 7, "n_features": None})
     assert run("predict", model, plants / "more.csv", "--proba").out == whole
 
 
@@ -58,7 +58,7 @@ def test_unseen_words_are_handled_and_reported(run, plants, model, tmp_path):
     done = run("predict", model, tmp_path / "moon.csv", "--out", tmp_path / "o.csv", "--json")
     assert done.code == 0
     assert done.json["unseen"] == {"soil": 5}
-    assert "5 values of soil were never seen" in done.err
+    assert "5 values of soil did not occur" in done.err
 
 
 def test_text_among_numbers_is_named_with_its_row(run, plants, model, tmp_path):
@@ -86,11 +86,11 @@ def test_rows_without_an_answer_are_not_scored(run, plants, model, tmp_path):
     frame.to_csv(tmp_path / "gaps.csv", index=False)
     done = run("evaluate", model, tmp_path / "gaps.csv", "--json")
     assert done.json["rows"] == 50
-    assert "10 rows without an answer" in done.err
+    assert "10 rows without a target" in done.err
     frame.assign(kind=None).to_csv(tmp_path / "none.csv", index=False)
     refused = run("evaluate", model, tmp_path / "none.csv")
     assert refused.code == 3
-    assert "no answer in any row" in refused.err
+    assert "no target in any row" in refused.err
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])

@@ -11,11 +11,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from gramless.cli import tables, tuning
+from gramless.cli import table_files
 from gramless.cli.app import main
-from gramless.cli.machines import settle
 from gramless.cli.scores import score
-from gramless.cli.tables import read
+from gramless.cli.table_files import read_file
 
 N = 80
 RNG = np.random.default_rng(0)
@@ -47,7 +46,7 @@ def test_numbers_are_found_in_the_dialects_of_csv(tmp_path, text, numbers):
     path = tmp_path / "t.csv"
     path.write_text(text, encoding="utf-8")
     for size in (None, 9):
-        pieces = list(tables.batches(path, "y", size=size))
+        pieces = list(table_files.batches(path, "y", size=size))
         X, y = pd.concat([piece.X for piece in pieces]), np.concatenate([piece.y for piece in pieces])
         assert list(X.columns[: len(numbers)]) == numbers
         assert np.allclose(X[numbers[0]], np.round(A, 2))
@@ -59,7 +58,7 @@ def test_words_stay_words(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(lines("code,size,y", *(f"{'NA' if k % 2 else 'EU'},{'1,5' if k % 3 else 'big'},{k}" for k in range(20))))
     path.write_text(path.read_text().replace(",", ";").replace("1;5", "1,5"))
-    X = read(path, "y").X
+    X = read_file(path, "y").X
     assert set(X["code"]) == {"NA", "EU"}
     assert set(X["size"]) == {"1,5", "big"}
 
@@ -75,10 +74,10 @@ def test_codes_mean_the_same_in_every_batch(run, tmp_path, monkeypatch):
     order = np.argsort([code[k] + flag[k] for k in range(N)], kind="stable")
     rows = data.read_text().splitlines()
     (tmp_path / "sorted.csv").write_text(lines(rows[0], *(rows[1 + k].replace("TRUE", "true") for k in order)))
-    monkeypatch.setattr(tables.batches, "__kwdefaults__", {**tables.batches.__kwdefaults__, "size": 5})
+    monkeypatch.setattr(table_files.batches, "__kwdefaults__", {**table_files.batches.__kwdefaults__, "size": 5})
     done = run("predict", tmp_path / "m", tmp_path / "sorted.csv", "--proba")
     assert done.out.splitlines()[1:] == [whole.splitlines()[1:][k] for k in order]
-    assert "never seen" not in done.err
+    assert "did not occur" not in done.err
 
 
 def test_labels_are_compared_as_what_they_are(run, tmp_path):
@@ -130,7 +129,7 @@ def test_the_types_of_parquet(run, tmp_path):
     assert train(run, tmp_path / "p.parquet").json["task"] == "regression"
     unnamed = pd.DataFrame({0: A, 1: KIND})
     unnamed.to_parquet(tmp_path / "n.parquet")
-    assert read(tmp_path / "n.parquet", "1").X.columns.tolist() == ["0"]
+    assert read_file(tmp_path / "n.parquet", "1").X.columns.tolist() == ["0"]
     twice = pyarrow.Table.from_arrays([pyarrow.array(A), pyarrow.array(A), pyarrow.array(KIND)], names=["a", "a", "y"])
     pyarrow.parquet.write_table(twice, tmp_path / "d.parquet")
     refused = train(run, tmp_path / "d.parquet")
@@ -208,7 +207,7 @@ def test_arrays_that_are_no_table(run, tmp_path):
     for x, y, words in [
         (np.float64(3), KIND, "X is a single value"),
         (np.zeros((0, 3)), np.zeros(0), "0 usable rows"),
-        (np.full((N, 1), np.inf), KIND, "no column says anything"),
+        (np.full((N, 1), np.inf), KIND, "no column has information"),
         (np.where(np.arange(N)[:, None] == 3, np.inf, A[:, None]), KIND, "row 4, column 'x0': inf is not finite"),
     ]:
         np.savez(tmp_path / "t.npz", X=x, y=y)
@@ -248,10 +247,10 @@ def test_options_that_do_not_go_together(run, tmp_path, options, words, monkeypa
     assert (done.code, words in done.err) == (3, True), done.err
 
 
-def test_an_answer_must_be_of_the_kind_of_the_model(run, tmp_path):
+def test_a_target_must_have_the_type_of_the_model(run, tmp_path):
     (tmp_path / "t.csv").write_text(lines("a,b,y", *(f"{a:.2f},word{k % 3},{2 * a}" for k, a in enumerate(A))))
     assert train(run, tmp_path / "t.csv").code == 0
-    for target, words in [("b", "is one of the columns that"), ("c", "predicts a quantity, and an answer is none")]:
+    for target, words in [("b", "is one of the columns that"), ("c", "predicts a quantity, and a target is not a number")]:
         frame = pd.read_csv(tmp_path / "t.csv").assign(c="no number")
         frame.to_csv(tmp_path / "e.csv", index=False)
         done = run("evaluate", tmp_path / "m", tmp_path / "e.csv", "--target", target)
@@ -262,20 +261,6 @@ def test_a_lone_row_is_learnt_from(run, tmp_path):
     (tmp_path / "t.csv").write_text(lines("a,y", *(f"{a:.2f},{'z' if k == 3 else 'x'}" for k, a in enumerate(A))))
     for seed in range(8):
         assert train(run, tmp_path / "t.csv", "--seed", seed).code == 0
-
-
-def test_a_rare_class_is_tuned_for(monkeypatch):
-    monkeypatch.setattr(tuning, "GRID_ROWS", 100)
-    monkeypatch.setattr(tuning, "WALK_ROWS", 100)
-    x, y = np.random.default_rng(0).normal(size=(1000, 2)), np.zeros(1000, dtype=int)
-    drawn = np.random.default_rng(0).permutation(1000)
-    y[drawn[-3:]] = 1  # none among the first rows that tuning draws
-    asked = {"C": None, "gamma": None, "tune": "loo", "seed": 0}
-    assert settle(x, y, task="classification", machine="auto", kernel="linear", **asked).C > 0
-    order = tuning._rare_first(drawn, y)
-    assert sorted(order) == list(range(1000))
-    assert y[order[:100]].sum() == 2
-    assert np.array_equal(tuning._rare_first(drawn, np.arange(1000) % 3), drawn)
 
 
 def test_figures_that_do_not_exist():

@@ -6,11 +6,10 @@ import pytest
 from sklearn.datasets import dump_svmlight_file, load_digits
 
 import gramless
-from gramless.cli import tuning
-from gramless.cli.columns import find_columns
-from gramless.cli.machines import choose_machine, settle
 from gramless.cli.scores import log_loss, score
-from gramless.cli.train import find_task, hold_out, parse_seconds
+from gramless.cli.splits import hold_out
+from gramless.cli.train import parse_seconds
+from gramless.cli.training_table import find_task, read_training_table
 
 
 @pytest.mark.parametrize("name", ["plants.csv", "semicolon.csv.gz", "plants.parquet"])
@@ -35,9 +34,9 @@ def test_a_person_reads_what_was_done(run, plants, tmp_path):
     for words in (
         "TableClassifier",
         "kind",
-        "all 192 rows carry the model",
+        "the model uses all 192 rows",
         "leave-one-out",
-        "Matters most",
+        "Most important columns",
         "95 % interval",
         "left out label",
         "m.skops",
@@ -74,7 +73,7 @@ def test_what_is_given_is_not_tuned(run, plants, tmp_path):
     )
     assert done.json["settings"] == {"kernel": "laplacian", "C": 3.0, "gamma": 0.2}
     assert done.json["tuned"] == "no"
-    machine = gramless.load(tmp_path / "m.skops").pipeline.named_steps["machine"]
+    machine = gramless.load(tmp_path / "m.skops").estimator.model_
     assert machine.C == 3
     assert machine.kernel_.gamma == 0.2
 
@@ -94,7 +93,7 @@ def test_probabilities_are_calibrated_without_asking(run, plants, tmp_path, esti
     )
     ours, guess = log_losses(done)
     assert ours < 0.35 < 1.0 < guess  # the softmax of least-squares scores has 0.7 here
-    machine = gramless.load(out).pipeline.named_steps["machine"]
+    machine = gramless.load(out).estimator.model_
     assert machine.probability == "sigmoid"
     again = run("evaluate", out, plants / "more.csv", "--json")
     assert log_losses(again)[0] < 0.5
@@ -133,7 +132,7 @@ def test_a_model_on_landmarks_is_a_small_file(run, plants, tmp_path):
     out = tmp_path / "m.skops"
     run("train", tmp_path / "digits.npz", "--out", out, "--estimator", "nystrom", "--C", 10, "--gamma", 0.01)
     model = gramless.load(out)
-    machine, novelty = model.pipeline.named_steps["machine"], tmp_path / "novelty.skops"
+    machine, novelty = model.estimator.model_, tmp_path / "novelty.skops"
     gramless.save(model.novelty, novelty)  # what tells rows that are far from all of training
     arrays = machine.points_.nbytes + machine.dual_coef_.nbytes
     assert out.stat().st_size < arrays + novelty.stat().st_size + 50_000
@@ -144,7 +143,7 @@ def test_the_same_seed_gives_the_same_model(run, plants, tmp_path):
     for name, seed in [("a", 3), ("b", 3), ("c", 4)]:
         done = run(*("train", plants / "plants.csv", "--target", "kind", "--out", tmp_path / name, "--seed", seed, "--json"))
         made.append({key: value for key, value in done.json.items() if key not in ("tune_seconds", "fit_seconds", "model")})
-        points.append(gramless.load(tmp_path / name).pipeline.named_steps["machine"].members_[0].points[0])
+        points.append(gramless.load(tmp_path / name).estimator.members_[0].points[0])
     assert made[0] == made[1]
     assert np.array_equal(points[0], points[1])
     assert not np.array_equal(points[0], points[2])
@@ -156,15 +155,15 @@ def test_the_same_seed_gives_the_same_model(run, plants, tmp_path):
         (["nowhere.csv", "--target", "kind"], "there is no file nowhere.csv"),
         (["{plants}/plants.csv", "--target", "kid"], "no column 'kid'; it has 'height', 'leaves'"),
         (["{plants}/plants.csv"], "say which column to predict with --target"),
-        (["{plants}/plants.csv", "--target", "kind", "--kernel", "rfb"], "unknown kernel 'rfb'; known are linear"),
-        (["{plants}/plants.csv", "--target", "kind", "--estimator", "svn"], "unknown estimator 'svn'"),
-        (["{plants}/plants.csv", "--target", "kind", "--tune", "grid"], "unknown way of tuning"),
+        (["{plants}/plants.csv", "--target", "kind", "--kernel", "rfb"], "The 'kernel' parameter of"),
+        (["{plants}/plants.csv", "--target", "kind", "--estimator", "svn"], "The 'estimator' parameter of TableClassifier"),
+        (["{plants}/plants.csv", "--target", "kind", "--tune", "grid"], "The 'tune' parameter of TableClassifier must be"),
         (["{plants}/plants.csv", "--target", "kind", "--test-size", "2"], "between 0 and 1"),
         (["{plants}/plants.csv", "--target", "kind", "--out", "no/such/m.skops"], "no folder no/such for m.skops"),
         (["{plants}/plants.csv", "--target", "kind", "--out", "{plants}"], "is a folder: give --out the name of a file"),
         (["{plants}", "--target", "kind"], "a folder of pictures: leave it out, or give the name of a table"),
-        (["{plants}/plants.csv", "--target", "kind", "--C", "-1"], "C must be a positive number, not -1"),
-        (["{plants}/plants.csv", "--target", "kind", "--gamma", "0"], "gamma must be a positive number, not 0"),
+        (["{plants}/plants.csv", "--target", "kind", "--C", "-1"], "The 'C' parameter of TableClassifier must be"),
+        (["{plants}/plants.csv", "--target", "kind", "--gamma", "0"], "The 'gamma' parameter of TableClassifier must be"),
         (["{plants}/plants.csv", "--target", "kind", "--test-size", "0.001"], "one row to score on"),
         (["{plants}/plants.csv", "--target", "kind", "--task", "regression"], "not a number everywhere"),
         (["{plants}/plants.csv", "--target", "kind", "--tune", "none", "--device", "abacus"], "abacus"),
@@ -209,7 +208,7 @@ def test_one_machine_when_its_settings_are_given(run, plants, tmp_path):
     assert run(*start, "--kernel", "exponential", "--C", 10).json["estimator"] == "LSSVC"
     refused = run(*start, "--estimator", "table", "--C", 10)
     assert refused.code == 3
-    assert "chooses kernel, C and gamma itself" in refused.err
+    assert "selects C and gamma itself" in refused.err
 
 
 def test_scores_from_a_file_from_folds_and_from_held_out_rows(run, plants, tmp_path):
@@ -248,12 +247,11 @@ def test_weights_groups_and_order_are_not_learnt_from(run, tmp_path):
 
 def test_groups_and_order_decide_who_is_held_out():
     y = np.array(["a", "b"] * 50)
-    none = {"weights": None, "groups": None, "order": None}
     groups = np.repeat(np.arange(10), 10)
-    train, test = hold_out(y, {**none, "groups": groups}, "classification", 0.2, 0)
+    train, test = hold_out(y, {"groups": groups}, "classification", 0.2, 0)
     assert not set(groups[train]) & set(groups[test])
     order = np.random.default_rng(0).permutation(100)
-    train, test = hold_out(y, {**none, "order": order}, "classification", 0.2, 0)
+    train, test = hold_out(y, {"order": order}, "classification", 0.2, 0)
     assert order[train].max() < order[test].min()
 
 
@@ -308,42 +306,10 @@ def test_the_task_follows_from_the_target(y, task):
     assert find_task(y, "regression") == "regression"
 
 
-def test_machines_by_size():
-    assert choose_machine("auto", 5000)[0] == "lssvm"
-    assert choose_machine("auto", 500_000)[0] == "nystrom"
-    assert choose_machine("svm", 500_000) == ("svm", "as asked")
-
-
-def test_tuning_finds_the_width_that_the_data_has():
-    rng = np.random.default_rng(0)
-    x = rng.uniform(-1, 1, (600, 1))
-    y = np.sin(25 * x[:, 0])
-    found = settle(x, y, task="regression", machine="auto", kernel="rbf", C=None, gamma=None, tune="loo", seed=0)
-    assert found.gamma > 20
-    flat = settle(x, x[:, 0], task="regression", machine="auto", kernel="rbf", C=None, gamma=None, tune="loo", seed=0)
-    assert flat.gamma < found.gamma
-
-
-def test_the_walk_goes_uphill_to_the_top():
-    asked = []
-
-    def hill(C, gamma):
-        asked.append((C, gamma))
-        return -(np.log10(C / 10) ** 2) - np.log2(gamma / 8) ** 2
-
-    moves = [(1.0, 2.0), (1.0, 0.5), (10**0.5, 1.0), (10**-0.5, 1.0)]
-    best, visited = tuning._walk(hill, (10.0, 1.0), moves)
-    assert best == pytest.approx((10.0, 8.0))
-    assert visited == len(asked) <= tuning.MOST_STEPS
-
-
 def test_columns_of_no_use_are_named(plants):
-    from gramless.cli.tables import read
-
-    columns = find_columns(read(plants / "plants.csv", "kind").X)
-    assert columns.numbers == ["height", "leaves"]
-    assert columns.words == ["soil", "sheltered"]
-    assert columns.left_out["planet"] == "the same value everywhere"
+    columns = read_training_table(plants / "plants.csv", "kind", "auto", roles={}, wanted=[], dropped=[]).columns
+    assert columns.type_of == {"height": "number", "leaves": "number", "soil": "category", "sheltered": "category"}
+    assert columns.left_out_["planet"] == "the same value everywhere"
 
 
 def test_the_metrics_are_scikit_learns():

@@ -54,7 +54,7 @@ def test_answers_that_the_model_does_not_know_are_said(run, yes_no, tmp_path):
     assert run("train", yes_no, "--target", "y", *QUICK, "--out", tmp_path / "m").code == 0
     other = table(tmp_path / "o.csv", "a,y", A, (A > 0).astype(int))
     done = run("evaluate", tmp_path / "m", other)
-    assert (done.code, "it knows 'no', 'yes'; the file has '0', '1'" in done.err) == (3, True), done.err
+    assert (done.code, "the model has 'no', 'yes'; the file has '0', '1'" in done.err) == (3, True), done.err
 
 
 @pytest.mark.parametrize("command", ["train", "predict"])

@@ -12,6 +12,7 @@ from sklearn.metrics import log_loss
 import gramless
 from gramless import TableClassifier, TableRegressor
 from gramless.tables import members, search
+from gramless.tables.tuning import TUNING
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def test_gaps_and_words_are_learnt_from(plants, fitted):
     assert log_loss(y[200:], P) < 0.4
     assert fitted.columns_.kinds_ == ["number", "category", "number"]
     assert fitted.summary_
-    assert fitted.gave_up_ == []
+    assert fitted.reductions_ == []
 
 
 @pytest.mark.parametrize("convert", [pl.from_pandas, pa.Table.from_pandas], ids=["polars", "arrow"])
@@ -91,7 +92,7 @@ def test_parts_carry_a_model_where_memory_is_short():
     for member in model.members_:
         assert len(member.points) == 2
         assert sum(map(len, member.points)) == 2000
-    assert any("neighbourhood" in reason for reason in model.gave_up_)
+    assert any("local partitions" in reason for reason in model.reductions_)
     assert model.score(X[2000:], y[2000:]) > 0.95
 
 
@@ -116,11 +117,10 @@ def test_settings_come_from_rows_as_dense_as_the_table(monkeypatch):
     y = np.sin(10 * X[:, 0]) * np.sin(10 * X[:, 1]) + 0.05 * rng.normal(size=1800)
     monkeypatch.setattr(search, "rows_within", lambda *_: 400)
     model = TableRegressor(random_state=0, kernel="matern52").fit(X[:1600], y[:1600])
-    assert any("chosen on 400" in reason for reason in model.gave_up_)
+    assert any("chosen on 400" in reason for reason in model.reductions_)
     assert model.score(X[1600:], y[1600:]) > 0.95
     # A sample of 400 rows is less dense, and asks for smoother functions.
-    monkeypatch.setattr(search, "nearby_rows", lambda X, *_: np.arange(400))
-    monkeypatch.setattr(members, "nearby_rows", search.nearby_rows)
+    monkeypatch.setattr(members, "local_rows", lambda X, *_: np.arange(400))
     sparse = TableRegressor(random_state=0, kernel="matern52").fit(X[:1600], y[:1600])
     assert sparse.score(X[1600:], y[1600:]) < model.score(X[1600:], y[1600:])
 
@@ -149,7 +149,7 @@ def test_the_search_and_the_parts_keep_to_time(monkeypatch, threads):
     monkeypatch.setattr(search, "blas_threads", lambda: threads)
     monkeypatch.setattr(members, "blas_threads", lambda: threads)
     # A search evaluates a few settings at the same time, one thread each, however many threads there are.
-    rate = min(search.WORKERS, threads) * search.factor_rate()
+    rate = min(TUNING.workers, threads) * search.factor_rate()
     assert search.rows_within(1.0, 10) == int((1.5 * rate / 10) ** (1 / 3))
     n = 100_000
     size = members.part_size(n, 1, 20.0, 1 << 40)
@@ -166,11 +166,11 @@ def test_neighbourhoods_are_solved_side_by_side(monkeypatch):
     alone = clone(short).fit(X, y)
     monkeypatch.setattr(members, "blas_threads", lambda: 3)
     told: list[str] = []
-    together = clone(short).set_params(callback=told.append).fit(X, y)
+    together = clone(short).set_params(callback=lambda _, record: told.append(record["message"])).fit(X, y)
     assert len(together.members_[0].points) == 5
     np.testing.assert_array_equal(together.predict(X), alone.predict(X))
     np.testing.assert_array_equal(together.loo_predictions_, alone.loo_predictions_)
-    assert "fitting the rbf kernel to 300 rows: 5 of 5 neighbourhoods" in told
+    assert "fitting the rbf kernel to 300 rows: 5 of 5 local partitions" in told
     assert members.parts_at_once(5, 1000, 1 << 40) == 3
     assert members.parts_at_once(5, 1000, 2 * 2 * 8 * 1000**2) == 2
     assert members.parts_at_once(5, 1000, 0) == 1
@@ -179,7 +179,10 @@ def test_neighbourhoods_are_solved_side_by_side(monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"kernel": "linear"}, "kernel"),
+        ({"kernel": "cubic"}, "kernel"),
+        ({"estimator": "tree"}, "estimator"),
+        ({"kernel": "linear", "gamma": 1.0}, "the linear kernel has no gamma"),
+        ({"estimator": "table", "C": 1.0}, "selects C and gamma itself"),
         ({"metric": "best"}, "metric"),
         ({"time_budget": 0}, "time_budget"),
         ({"text": "keep"}, "text"),
@@ -199,9 +202,79 @@ def test_infinite_numbers_are_refused():
         TableRegressor().fit(pd.DataFrame(X), [1.0, 2.0, 3.0])
 
 
-def test_a_listener_hears_each_step(plants):
+def test_the_callback_is_called_with_the_estimator_and_a_record(plants):
     X, y = plants
-    heard = []
-    TableClassifier(random_state=0, kernel="rbf", metric="plain", callback=heard.append).fit(X, y)
-    assert any("trying every preparation" in doing for doing in heard)
-    assert any("fitting" in doing for doing in heard)
+    calls = []
+
+    def callback(estimator, record):
+        calls.append((estimator, record["stage"], record["message"]))
+
+    model = TableClassifier(random_state=0, kernel="rbf", metric="plain", callback=callback).fit(X, y)
+    assert all(estimator is model for estimator, _, _ in calls)
+    assert list(dict.fromkeys(stage for _, stage, _ in calls)) == ["columns", "search", "fit"]
+    assert any("evaluating every scaling" in message for _, _, message in calls)
+    assert set(model.timings_) == {"tune", "fit"}
+
+
+def test_the_callback_can_end_the_search(plants):
+    X, y = plants
+    counts = []
+    for stops in (False, True):
+        calls = []
+        model = TableClassifier(
+            random_state=0, callback=lambda _, record, calls=calls, stops=stops: calls.append(record) or stops
+        ).fit(X[:200], y[:200])
+        counts.append(len(calls))
+        assert model.score(X[200:], y[200:]) > 0.8
+    assert counts[1] < counts[0] / 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"C": 3.0}, "LSSVC"),
+        ({"gamma": 0.2, "kernel": "laplacian"}, "LSSVC"),
+        ({"estimator": "nystrom"}, "NystromLSSVC"),
+        ({"estimator": "svm"}, "KernelSVC"),
+        ({"kernel": "linear"}, "LSSVC"),
+        ({"kernel": "poly", "C": 1.0}, "LSSVC"),
+        ({"tune": "none"}, "LSSVC"),
+        ({"gamma": "scale", "C": 1.0}, "LSSVC"),
+    ],
+    ids=str,
+)
+def test_explicit_settings_give_a_single_model(plants, tmp_path, settings, expected):
+    X, y = plants
+    model = TableClassifier(random_state=0, **settings).fit(X[:200], y[:200])
+    assert type(model.model_).__name__ == expected
+    assert model.score(X[200:], y[200:]) > (0.6 if settings.get("kernel") in ("linear", "poly") else 0.9)
+    for name in ("C", "gamma"):
+        if isinstance(settings.get(name), float):
+            assert getattr(model.model_, name) == settings[name]
+    assert hasattr(model, "predict_proba") == (expected != "KernelSVC")
+    gramless.save(model, tmp_path / "m.skops")
+    np.testing.assert_array_equal(gramless.load(tmp_path / "m.skops").predict(X), model.predict(X))
+
+
+def test_a_single_model_finds_the_width_of_the_data():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (600, 1))
+    fine, flat = (TableRegressor(estimator="lssvm", random_state=0).fit(X, y) for y in (np.sin(25 * X[:, 0]), X[:, 0]))
+    assert fine.model_.gamma > flat.model_.gamma
+    assert fine.score(X, np.sin(25 * X[:, 0])) > 0.999
+    assert fine.predict_interval(X[:3]).shape == (3, 2)
+
+
+def test_a_rare_class_is_in_the_sample_of_the_search():
+    y = np.zeros(1000, dtype=int)
+    y[np.random.RandomState(0).permutation(1000)[-3:]] = 1
+    order = members.sample_order(1000, y, 100, np.random.RandomState(0))
+    assert sorted(order) == list(range(1000))
+    assert y[order[:100]].sum() == 2
+
+
+def test_the_size_of_the_table_decides_between_exact_and_nystrom_models():
+    model = TableClassifier(C=1.0)
+    assert model._resolve(5000)[0] == "lssvm"
+    assert model._resolve(500_000)[0] == "nystrom"
+    assert TableClassifier(kernel="rbf")._resolve(500_000)[0] == "table"

@@ -17,13 +17,18 @@ from gramless._core.threads import run_round_robin
 from gramless.inference.softmax_link import fit_link, link_probabilities, temperature_loss
 from gramless.kernels import RBF, Exponential, Laplacian, Matern52
 from gramless.tables import metric, search
-from gramless.tables.columns import Encoded
+from gramless.tables.column_types import Encoded
 from gramless.tables.exact import solve_exact, upper_kernel_matrix
 from gramless.tables.losses import ClassLoss, ValueLoss
 from gramless.tables.metric import learn_scales, loss_and_slopes, scale_slopes
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation, normal_ranks
-from gramless.tables.search import Record, Setting, choose
+from gramless.tables.search import Evaluation, TableSetting, choose
+
+
+def no_stop(*_):
+    """Progress callback that never stops the search."""
+    return False
 
 
 def fitted_without(X, kernel, Z, ridge, i):
@@ -71,21 +76,19 @@ def test_a_kernel_matrix_that_is_kept_serves_other_ridges():
     X, Z, kept = rng.normal(size=(300, 3)), rng.normal(size=(300, 2)), {}
     for C in (0.1, 1.0, 100.0):
         ridge = np.full(300, 1 / C)
-        with_kept, without = solve_exact(X, RBF(0.3), Z, ridge, kept=kept), solve_exact(X, RBF(0.3), Z, ridge)
+        with_kept, without = solve_exact(X, RBF(0.3), Z, ridge, cached=kept), solve_exact(X, RBF(0.3), Z, ridge)
         np.testing.assert_array_equal(with_kept.scores, without.scores)
     assert list(kept) == [np.float64]
     # Nothing but the matrix that is there is asked for: with one of another kernel the answer is another.
     kept[np.float64] = upper_kernel_matrix(X, RBF(3.0))
-    other = solve_exact(X, RBF(0.3), Z, ridge, kept=kept)
+    other = solve_exact(X, RBF(0.3), Z, ridge, cached=kept)
     np.testing.assert_array_equal(other.scores, solve_exact(X, RBF(3.0), Z, ridge).scores)
 
 
-@pytest.mark.parametrize("loaded", [False, True])
-def test_sums_of_absolute_differences_with_and_without_compiled_code(monkeypatch, loaded):
-    if loaded:
-        import gramless._core.compiled.city_block  # noqa: F401
-    else:
-        monkeypatch.delitem(sys.modules, "gramless._core.compiled.city_block", raising=False)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_sums_of_absolute_differences_with_and_without_compiled_code(monkeypatch, compiled):
+    if compiled:
+        monkeypatch.setattr(metric, "_COMPILED_VALUES", 0)
     rng = np.random.default_rng(4)
     X = np.column_stack([rng.normal(size=(60, 3)), rng.normal(size=60) > 0, np.where(rng.normal(size=60) > 1, 7.0, -2.0)])
     X = np.column_stack([X, np.full(60, 3.0)])
@@ -129,7 +132,7 @@ def test_settings_are_fitted_at_the_same_time_where_there_are_threads(monkeypatc
     encoded = Encoded(X, np.empty((10, 0), dtype=np.intp))
     preparations = {"standard": Preparation("standard", []).fit(encoded)}
     loss = ValueLoss(X[:, 0], "squared_error", None)
-    one = search.Search(encoded, np.arange(10), preparations, loss, None, np.arange(2), seconds=1.0, tell=lambda doing: None)
+    one = search.SettingSearch(encoded, np.arange(10), preparations, loss, None, np.arange(2), seconds=1.0, report=no_stop)
     assert one._each([meets(), meets()]) == [2, 2]
 
 
@@ -151,11 +154,11 @@ def test_quantiles_become_normal_and_indicators_stay():
     np.testing.assert_array_equal(X[:, 3:].sum(axis=1), encoded.codes[:, 0] >= 0)
 
 
-@pytest.mark.parametrize("way", ["standard", "log"])
-def test_numbers_are_standardised(way):
+@pytest.mark.parametrize("scaling", ["standard", "log"])
+def test_numbers_are_standardised(scaling):
     numbers = np.exp(np.random.default_rng(0).normal(size=(500, 2)))
     encoded = Encoded(numbers, np.empty((500, 0), int))
-    X = Preparation(way, []).fit(encoded)(encoded)
+    X = Preparation(scaling, []).fit(encoded)(encoded)
     np.testing.assert_allclose(X.mean(axis=0), 0, atol=1e-9)
     np.testing.assert_allclose(X.std(axis=0), 1)
 
@@ -186,9 +189,9 @@ def test_the_loss_that_scales_are_learned_by_is_the_one_of_the_search(name):
     rng = np.random.default_rng(0)
     X, scales, rows = rng.normal(size=(50, 3)), np.array([1.0, 2.0, 0.5]), np.arange(50)
     loss = ValueLoss(np.sin(X[:, 0]) + 0.1 * rng.normal(size=50), "squared_error", None)
-    setting = Setting("standard", name, 0.7, 3.0, scales=tuple(scales.tolist()))
+    setting = TableSetting("standard", name, 0.7, 3.0, scales=tuple(scales.tolist()))
     scores = solve_exact(X, search.make_kernel(setting, 3.0), loss.targets(rows, False), np.full(50, 1 / 3.0)).scores
-    gamma = search.kernel_gamma(setting, 3.0)
+    gamma = search.kernel_gamma(name, 0.7, 3.0)
     logs = np.log(scales)
     value, _ = loss_and_slopes(np.append(logs, np.log(3.0)), X, np.arange(3), name, gamma, loss, rows, False, None)
     prior = metric._PRIOR * np.sum((logs - logs.mean()) ** 2) / 100
@@ -210,10 +213,10 @@ def test_learned_scales_are_compared_on_rows_they_were_not_learned_from():
     encoded, loss = Encoded(X, np.empty((120, 0), int)), ValueLoss(y, "squared_error", None)
     prepared = {"standard": Preparation("standard", []).fit(encoded)}
     order = rng.permutation(120)
-    one = search.Search(encoded.take(order), order, prepared, loss, None, np.arange(30), seconds=1.0, tell=lambda _: None)
-    (learned,) = one.learn([Setting("standard", "rbf", 0.3, 1.0)], 120)
+    one = search.SettingSearch(encoded.take(order), order, prepared, loss, None, np.arange(30), seconds=1.0, report=no_stop)
+    (learned,) = one.learn([TableSetting("standard", "rbf", 0.3, 1.0)], 120)
     flattered = one.evaluate(learned, 120)
-    (honest,) = run_round_robin([one.honest(flattered)], 1)
+    (honest,) = run_round_robin([one.unbiased(flattered)], 1)
     assert honest.loss > 1.02 * flattered.loss  # there is nothing to learn
     even, odd = one.halves[learned.scales].even, one.halves[learned.scales].odd
     without = one.evaluate(search.replace(learned, scales=odd), 120).predictions
@@ -232,7 +235,7 @@ def test_a_partition_sends_each_row_to_its_part():
 
 def test_neighbourhoods_are_whole_and_dense():
     X = np.random.default_rng(0).uniform(size=(4000, 2))
-    rows = search.nearby_rows(X, 10.0, 500, np.random.RandomState(0))
+    rows = search.local_rows(X, 10.0, 500, np.random.RandomState(0))
     assert 400 <= len(rows) <= 500
     # The nearest neighbour of almost every row is there too: in a sample of an eighth of the rows it would be in an eighth.
     nearest = NearestNeighbors(n_neighbors=2).fit(X).kneighbors(X[rows], return_distance=False)[:, 1]
@@ -282,7 +285,7 @@ def test_an_average_is_chosen_only_where_it_helps():
     noises = rng.normal(size=(3, 400))
 
     def record(predictions, name):
-        return Record(Setting("standard", name, 1.0, 1.0), loss(predictions, rows), 400, predictions)
+        return Evaluation(TableSetting("standard", name, 1.0, 1.0), loss(predictions, rows), 400, predictions)
 
     independent = choose([record(y + noise, str(k)) for k, noise in enumerate(noises)], loss, rows)
     assert len(independent) == 3

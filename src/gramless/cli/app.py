@@ -1,6 +1,4 @@
-"""The `gramless` command: arguments in, words and exit codes out. What the commands do is in
-`gramless.cli`.
-"""
+"""The `gramless` command: arguments, output and exit codes. The other modules of `gramless.cli` do the work."""
 
 from __future__ import annotations
 
@@ -27,14 +25,11 @@ app = typer.Typer(
     help="Kernel machines for data too large for a Gram matrix.",
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines; words go to stderr.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; messages go to stderr.")]
 
 
-class _Computing(TyperCommand):
-    """A command that loads or fits models: the program imports for it what takes long, once `--help` was answered.
-
-    What does so is the context's object, which only `main` gives: a process that calls `app` itself is not this program's.
-    """
+class _ModelCommand(TyperCommand):
+    """Command that loads or fits models: `main` passes a function that imports slow packages after `--help` was handled."""
 
     def invoke(self, ctx: Any) -> Any:
         if ctx.obj is not None:
@@ -43,7 +38,7 @@ class _Computing(TyperCommand):
 
 
 def papers(incomplete: str) -> list[str]:
-    """Completions for the name of a paper."""
+    """Return completions for the name of a paper."""
     from gramless.papers.experiments.registry import CHAPTERS
 
     return [name for name in (*CHAPTERS, "all") if name.startswith(incomplete)]
@@ -123,7 +118,7 @@ def _choices(names: Sequence[str]) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
-@app.command(cls=_Computing)
+@app.command(cls=_ModelCommand)
 def train(
     context: typer.Context,
     data: Annotated[Path, typer.Argument(help="CSV, Parquet, svmlight or npz, .gz and .bz2 too; or a folder of pictures.")],
@@ -132,7 +127,7 @@ def train(
     estimator: Annotated[
         str,
         typer.Option(
-            help="auto, table (chooses everything itself; what auto takes unless a kernel, C, gamma or device is given), "
+            help="auto, table (selects all settings; the choice of auto unless C, gamma, a device or --tune none is given), "
             "lssvm, nystrom or svm.",
             autocompletion=_choices(["auto", "table", "lssvm", "nystrom", "svm"]),
         ),
@@ -140,12 +135,12 @@ def train(
     kernel: Annotated[
         str | None,
         typer.Option(
-            help="rbf, laplacian, exponential, matern32, matern52, poly or linear; chosen when not given.",
+            help="rbf, laplacian, exponential, matern32, matern52, poly or linear; selected when not given.",
             autocompletion=_choices(["rbf", "laplacian", "exponential", "matern32", "matern52", "poly", "linear"]),
         ),
     ] = None,
     C: Annotated[float | None, typer.Option("--C", help="Regularisation; tuned when not given.")] = None,
-    gamma: Annotated[float | None, typer.Option(help="Of the kernel; tuned when not given.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="Coefficient of the kernel; tuned when not given.")] = None,
     tune: Annotated[
         str, typer.Option(help="loo (closed-form leave-one-out) or none.", autocompletion=_choices(["loo", "none"]))
     ] = "loo",
@@ -160,49 +155,48 @@ def train(
         bool | None,
         typer.Option(
             "--proba/--no-proba",
-            help="Fit calibrated probabilities for `predict --proba`; done unless told otherwise, except for svm, which "
-            "takes five more fits.",
+            help="Fit calibrated probabilities for `predict --proba`; the default except for svm, which needs five more "
+            "fits.",
             show_default=False,
         ),
     ] = None,
     test_size: Annotated[float, typer.Option(help="Share of rows held out for the score.")] = 0.2,
     test: Annotated[Path | None, typer.Option(help="Score on the rows of this file, and learn from all of DATA.")] = None,
     cv: Annotated[int | None, typer.Option(help="Score by so many folds, and learn from all of DATA.", min=2)] = None,
-    weights: Annotated[str | None, typer.Option(help="A column that says how much each row counts.")] = None,
+    weights: Annotated[str | None, typer.Option(help="A column with the weights of the rows.")] = None,
     groups: Annotated[str | None, typer.Option(help="A column whose equal rows are held out together.")] = None,
     order: Annotated[str | None, typer.Option(help="A column, such as a date: its last rows are held out.")] = None,
     columns: Annotated[
         list[str] | None, typer.Option(help="Learn from these columns only: a,b,c, or the option again.")
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Do not learn from these columns.")] = None,
-    class_weight: Annotated[
-        str | None, typer.Option(help="balanced (rare classes count as much as common ones), or yes=5,no=1.")
-    ] = None,
+    class_weight: Annotated[str | None, typer.Option(help="balanced (inverse class frequencies), or yes=5,no=1.")] = None,
     time: Annotated[
-        str | None, typer.Option(help="What the fit aims at, such as 90s or 2m; about a minute for 50,000 rows.")
+        str | None, typer.Option(help="Time that the fit aims at, such as 90s or 2m; about a minute for 50,000 rows.")
     ] = None,
     interval: Annotated[
         float | None,
-        typer.Option(help="Also how often held-out rows lie in intervals (classes: in sets) of this coverage, such as 0.9."),
+        typer.Option(help="Also measure intervals (for classes, sets) of this coverage, such as 0.9, on held-out rows."),
     ] = None,
     report: Annotated[
-        bool, typer.Option("--report", help="Also an HTML card next to the model: what matters, how, how sure.")
+        bool,
+        typer.Option("--report", help="Also write an HTML report next to the model: importance, dependence, calibration."),
     ] = False,
     seed: Annotated[
-        int, typer.Option(help="Draws the held-out rows and everything else that is random.", min=0, max=2**32 - 1)
+        int, typer.Option(help="Seed of the held-out rows and of all other random choices.", min=0, max=2**32 - 1)
     ] = 0,
-    device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, auto.")] = None,
+    device: Annotated[str | None, typer.Option(help="Device of the computation: cpu, cuda, auto.")] = None,
     memory_budget: Annotated[
         str | None, typer.Option("--memory", "--memory-budget", help="Bound on the memory of the fit, such as 4GB.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fit a model to a table, or to a folder of pictures, and save it, with a score from rows it never saw."""
+    """Fit a model to a table, or to a folder of pictures, score it on held-out rows, and save it."""
     if os.path.isdir(data):
         from gramless.cli.pictures import train_pictures
 
         known = ("data", "out", "C", "test_size", "seed", "device", "memory_budget", "as_json")
-        _refuse_others(context, known, "a folder of pictures")
+        _reject_others(context, known, "a folder of pictures")
         on_pictures = train_pictures(
             data,
             out,
@@ -216,13 +210,13 @@ def train(
         if as_json:
             typer.echo(json.dumps(on_pictures.as_json()))
         return
-    from gramless.cli.train import parse_seconds
+    from gramless.cli.train import TrainSettings, parse_seconds
     from gramless.cli.train import train as work
 
-    trained = work(
-        data,
-        target,
-        out,
+    settings = TrainSettings(
+        path=data,
+        target=target,
+        out=out,
         estimator=estimator,
         kernel=kernel,
         C=C,
@@ -236,8 +230,8 @@ def train(
         weights=weights,
         groups=groups,
         order=order,
-        columns=columns,
-        drop=drop,
+        columns=columns or [],
+        drop=drop or [],
         class_weight=class_weight,
         seconds=None if time is None else parse_seconds(time),
         interval=interval,
@@ -245,24 +239,24 @@ def train(
         seed=seed,
         device=device,
         memory_budget=memory_budget,
-        console=Console(stderr=as_json),
     )
+    trained = work(settings, Console(stderr=as_json))
     if as_json:
         typer.echo(json.dumps(trained.as_json()))
 
 
-def _refuse_others(context: typer.Context, known: Sequence[str], what: str) -> None:
-    """Refuse an option that was given and means nothing here."""
+def _reject_others(context: typer.Context, known: Sequence[str], what: str) -> None:
+    """Raise `InputError` for an option that was given and has no meaning here."""
     from gramless.cli.errors import InputError
 
     for name in context.params:
         source = context.get_parameter_source(name)
         if name not in known and source is not None and source.name == "COMMANDLINE":
             option = name.replace("_", "-")
-            raise InputError(f"--{option} means nothing for {what}: leave it out, or give the name of a table")
+            raise InputError(f"--{option} has no meaning for {what}: leave it out, or give the name of a table")
 
 
-@app.command(cls=_Computing)
+@app.command(cls=_ModelCommand)
 def predict(
     model: Annotated[Path, typer.Argument(help="A model that `gramless train` saved.")],
     data: Annotated[
@@ -270,24 +264,22 @@ def predict(
         typer.Argument(help="Rows to predict (more columns may be there), - for standard input, a picture, or a folder."),
     ],
     proba: Annotated[bool, typer.Option("--proba", help="Also the probability of each class.")] = False,
-    interval: Annotated[
-        float | None, typer.Option(help="Also the ends of an interval that holds the value so often, such as 0.9.")
-    ] = None,
+    interval: Annotated[float | None, typer.Option(help="Also the ends of intervals of this coverage, such as 0.9.")] = None,
     classes: Annotated[
         float | None,
-        typer.Option("--set", help="Also the classes of a set that holds the true one so often, such as 0.9."),
+        typer.Option("--set", help="Also sets of classes of this coverage, such as 0.9."),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="A CSV or Parquet file, by its name; CSV to standard output when not given, or -. Labels are written as "
-            "they are: a spreadsheet may take one that begins with = for a formula."
+            help="A CSV or Parquet file, by its name; CSV to standard output when not given, or -. Labels are not "
+            "escaped: a spreadsheet may interpret one that begins with = as a formula."
         ),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Also the columns of the input.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Predict the rows of a file, a batch at a time, so that the file may be larger than memory; or pictures."""
+    """Predict the rows of a file in batches, so that the file may be larger than memory; or pictures."""
     from gramless.cli.errors import InputError
     from gramless.cli.formats import is_pictures
 
@@ -312,16 +304,16 @@ def predict(
         typer.echo(json.dumps(done.as_json()))
 
 
-@app.command(cls=_Computing)
+@app.command(cls=_ModelCommand)
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A model that `gramless train` saved.")],
     data: Annotated[
-        Path, typer.Argument(help="Rows with their answers, or a folder with one subfolder of pictures for each class.")
+        Path, typer.Argument(help="Rows with their targets, or a folder with one subfolder of pictures for each class.")
     ],
-    target: Annotated[str | None, typer.Option(help="The column with the answers; the model's own by default.")] = None,
+    target: Annotated[str | None, typer.Option(help="The column with the targets; by default the one of training.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score a saved model on a file that has the answers, or on a folder of pictures."""
+    """Score a saved model on a file with targets, or on a folder of pictures."""
     from gramless.cli.errors import InputError
     from gramless.cli.formats import is_pictures
 
@@ -340,18 +332,18 @@ def evaluate(
         typer.echo(json.dumps(evaluated.as_json()))
 
 
-@app.command(cls=_Computing)
+@app.command(cls=_ModelCommand)
 def demo(
     port: Annotated[int, typer.Option(help="On this machine only; 0 takes any free port.", min=0, max=65535)] = 8000,
     data: Annotated[Path | None, typer.Option(help="Folder with mnist.npz; GRAMLESS_DATA is looked into too.")] = None,
 ) -> None:
-    """A page on this machine on which one draws a digit and sees what a model makes of it."""
+    """Serve a local page on which a user draws a digit and a model classifies it."""
     from gramless.cli.demo import demo as work
 
     work(port, data, Console(stderr=True))
 
 
-@app.command(cls=_Computing)
+@app.command(cls=_ModelCommand)
 def serve(
     models: Annotated[list[str], typer.Argument(help="Model files; the first is what /predict means. NAME=FILE names one.")],
     host: Annotated[str, typer.Option(help="The address to listen on; only this machine reaches 127.0.0.1.")] = "127.0.0.1",
@@ -379,7 +371,7 @@ def serve(
     serve_models(models, host=host, port=port, watch=watch, threads=threads, limits=limits, console=Console(stderr=True))
 
 
-@app.command(cls=_Computing)
+@app.command(cls=_ModelCommand)
 def export(
     model: Annotated[Path, typer.Argument(help="A saved model.")],
     out: Annotated[Path, typer.Argument(help="The ONNX file to write.")],
@@ -393,15 +385,17 @@ def export(
         typer.echo(json.dumps(done))
 
 
-@app.command(cls=_Computing)
+@app.command(cls=_ModelCommand)
 def info(
-    model: Annotated[Path | None, typer.Argument(help="A model file: what it is, how good, from which data.")] = None,
-    rows: Annotated[int | None, typer.Option(help="Also what would be chosen for so many rows ...", min=2)] = None,
-    columns: Annotated[int | None, typer.Option(help="... of so many columns ...", min=1)] = None,
-    classes: Annotated[int, typer.Option(help="... and classes.", min=2)] = 2,
+    model: Annotated[Path | None, typer.Argument(help="A model file to describe.")] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Also show what would be chosen for this number of rows ...", min=2)
+    ] = None,
+    columns: Annotated[int | None, typer.Option(help="... and of columns ...", min=1)] = None,
+    classes: Annotated[int, typer.Option(help="... and of classes.", min=2)] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """What a model file holds; without one, devices, memory, versions, and what would be chosen for a table of some size."""
+    """Describe a model file; without one, show devices, memory, versions, and the choices for a table of a given size."""
     if model is not None:
         from gramless.cli.model_info import model_info
 
@@ -417,36 +411,36 @@ def info(
 
 
 def main() -> None:
-    """Run the program; warnings, and errors that are not defects, are sentences on stderr."""
+    """Run the program; print warnings and errors of the input as sentences on stderr."""
     from gramless.cli.errors import explain
 
     for number, name in enumerate(("stdout", "stderr"), start=1):
-        if getattr(sys, name) is None:  # closed by whoever started the program: what would go there goes nowhere
+        if getattr(sys, name) is None:  # closed by the parent process: discard the output
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
             with contextlib.suppress(OSError):
                 os.dup2(getattr(sys, name).fileno(), number)
     from gramless.cli.fast_imports import import_skops
 
-    warnings.showwarning = lambda message, *_, **__: _say("yellow", message)
+    warnings.showwarning = lambda message, *_, **__: _print_message("yellow", message)
     try:
         app(obj=import_skops)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever reads (`| head`) has seen enough; nothing more is to be written, not even at exit.
+        # The reader (`| head`) has closed the pipe: discard the rest, including what Python flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (Exception, KeyboardInterrupt) as reason:
         explained = explain(reason)
         if explained is None:
             raise
         sentence, code = explained
-        _say("bold red", sentence)
+        _print_message("bold red", sentence)
         sys.exit(code)
 
 
-def _say(style: str, sentence: Any) -> None:
+def _print_message(style: str, sentence: Any) -> None:
     console = Console(stderr=True)
     console.print(f"[{style}]gramless:[/{style}]", end=" ")
-    # Names of columns and files go out as they are: "[kg]" is no colour.
+    # No markup: "[kg]" in the name of a column is not a style.
     console.print(str(sentence), soft_wrap=True, highlight=False, markup=False)
 
 

@@ -1,4 +1,4 @@
-"""`gramless demo`: a page on this machine on which one draws a digit and sees what a model makes of it."""
+"""`gramless demo`: a local page on which a user draws a digit and a model classifies it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gramless import ImageClassifier
 from gramless.cli.errors import InputError
 from gramless.papers.datasets import find, load
 
-# As many digits of MNIST as are learnt in some seconds.
+# Digits of MNIST that are fitted within a few seconds.
 ROWS = 5000
 ATOMS = 64
 
 
 def demo(port: int, data: Path | None, console: Console) -> None:
-    """Train on MNIST where it is, on scikit-learn's digits elsewhere, and serve the page until Ctrl-C."""
+    """Train on MNIST if it is available, else on the digits of scikit-learn, and serve the page until Ctrl-C."""
     for needed in ("fastapi", "uvicorn"):
         if importlib.util.find_spec(needed) is None:
             raise InputError(f"the page needs {needed}: pip install 'gramless[serve]'")
@@ -39,7 +39,7 @@ def demo(port: int, data: Path | None, console: Console) -> None:
 
 
 def digits(data: Path | None) -> tuple[np.ndarray, np.ndarray, str]:
-    """Images from 0 to 255, labels, and where they are from."""
+    """Return images with values from 0 to 255, labels, and the name of their source."""
     if find("mnist", data) is not None:
         mnist = load("mnist", data=data, download=False).sample(ROWS)
         return mnist.x_train.reshape(-1, 28, 28), mnist.y_train, "MNIST"

@@ -1,7 +1,7 @@
-"""Errors for people, and the exit code each ends the program with.
+"""Errors with messages for users, and the exit codes of the program.
 
-0 all went well; 1 the work was done but part of it failed; 2 the command line is wrong; 3 an input cannot
-be used; 4 out of memory; 5 the disk is full or cannot be written; 130 interrupted.
+0 success; 1 part of the work failed; 2 wrong command line; 3 an input cannot be used; 4 out of memory; 5 the disk is full or
+cannot be written; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ EXIT_OUT_OF_MEMORY = 4
 EXIT_CANNOT_WRITE = 5
 EXIT_INTERRUPTED = 130
 
-_NO_SUCH_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
+_WRONG_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
 
 
 class InputError(Exception):
-    """A file, a column or an option that cannot be used; the message says which and what would help."""
+    """A file, a column or an option cannot be used; the message says which one and what to do."""
 
 
 def explain(reason: BaseException) -> tuple[str, int] | None:
-    """A sentence and an exit code for an error that is not a defect of this program; None for any other."""
+    """Return message and exit code of an error that is not a defect of the program; None for other errors."""
     from gramless.papers.datasets import DatasetError
     from gramless.papers.experiments import ResultsError
 
@@ -35,23 +35,22 @@ def explain(reason: BaseException) -> tuple[str, int] | None:
     if isinstance(reason, InputError | DatasetError | ResultsError):
         return str(reason), EXIT_BAD_INPUT
     if isinstance(reason, MemoryError):
-        said = str(reason) or "the system has no more memory to give"
-        return f"out of memory: {said}", EXIT_OUT_OF_MEMORY
+        return f"out of memory: {reason}" if str(reason) else "out of memory", EXIT_OUT_OF_MEMORY
     if isinstance(reason, OSError) and reason.errno in (errno.ENOSPC, errno.EDQUOT):
         where = f" for {reason.filename}" if reason.filename else ""
-        return f"the disk is full{where}: make room, or write to another one with --out", EXIT_CANNOT_WRITE
+        return f"the disk is full{where}: make room, or write elsewhere with --out", EXIT_CANNOT_WRITE
     if isinstance(reason, OSError) and reason.errno == errno.EFBIG:
-        where = reason.filename or "what is written"
-        return f"{where} is larger than a file may be here: write to another place with --out", EXIT_CANNOT_WRITE
+        where = reason.filename or "the output"
+        return f"{where} exceeds the largest file size: write elsewhere with --out", EXIT_CANNOT_WRITE
     if isinstance(reason, OSError) and reason.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
         return f"not permitted: {reason.filename or reason}", EXIT_CANNOT_WRITE
-    if isinstance(reason, OSError) and reason.filename and reason.errno in _NO_SUCH_PLACE:
+    if isinstance(reason, OSError) and reason.filename and reason.errno in _WRONG_PATH:
         return f"{reason.filename}: {reason.strerror}", EXIT_CANNOT_WRITE
     return None
 
 
 def check_writable(path: Path, *inputs: Path) -> None:
-    """Fail before the work and not after it where its result cannot be written, or would replace what it is made from."""
+    """Raise `InputError` or `OSError` before the work if its result cannot be written or would replace an input."""
     try:
         kind = os.stat(path).st_mode
     except FileNotFoundError:
@@ -76,12 +75,12 @@ def check_writable(path: Path, *inputs: Path) -> None:
 
 
 def check_readable(path: Path) -> None:
-    """Say what is wrong with the name of an input."""
+    """Raise `InputError` if a path is not a readable file."""
     try:
         kind = os.stat(path).st_mode
     except FileNotFoundError as reason:
         raise InputError(f"there is no file {path}") from reason
-    except (OSError, ValueError) as reason:  # too long, a folder that may not be entered, a NUL
+    except (OSError, ValueError) as reason:  # the name is too long or has a NUL, or a folder is not accessible
         raise InputError(f"{shortened(path)} cannot be read: {getattr(reason, 'strerror', None) or reason}") from reason
     if stat.S_ISDIR(kind):
         raise InputError(f"{path} is a folder: give the name of a file in it")
@@ -90,6 +89,12 @@ def check_readable(path: Path) -> None:
 
 
 def shortened(path: Path) -> str:
-    """A path for a sentence."""
+    """Return a path for a message, shortened if it is long."""
     text = str(path)
     return text if len(text) <= 200 else f"{text[:120]}... ({len(text)} characters)"
+
+
+def check_coverage(option: str, coverage: float | None) -> None:
+    """Raise `InputError` if a coverage does not lie between 0 and 1."""
+    if coverage is not None and not 0 < coverage < 1:
+        raise InputError(f"{option} takes a share between 0 and 1, such as 0.9; got {coverage:g}")

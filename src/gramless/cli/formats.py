@@ -1,4 +1,4 @@
-"""Whether a path is a table or pictures, told without reading it."""
+"""Distinguish images from tables by the name of a path."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".ti
 
 
 def is_pictures(path: Path) -> bool:
-    """Whether a path is a picture, or a folder."""
+    """Return True if a path is an image file or a folder."""
     return os.path.isdir(path) or path.suffix.lower() in ENDINGS

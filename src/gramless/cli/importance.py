@@ -1,7 +1,7 @@
-"""Which columns a model leans on: permutation importance on rows it never saw.
+"""Permutation importance of columns on rows that the model was not fitted to.
 
-The loss of score when one column's values are dealt out anew among the rows, mean of a few deals (Breiman, "Random forests",
-2001). It costs one prediction for each column and deal, on at most `ROWS` rows.
+The importance is the mean loss of score if the values of one column are permuted (Breiman, "Random forests", 2001). It costs
+one prediction of at most `ROWS` rows for each column and permutation.
 """
 
 from __future__ import annotations
@@ -9,20 +9,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.inspection import permutation_importance
 
 ROWS = 500
-_DEALS = 3
+_PERMUTATIONS = 3
 
 
-def importance(pipeline: Any, X: Any, y: np.ndarray, columns: list[str], task: str, seed: int) -> dict[str, float]:
-    """Column by column, most important first: the drop of accuracy, or of R²."""
-    some = np.random.default_rng(seed).permutation(len(y))[:ROWS]
+def importance(pipeline: Any, X: pd.DataFrame, y: np.ndarray, task: str, seed: int) -> dict[str, float]:
+    """Return the loss of accuracy or of R² for each column, largest first."""
+    sample = np.random.default_rng(seed).permutation(len(y))[:ROWS]
     scoring = "accuracy" if task == "classification" else "r2"
-    if task == "regression" and (len(some) < 2 or np.ptp(y[some]) == 0):
+    if task == "regression" and (len(sample) < 2 or np.ptp(y[sample]) == 0):
         return {}
     found = permutation_importance(
-        pipeline, X.iloc[some], y[some], scoring=scoring, n_repeats=_DEALS, random_state=seed
+        pipeline, X.iloc[sample], y[sample], scoring=scoring, n_repeats=_PERMUTATIONS, random_state=seed
     ).importances_mean
     order = np.argsort(-found, kind="stable")
-    return {columns[k]: round(float(found[k]), 6) for k in order}
+    return {str(X.columns[k]): round(float(found[k]), 6) for k in order}

@@ -1,4 +1,4 @@
-"""`gramless info`: what this machine has, and what `auto` would choose for so many rows and columns."""
+"""`gramless info`: devices, memory and versions, and the choices of `auto` for a given number of rows and columns."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gramless._core.memory import format_bytes, free_memory
 from gramless.estimators.table import default_seconds
 from gramless.papers.experiments.environment import commit, hardware, versions
 from gramless.tables.members import part_size
-from gramless.tables.search import SHARES
+from gramless.tables.tuning import TUNING
 
 
 def info(rows: int | None, columns: int | None, classes: int, console: Console) -> dict[str, Any]:
-    """Gather what is to be known and print it."""
+    """Print and return hardware, devices, versions and the choices for a table of this size."""
     found: dict[str, Any] = {
         "hardware": hardware(),
         "devices": devices(),
@@ -32,7 +32,7 @@ def info(rows: int | None, columns: int | None, classes: int, console: Console) 
 
 
 def devices() -> list[dict[str, Any]]:
-    """Where computations can run, and the memory that is free there."""
+    """Return the devices and their free memory."""
     found = [{"device": "cpu", "free_bytes": int(free_memory("cpu"))}]
     try:
         import torch
@@ -46,21 +46,21 @@ def devices() -> list[dict[str, Any]]:
 
 
 def plan(n: int, d: int, classes: int) -> dict[str, Any]:
-    """What `gramless train` and `LSSVC(solver="auto")` would do with a table of this size."""
-    size = part_size(n, 1, SHARES["fit"] * default_seconds(n), int(free_memory("cpu")))
-    why = "every row carries the model" + (f", in neighbourhoods of {size:,} rows" if size < n else "")
+    """Return the choices of `gramless train` and `LSSVC(solver="auto")` for a table of this size."""
+    size = part_size(n, 1, TUNING.shares["fit"] * default_seconds(n), int(free_memory("cpu")))
+    why = "the model uses all rows" + (f", in local partitions of {size:,} rows" if size < n else "")
     chosen: dict[str, Any] = {"rows": n, "columns": d, "classes": classes, "train": "table", "train_why": why}
     estimator = gramless.LSSVC()
     try:
-        made = estimator.plan(n, d, 1 if classes <= 2 else classes, "float32", "cpu")
+        fit_plan = estimator.plan(n, d, 1 if classes <= 2 else classes, "float32", "cpu")
     except MemoryError as reason:
         return {**chosen, "lssvc": None, "lssvc_why": str(reason)}
     return {
         **chosen,
-        "lssvc": made.solver,
-        "lssvc_why": made.reason,
-        "lssvc_cached": made.cached,
-        "lssvc_bytes": made.memory.nbytes,
+        "lssvc": fit_plan.solver,
+        "lssvc_why": fit_plan.reason,
+        "lssvc_cached": fit_plan.cached,
+        "lssvc_bytes": fit_plan.memory.nbytes,
     }
 
 
@@ -78,13 +78,15 @@ def _table(found: dict[str, Any]) -> Table:
     if found["commit"]:
         table.add_row("commit", found["commit"])
     if "plan" in found:
-        made = found["plan"]
-        size = f"{made['rows']:,} rows, {made['columns']:,} columns, {made['classes']} classes"
-        table.add_row(size, f"gramless train: {made['train']} ({escape(made['train_why'])})")
-        if made["lssvc"] is None:
-            table.add_row("", escape(f"LSSVC: {made['lssvc_why']}"))
+        chosen = found["plan"]
+        size = f"{chosen['rows']:,} rows, {chosen['columns']:,} columns, {chosen['classes']} classes"
+        table.add_row(size, f"gramless train: {chosen['train']} ({escape(chosen['train_why'])})")
+        if chosen["lssvc"] is None:
+            table.add_row("", escape(f"LSSVC: {chosen['lssvc_why']}"))
         else:
-            kept = "kernel matrix kept" if made["lssvc_cached"] else "kernel matrix streamed"
-            words = f"LSSVC: {made['lssvc']}, {kept}, about {format_bytes(made['lssvc_bytes'])} ({made['lssvc_why']})"
-            table.add_row("", escape(words))
+            storage = "kernel matrix cached" if chosen["lssvc_cached"] else "kernel matrix streamed"
+            text = (
+                f"LSSVC: {chosen['lssvc']}, {storage}, about {format_bytes(chosen['lssvc_bytes'])} ({chosen['lssvc_why']})"
+            )
+            table.add_row("", escape(text))
     return table

@@ -1,4 +1,4 @@
-"""What `gramless train` saves: preparation and machine in one pipeline, and what the columns were."""
+"""The model that `gramless train` saves: a fitted pipeline, the types of its columns, and how it was trained."""
 
 from __future__ import annotations
 
@@ -13,82 +13,78 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 import gramless
-from gramless.cli.columns import Columns, as_known, unseen, word
 from gramless.cli.errors import InputError, check_readable
 from gramless.cli.scores import Score, log_loss, roc_auc, score
 from gramless.estimators.novelty import NystromNovelty
+from gramless.tables.column_types import CellError, TableColumns, category_name
 
-_NUMBERS = "iuf"
-# Rows that say where training was, and how often one from there is taken for a stranger.
+# Largest number of training rows of the novelty detector, fewest rows for one, and its rate of false alarms.
 _NOVELTY_ROWS = 10_000
 _FEWEST_ROWS = 40
 _FALSE_ALARMS = 0.01
 
 
+def typed_frame(X: pd.DataFrame, columns: TableColumns, origin: str) -> pd.DataFrame:
+    """Return the used columns with values of their types; the index of `X` counts rows from 0 for error messages."""
+    missing = [name for name in columns.type_of if name not in X.columns]
+    if missing:
+        raise InputError(f"{origin} lacks the columns {', '.join(map(repr, missing))}, which the model was trained on")
+    try:
+        return pd.DataFrame(columns.typed(X), index=X.index)
+    except CellError as wrong:
+        row = f"{origin}, row {X.index[wrong.row] + 1:,}"
+        raise InputError(f"{row}, column {wrong.column!r}: {wrong.value!r} {wrong.problem}") from wrong
+
+
 class TableModel(BaseEstimator):
-    """A fitted pipeline for tables, with the names of the columns it needs.
+    """Fitted pipeline for tables, with the types of its columns.
 
     Parameters
     ----------
     pipeline : Pipeline
-        Fitted: steps ``prepare`` (where the machine does not prepare its own) and ``machine``.
-    numbers, words, dates : list of str
-        The columns it needs, by kind; both empty for sparse data.
+        Fitted; the last step is a table estimator, or a model of sparse rows after a `MaxAbsScaler`.
+    column_types : dict of str
+        Types of the input columns by name; empty for sparse data.
     target : str or None
-        The column it predicts.
+        Name of the predicted column.
     task : {"classification", "regression"}
-        What it predicts.
+        Kind of prediction.
     about : dict
-        How it was made, in plain JSON.
+        Description of training and scores as JSON.
     novelty : NystromNovelty or None
-        Knows which prepared rows are far from those of training.
+        Detector of rows that are far from all training rows.
     """
 
     def __init__(
         self,
         pipeline: Pipeline,
-        numbers: list[str],
-        words: list[str],
+        column_types: dict[str, str],
         target: str | None,
         task: str,
         about: dict[str, Any],
-        dates: list[str] | None = None,
         novelty: NystromNovelty | None = None,
     ):
         self.pipeline = pipeline
-        self.numbers = numbers
-        self.words = words
+        self.column_types = column_types
         self.target = target
         self.task = task
         self.about = about
-        self.dates = dates
         self.novelty = novelty
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore attributes; files of version 0.1.0 have one list of names for each column type."""
+        old = {"numbers": "number", "words": "category", "dates": "date"}
+        if "column_types" not in state:
+            lists = {kind: state.pop(name, None) or [] for name, kind in old.items()}
+            state["column_types"] = {name: kind for kind, names in lists.items() for name in names}
+        super().__setstate__(state)
+
     def predict(self, X: Any) -> np.ndarray:
-        """The class or the quantity of each row.
-
-        Parameters
-        ----------
-        X : DataFrame (pandas, polars, arrow) or dict of columns
-            With the model's columns by name; others may be there too.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
+        """Return the class or the value of each row of a DataFrame (pandas, polars, arrow) or dict of columns."""
         return np.asarray(self.pipeline.predict(self._rows(X)))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class, in the order of `classes_`.
-
-        Parameters
-        ----------
-        X : DataFrame (pandas, polars, arrow) or dict of columns
-
-        Returns
-        -------
-        ndarray of shape (n, n_classes)
-        """
+        """Return class probabilities, in the order of `classes_`, for a DataFrame or dict of columns."""
         if not self.has_probabilities:
             raise AttributeError(f"this model for {self.task} was trained without probabilities")
         return np.asarray(self.pipeline.predict_proba(self._rows(X)))
@@ -100,8 +96,8 @@ class TableModel(BaseEstimator):
             X = pd.DataFrame(X)
         if isinstance(X, pd.DataFrame):
             X = X.reset_index(drop=True)
-        elif self.columns.used:
-            raise TypeError(f"this model takes a DataFrame with the columns {', '.join(map(repr, self.columns.used))}")
+        elif self.column_types:
+            raise TypeError(f"this model takes a DataFrame with the columns {', '.join(map(repr, self.column_types))}")
         try:
             return self.ready(X, "X")
         except InputError as reason:
@@ -109,112 +105,128 @@ class TableModel(BaseEstimator):
 
     @property
     def onnx_source(self) -> Pipeline:
-        """What `gramless.to_onnx` writes."""
+        """Pipeline that `gramless.to_onnx` writes."""
         return self.pipeline
 
     @property
+    def estimator(self) -> Any:
+        """Last step of the pipeline."""
+        return self.pipeline[-1]
+
+    @property
     def classes_(self) -> np.ndarray:
-        """The labels, in the order of the columns of the probabilities."""
-        return self.classes
+        """Class labels, in the order of the columns of the probabilities."""
+        return self.estimator.classes_
+
+    @property
+    def classes(self) -> np.ndarray:
+        """Class labels; the same as `classes_`."""
+        return self.classes_
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         about = self.about
         target = about.get("target") or "y"
         rows = about.get("rows", {}).get("train")
         scored = [f"{one['metric']} {one['value']:.3g}" for one in about.get("scores", [])[:1] if one["value"] is not None]
-        parts = [f"{about.get('estimator')} for {self.task} of {target!r}", f"{len(self.columns.used)} columns"]
+        parts = [f"{about.get('estimator')} for {self.task} of {target!r}", f"{len(self.column_types)} columns"]
         parts += [] if rows is None else [f"{rows:,} rows"]
         return f"<TableModel: {', '.join(parts + scored)}>"
 
-    @property
-    def columns(self) -> Columns:
-        """The columns this model needs."""
-        # A model of an earlier version knows no dates.
-        return Columns(list(self.numbers), list(self.words), list(getattr(self, "dates", None) or []))
+    def columns_of(self, kind: str) -> list[str]:
+        """Return the names of the input columns of one type."""
+        return [name for name, its in self.column_types.items() if its == kind]
 
     @property
-    def classes(self) -> np.ndarray:
-        """The labels, in the order of the columns of the probabilities."""
-        return self.pipeline.named_steps["machine"].classes_
-
-    @property
-    def names_classes(self) -> bool:
-        """Whether its labels are words, which may look like numbers in a file that has only some of them."""
-        return self.task == "classification" and self.classes.dtype.kind in "OU"
+    def has_string_classes(self) -> bool:
+        """True if labels are strings, which a file with a subset of them may show as numbers."""
+        return self.task == "classification" and self.classes_.dtype.kind in "OU"
 
     @property
     def has_probabilities(self) -> bool:
-        """Whether it was trained with probabilities."""
+        """True if the model was trained with probabilities."""
         wanted = self.about.get("probabilities", True)
         return self.task == "classification" and wanted and hasattr(self.pipeline, "predict_proba")
 
     @property
     def n_features(self) -> int | None:
-        """Columns of the sparse matrix it was trained on; None for tables."""
-        return None if self.columns.used else int(self.pipeline.n_features_in_)
+        """Number of columns of the sparse training matrix; None for tables."""
+        return None if self.column_types else int(self.pipeline.n_features_in_)
 
     def intervals(self, predicted: np.ndarray) -> np.ndarray | None:
-        """Low and high ends around predicted quantities that 90 % of rows like the held-out ones lie within; or None."""
+        """Return intervals around predicted values that contain 90 % of rows like the held-out ones, or None."""
         bound = self.about.get("error_90")
         if self.task != "regression" or bound is None:
             return None
         return np.column_stack([predicted - bound, predicted + bound])
 
     def prediction_intervals(self, X: Any, coverage: float) -> np.ndarray:
-        """Ends of intervals that hold the values of new rows with this probability, from leave-one-out residuals."""
-        machine = self.pipeline.named_steps["machine"]
+        """Return intervals that contain the values of new rows with this probability, from leave-one-out residuals."""
         if self.task != "regression":
-            raise InputError("the model predicts classes, which have no intervals: ask for --set")
-        if not hasattr(machine, "predict_interval"):
-            raise InputError(f"{type(machine).__name__} has no intervals: train with --estimator table, lssvm or nystrom")
-        return machine.predict_interval(self.pipeline[:-1].transform(X) if len(self.pipeline) > 1 else X, coverage)
+            raise InputError("the model predicts classes, which have no intervals: use --set")
+        if not hasattr(self.estimator, "predict_interval"):
+            raise InputError(f"{self._name} has no intervals: train with --estimator table, lssvm or nystrom")
+        return self.estimator.predict_interval(self._transformed(X), coverage)
 
     def prediction_sets(self, X: Any, coverage: float, seed: int = 0) -> np.ndarray:
-        """Which classes are in sets that hold the true class of new rows with this probability."""
-        machine = self.pipeline.named_steps["machine"]
+        """Return sets of classes that contain the true class of new rows with this probability."""
         if self.task != "classification":
-            raise InputError("the model predicts a quantity, of which there are no sets: ask for --interval")
-        if not hasattr(machine, "predict_set") or not self.has_probabilities:
-            raise InputError(
-                f"this {type(machine).__name__} has no sets: train with --proba and --estimator table, lssvm or nystrom"
-            )
-        rows = self.pipeline[:-1].transform(X) if len(self.pipeline) > 1 else X
-        return machine.predict_set(rows, coverage, random_state=seed)
+            raise InputError("the model predicts a quantity, of which there are no sets: use --interval")
+        if not hasattr(self.estimator, "predict_set") or not self.has_probabilities:
+            raise InputError(f"{self._name} has no sets: train with --proba and --estimator table, lssvm or nystrom")
+        return self.estimator.predict_set(self._transformed(X), coverage, random_state=seed)
+
+    @property
+    def _name(self) -> str:
+        return str(self.about.get("estimator") or type(self.estimator).__name__)
+
+    def _transformed(self, X: Any) -> Any:
+        return self.pipeline[:-1].transform(X) if len(self.pipeline) > 1 else X
 
     def prepared(self, X: Any) -> np.ndarray:
-        """Ready rows as columns of comparable size: what the machine computes with."""
-        machine = self.pipeline.named_steps["machine"]
-        if hasattr(machine, "columns_"):
-            return machine.columns_.encode(X).prepared(machine.members_[0].preparation)
-        return np.asarray(self.pipeline[:-1].transform(X))
+        """Return typed rows as scaled columns, the input of the kernels."""
+        estimator = self.estimator
+        if not hasattr(estimator, "columns_"):
+            return np.asarray(self._transformed(X))
+        preparation = estimator.preparation_ or estimator.members_[0].preparation
+        return estimator.columns_.encode(X).prepared(preparation)
 
     def learn_novelty(self, X: Any, seed: int) -> None:
-        """Remember where the training rows are; nothing for sparse data, or for rows that are too few."""
-        if not self.columns.used or len(X) < _FEWEST_ROWS:
+        """Fit the novelty detector to typed training rows; not for sparse data or few rows."""
+        if not self.column_types or len(X) < _FEWEST_ROWS:
             return
-        some = np.random.default_rng(seed).permutation(len(X))[:_NOVELTY_ROWS]
+        sample = np.random.default_rng(seed).permutation(len(X))[:_NOVELTY_ROWS]
         detector = NystromNovelty(false_alarms=_FALSE_ALARMS, random_state=seed)
-        self.novelty = detector.fit(self.prepared(X.iloc[some]))
+        self.novelty = detector.fit(self.prepared(X.iloc[sample]))
 
     def novel(self, X: Any) -> np.ndarray | None:
-        """Whether ready rows are far from all that training saw; None where the model does not know."""
-        if getattr(self, "novelty", None) is None:
-            return None
-        detector: Any = self.novelty
-        return detector.predict(self.prepared(X)) < 0
+        """Return for each typed row whether it is far from all training rows; None without a detector."""
+        detector: Any = getattr(self, "novelty", None)
+        return None if detector is None else detector.predict(self.prepared(X)) < 0
 
     def ready(self, X: Any, origin: str) -> Any:
-        """The rows of a table as the pipeline wants them, or an error that says what is missing."""
-        return as_known(X, self.columns, origin)
+        """Return the rows of a file with the columns and types of the model; raise `InputError` if one is missing."""
+        if isinstance(X, pd.DataFrame) != bool(self.column_types):
+            formats = ("a table with named columns", "svmlight data")
+            found, expected = formats if isinstance(X, pd.DataFrame) else formats[::-1]
+            raise InputError(f"{origin} is {found}, and the model was trained on {expected}")
+        return X if not self.column_types else typed_frame(X, TableColumns.of_types(self.column_types), origin)
 
     def unseen(self, ready: Any) -> dict[str, int]:
-        """How many values of each text column were never seen in training."""
-        machine = self.pipeline.named_steps["machine"]
-        known = machine.columns_ if hasattr(machine, "columns_") else self.pipeline.named_steps["prepare"]
-        return unseen(known, ready, self.columns)
+        """Return the number of values of each category that did not occur in training."""
+        if hasattr(self.estimator, "columns_"):
+            return self.estimator.columns_.unseen(ready)
+        words = self.columns_of("category")
+        if not words:
+            return {}
+        # Version 0.1.0 encoded the categories of single models by a `OneHotEncoder` in the first step.
+        levels = self.pipeline[0].named_transformers_["words"].named_steps["levels"].categories_
+        counts = {
+            name: int((~ready[name].fillna("missing").isin(known)).sum()) for name, known in zip(words, levels, strict=True)
+        }
+        return {name: count for name, count in counts.items() if count}
 
     def scored(self, batches: Iterable[tuple[Any, np.ndarray]], seed: int = 0) -> tuple[int, list[Score]]:
-        """How many ready rows came with their answers, and the scores on all of them."""
+        """Return the number of typed rows with known targets, and the scores on all of them."""
         truths, guesses, chances = [], [], []
         for X, y in batches:
             truths.append(self.answers(y))
@@ -224,18 +236,16 @@ class TableModel(BaseEstimator):
         y, predicted, guess = np.concatenate(truths), np.concatenate(guesses), self.about["guess"]
         if self.task == "regression":
             return len(y), score(y, predicted, task=self.task, guess=guess, seed=seed)
-        classes = self.classes
-        if y.dtype.kind not in _NUMBERS or classes.dtype.kind not in _NUMBERS:
-            y, predicted, classes = (np.array([word(label) for label in labels]) for labels in (y, predicted, classes))
-            guess = word(guess)
+        classes = self.classes_
+        if y.dtype.kind not in "iuf" or classes.dtype.kind not in "iuf":
+            y, predicted, classes = (np.array([category_name(one) for one in labels]) for labels in (y, predicted, classes))
+            guess = category_name(guess)
         if not np.isin(y, classes).any():
             known, found = (", ".join(map(repr, map(str, labels[:5]))) for labels in (classes, np.unique(y)))
-            raise InputError(
-                f"no answer in the file is a label that the model knows: it knows {known}; the file has {found}"
-            )
+            raise InputError(f"no label in the file is a class of the model: the model has {known}; the file has {found}")
         scores = score(y, predicted, task=self.task, guess=guess)
         if chances:
-            order = np.argsort(classes)  # numbers as text have another order
+            order = np.argsort(classes)  # numbers as strings have another order
             shares = np.array(self.about["class_shares"])[order]
             probabilities = np.concatenate(chances)
             scores.append(log_loss(y, classes[order], probabilities[:, order], shares))
@@ -244,21 +254,16 @@ class TableModel(BaseEstimator):
         return len(y), scores
 
     def answers(self, y: np.ndarray) -> np.ndarray:
-        """Numbers for a quantity, else labels to be compared: a gap elsewhere in the file turns 1 into 1.0."""
+        """Return targets of a file as float64, or as labels that can be compared with those of the model."""
         if self.task == "regression":
             try:
                 numbers = y.astype(np.float64)
             except (TypeError, ValueError) as reason:
-                raise InputError(f"the model predicts a quantity, and an answer is none: {reason}") from reason
+                raise InputError(f"the model predicts a quantity, and a target is not a number: {reason}") from reason
             if not np.isfinite(numbers).all():
-                raise InputError("the model predicts a quantity, and an answer is infinite")
+                raise InputError("the model predicts a quantity, and a target is infinite")
             return numbers
         return np.array([str(value) for value in y]) if y.dtype.kind == "O" else y
-
-
-def save_model(model: TableModel, path: str | os.PathLike) -> None:
-    """Write a model to a file that cannot run code when it is read."""
-    gramless.save(model, path)
 
 
 def load_model(path: str | os.PathLike) -> TableModel:

@@ -1,4 +1,4 @@
-"""`gramless info MODEL`: the card of a model file, on a terminal."""
+"""`gramless info MODEL`: description of a model file on a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gramless.cli.model_card import card_path, checksum, sections
 
 
 def model_info(path: Path, console: Console) -> dict[str, Any]:
-    """Print what a model file holds, and return it as plain JSON."""
+    """Print the description of a model file, and return it as JSON."""
     check_readable(path)
     try:
         model = gramless.load(path)
@@ -26,12 +26,12 @@ def model_info(path: Path, console: Console) -> dict[str, Any]:
         raise InputError(str(reason)) from reason
     digest = checksum(path)
     card = card_path(path)
-    named = re.search(r"SHA-256 `([0-9a-f]{64})`", card.read_text(encoding="utf-8")) if card.is_file() else None
-    belongs = None if named is None else named[1] == digest
-    found: dict[str, Any] = {"file": str(path), "bytes": path.stat().st_size, "sha256": digest, "card_matches": belongs}
+    recorded = re.search(r"SHA-256 `([0-9a-f]{64})`", card.read_text(encoding="utf-8")) if card.is_file() else None
+    matches = None if recorded is None else recorded[1] == digest
+    found: dict[str, Any] = {"file": str(path), "bytes": path.stat().st_size, "sha256": digest, "card_matches": matches}
     console.print(f"[bold]{escape(path.name)}[/bold], {found['bytes']:,} bytes, SHA-256 {digest}", soft_wrap=True)
-    if belongs is False:
-        console.print(f"[yellow]{escape(card.name)} is the card of another file[/yellow]: it names another checksum")
+    if matches is False:
+        console.print(f"[yellow]{escape(card.name)} is the card of another file[/yellow]: it has another checksum")
     if isinstance(model, TableModel):
         found |= {"model": repr(model), **model.about}
         for title, heading, rows in sections(model):
@@ -52,12 +52,12 @@ def model_info(path: Path, console: Console) -> dict[str, Any]:
     table = Table(show_header=False, box=SIMPLE)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, told in facts.items():
-        table.add_row(name, escape(told))
+    for name, text in facts.items():
+        table.add_row(name, escape(text))
     console.print(table)
     return found
 
 
 def _settings(model: Any) -> str:
-    """Settings other than the defaults, as scikit-learn prints them."""
+    """Return the parameters that differ from their defaults, as scikit-learn prints them."""
     return repr(model) if hasattr(model, "get_params") and not hasattr(model, "about") else "-"

@@ -28,7 +28,7 @@ from gramless import ImageClassifier
 from gramless._version import __version__
 from gramless.cli.errors import InputError, check_writable
 from gramless.cli.formats import ENDINGS
-from gramless.cli.predict import Evaluated, Predicted, quiet_pipe, say_trained_on, takes_a_stream, written
+from gramless.cli.predict import Evaluated, Predicted, is_stream, quiet_pipe, warn_trained_on, written
 from gramless.cli.scores import Score, log_loss, roc_auc, score, score_table
 
 LONGEST_SIDE = 64
@@ -135,7 +135,7 @@ def predict_pictures(model_path: Path, data: Path, *, proba: bool, out: Path | N
     paths = _pictures(data) if os.path.isdir(data) else [data]
     if not paths:
         raise InputError(f"{data} holds no pictures; known endings: {', '.join(ENDINGS)}")
-    if out is not None and not takes_a_stream(out):
+    if out is not None and not is_stream(out):
         check_writable(out, model_path, *paths)
     classes = model.classifier.classes_
     batches = (paths[i : i + _BATCH] for i in range(0, len(paths), _BATCH))
@@ -178,7 +178,7 @@ def evaluate_pictures(model_path: Path, folder: Path, *, console: Console) -> Ev
     scores += [] if area is None else [area]
     trained_on = digest.hexdigest() == model.about.get("pictures_sha256")
     if trained_on:
-        say_trained_on(folder, "folder", "pictures", console)
+        warn_trained_on(folder, "folder", "pictures", console)
     unknown = int(np.sum(~np.isin(y, classes)))
     if unknown:
         console.print(

@@ -1,4 +1,4 @@
-"""`gramless predict` and `gramless evaluate`: a saved model on a file, a batch of rows at a time."""
+"""`gramless predict` and `gramless evaluate`: apply a saved model to a file in batches of rows."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from rich.console import Console
 from rich.markup import escape
 
 from gramless._core.files import atomic_write
-from gramless.cli.errors import InputError, check_writable
+from gramless.cli.errors import InputError, check_coverage, check_writable
 from gramless.cli.heartbeat import Heartbeat
 from gramless.cli.model import TableModel, load_model
 from gramless.cli.model_card import checksum
 from gramless.cli.scores import Score, score_table
-from gramless.cli.tables import Rows, batches
+from gramless.cli.table_files import FileRows, batches, select_rows
 
-# Rows like those of training are flagged at a rate of 1 %: twice that says something.
-_EXPECTED_STRANGE = 0.02
+# Share of novel rows above which a warning is printed: twice the false alarm rate of the detector.
+_NOVEL_SHARE = 0.02
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """What a prediction run did."""
+    """Result of `gramless predict`."""
 
     rows: int
     out: Path | None
@@ -42,7 +42,7 @@ class Predicted:
     novel: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return the result as JSON."""
         out = None if self.out is None else str(self.out)
         return {"rows": self.rows, "out": out, "unseen": self.unseen, "novel": self.novel}
 
@@ -58,17 +58,14 @@ def predict(
     classes: float | None = None,
     console: Console,
 ) -> Predicted:
-    """Write one line per row of `data`: the prediction and, when asked, the probability of each class.
+    """Write one line per row of `data`: the prediction and optionally probabilities, an interval or a set of classes.
 
-    With `interval`, also the ends of an interval that holds the value with this probability; with `classes`, also those that
-    are in a set which holds the true one with this probability, between semicolons.
-
-    CSV, or Parquet where `out` is named so; to standard output where `out` is None or "-"; straight into a pipe or a device.
-    `data` may be "-", standard input. With `keep`, the columns of the input come first. Labels are written as they are: a
-    spreadsheet takes one that begins with `=`, `+`, `-` or `@` for a formula.
+    `interval` and `classes` are coverages. The format of `out` is CSV or Parquet by its name; None and "-" are standard
+    output. `data` may be "-", standard input. With `keep`, the columns of the input come first. Labels are not escaped: a
+    spreadsheet interprets one that begins with `=`, `+`, `-` or `@` as a formula.
     """
     out = None if out == Path("-") else out
-    if out is not None and not takes_a_stream(out):
+    if out is not None and not is_stream(out):
         check_writable(out, model_path, data)
     model = load_model(model_path)
     if proba and not model.has_probabilities:
@@ -79,44 +76,37 @@ def predict(
     total, novel, new, heartbeat = 0, 0, Counter[str](), Heartbeat(console)
     with standard_input(data) as source:
         pieces = _ready_batches(model, source, None, new)
-        first = next(pieces)  # a file that cannot be used is told before anything is written
+        first = next(pieces)  # errors of the input are raised before anything is written
         with rows_written(out) as write, quiet_pipe():
             for X, rows in chain([first], pieces):
                 columns: dict[str, Any] = {"prediction": np.asarray(model.pipeline.predict(X))}
                 if proba:
                     chances = model.pipeline.predict_proba(X)
-                    columns |= {f"p({label})": chances[:, k] for k, label in enumerate(model.classes)}
+                    columns |= {f"p({label})": chances[:, k] for k, label in enumerate(model.classes_)}
                 if interval is not None:
                     columns["low"], columns["high"] = model.prediction_intervals(X, interval).T
                 numbers = [name for name in columns if name != "prediction"]
                 if classes is not None:
                     sets = model.prediction_sets(X, classes)
-                    columns["set"] = [";".join(map(str, model.classes[held])) for held in sets]
+                    columns["set"] = [";".join(map(str, model.classes_[members])) for members in sets]
                 frame = _beside(rows.X, columns, source) if keep else pd.DataFrame(columns)
                 write(frame, numbers)
                 total += len(X) if isinstance(X, pd.DataFrame) else X.shape[0]
-                strange = model.novel(X)
-                novel += 0 if strange is None else int(strange.sum())
+                is_novel = model.novel(X)
+                novel += 0 if is_novel is None else int(is_novel.sum())
                 heartbeat(f"{total:,} rows predicted")
-    _say_unseen(console, new)
-    if novel > _EXPECTED_STRANGE * total:
+    _warn_unseen(console, new)
+    if novel > _NOVEL_SHARE * total:
         console.print(
-            f"[yellow]{novel:,} of {total:,} rows are far from all that the model was trained on[/yellow]: take their "
-            "predictions with care",
+            f"[yellow]{novel:,} of {total:,} rows are far from all training rows[/yellow]: their predictions are unreliable",
             soft_wrap=True,
             highlight=False,
         )
     return Predicted(total, out, dict(new), novel)
 
 
-def check_coverage(option: str, coverage: float | None) -> None:
-    """A share between 0 and 1, such as 0.9."""
-    if coverage is not None and not 0 < coverage < 1:
-        raise InputError(f"{option} takes a share between 0 and 1, such as 0.9; got {coverage:g}")
-
-
 def _beside(X: Any, columns: dict[str, Any], source: Path) -> pd.DataFrame:
-    """The input with the predictions beside it."""
+    """Return the input columns followed by the predictions."""
     if not isinstance(X, pd.DataFrame):
         raise InputError(f"{source} is sparse, and has no named columns to keep: leave out --keep")
     taken = [name for name in columns if name in X.columns]
@@ -127,57 +117,57 @@ def _beside(X: Any, columns: dict[str, Any], source: Path) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Scores of a model on a file."""
+    """Result of `gramless evaluate`."""
 
     rows: int
     scores: list[Score]
     trained_on: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return the result as JSON."""
         scores = [one.as_json() for one in self.scores]
         return {"rows": self.rows, "scores": scores, "trained_on_this_file": self.trained_on}
 
 
 def evaluate(model_path: Path, data: Path, *, target: str | None, console: Console) -> Evaluated:
-    """Score a saved model on a file that has the answers."""
+    """Score a saved model on a file that contains the target."""
     model = load_model(model_path)
     target = target if target is not None else model.target
-    if target in model.columns.used:
-        raise InputError(f"{target!r} is one of the columns that {model_path} predicts from: it cannot be the answer too")
+    if target in model.column_types:
+        raise InputError(f"{target!r} is one of the columns that {model_path} predicts from: it cannot be the target too")
     new = Counter[str]()
     with standard_input(data) as source:
         known = model.about.get("data_sha256")
         trained_on = known is not None and known == checksum(source)
-        answered = _Answered(data)
-        n, scores = model.scored(answered(_ready_batches(model, source, target, new)))
-    _say_unseen(console, new)
+        targets = _KnownTargets(data)
+        n, scores = model.scored(targets(_ready_batches(model, source, target, new)))
+    _warn_unseen(console, new)
     if trained_on:
-        say_trained_on(data, "file", "rows", console)
-    if answered.left_out:
-        console.print(f"[dim]{answered.left_out:,} rows without an answer are left out[/dim]")
+        warn_trained_on(data, "file", "rows", console)
+    if targets.left_out:
+        console.print(f"[dim]{targets.left_out:,} rows without a target are left out[/dim]")
     console.print(score_table(scores, f"{escape(data.name)}, {n:,} rows"))
     return Evaluated(n, scores, trained_on)
 
 
-def say_trained_on(data: Path, what: str, things: str, console: Console) -> None:
-    """Warn that a score is of what the model has learnt from."""
+def warn_trained_on(data: Path, what: str, things: str, console: Console) -> None:
+    """Warn that a score was computed on training data."""
     console.print(
-        f"[yellow]{escape(str(data))} is the {what} that the model was trained on[/yellow]: it has seen most of these "
-        f"{things}, and scores on new ones will be lower. Its score on {things} that it never saw is in `gramless info`.",
+        f"[yellow]{escape(str(data))} is the {what} that the model was trained on[/yellow]: it was fitted to most of these "
+        f"{things}, and scores on new ones will be lower. `gramless info` shows its score on held-out {things}.",
         soft_wrap=True,
         highlight=False,
     )
 
 
-class _Answered:
-    """Passes on the rows that have an answer and counts the others."""
+class _KnownTargets:
+    """Iterates over the rows with a known target, and counts the others."""
 
     def __init__(self, data: Path):
         self.data = data
         self.left_out = 0
 
-    def __call__(self, batches: Iterator[tuple[Any, Rows]]) -> Iterator[tuple[Any, np.ndarray]]:
+    def __call__(self, batches: Iterator[tuple[Any, FileRows]]) -> Iterator[tuple[Any, np.ndarray]]:
         found = 0
         for X, rows in batches:
             y = rows.y
@@ -187,17 +177,18 @@ class _Answered:
             self.left_out += len(y) - len(kept)
             found += len(kept)
             if len(kept):
-                yield (X.iloc[kept] if isinstance(X, pd.DataFrame) else X[kept]), y[kept]
+                yield select_rows(X, kept), y[kept]
         if not found:
-            raise InputError(f"{self.data} has no answer in any row: nothing can be scored")
+            raise InputError(f"{self.data} has no target in any row: nothing can be scored")
 
 
-def _ready_batches(model: TableModel, data: Path, target: str | None, new: Counter[str]) -> Iterator[tuple[Any, Rows]]:
-    """The rows of a file as the model wants them, and as they were."""
-    words = [*model.words, *([target] if target is not None and model.names_classes else [])]
-    counts_from = model.about.get("counts_from")
+def _ready_batches(model: TableModel, data: Path, target: str | None, new: Counter[str]) -> Iterator[tuple[Any, FileRows]]:
+    """Yield typed rows for the model, and the rows of the file."""
+    strings = model.columns_of("category") + ([target] if target is not None and model.has_string_classes else [])
+    first_column = model.about.get("counts_from")
+    options: dict[str, Any] = {"n_features": model.n_features, "first_column": first_column, "strings": strings}
     first = 0
-    for rows in batches(data, target, n_features=model.n_features, counts_from=counts_from, words=words, held_out=True):
+    for rows in batches(data, target, **options, held_out=True):
         if not len(rows):
             continue
         if isinstance(rows.X, pd.DataFrame):
@@ -210,17 +201,17 @@ def _ready_batches(model: TableModel, data: Path, target: str | None, new: Count
         raise InputError(f"{data} has no rows")
 
 
-def takes_a_stream(out: Path) -> bool:
-    """Whether a path is a pipe or a device."""
+def is_stream(out: Path) -> bool:
+    """Return True if a path is a pipe or a device."""
     try:
         return out.exists() and not out.is_file() and not out.is_dir()
-    except OSError:  # a name that is too long is none
+    except OSError:  # the name is too long
         return False
 
 
 @contextmanager
 def standard_input(data: Path) -> Iterator[Path]:
-    """The path itself; for "-", a file with what comes in on standard input, CSV or Parquet."""
+    """Yield the path; for "-", the path of a temporary file with the content of standard input, CSV or Parquet."""
     if data != Path("-"):
         yield data
         return
@@ -235,7 +226,7 @@ def standard_input(data: Path) -> Iterator[Path]:
 
 @contextmanager
 def rows_written(out: Path | None) -> Iterator[Callable[[pd.DataFrame, list[str]], None]]:
-    """A function that writes one frame after the other: Parquet where `out` is named so, else CSV."""
+    """Yield a function that appends a frame to the output, as Parquet or CSV by the name of `out`."""
     if out is None or out.suffix.lower() not in (".parquet", ".pq"):
         with written(out) as file:
             yield _CsvRows(file)
@@ -252,7 +243,7 @@ def rows_written(out: Path | None) -> Iterator[Callable[[pd.DataFrame, list[str]
                 table = pa.Table.from_pandas(frame, schema=writer[0].schema if writer else None, preserve_index=False)
             except (pa.ArrowInvalid, pa.ArrowTypeError) as reason:
                 raise InputError(
-                    f"{out} cannot be written as Parquet, since a column changes its kind: {reason}"
+                    f"{out} cannot be written as Parquet, since a column changes its type: {reason}"
                 ) from reason
             if not writer:
                 writer.append(open_files.enter_context(pa.parquet.ParquetWriter(part, table.schema)))
@@ -262,7 +253,7 @@ def rows_written(out: Path | None) -> Iterator[Callable[[pd.DataFrame, list[str]
 
 
 class _CsvRows:
-    """Writes frames as CSV, the heading once; the columns `rounded` with six digits."""
+    """Writes frames as CSV with one heading; columns in `rounded` have six digits."""
 
     def __init__(self, file: TextIO):
         self._writer = csv.writer(file, lineterminator="\n")
@@ -278,40 +269,41 @@ class _CsvRows:
             if name in rounded:
                 columns.append([f"{value:.6g}" for value in values])
             else:
-                columns.append(["" if gap else value for value, gap in zip(values.tolist(), values.isna(), strict=True)])
+                columns.append(
+                    ["" if missing else value for value, missing in zip(values.tolist(), values.isna(), strict=True)]
+                )
         self._writer.writerows(zip(*columns, strict=True))
 
 
 @contextmanager
 def written(out: Path | None) -> Iterator[TextIO]:
-    """Standard output, a stream, or a file that is whole or not there."""
+    """Yield standard output, a stream, or a file that appears only when it is complete."""
     if out is None:
         yield sys.stdout
         return
-    if takes_a_stream(out):
+    if is_stream(out):
         with open(out, "w", encoding="utf-8", newline="") as file:
             yield file
         return
-    out = out.resolve()  # the file itself, not a link to it, is replaced
+    out = out.resolve()  # replace the target of a symbolic link, not the link
     with atomic_write(out) as part, open(part, "w", encoding="utf-8", newline="") as file:
         yield file
 
 
 @contextmanager
 def quiet_pipe() -> Iterator[None]:
-    """A context in which a reader of standard output may leave early."""
+    """Context in which the reader of standard output may close it early."""
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # `gramless predict ... | head` has seen enough; nothing more is to be written, not even at exit.
+        # `gramless predict ... | head`: discard the rest, including what Python flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _say_unseen(console: Console, new: Counter[str]) -> None:
+def _warn_unseen(console: Console, new: Counter[str]) -> None:
     for name, count in new.items():
         console.print(
-            f"[yellow]{count:,} values of {escape(name)} were never seen in training[/yellow]; they count as none "
-            "of the known ones",
+            f"[yellow]{count:,} values of {escape(name)} did not occur in training[/yellow]; they are treated as unknown",
             soft_wrap=True,
         )

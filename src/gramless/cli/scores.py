@@ -1,8 +1,7 @@
-"""Scores on held-out rows, each with an interval and beside what a constant guess would score.
+"""Scores on held-out rows, each with a confidence interval and the score of a constant prediction.
 
-Intervals say how far a figure would move with other test rows, not with other training rows. For shares
-they come from the binomial law (Wilson's form, which is honest near 0 and 1 too), for errors of quantities
-from 1,000 resamplings. SciPy computes both.
+Intervals are for the choice of test rows, not of training rows: Wilson's binomial interval for shares, and 1,000 bootstrap
+samples for errors of quantities.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 RESAMPLINGS = 1000
-MOST_DRAWN = 5_000_000  # resamplings at once times rows
+MOST_DRAWN = 5_000_000  # bootstrap samples per batch times rows: 40 MB
 LEVEL = 0.95
 Z = float(stats.norm.ppf((1 + LEVEL) / 2))
 
@@ -34,22 +33,21 @@ class Score:
     baseline: float
 
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON, in which a figure that does not exist (R² of equal answers) is null."""
+        """Return the score as JSON; an undefined value (R² of equal targets) is null."""
         return {key: None if value != value else value for key, value in asdict(self).items()}
 
 
 def score(y: np.ndarray, predicted: np.ndarray, *, task: str, guess: Any, seed: int = 0) -> list[Score]:
-    """All metrics of a task; `guess` is the largest class or the mean of the training rows."""
+    """Return all metrics of a task; `guess` is the largest class or the mean of the training rows."""
     if task == "classification":
         return _class_scores(y, predicted, guess)
     return _quantity_scores(y, predicted, guess, np.random.default_rng(seed))
 
 
 def error_bound(predicted: np.ndarray, y: np.ndarray, share: float) -> float | None:
-    """How far off a prediction is at most, for this share of rows like these: a quantile of the held-out errors.
+    """Return the bound on the absolute error that holds for this share of new rows, or None if there are too few rows.
 
-    One place further out than the plain quantile, so that the share holds for rows still to come (Vovk, Gammerman and
-    Shafer, "Algorithmic learning in a random world", 2005). None where the rows are too few to say.
+    The conformal quantile of Vovk, Gammerman and Shafer, "Algorithmic learning in a random world", 2005.
     """
     wrong = np.sort(np.abs(np.asarray(predicted, dtype=np.float64) - y))
     place = int(np.ceil(share * (len(wrong) + 1)))
@@ -57,7 +55,7 @@ def error_bound(predicted: np.ndarray, y: np.ndarray, share: float) -> float | N
 
 
 def score_table(scores: list[Score], title: str) -> Table:
-    """The scores for a person."""
+    """Return the scores as a table for the terminal."""
     from rich.box import SIMPLE
     from rich.table import Table
 
@@ -92,23 +90,16 @@ def _class_scores(y: np.ndarray, predicted: np.ndarray, guess: Any) -> list[Scor
 
 
 def log_loss(y: np.ndarray, classes: np.ndarray, chances: np.ndarray, shares: np.ndarray) -> Score:
-    """Mean of minus the logarithm of the probability that the true class was given; less is better.
+    """Return the log loss of probabilities `chances` for the sorted `classes`.
 
-    Parameters
-    ----------
-    y : array of shape (n,)
-    classes : array of shape (k,)
-        Sorted.
-    chances : array of shape (n, k)
-    shares : array of shape (k,)
-        How common each class is in training: a constant guess. A class that training never met has probability zero,
-        and zero counts as the smallest number that can be added to one.
+    The constant prediction is the `shares` of the classes in training. A class that is not in `classes` has probability 0,
+    which is replaced by the machine epsilon.
     """
     place = np.searchsorted(classes, y).clip(max=len(classes) - 1)
-    met = classes[place] == y
+    known = classes[place] == y
 
     def losses(given: np.ndarray) -> np.ndarray:
-        return -np.log(np.where(met, given, 0.0).clip(np.finfo(np.float64).eps, 1.0))
+        return -np.log(np.where(known, given, 0.0).clip(np.finfo(np.float64).eps, 1.0))
 
     ours = losses(np.take_along_axis(chances, place[:, None], axis=1)[:, 0])
     mean = float(ours.mean())
@@ -117,7 +108,7 @@ def log_loss(y: np.ndarray, classes: np.ndarray, chances: np.ndarray, shares: np
 
 
 def roc_auc(y: np.ndarray, positive: Any, chances: np.ndarray) -> Score | None:
-    """How often a row of the positive class has a higher probability than one of the other; None where one is missing.
+    """Return the area under the ROC curve, or None if one of the classes is missing.
 
     The interval is that of DeLong, DeLong and Clarke-Pearson, "Comparing the areas under two or more correlated receiver
     operating characteristic curves", 1988.
@@ -135,7 +126,7 @@ def roc_auc(y: np.ndarray, positive: Any, chances: np.ndarray) -> Score | None:
 
 
 def verdict(scores: list[Score], task: str) -> str | None:
-    """A plain sentence where the model is no better than a constant answer, as far as these rows can tell; else None."""
+    """Return a sentence if the model is not significantly better than a constant prediction; else None."""
     by_name = {one.metric: one for one in scores}
     if task == "regression":
         decisive = by_name["R²"]
@@ -150,14 +141,14 @@ def verdict(scores: list[Score], task: str) -> str | None:
     if not worse:
         return None
     return (
-        f"As far as the held-out rows can tell, this model is no better than always answering with {constant} "
+        f"On the held-out rows, this model is not significantly better than always predicting {constant} "
         f"({decisive.metric} {decisive.value:.3g}, {decisive.low:.3g} to {decisive.high:.3g}; the constant has "
         f"{decisive.baseline:.3g})."
     )
 
 
 def _variance(shares: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Of each share, with two right and two wrong rows added: without them no mistakes would mean no doubt."""
+    """Return the variance of each share after adding two correct and two wrong rows (Agresti and Coull, 1998)."""
     n = counts + Z**2
     adjusted = (shares * counts + Z**2 / 2) / n
     return adjusted * (1 - adjusted) / n
@@ -165,7 +156,7 @@ def _variance(shares: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 def _quantity_scores(y: np.ndarray, predicted: np.ndarray, guess: float, rng: np.random.Generator) -> list[Score]:
     with warnings.catch_warnings():
-        # Some resampling of few rows has no R²: it is left out below.
+        # A bootstrap sample of few rows may have no R²; it is left out below.
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)
         drawn = stats.bootstrap(
             (y, predicted),
@@ -190,11 +181,11 @@ QUANTITY_METRICS = ("R²", "root mean squared error", "mean absolute error")
 
 
 def _quantity_metrics(y: np.ndarray, predicted: np.ndarray, axis: int = -1) -> np.ndarray:
-    """The metrics of each sample, of which there may be many along the first axis."""
+    """Return the metrics of each bootstrap sample along the first axis."""
     wrong = predicted - y
     squares = np.mean(wrong**2, axis=axis)
     variance = np.var(y, axis=axis)
-    # What rounding leaves of a difference of equals is no spread: a resampling of one row over and over has no R².
+    # A variance at the level of rounding is zero: a bootstrap sample of one repeated row has no R².
     spread = variance > (8 * np.finfo(np.float64).eps) ** 2 * np.mean(y**2, axis=axis)
     r2 = 1 - np.divide(squares, variance, out=np.full_like(squares, np.nan), where=spread)
     return np.stack([r2, np.sqrt(squares), np.mean(np.abs(wrong), axis=axis)])

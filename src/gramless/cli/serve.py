@@ -24,7 +24,7 @@ from gramless.cli.model import TableModel
 from gramless.deployment.compiled import compiled_novelty
 from gramless.deployment.serving.limits import Limits
 from gramless.deployment.serving.scorer import InputColumn, Scorer, Scores, Table
-from gramless.tables.columns import ArrayFrame
+from gramless.tables.column_types import ArrayFrame
 
 TOKEN = "GRAMLESS_TOKEN"
 # Numbers of rows that are scored before the model is served, so that the loops for each size are compiled.
@@ -37,11 +37,11 @@ class TableScorer:
 
     def __init__(self, model: TableModel):
         self._model = model
-        machine = model.pipeline.named_steps["machine"]
+        machine = model.estimator
         # A table estimator accepts encoded rows, so that they are encoded once for predictions and novelty.
         self._encodes = machine.columns_ if hasattr(machine, "columns_") else None
         self._predicts = model.pipeline if self._encodes is None else machine
-        self._names = model.columns.used if self._encodes is None else self._encodes.names_
+        self._names = list(model.column_types) if self._encodes is None else self._encodes.names_
         self._has_probabilities = model.has_probabilities
         detector = getattr(model, "novelty", None)
         self._novelty = None if detector is None else compiled_novelty(detector)
@@ -103,7 +103,7 @@ def _column_ranges(model: BaseEstimator, width: int) -> list[list[float | None]]
 
 def table_columns(model: TableModel) -> list[InputColumn]:
     """Return the input columns of a model, with the ranges and categories of the training rows."""
-    names = {"number": model.numbers, "category": model.words, "date": model.columns.dates}
+    names = {kind: model.columns_of(kind) for kind in ("number", "category", "date")}
     records = {record["name"]: record for record in model.about.get("inputs", [])}
     return [
         InputColumn(
@@ -124,7 +124,7 @@ def load_scorer(path: Path) -> Scorer:
         model = gramless.load(path)
     except (OSError, ValueError) as reason:
         raise InputError(str(reason)) from reason
-    if isinstance(model, TableModel) and not model.columns.used:
+    if isinstance(model, TableModel) and not model.column_types:
         raise InputError(f"{path} was trained on sparse data, whose columns have no names: it cannot be served")
     scorer: Scorer = TableScorer(model) if isinstance(model, TableModel) else ArrayScorer(model, str(path))
     for rows in _WARM_UP_ROWS:

@@ -76,10 +76,16 @@ RENAMED = {
     "gramless.learners.driver.Model": "gramless.streaming.learners.training_pass.OnePassModel",
     "gramless.learners.driver.Pass": "gramless.streaming.learners.version_0_1.PassOfVersion01",
     "gramless.learners.steps.StepsRun": "gramless.streaming.learners.gradient.GradientState",
+    "gramless.tables.columns": "gramless.tables.column_types",
+    "gramless.tables.members.Member": "gramless.tables.members.TableMember",
 }
 # Attributes that were renamed: current name of the class -> old name of the attribute -> current name.
 RENAMED_ATTRIBUTES: dict[str, dict[str, str]] = {
     "gramless.estimators.image.ImageClassifier": {"machine_": "estimator_"},
+    "gramless.estimators.table.TableClassifier": {"gave_up_": "reductions_"},
+    "gramless.estimators.table.TableRegressor": {"gave_up_": "reductions_"},
+    "gramless.tables.members.TableMember": {"about": "description"},
+    "gramless.tables.preparation.Preparation": {"way": "scaling", "with_gaps_": "with_missing_"},
 }
 # Types without methods that run on loading: the dtype that imputers store, and the points of a model fitted on sparse rows.
 _TRUSTED_TYPES = {"numpy.dtype", "scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array"}

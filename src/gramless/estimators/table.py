@@ -1,98 +1,397 @@
-"""Tables as people have them, predicted by exact least-squares kernel machines: numbers, words, dates and gaps.
+"""Table models: least-squares kernel models for tables with numbers, categories, dates and missing values.
 
-A fit finds what each column is (`gramless.tables.columns`), searches over how columns are prepared, the kernel, its width
-and C by closed-form leave-one-out on a sample that grows (`gramless.tables.search`), fits the best setting, or the average
-of the best, to all rows (`gramless.tables.members`) and calibrates probabilities on the leave-one-out scores of all rows
-(`gramless.inference.softmax_link`). O(n^3) up to some ten thousand rows, O(n p^2) in neighbourhoods of p rows beyond.
+A fit determines the column types (`gramless.tables.column_types`), selects scaling, kernel, width and `C` by closed-form
+leave-one-out on a growing sample (`gramless.tables.search`), fits the best settings, or their average, to all rows
+(`gramless.tables.members`), and calibrates probabilities on the leave-one-out scores (`gramless.inference.softmax_link`).
+O(n^3) operations up to some ten thousand rows, O(n p^2) with local partitions of p rows beyond. With explicit settings, one
+`LSSVC`, `NystromLSSVC` or `KernelSVC` is fitted to the same encoded columns (`gramless.tables.single`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
+from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, POSITIVE
 from gramless._core.doc_links import link_documentation
 from gramless._core.memory import parse_budget
 from gramless._core.progress import log_progress, report_compilation
-from gramless._core.validation import (
-    atomic_fit,
-    check_choice,
-    check_labels,
-    check_outputs,
-    check_positive,
-    check_weights,
-)
+from gramless._core.validation import atomic_fit, check_labels, check_outputs, check_weights
+from gramless.estimators.lssvm import LSSVC, LSSVR
+from gramless.estimators.nystrom import NystromLSSVC, NystromLSSVR
+from gramless.estimators.svc import KernelSVC
+from gramless.estimators.svr import KernelSVR
 from gramless.inference.prediction_sets import adaptive_scores, prediction_sets, score_threshold
 from gramless.inference.softmax_link import fit_link, link_probabilities, link_scores
-from gramless.tables.columns import Encoded, TableColumns, frame_rows, is_frame
+from gramless.tables.column_types import Encoded, TableColumns, column_names, frame_rows, is_frame
 from gramless.tables.losses import ClassLoss, ValueLoss
-from gramless.tables.members import Fitted, Member, TablePlan, fit_members, plan_table
-from gramless.tables.search import KERNELS
+from gramless.tables.members import TablePlan, fit_members, plan_table
+from gramless.tables.search import KERNELS, WIDTHS, Report
+from gramless.tables.single import SingleSettings, tune_single
+from gramless.tables.tuning import TUNING
 
-_MOST_SEARCH_ROWS = 20_000
+# Option -> (classifier, regressor).
+SINGLE_MODELS: dict[str, tuple[Any, Any]] = {
+    "lssvm": (LSSVC, LSSVR),
+    "nystrom": (NystromLSSVC, NystromLSSVR),
+    "svm": (KernelSVC, KernelSVR),
+}
 
 
 def default_seconds(n: int) -> float:
-    """45 seconds for fifty thousand rows, 450 for half a million; small tables do not use up what this allows them."""
+    """Return the default time budget: 45 seconds for 50,000 rows, 450 for 500,000; small tables need less."""
     return max(3.0, 45.0 * (n / 50_000) ** 0.5, 9e-4 * n)
 
 
+def single_model(
+    name: str, *, classifier: bool, n: int, kernel: str, C: float | str, gamma: Any, probability: bool, **settings: Any
+) -> Any:
+    """Return an unfitted single model; settings that its class does not have are dropped."""
+    cls = SINGLE_MODELS[name][not classifier]
+    settings |= {
+        "kernel": kernel,
+        "C": C,
+        "gamma": gamma,
+        "probability": "sigmoid" if probability else False,
+        "break_ties": True,
+        # The exact model uses landmarks only as a preconditioner, and selects their number itself.
+        "n_landmarks": None if name == "lssvm" else min(TUNING.landmarks, n),
+        "dtype": "float32" if n > TUNING.float32_rows else None,
+    }
+    known = cls._get_param_names()
+    return cls(**{key: value for key, value in settings.items() if key in known and value is not None})
+
+
+def _has_probabilities(estimator: Any) -> bool:
+    wanted = estimator.probability
+    return estimator.estimator != "svm" if wanted is None else bool(wanted)
+
+
+class _TableEstimator(BaseEstimator):
+    """Column types, choice of the model, and the fit, which classifier and regressor share."""
+
+    _parameter_constraints: dict[str, Any] = {
+        "estimator": [StrOptions({"auto", "table", *SINGLE_MODELS})],
+        "kernel": [StrOptions({"auto", *WIDTHS})],
+        "C": [POSITIVE, None],
+        "gamma": [POSITIVE, StrOptions({"scale", "auto"}), None],
+        "tune": [StrOptions({"loo", "none"})],
+        "metric": [StrOptions({"plain", "learned"})],
+        "text": [StrOptions({"leave out", "hash"})],
+        "column_types": [dict, None],
+        "time_budget": [POSITIVE, None],
+        **{name: COMPUTE[name] for name in ("memory_budget", "device", "callback", "verbose", "random_state")},
+    }
+    # Files of version 0.1.0 do not have these attributes.
+    model_: Any = None
+    preparation_: Any = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    def _check_table(self, X: Any, *, reset: bool) -> tuple[Any, int]:
+        """Return a frame or an array of any dtype whose columns are checked, and its number of rows."""
+        if isinstance(X, Encoded) and not reset:
+            return X, len(X)
+        if is_frame(X):
+            n, names = frame_rows(X), np.array(column_names(X), dtype=object)
+            if n == 0 or len(names) == 0:
+                shape = getattr(X, "shape", None)
+                raise ValueError(f"Found array with {n} sample(s) and shape {shape}: a minimum of 1 is required.")
+            if hasattr(X, "iloc"):
+                validate_data(self, X, reset=reset, skip_check_array=True)
+            elif reset:
+                self.feature_names_in_, self.n_features_in_ = names, len(names)
+            elif not np.array_equal(names, getattr(self, "feature_names_in_", names)):
+                raise ValueError(
+                    f"The feature names should match those that were passed during fit: {list(self.feature_names_in_)}, "
+                    f"got {list(names)}"
+                )
+            return X, n
+        if hasattr(X, "indptr"):
+            raise TypeError("Sparse data was passed, and tables are dense: use X.toarray(), or LSSVC, which accepts it")
+        checked = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+        if checked.dtype.kind in "fc":
+            check_array(checked, ensure_all_finite="allow-nan")
+        elif checked.dtype.kind == "O":
+            _check_objects(checked)
+        return checked, len(checked)
+
+    def _encoded(self, X: Any) -> Encoded:
+        check_is_fitted(self, "members_")
+        return self.columns_.encode(self._check_table(X, reset=False)[0])
+
+    def _scaled(self, X: Any) -> np.ndarray:
+        """Return the standardised columns, which are the input of `model_`."""
+        return self._encoded(X).prepared(self.preparation_)
+
+    def _resolve(self, n: int) -> tuple[str, str]:
+        """Return the name of the model and the reason for it."""
+        searchable = self.kernel in ("auto", *KERNELS) and self.tune == "loo" and self.C is None and self.gamma is None
+        if self.estimator == "table" and not searchable:
+            raise ValueError(
+                f"estimator='table' selects C and gamma itself, from the kernels {', '.join(KERNELS)}: do not set C, gamma "
+                "or tune, or use estimator='lssvm'"
+            )
+        if self.kernel == "linear" and self.gamma is not None:
+            raise ValueError("the linear kernel has no gamma: do not set gamma, or choose another kernel")
+        if self.estimator == "table" or (self.estimator == "auto" and searchable and self.device in (None, "cpu")):
+            return "table", f"the model uses all {n:,} rows"
+        if self.estimator != "auto":
+            return self.estimator, f'estimator="{self.estimator}" was requested'
+        if n <= TUNING.exact_rows:
+            return "lssvm", f"an exact solution of {n:,} rows is affordable"
+        return "nystrom", f"{n:,} rows are approximated by {TUNING.landmarks:,} landmarks"
+
+    def _fit_encoded(
+        self, encoded: Encoded, y: np.ndarray, loss: ClassLoss | ValueLoss, weights: np.ndarray | None
+    ) -> np.ndarray | None:
+        """Fit to encoded rows; return the leave-one-out predictions of a table model, None for a single model."""
+        if len(encoded) < 2:
+            raise ValueError(f"Found array with {len(encoded)} sample(s) of positive weight; a minimum of 2 is required.")
+        name, self.reason_ = self._resolve(len(encoded))
+        n_levels = [len(levels) for levels in self.columns_.levels_]
+        memory = parse_budget(self.memory_budget, "cpu")
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        progress = _Progress(self)
+        self.model_, self.preparation_ = None, None
+        self.members_, self.member_weights_, self.reductions_ = [], np.empty(0), []
+        with report_compilation(progress.notify) as message:
+            progress.message = message
+            if name != "table":
+                kernel = "rbf" if self.kernel == "auto" else self.kernel
+                settings = tune_single(
+                    *(encoded, loss, weights),
+                    n_levels=n_levels,
+                    kernel=kernel,
+                    C=self.C,
+                    gamma=self.gamma,
+                    tune=self.tune,
+                    memory=memory,
+                    seed=seed,
+                    report=progress.report,
+                )
+                self._fit_single(name, kernel, settings, encoded, y, weights, progress.report)
+                return None
+            fitted = fit_members(
+                *(encoded, loss, weights),
+                n_levels=n_levels,
+                kernels=KERNELS if self.kernel == "auto" else (self.kernel,),
+                metric=self.metric,
+                seconds=default_seconds(len(encoded)) if self.time_budget is None else float(self.time_budget),
+                memory=memory,
+                seed=seed,
+                report=progress.report,
+            )
+        self.members_, self.member_weights_ = fitted.members, fitted.weights
+        self.reductions_, self.timings_, self.tuned_ = fitted.reductions, fitted.timings, "leave-one-out"
+        parts = sum(len(member.points) for member in fitted.members) // len(fitted.members)
+        self.reason_ += "" if parts == 1 else f", in {parts:,} local partitions"
+        shares = zip(fitted.weights, fitted.members, strict=True)
+        several = len(fitted.members) > 1
+        self.summary_ = "; ".join((f"{w:.0%} " if several else "") + member.description for w, member in shares)
+        return fitted.predictions
+
+    def _fit_single(
+        self,
+        name: str,
+        kernel: str,
+        settings: SingleSettings,
+        encoded: Encoded,
+        y: np.ndarray,
+        weights: np.ndarray | None,
+        report: Report,
+    ) -> None:
+        """Fit one model to the standardised columns."""
+        classifier, n = is_classifier(self), len(encoded)
+        # The Nystrom model selects C by its own leave-one-out on all rows, without a refit.
+        own_C = name == "nystrom" and self.C is None and self.tune == "loo"
+        model = single_model(
+            name,
+            classifier=classifier,
+            n=n,
+            kernel=kernel,
+            C="loo" if own_C else settings.C,
+            gamma=settings.gamma,
+            probability=classifier and _has_probabilities(self),
+            device=self.device,
+            memory_budget=self.memory_budget,
+            random_state=self.random_state,
+        )
+        message = f"fitting {type(model).__name__} on {n:,} rows"
+
+        def iteration(_: Any, record: dict[str, Any]) -> bool:
+            residual = record.get("residual")
+            detail = "" if residual is None else f", residual {residual:.1e}"
+            return report("fit", f"{message}: iteration {record['n_iter']}{detail}")
+
+        report("fit", message)
+        if "callback" in model.get_params():
+            model.set_params(callback=iteration)
+        began = time.perf_counter()
+        model.fit(settings.preparation(encoded), y, **({} if weights is None else {"sample_weight": weights}))
+        self.timings_ = {"tune": settings.seconds, "fit": time.perf_counter() - began}
+        if "callback" in model.get_params():
+            model.set_params(callback=None)
+        if hasattr(model, "finish"):
+            model.finish()  # drop the sums that only further training needs
+        self.model_, self.preparation_ = model, settings.preparation
+        self.tuned_ = settings.tuned + ("; C on all rows" if own_C else "")
+        gamma = "" if settings.gamma is None else f", gamma {settings.gamma:.3g}"
+        self.summary_ = f"{type(model).__name__}, {kernel} kernel, C {float(getattr(model, 'C_', model.C)):.3g}{gamma}"
+
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> TablePlan:
+        """Return the memory plan of a fit of this size with `estimator="table"`.
+
+        Parameters
+        ----------
+        n, d, n_outputs : int
+            Numbers of rows, of scaled columns (a category has one per level), and of columns of targets.
+        dtype : dtype
+            Data type of the table; ignored.
+        device : str
+            Device of the computation; ignored.
+
+        Returns
+        -------
+        TablePlan
+            Memory plan; `MemoryError` is raised if the budget is too small.
+        """
+        return plan_table(n, d, n_outputs, parse_budget(self.memory_budget, "cpu"))
+
+
+class _Progress:
+    """Progress messages of a fit to standard error and to the callback of the estimator."""
+
+    def __init__(self, estimator: _TableEstimator):
+        self.estimator, self.stage, self.stop = estimator, "columns", False
+        self.message: Callable[[str], None] = self.notify
+
+    def report(self, stage: str, message: str) -> bool:
+        """Report a message; return True if the callback requested to stop."""
+        self.stage = stage
+        self.message(message)
+        return self.stop
+
+    def notify(self, message: str) -> None:
+        """Write the message and call the callback."""
+        log_progress(self.estimator.verbose, message)
+        callback = self.estimator.callback
+        if callback is not None and callback(self.estimator, {"stage": self.stage, "message": message}) is True:
+            self.stop = True
+
+
+def _check_objects(X: np.ndarray) -> None:
+    for value in X.ravel():
+        if isinstance(value, (dict, list, tuple, np.ndarray)):
+            raise TypeError(f"argument must be a string or a number, not {type(value).__name__!r}")
+        if isinstance(value, float) and np.isinf(value):
+            raise ValueError("Input X contains infinity: leave such cells empty (NaN)")
+
+
 @link_documentation
-class TableClassifier(ClassifierMixin, BaseEstimator):
-    """Classes from a table: a DataFrame (pandas, polars, arrow) or an array.
+class TableClassifier(ClassifierMixin, _TableEstimator):
+    """Classifier for tables (DataFrames of pandas, polars or arrow, or arrays) that needs no preprocessing and no tuning.
+
+    Prefer it over a scikit-learn pipeline of `ColumnTransformer` and `SVC` for tables with categories, dates or missing
+    values.
 
     Parameters
     ----------
-    kernel : {"auto", "rbf", "matern52", "exponential", "laplacian"}, default="auto"
-        `"auto"` tries them all.
+    estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
+        Model that is fitted to the encoded columns. `"table"` is the average of exact least-squares models that the search
+        selects; the others are one `LSSVC`, `NystromLSSVC` or `KernelSVC` on standardised columns. `"auto"` is `"table"`
+        unless `C`, `gamma`, `tune="none"`, a device other than the CPU or another kernel than those of the search is given;
+        then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
+    kernel : {"auto", "rbf", "matern52", "exponential", "laplacian", "matern32", "poly", "linear"}, default="auto"
+        Kernel function: a name. `"auto"` compares the first four by leave-one-out in the search, and is `"rbf"` for a single
+        model. The last three are for single models.
+    C : float or None, default=None
+        Inverse regularisation strength; a larger value fits the training rows more closely. None selects the value by
+        leave-one-out.
+    gamma : float, "scale", "auto" or None, default=None
+        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 /
+        n_features`. `X` are the standardised columns, and None selects the value by leave-one-out.
+    tune : {"loo", "none"}, default="loo"
+        Method that selects settings which are None: leave-one-out, or the defaults `C=1.0` and `gamma="scale"`.
     metric : {"plain", "learned"}, default="learned"
-        `"learned"` also tries a scale for each column, by the slopes of the leave-one-out loss.
+        Distance of the search: `"learned"` also learns a scale for each column by the gradient of the leave-one-out loss.
     text : {"leave out", "hash"}, default="leave out"
-        What happens to a column of words that differ in almost every row.
+        Treatment of a column whose strings differ in almost every row.
+    column_types : dict or None, default=None
+        Types of columns by name: `"number"`, `"category"`, `"date"`, `"text"` or `"left out"`; types of other columns are
+        determined from their values.
+    probability : bool or None, default=None
+        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. None is
+        True except for `estimator="svm"`, whose probabilities need five further fits.
     class_weight : dict, "balanced" or None, default=None
-        Multiplies `sample_weight`.
+        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
+        frequency.
     time_budget : float or None, default=None
-        Seconds that the fit aims at; None is about 15 for 5,000 rows, 45 for 50,000 and 450 for 500,000, and 1,000 rows take
-        2 to 3. It sets how many rows the search sees, how many settings are averaged and how large neighbourhoods are; it is
-        not a limit to the second.
+        Seconds that the fit aims at. None is about 15 for 5,000 rows, 45 for 50,000 and 450 for 500,000; 1,000 rows
+        take 2 to 3. The budget determines how many rows the search uses, how many settings are averaged and how large
+        local partitions are; it is not a strict limit.
     memory_budget : str, int, float or None, default=None
-        Bound on the memory of the fit: `"4GB"`, bytes, a fraction of what is free; None is 70 % of it.
-    callback : callable(str) or None, default=None
-        Hears what the fit is doing.
+        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of
+        the free memory if at most 1; None is 70 % of the free memory.
+    device : {"cpu", "cuda", "auto"} or None, default=None
+        Device of the computation; None uses the device of the data.
+    callback : callable or None, default=None
+        Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
+        returning True stops the fit. It is called for every evaluated setting and every solved partition, with the keys
+        `"stage"` and `"message"`; after True, the best settings so far are fitted.
     verbose : int, default=0
-        1 says what is tried and how it went.
+        If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
-        Draws the rows of subsets and the solver's choices.
+        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
 
     Attributes
     ----------
     classes_ : ndarray
+        Class labels.
     columns_ : TableColumns
-        What each column is, and which are left out and why.
-    members_, member_weights_ : list of Member, ndarray
-        The fitted settings and their weights in the average.
+        Type, preprocessing and missing values of each column, and why columns are left out; printing shows a table.
+    members_, member_weights_ : list of TableMember, ndarray
+        Fitted settings and their weights in the average; empty for a single model.
+    model_ : estimator or None
+        Fitted single model; None for `"table"`.
+    preparation_ : Preparation or None
+        Standardisation of the columns before `model_`.
     link_ : ndarray
-        The numbers of the calibrated softmax.
+        Parameters of the calibrated softmax of a table model.
     loo_probabilities_ : ndarray of shape (n, n_classes)
-        Of the training rows (those with a positive weight), each predicted without itself.
+        Leave-one-out probabilities of the training rows with positive weight, for a table model.
     calibration_scores_ : ndarray of shape (n,)
-        The score of each row's true class in `predict_set`, by the model without the row.
+        Leave-one-out score of the true class of each of these rows in `predict_set`.
     calibration_codes_ : ndarray of int of shape (n,)
-        The classes of those rows, as positions in `classes_`.
+        Classes of these rows, as positions in `classes_`.
     summary_ : str
-        What was chosen.
-    gave_up_ : list of str
-        What time or memory did not allow.
+        Description of the selected settings.
+    reason_ : str
+        Why this model was chosen.
+    tuned_ : str
+        How settings that were None were selected; `"no"` if none was.
+    reductions_ : list of str
+        Reductions that the time or memory budget required.
+    timings_ : dict
+        Seconds of `"tune"` and `"fit"`.
 
     See Also
     --------
-    TableRegressor : the same for values.
-    LSSVC : one kernel machine with settings of your own.
+    TableRegressor : The same model for values.
+    LSSVC : One kernel model with explicit settings.
 
     References
     ----------
@@ -109,101 +408,119 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     array(['tree'], dtype='<U4')
     """
 
+    _parameter_constraints: dict[str, Any] = {
+        **_TableEstimator._parameter_constraints,
+        **CLASS_WEIGHT,
+        "probability": ["boolean", None],
+    }
+
     def __init__(
         self,
         *,
+        estimator: str = "auto",
         kernel: str = "auto",
+        C: float | None = None,
+        gamma: float | str | None = None,
+        tune: str = "loo",
         metric: str = "learned",
         text: str = "leave out",
+        column_types: dict[str, str] | None = None,
+        probability: bool | None = None,
         class_weight: Any = None,
         time_budget: float | None = None,
         memory_budget: str | float | None = None,
-        callback: Callable[[str], Any] | None = None,
+        device: str | None = None,
+        callback: Callable[[Any, dict[str, Any]], Any] | None = None,
         verbose: int = 0,
         random_state: Any = None,
     ):
+        self.estimator = estimator
         self.kernel = kernel
+        self.C = C
+        self.gamma = gamma
+        self.tune = tune
         self.metric = metric
         self.text = text
+        self.column_types = column_types
+        self.probability = probability
         self.class_weight = class_weight
         self.time_budget = time_budget
         self.memory_budget = memory_budget
+        self.device = device
         self.callback = callback
         self.verbose = verbose
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        return tags
-
     @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableClassifier:
-        """Fit to labels.
+        """Fit the model to class labels.
 
         Parameters
         ----------
         X : DataFrame (pandas, polars, arrow) or array of shape (n, n_features)
-            The table.
+            Table without the target.
         y : array of shape (n,)
-            What is to be predicted.
+            Class labels.
         sample_weight : array of shape (n,), optional
-            A row of weight 2 counts as two copies; rows of weight zero are as if they were not there.
+            Weights of the rows; a weight of 2 equals two copies of the row, and rows of weight 0 are ignored.
 
         Returns
         -------
         self
-            Fitted.
+            The fitted estimator.
         """
-        X, n = check_table(self, X, reset=True)
+        self._validate_params()
+        X, n = self._check_table(X, reset=True)
         self.classes_, codes = check_labels(y, n)
         weights = check_weights(sample_weight, np.empty((n, 1)), codes, self.classes_, self.class_weight)
         kept = np.arange(n) if weights is None else np.flatnonzero(weights)
         if len(np.unique(codes[kept])) < 2:
             raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
-        self.columns_ = TableColumns(text=check_choice("text", self.text, {"leave out", "hash"})).fit(X)
+        self.columns_ = TableColumns(text=self.text, types=self.column_types).fit(X)
         encoded = self.columns_.encode(X).take(kept)
         codes, weights = codes[kept], None if weights is None else weights[kept]
         loss = ClassLoss(codes, len(self.classes_), weights)
-        fitted = fit_table(self, encoded, loss, weights)
-        take_members(self, fitted)
-        self.link_ = fit_link(fitted.predictions, codes, len(self.classes_), weights)
-        self.loo_probabilities_ = link_probabilities(fitted.predictions, self.link_)
-        share = check_random_state(self.random_state).random_sample(len(codes))
-        scores = adaptive_scores(self.loo_probabilities_, share)
-        self.calibration_scores_, self.calibration_codes_ = scores[np.arange(len(codes)), codes], codes
+        predictions = self._fit_encoded(encoded, self.classes_[codes], loss, weights)
+        if predictions is not None:
+            self.link_ = fit_link(predictions, codes, len(self.classes_), weights)
+            self.loo_probabilities_ = link_probabilities(predictions, self.link_)
+            share = check_random_state(self.random_state).random_sample(len(codes))
+            scores = adaptive_scores(self.loo_probabilities_, share)
+            self.calibration_scores_, self.calibration_codes_ = scores[np.arange(len(codes)), codes], codes
         return self
 
+    @available_if(lambda self: self.estimator != "svm" and _has_probabilities(self))
     def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
-        """Sets of classes that contain the true one with a chosen probability.
+        """Return sets of classes that contain the true class with a given probability.
 
-        Adaptive prediction sets on leave-one-out probabilities: rows that are hard get large sets. A set may be empty where
-        the coverage is below the accuracy.
+        Adaptive prediction sets from leave-one-out probabilities: uncertain rows get large sets. A set may be empty if the
+        coverage is below the accuracy.
 
         Parameters
         ----------
         X : DataFrame or array
             The columns of the training table.
         coverage : float, default=0.9
-            Between 0 and 1.
+            Probability between 0 and 1.
         per_class : bool, default=False
-            Whether the rows of every class are to be covered so often, or all rows together.
+            Whether the coverage holds for every class instead of for all rows together.
         random_state : int, RandomState or None, default=None
-            Draws the random share of a class's own probability that makes the coverage exact.
+            Seed or generator of the random share of the probability of a class that makes the coverage exact.
 
         Returns
         -------
         ndarray of bool of shape (n, n_classes)
-            Columns in the order of `classes_`.
+            Membership of each class, in the order of `classes_`.
         """
+        if self.model_ is not None:
+            options = {"per_class": per_class, "random_state": random_state}
+            return self._by_class(self.model_.predict_set(self._scaled(X), coverage, **options))
         chances = self.predict_proba(X)
         own, codes = self.calibration_scores_, self.calibration_codes_
         return prediction_sets(chances, own, codes, coverage, per_class=per_class, random_state=random_state)
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Calibrated class scores, whose softmax `predict_proba` is; for two classes the log odds of the second.
+        """Return class scores; of a table model calibrated scores, whose softmax is `predict_proba`.
 
         Parameters
         ----------
@@ -213,19 +530,29 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n,) or (n, n_classes)
-            One column for two classes, where positive means `classes_[1]`.
+            For two classes one score, which is positive for `classes_[1]`; of a table model the log odds.
         """
+        if self.model_ is not None:
+            return self.model_.decision_function(self._scaled(X))
         scores = link_scores(self._scores(X), self.link_)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def _scores(self, X: Any) -> np.ndarray:
-        check_is_fitted(self, "members_")
-        X, _ = check_table(self, X, reset=False)
-        encoded = self.columns_.encode(X)
-        return sum(w * member.scores(encoded) for w, member in zip(self.member_weights_, self.members_, strict=True))
+        encoded = self._encoded(X)
+        shares = zip(self.member_weights_, self.members_, strict=True)
+        return np.sum([w * member.scores(encoded) for w, member in shares], axis=0)
 
+    def _by_class(self, values: np.ndarray) -> np.ndarray:
+        """Return values of the classes of `model_` in columns of `classes_`, which may have classes without weight."""
+        if values.shape[1] == len(self.classes_):
+            return values
+        out = np.zeros((len(values), len(self.classes_)), dtype=values.dtype)
+        out[:, np.searchsorted(self.classes_, self.model_.classes_)] = values
+        return out
+
+    @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Calibrated probability of each class, columns in the order of `classes_`.
+        """Return calibrated class probabilities.
 
         Parameters
         ----------
@@ -235,31 +562,14 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n, n_classes)
-            Columns in the order of `classes_`.
+            Probabilities in the order of `classes_`.
         """
+        if self.model_ is not None:
+            return self._by_class(self.model_.predict_proba(self._scaled(X)))
         return link_probabilities(self._scores(X), self.link_)
 
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> TablePlan:
-        """What a fit of this size would hold.
-
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Rows, prepared columns (a category has one for each level), and columns of targets.
-        dtype : dtype
-            Of the data.
-        device : str
-            Where to compute.
-
-        Returns
-        -------
-        TablePlan
-            Or a `MemoryError` where that is too much.
-        """
-        return plan_table(n, d, n_outputs, parse_budget(self.memory_budget, "cpu"))
-
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of each row.
+        """Return the most probable class of each row.
 
         Parameters
         ----------
@@ -269,58 +579,95 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n,)
-            A prediction for each row.
+            Class labels.
         """
-        most_probable = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[most_probable]
+        if self.model_ is not None:
+            return self.model_.predict(self._scaled(X))
+        return self.classes_[link_probabilities(self._scores(X), self.link_).argmax(axis=1)]
 
 
 @link_documentation
-class TableRegressor(RegressorMixin, BaseEstimator):
-    """Values from a table: a DataFrame (pandas, polars, arrow) or an array.
+class TableRegressor(RegressorMixin, _TableEstimator):
+    """Regressor for tables (DataFrames of pandas, polars or arrow, or arrays) that needs no preprocessing and no tuning.
+
+    Prefer it over a scikit-learn pipeline of `ColumnTransformer` and `SVR` for tables with categories, dates or missing
+    values.
 
     Parameters
     ----------
-    kernel : {"auto", "rbf", "matern52", "exponential", "laplacian"}, default="auto"
-        `"auto"` tries them all.
+    estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
+        Model that is fitted to the encoded columns. `"table"` is the average of exact least-squares models that the search
+        selects; the others are one `LSSVR`, `NystromLSSVR` or `KernelSVR` on standardised columns. `"auto"` is `"table"`
+        unless `C`, `gamma`, `tune="none"`, a device other than the CPU or another kernel than those of the search is given;
+        then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
+    kernel : {"auto", "rbf", "matern52", "exponential", "laplacian", "matern32", "poly", "linear"}, default="auto"
+        Kernel function: a name. `"auto"` compares the first four by leave-one-out in the search, and is `"rbf"` for a single
+        model. The last three are for single models.
+    C : float or None, default=None
+        Inverse regularisation strength; a larger value fits the training rows more closely. None selects the value by
+        leave-one-out.
+    gamma : float, "scale", "auto" or None, default=None
+        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 /
+        n_features`. `X` are the standardised columns, and None selects the value by leave-one-out.
+    tune : {"loo", "none"}, default="loo"
+        Method that selects settings which are None: leave-one-out, or the defaults `C=1.0` and `gamma="scale"`.
     metric : {"plain", "learned"}, default="learned"
-        `"learned"` also tries a scale for each column, by the slopes of the leave-one-out loss.
+        Distance of the search: `"learned"` also learns a scale for each column by the gradient of the leave-one-out loss.
     loss : {"squared_error", "absolute_error"}, default="squared_error"
-        What settings are compared by, in the target's own units. A skewed positive target may be fitted as its logarithm.
+        Loss function that the fit minimises. Settings are compared by this loss of their leave-one-out predictions; the
+        logarithm of a skewed positive target may be fitted.
     text : {"leave out", "hash"}, default="leave out"
-        What happens to a column of words that differ in almost every row.
+        Treatment of a column whose strings differ in almost every row.
+    column_types : dict or None, default=None
+        Types of columns by name: `"number"`, `"category"`, `"date"`, `"text"` or `"left out"`; types of other columns are
+        determined from their values.
     time_budget : float or None, default=None
-        Seconds that the fit aims at; None is about 15 for 5,000 rows, 45 for 50,000 and 450 for 500,000, and 1,000 rows take
-        2 to 3. It sets how many rows the search sees, how many settings are averaged and how large neighbourhoods are; it is
-        not a limit to the second.
+        Seconds that the fit aims at. None is about 15 for 5,000 rows, 45 for 50,000 and 450 for 500,000; 1,000 rows
+        take 2 to 3. The budget determines how many rows the search uses, how many settings are averaged and how large
+        local partitions are; it is not a strict limit.
     memory_budget : str, int, float or None, default=None
-        Bound on the memory of the fit: `"4GB"`, bytes, a fraction of what is free; None is 70 % of it.
-    callback : callable(str) or None, default=None
-        Hears what the fit is doing.
+        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of
+        the free memory if at most 1; None is 70 % of the free memory.
+    device : {"cpu", "cuda", "auto"} or None, default=None
+        Device of the computation; None uses the device of the data.
+    callback : callable or None, default=None
+        Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
+        returning True stops the fit. It is called for every evaluated setting and every solved partition, with the keys
+        `"stage"` and `"message"`; after True, the best settings so far are fitted.
     verbose : int, default=0
-        1 says what is tried and how it went.
+        If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
-        Draws the rows of subsets and the solver's choices.
+        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
 
     Attributes
     ----------
     columns_ : TableColumns
-        What each column is, and which are left out and why.
-    members_, member_weights_ : list of Member, ndarray
-        The fitted settings and their weights in the average.
+        Type, preprocessing and missing values of each column, and why columns are left out; printing shows a table.
+    members_, member_weights_ : list of TableMember, ndarray
+        Fitted settings and their weights in the average; empty for a single model.
+    model_ : estimator or None
+        Fitted single model; None for `"table"`.
+    preparation_ : Preparation or None
+        Standardisation of the columns before `model_`.
     loo_predictions_ : ndarray of shape (n,)
-        Of the training rows (those with a positive weight), each predicted without itself.
+        Leave-one-out predictions of the training rows with positive weight, for a table model.
     loo_residuals_ : ndarray of shape (n,)
-        Their values minus those predictions.
+        Values of these rows minus their leave-one-out predictions.
     summary_ : str
-        What was chosen.
-    gave_up_ : list of str
-        What time or memory did not allow.
+        Description of the selected settings.
+    reason_ : str
+        Why this model was chosen.
+    tuned_ : str
+        How settings that were None were selected; `"no"` if none was.
+    reductions_ : list of str
+        Reductions that the time or memory budget required.
+    timings_ : dict
+        Seconds of `"tune"` and `"fit"`.
 
     See Also
     --------
-    TableClassifier : the same for classes.
-    LSSVR : one kernel machine with settings of your own.
+    TableClassifier : The same model for classes.
+    LSSVR : One kernel model with explicit settings.
 
     References
     ----------
@@ -335,111 +682,105 @@ class TableRegressor(RegressorMixin, BaseEstimator):
     True
     """
 
+    _parameter_constraints: dict[str, Any] = {
+        **_TableEstimator._parameter_constraints,
+        "loss": [StrOptions({"squared_error", "absolute_error"})],
+    }
+
     def __init__(
         self,
         *,
+        estimator: str = "auto",
         kernel: str = "auto",
+        C: float | None = None,
+        gamma: float | str | None = None,
+        tune: str = "loo",
         metric: str = "learned",
         loss: str = "squared_error",
         text: str = "leave out",
+        column_types: dict[str, str] | None = None,
         time_budget: float | None = None,
         memory_budget: str | float | None = None,
-        callback: Callable[[str], Any] | None = None,
+        device: str | None = None,
+        callback: Callable[[Any, dict[str, Any]], Any] | None = None,
         verbose: int = 0,
         random_state: Any = None,
     ):
+        self.estimator = estimator
         self.kernel = kernel
+        self.C = C
+        self.gamma = gamma
+        self.tune = tune
         self.metric = metric
         self.loss = loss
         self.text = text
+        self.column_types = column_types
         self.time_budget = time_budget
         self.memory_budget = memory_budget
+        self.device = device
         self.callback = callback
         self.verbose = verbose
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        return tags
-
     @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableRegressor:
-        """Fit to values.
+        """Fit the model to values.
 
         Parameters
         ----------
         X : DataFrame (pandas, polars, arrow) or array of shape (n, n_features)
-            The table.
+            Table without the target.
         y : array of shape (n,)
-            What is to be predicted.
+            Values to predict.
         sample_weight : array of shape (n,), optional
-            A row of weight 2 counts as two copies; rows of weight zero are as if they were not there.
+            Weights of the rows; a weight of 2 equals two copies of the row, and rows of weight 0 are ignored.
 
         Returns
         -------
         self
-            Fitted.
+            The fitted estimator.
         """
-        check_choice("loss", self.loss, {"squared_error", "absolute_error"})
-        X, n = check_table(self, X, reset=True)
+        self._validate_params()
+        X, n = self._check_table(X, reset=True)
         values = column_or_1d(check_outputs(y, n), warn=True)
         weights = check_weights(sample_weight, np.empty((n, 1)))
         kept = np.arange(n) if weights is None else np.flatnonzero(weights)
-        self.columns_ = TableColumns(text=check_choice("text", self.text, {"leave out", "hash"})).fit(X)
+        self.columns_ = TableColumns(text=self.text, types=self.column_types).fit(X)
         encoded = self.columns_.encode(X).take(kept)
         values, weights = values[kept].astype(np.float64), None if weights is None else weights[kept]
         loss = ValueLoss(values, self.loss, weights)
-        fitted = fit_table(self, encoded, loss, weights)
-        take_members(self, fitted)
-        self.target_scales_ = loss.scales()
-        self.loo_predictions_ = fitted.predictions
-        self.loo_residuals_ = values - np.asarray(fitted.predictions).reshape(len(values))
-        self._weights = weights
+        predictions = self._fit_encoded(encoded, values, loss, weights)
+        if predictions is not None:
+            self.target_scales_ = loss.scales()
+            self.loo_predictions_ = predictions
+            self.loo_residuals_ = values - predictions.reshape(len(values))
+            self._weights = weights
         return self
 
+    @available_if(lambda self: self.estimator != "svm")
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
-        """Intervals that contain the value of a new row with a chosen probability, by leave-one-out residuals.
+        """Return intervals that contain the value of a new row with a given probability, from leave-one-out residuals.
 
         Parameters
         ----------
         X : DataFrame or array
             The columns of the training table.
         coverage : float, default=0.9
-            Between 0 and 1: the share of new values inside, of rows that come from where the training rows came from.
+            Probability between 0 and 1, for rows from the distribution of the training rows.
 
         Returns
         -------
         ndarray of shape (n, 2)
-            Lower and upper ends; infinite where there are too few training rows for the coverage.
+            Lower and upper ends; infinite if there are too few training rows for the coverage.
         """
+        if self.model_ is not None:
+            return self.model_.predict_interval(self._scaled(X), coverage)
         values = self.predict(X)
         length = score_threshold(np.abs(self.loo_residuals_), coverage, self._weights)
         return np.column_stack([values - length, values + length])
 
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> TablePlan:
-        """What a fit of this size would hold.
-
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Rows, prepared columns (a category has one for each level), and columns of targets.
-        dtype : dtype
-            Of the data.
-        device : str
-            Where to compute.
-
-        Returns
-        -------
-        TablePlan
-            Or a `MemoryError` where that is too much.
-        """
-        return plan_table(n, d, n_outputs, parse_budget(self.memory_budget, "cpu"))
-
     def predict(self, X: Any) -> np.ndarray:
-        """Predicted values.
+        """Return predicted values.
 
         Parameters
         ----------
@@ -449,103 +790,12 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n,)
-            A prediction for each row.
+            Predicted values.
         """
-        check_is_fitted(self, "members_")
-        X, _ = check_table(self, X, reset=False)
-        encoded = self.columns_.encode(X)
+        if self.model_ is not None:
+            return self.model_.predict(self._scaled(X))
+        encoded = self._encoded(X)
         total = np.zeros(len(encoded))
         for w, member in zip(self.member_weights_, self.members_, strict=True):
             total += w * ValueLoss.from_scores(member.scores(encoded), self.target_scales_, member.log, member.factor)
         return total
-
-
-def check_table(estimator: Any, X: Any, *, reset: bool) -> tuple[Any, int]:
-    """A frame as it is or an array of any dtype, with its columns counted and named; and its number of rows.
-
-    Rows that the model's columns have encoded before are what they are.
-    """
-    if isinstance(X, Encoded) and not reset:
-        return X, len(X)
-    if is_frame(X):
-        n = frame_rows(X)
-        if n == 0 or len(getattr(X, "column_names", getattr(X, "columns", []))) == 0:
-            raise ValueError(
-                f"Found array with {n} sample(s) and shape {getattr(X, 'shape', None)}: a minimum of 1 is required."
-            )
-        if hasattr(X, "iloc"):
-            validate_data(estimator, X, reset=reset, skip_check_array=True)
-        else:
-            _check_names(estimator, X, reset)
-        return X, n
-    if hasattr(X, "indptr"):
-        raise TypeError("Sparse data was passed, and tables are dense: use X.toarray(), or LSSVC, which takes sparse rows")
-    checked = validate_data(estimator, X, reset=reset, dtype=None, ensure_all_finite=False)
-    if checked.dtype.kind in "fc":
-        check_array(checked, ensure_all_finite="allow-nan")
-    elif checked.dtype.kind == "O":
-        _check_objects(checked)
-    return checked, len(checked)
-
-
-def _check_names(estimator: Any, X: Any, reset: bool) -> None:
-    from gramless.tables.columns import column_names
-
-    names = np.array(column_names(X), dtype=object)
-    if reset:
-        estimator.feature_names_in_, estimator.n_features_in_ = names, len(names)
-    elif not np.array_equal(names, getattr(estimator, "feature_names_in_", names)):
-        raise ValueError(
-            f"The feature names should match those that were passed during fit: {list(estimator.feature_names_in_)}, "
-            f"got {list(names)}"
-        )
-
-
-def _check_objects(X: np.ndarray) -> None:
-    for value in X.ravel():
-        if isinstance(value, (dict, list, tuple, np.ndarray)):
-            raise TypeError(f"argument must be a string or a number, not {type(value).__name__!r}")
-        if isinstance(value, float) and np.isinf(value):
-            raise ValueError("Input X contains infinity: leave such cells empty (NaN)")
-
-
-def fit_table(estimator: Any, encoded: Any, loss: Any, weights: np.ndarray | None) -> Fitted:
-    """The search and the fit, with the settings of `estimator`."""
-    if len(encoded) < 2:
-        raise ValueError(f"Found array with {len(encoded)} sample(s) of positive weight while a minimum of 2 is required.")
-    kernels = KERNELS if estimator.kernel == "auto" else (check_choice("kernel", estimator.kernel, {"auto", *KERNELS}),)
-    seconds = estimator.time_budget
-    if seconds is not None:
-        check_positive("time_budget", seconds)
-    infinite = np.isinf(encoded.numbers).any(axis=0) if encoded.numbers.size else np.zeros(0, bool)
-    if infinite.any():
-        raise ValueError("Input X contains infinity: leave such cells empty (NaN)")
-
-    def tell(doing: str) -> None:
-        log_progress(estimator.verbose, doing)
-        if estimator.callback is not None:
-            estimator.callback(doing)
-
-    with report_compilation(tell) as told:
-        return fit_members(
-            encoded,
-            loss,
-            weights,
-            n_levels=[len(levels) for levels in estimator.columns_.levels_],
-            kernels=kernels,
-            metric=check_choice("metric", estimator.metric, {"plain", "learned"}),
-            seconds=default_seconds(len(encoded)) if seconds is None else float(seconds),
-            memory=parse_budget(estimator.memory_budget, "cpu"),
-            most_rows=_MOST_SEARCH_ROWS,
-            seed=check_random_state(estimator.random_state).randint(2**31 - 1),
-            tell=told,
-        )
-
-
-def take_members(estimator: Any, fitted: Fitted) -> None:
-    """Make the fitted members the estimator's model, and say what they are."""
-    members: list[Member] = fitted.members
-    estimator.members_, estimator.member_weights_ = members, fitted.weights
-    estimator.gave_up_ = fitted.gave_up
-    shares = zip(fitted.weights, members, strict=True)
-    estimator.summary_ = "; ".join((f"{w:.0%} " if len(members) > 1 else "") + member.about for w, member in shares)

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from gramless._core.missing_text import ALWAYS_MISSING, MISSING_NUMBERS
 from gramless.streaming import text
 from gramless.streaming.columns import target_column
 from gramless.streaming.sources import TARGET_NAMES, RowBlock, file_identity, is_number, rebatch
 from gramless.streaming.tuning import TUNING
 
-_MISSING = (*text.ALWAYS_MISSING, *text.MISSING_NUMBERS)
+_MISSING = (*ALWAYS_MISSING, *MISSING_NUMBERS)
 
 
 class CsvSource:
@@ -133,7 +134,7 @@ def _is_header(fields: list[str], target: str | int | None) -> bool:
 def _numeric_targets(column: Any, separator: str) -> np.ndarray | None:
     """Return targets as numbers, as integers if all are whole; None if a target is not a number."""
     known = column.dropna()
-    known = known[~known.isin(text.MISSING_NUMBERS)]
+    known = known[~known.isin(MISSING_NUMBERS)]
     numbers = text.as_numbers(known.astype(str), separator)
     if numbers is None:
         return None

@@ -17,12 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from gramless._core.missing_text import ALWAYS_MISSING, MISSING_NUMBERS
 from gramless.streaming.columns import import_reader
 
 DELIMITERS = ",;\t|"
-# Strings for missing values in any column, and strings for missing values in numeric columns only.
-ALWAYS_MISSING = ("", "?", "NaN", "nan")
-MISSING_NUMBERS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None", "none", "-", ".")
 
 
 def find_delimiter(path: Path, candidates: str = DELIMITERS) -> str:

@@ -3,7 +3,7 @@
     (K + diag(ridge)) a + b = z,    sum a = 0,         f_-i(x_i) = z_i - a_i / ((A^-1)_ii - u_i^2 / sum u),   u = A^-1 1
 
 (see `gramless.inference.leave_one_out`). The diagonal of `A^-1` is the squared column norms of `L^-1`: `2 n^3 / 3`
-operations and one `n x n` matrix in all. Float32 is used for large matrices whose ridge stands above its rounding.
+operations and one `n x n` matrix in total. Float32 is used for large matrices whose ridge is well above its rounding error.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from gramless.kernels import Kernel
 from gramless.linalg.operators import KernelOperator
 
 SINGLE_FROM = 600
-"""Rows from which float32 is considered."""
+"""Fewest rows for which float32 is considered."""
 
 SHARED_FROM = 3000
-"""Rows from which BLAS shares a factorisation among its threads: below, they wait for each other longer than they work."""
+"""Fewest rows of a factorisation that uses all BLAS threads; for fewer rows synchronisation dominates (measured)."""
 
-# Rows of a strip of a small kernel matrix: what is computed on the way stays in the processor's caches, and strips of up to
-# a thousand rows do not ask for compiled code, which takes most of a second to load and saves less than that here.
-_STRIP = 256
-# The ridge must be this many roundings of the largest eigenvalue.
+# Rows per strip of a small kernel matrix: intermediate arrays stay in cache, and strips of up to 1,000 rows use no compiled
+# code, whose loading takes most of a second and saves less than that here.
+_STRIP_ROWS = 256
+# Smallest ridge for float32, in units of its rounding error of the largest eigenvalue.
 _ROUNDINGS = 64.0
-_SAMPLE = 256
+# Rows from which the largest eigenvalue is estimated.
+_ESTIMATION_ROWS = 256
 
 
 @dataclass
-class Solution:
-    """Coefficients, bias and leave-one-out scores, and the points in the precision that was enough for them."""
+class ExactSolution:
+    """Coefficients, bias, leave-one-out scores, and the training points in the precision of the factorisation."""
 
     points: np.ndarray
     coef: np.ndarray
@@ -45,19 +46,19 @@ class Solution:
     scores: np.ndarray
 
 
-Kept: TypeAlias = dict[type, np.ndarray]
-"""The kernel matrix of one kernel and some points, in each precision in which it was needed."""
+CachedMatrices: TypeAlias = dict[type, np.ndarray]
+"""Kernel matrix of one kernel and one set of points, by precision."""
 
 
-class Spare:
-    """Memory for matrices that come and go: the system would hand out and clear its pages anew for each of them."""
+class MatrixPool:
+    """Reused memory for temporary matrices: new pages would be cleared by the operating system each time."""
 
     def __init__(self) -> None:
         self._free: list[np.ndarray] = []
 
     @contextmanager
     def copy(self, K: np.ndarray) -> Iterator[np.ndarray]:
-        """A copy of a matrix, in row-major order, for as long as the context lasts; safe in threads."""
+        """Yield a row-major copy of a matrix that is valid within the context; thread-safe."""
         try:
             memory = self._free.pop()
         except IndexError:
@@ -79,63 +80,52 @@ def solve_exact(
     ridge: np.ndarray,
     *,
     single_from: int = SINGLE_FROM,
-    kept: Kept | None = None,
-    spare: Spare | None = None,
-) -> Solution | None:
-    """Solve for the columns of `Z`; None where the matrix cannot be factored even in float64.
+    cached: CachedMatrices | None = None,
+    pool: MatrixPool | None = None,
+) -> ExactSolution | None:
+    """Solve for the columns of `Z` with ridge `1 / (C w_i)`; return None if the matrix cannot be factored even in float64.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, d), float64
-    kernel : Kernel
-        Resolved.
-    Z : ndarray of shape (n, k)
-    ridge : ndarray of shape (n,)
-        `1 / (C w_i)`.
-    single_from : int
-        From how many rows on float32 is tried first, where its rounding is small beside the ridge.
-    kept : dict or None
-        Small kernel matrices of this kernel and these points, from calls with other ridges before; gets those of this call.
-    spare : Spare or None
-        Memory for a copy of one of those.
+    From `single_from` rows on, float32 is tried first if its rounding error is small compared with the ridge. `cached` has
+    the kernel matrices of earlier calls with the same kernel and points, and receives those of this call.
     """
     n = len(X)
-    for dtype in [np.float32, np.float64] if n >= single_from and _single_will_do(X, kernel, ridge) else [np.float64]:
+    for dtype in [np.float32, np.float64] if n >= single_from and _float32_suffices(X, kernel, ridge) else [np.float64]:
         points = X.astype(dtype, copy=False)
         with one_blas_thread() if n < SHARED_FROM else nullcontext():
-            if kept is None or n >= SHARED_FROM:
+            if cached is None or n >= SHARED_FROM:
                 found = _solve_with_ridge(upper_kernel_matrix(points, kernel), ridge, Z)
             else:
-                if dtype not in kept:
-                    kept[dtype] = upper_kernel_matrix(points, kernel)
-                with (spare or Spare()).copy(kept[dtype]) as A:
+                if dtype not in cached:
+                    cached[dtype] = upper_kernel_matrix(points, kernel)
+                with (pool or MatrixPool()).copy(cached[dtype]) as A:
                     found = _solve_with_ridge(A, ridge, Z)
         if found is not None:
-            return Solution(points, *found)
+            return ExactSolution(points, *found)
     return None
 
 
 def _solve_with_ridge(A: np.ndarray, ridge: np.ndarray, Z: np.ndarray) -> DenseFit | None:
-    """`solve_dense` of `A + diag(ridge)`, over `A`."""
+    """Return `solve_dense(A + diag(ridge), Z)`; `A` is overwritten."""
     A.flat[:: len(A) + 1] += ridge.astype(A.dtype)
     return solve_dense(A, Z)
 
 
 def upper_kernel_matrix(points: np.ndarray, kernel: Kernel) -> np.ndarray:
-    """The kernel matrix of points on and above its diagonal; what is below means nothing.
+    """Return the kernel matrix of points, of which only the upper triangle and the diagonal are defined.
 
-    Small ones in strips, which leave nearly half of it out; larger ones in the tiles of an operator.
+    Small matrices are computed in strips, which skip nearly half of the values; larger ones in the tiles of an operator.
     """
     n = len(points)
     if n >= CPU_TILE:
         return xa.cast_numpy(KernelOperator(points, kernel, np.zeros(n, points.dtype)).dense())
     K = np.zeros((n, n), points.dtype)
-    for rows in slices(n, _STRIP):
+    for rows in slices(n, _STRIP_ROWS):
         kernel(points[rows], points[rows.start :], out=K[rows, rows.start :])
     return K
 
 
-def _single_will_do(X: np.ndarray, kernel: Kernel, ridge: np.ndarray) -> bool:
-    some = X[:: max(1, len(X) // _SAMPLE)]
-    largest = float(np.abs(kernel(some, some)).mean()) * len(X)
+def _float32_suffices(X: np.ndarray, kernel: Kernel, ridge: np.ndarray) -> bool:
+    """Return True if the ridge is well above the float32 rounding error of the largest eigenvalue."""
+    sample = X[:: max(1, len(X) // _ESTIMATION_ROWS)]
+    largest = float(np.abs(kernel(sample, sample)).mean()) * len(X)
     return float(ridge.min()) > _ROUNDINGS * float(np.finfo(np.float32).eps) * largest

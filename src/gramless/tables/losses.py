@@ -1,10 +1,10 @@
-"""What the search compares: leave-one-out predictions against the truth, in the units that people look at.
+"""Losses of leave-one-out predictions, by which settings of table models are compared.
 
-    classes   log loss of the scores' softmax with the best single slope
-    values    mean squared or absolute error in the target's own units, as a share of that of a constant
+    classes   log loss of the softmax of the scores with the best temperature
+    values    mean squared or absolute error in units of the standard deviation of the target
 
-Values may be fitted as logarithms; `exp` of a prediction is then the median, and one factor for all rows, the ratio of the
-sums, makes means of it (Duan, "Smearing estimate: a nonparametric retransformation method", 1983).
+If the logarithm of the target is fitted, `exp` of a score is a median; one factor for all rows, the ratio of the sums,
+converts medians to means (Duan, "Smearing estimate: a nonparametric retransformation method", 1983).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from gramless._core.targets.columns import class_targets
 from gramless.inference.softmax_link import temperature_loss, temperature_loss_and_slopes
 from gramless.tables.preparation import skewness
 
-# A target is tried as its logarithm when it leans to one side at least so much.
+# Skewness above which the logarithm of a positive target is tried.
 _SKEWED = 0.5
 _LARGEST_EXPONENT = 700.0
 
 
 class ClassLoss:
-    """Log loss of class codes."""
+    """Log loss for class codes."""
 
     can_log = False
 
@@ -29,31 +29,30 @@ class ClassLoss:
         self.codes, self.n_classes, self.weights = codes, n_classes, weights
 
     def targets(self, rows: np.ndarray, log: bool) -> np.ndarray:
-        """What least squares is fitted to."""
+        """Return the regression targets of the rows."""
         return class_targets(self.codes[rows], self.n_classes)
 
     def predictions(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> np.ndarray:
-        """Scores that may be averaged with those of other settings."""
+        """Return predictions that can be averaged over settings: the scores."""
         return scores
+
+    def factor(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> float:
+        """Return 1: scores of classes are not transformed."""
+        return 1.0
 
     def __call__(self, predictions: np.ndarray, rows: np.ndarray) -> float:
         return temperature_loss(predictions, self.codes[rows], None if self.weights is None else self.weights[rows])
 
-    def slopes(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, np.ndarray]:
-        """The loss of scores, which is a mean negative log likelihood, and its derivative by each of them."""
+    def gradient(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, np.ndarray]:
+        """Return the loss of the scores, a mean negative log likelihood, and its gradient."""
         w = None if self.weights is None else self.weights[rows]
         return temperature_loss_and_slopes(scores, self.codes[rows], w)
 
 
 class ValueLoss:
-    """Squared or absolute error of values.
+    """Squared or absolute error for values."""
 
-    Parameters
-    ----------
-    y : ndarray of shape (n,)
-    loss : {"squared_error", "absolute_error"}
-    weights : ndarray of shape (n,) or None
-    """
+    codes = None
 
     def __init__(self, y: np.ndarray, loss: str, weights: np.ndarray | None):
         self.y, self.loss, self.weights = y, loss, weights
@@ -67,45 +66,43 @@ class ValueLoss:
             self.log_spread = float(np.sqrt(np.average((logs - self.log_mean) ** 2, weights=weights))) or 1.0
 
     def targets(self, rows: np.ndarray, log: bool) -> np.ndarray:
-        """What least squares is fitted to: standardised values, or standardised logarithms."""
+        """Return the regression targets of the rows: standardised values or logarithms."""
         y = self.y[rows]
         return (((np.log(y) - self.log_mean) / self.log_spread) if log else (y - self.mean) / self.spread)[:, None]
 
     def scales(self) -> np.ndarray:
-        """Mean and spread of the values, and of their logarithms: what `from_scores` needs."""
+        """Return mean and standard deviation of the values and of their logarithms."""
         return np.array([self.mean, self.spread, self.log_mean, self.log_spread])
 
     @staticmethod
     def from_scores(scores: np.ndarray, scales: np.ndarray, log: bool, factor: float) -> np.ndarray:
-        """From standardised scores to the target's units."""
+        """Return standardised scores in units of the target."""
         if not log:
             return scores[:, 0] * scales[1] + scales[0]
         return factor * np.exp(np.minimum(scores[:, 0] * scales[3] + scales[2], _LARGEST_EXPONENT))
 
-    def values(self, scores: np.ndarray, log: bool, factor: float = 1.0) -> np.ndarray:
-        """From standardised scores to the target's units."""
-        return self.from_scores(scores, self.scales(), log, factor)
-
     def factor(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> float:
-        """What makes means of medians; 1 where values are fitted as they are, or medians are wanted."""
+        """Return the factor that converts medians to means; 1 if the target is not transformed or medians are requested."""
         if not log or self.loss == "absolute_error":
             return 1.0
         w = np.ones(len(rows)) if self.weights is None else self.weights[rows]
-        return float(np.clip(w @ self.y[rows] / max(w @ self.values(scores, log), 1e-300), 0.5, 2.0))
+        return float(
+            np.clip(w @ self.y[rows] / max(w @ self.from_scores(scores, self.scales(), log, 1.0), 1e-300), 0.5, 2.0)
+        )
 
     def predictions(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> np.ndarray:
-        """Values that may be averaged with those of other settings."""
-        return self.values(scores, log, self.factor(scores, rows, log))
+        """Return predictions that can be averaged over settings: values in units of the target."""
+        return self.from_scores(scores, self.scales(), log, self.factor(scores, rows, log))
 
     def __call__(self, predictions: np.ndarray, rows: np.ndarray) -> float:
         error = (predictions - self.y[rows]) / self.spread
         size = error**2 if self.loss == "squared_error" else np.abs(error)
         return float(np.average(size, weights=None if self.weights is None else self.weights[rows]))
 
-    def slopes(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, np.ndarray]:
-        """Half the logarithm of the mean squared error of scores, and its derivative by each of them.
+    def gradient(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, np.ndarray]:
+        """Return half the logarithm of the mean squared error of the scores, and its gradient.
 
-        But for a constant, the mean negative log likelihood of normal errors, in the units of what is fitted.
+        Up to a constant, this is the mean negative log likelihood of normal errors.
         """
         w = np.ones(len(rows)) if self.weights is None else self.weights[rows]
         error = scores - self.targets(rows, log)

@@ -1,16 +1,15 @@
-"""The fitted parts of a table model: each member is one setting, fitted to all rows exactly, whole or in neighbourhoods.
+"""Members of a table model: each is one setting fitted to all rows, by one exact solution or one per local partition.
 
-Leave-one-out predictions of all rows come with the fit, and everything after it (calibration, how sure the model is) rests
-on them. Where one factorisation of all rows would take more than its share of the time or the memory, the rows are cut into
-neighbourhoods (`gramless.tables.partition`) that are as large as both allow: every row still carries the model.
+The fit also returns leave-one-out predictions of all rows, from which probabilities and intervals are calibrated. If one
+factorisation of all rows would exceed the time or memory budget, the rows are partitioned (`gramless.tables.partition`) into
+parts as large as both budgets allow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -19,55 +18,28 @@ from gramless._core.memory import MemoryEstimate, format_bytes
 from gramless._core.threads import blas_threads, parallel_for
 from gramless.kernels import Kernel
 from gramless.linalg.operators import expand
-from gramless.tables.columns import Encoded
-from gramless.tables.exact import Solution, solve_exact
+from gramless.tables.column_types import Encoded
+from gramless.tables.exact import ExactSolution, solve_exact
+from gramless.tables.losses import ClassLoss, ValueLoss
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation, has_skewed_numbers
 from gramless.tables.search import (
-    FINALISTS,
-    FIRST,
-    MEMBERS,
-    SHARES,
-    WORKERS,
-    Record,
-    Search,
-    Setting,
+    Evaluation,
+    Report,
+    SettingSearch,
+    TableSetting,
     choose,
     factor_rate,
+    local_rows,
     make_kernel,
-    nearby_rows,
 )
-
-# A matrix that cannot be factored is tried again with a larger ridge, so many times, each ten times as large.
-_RETRIES = 6
-_AT_A_TIME = 100_000
-_SMALLEST_PART = 500
-# Matrices of the size of the kernel's that the search holds at once: a kernel's for each setting that is walked uphill from,
-# and a factor for each thread.
-_MATRICES = FINALISTS + WORKERS
-# Numbers of the table: encoded, with gaps filled, shaped, prepared in up to three ways for the search, and put in order.
-_COPIES_OF_THE_TABLE = 8
-# What a search keeps of its settings, in columns of targets, and of all rows the targets, scores and predictions that the
-# members have at a time.
-_SETTINGS = 250
-_COLUMNS_OF_SCORES = 8
+from gramless.tables.tuning import TUNING, TablesTuning
 
 
-class Member(BaseEstimator):
-    """One fitted setting.
+class TableMember(BaseEstimator):
+    """One fitted setting; `points`, `coefs` and `biases` have one item per part of the partition.
 
-    Parameters
-    ----------
-    preparation : Preparation
-    kernel : Kernel
-    partition : Partition or None
-    points, coefs, biases : list of ndarray
-        Of each part.
-    log : bool
-        Whether its scores are standardised logarithms.
-    factor : float
-        What makes means of the exponentials of its scores.
-    about : str
+    With `log`, scores are standardised logarithms of the target, and `factor` converts their exponentials to means.
     """
 
     def __init__(
@@ -80,7 +52,7 @@ class Member(BaseEstimator):
         biases: list[np.ndarray],
         log: bool = False,
         factor: float = 1.0,
-        about: str = "",
+        description: str = "",
     ):
         self.preparation = preparation
         self.kernel = kernel
@@ -90,46 +62,46 @@ class Member(BaseEstimator):
         self.biases = biases
         self.log = log
         self.factor = factor
-        self.about = about
+        self.description = description
 
     def scores(self, encoded: Encoded) -> np.ndarray:
-        """Scores of shape (n, k), a bounded number of rows at a time."""
+        """Return scores of shape (n, k), computed for a bounded number of rows at a time."""
         out = np.empty((len(encoded), self.coefs[0].shape[1]))
-        for start in range(0, len(encoded), _AT_A_TIME):
-            rows = slice(start, start + _AT_A_TIME)
-            some = encoded if len(encoded) <= _AT_A_TIME else encoded.take(rows)
-            X = some.prepared(self.preparation)
+        for start in range(0, len(encoded), TUNING.scored_rows):
+            rows = slice(start, start + TUNING.scored_rows)
+            block = encoded if len(encoded) <= TUNING.scored_rows else encoded.take(rows)
+            X = block.prepared(self.preparation)
             parts = np.zeros(len(X), dtype=np.intp) if self.partition is None else self.partition.parts(X)
-            here = out[rows]
+            scores = out[rows]
             for part in np.unique(parts):
                 inside = parts == part
                 points = self.points[part]
-                block = expand(self.kernel, X[inside].astype(points.dtype), points, self.coefs[part].astype(points.dtype))
-                here[inside] = block + self.biases[part]
+                values = expand(self.kernel, X[inside].astype(points.dtype), points, self.coefs[part].astype(points.dtype))
+                scores[inside] = values + self.biases[part]
         return out
 
 
 @dataclass
-class Fitted:
-    """Members, their weights, leave-one-out predictions of all rows, and what was given up for time or memory."""
+class FittedMembers:
+    """Members, their weights, leave-one-out predictions of all rows, reductions for time or memory, seconds by step."""
 
-    members: list[Member]
+    members: list[TableMember]
     weights: np.ndarray
     predictions: np.ndarray
-    search_loss: float
-    gave_up: list[str] = field(default_factory=list)
+    timings: dict[str, float]
+    reductions: list[str] = field(default_factory=list)
 
 
 def column_groups(preparation: Preparation, encoded: Encoded) -> np.ndarray:
-    """Which prepared columns share a learned scale: a number and its indicator are alone, levels of a category together."""
+    """Return the group of each scaled column: columns of one category share a learned scale, all others are alone."""
     counts = preparation.n_levels or []
-    alone = encoded.numbers.shape[1] + len(preparation.with_gaps_)
+    alone = encoded.numbers.shape[1] + len(preparation.with_missing_)
     together = [np.full(count, alone + k) for k, count in enumerate(counts)]
     return np.concatenate([np.arange(alone), *together]).astype(np.intp)
 
 
 def sample_order(n: int, codes: np.ndarray | None, first: int, rng: np.random.RandomState) -> np.ndarray:
-    """A random order, with two rows in front of each class that the first rows would show fewer than two of."""
+    """Return a random order that begins with two rows of each class of which the first rows would have fewer than two."""
     order = rng.permutation(n)
     if codes is None:
         return order
@@ -140,9 +112,20 @@ def sample_order(n: int, codes: np.ndarray | None, first: int, rng: np.random.Ra
     return np.concatenate([order[front], np.delete(order, front)])
 
 
+def fit_scalings(encoded: Encoded, n_levels: list[int], seed: int) -> dict[str, Preparation]:
+    """Return the fitted scalings that can differ for this table."""
+    scalings = ["standard"]
+    if encoded.numbers.shape[1]:
+        scalings += ["quantile"] + (["log"] if has_skewed_numbers(encoded) else [])
+    fitted = {scaling: Preparation(scaling, n_levels, seed).fit(encoded) for scaling in scalings}
+    if "quantile" in fitted and fitted["quantile"].two_valued_.all():
+        return {"standard": fitted["standard"]}
+    return fitted
+
+
 def fit_members(
     encoded: Encoded,
-    loss: Any,
+    loss: ClassLoss | ValueLoss,
     weights: np.ndarray | None,
     *,
     n_levels: list[int],
@@ -150,148 +133,161 @@ def fit_members(
     metric: str,
     seconds: float,
     memory: int,
-    most_rows: int,
     seed: int,
-    tell: Callable[[str], None],
-) -> Fitted:
-    """Search on a sample, then fit what was chosen to all rows."""
+    report: Report,
+    tuning: TablesTuning = TUNING,
+) -> FittedMembers:
+    """Search settings on a sample, then fit the chosen ones to all rows."""
+    began = time.perf_counter()
     rng = np.random.RandomState(seed)
     n = len(encoded)
     plan = plan_table(n, encoded.numbers.shape[1] + sum(n_levels), loss.targets(np.arange(1), False).shape[1], memory)
-    most_rows, memory = min(most_rows, plan.most_rows), plan.for_matrices
-    codes = getattr(loss, "codes", None)
-    order = sample_order(n, codes, FIRST, rng)[:most_rows]
-    ways = ["standard"]
-    if encoded.numbers.shape[1]:
-        ways += ["quantile"] + (["log"] if has_skewed_numbers(encoded) else [])
-    tell("preparing the columns")
-    preparations = {way: Preparation(way, n_levels, seed).fit(encoded) for way in ways}
-    if "quantile" in ways and preparations["quantile"].two_valued_.all():
-        preparations = {"standard": preparations["standard"]}
+    most_rows = min(tuning.most_rows, plan.most_rows)
+    order = sample_order(n, loss.codes, tuning.first_rows, rng)[:most_rows]
+    report("columns", "preparing the columns")
+    preparations = fit_scalings(encoded, n_levels, seed)
     groups = column_groups(preparations["standard"], encoded)
 
-    def searching(rows: np.ndarray) -> Search:
-        some = encoded.take(rows)
-        how = (some, rows, preparations, loss, weights, groups)
-        return Search(*how, kernels=kernels, metric=metric, seconds=seconds, tell=tell)
+    def new_search(rows: np.ndarray) -> SettingSearch:
+        arguments = (encoded.take(rows), rows, preparations, loss, weights, groups)
+        return SettingSearch(*arguments, kernels=kernels, metric=metric, seconds=seconds, report=report, tuning=tuning)
 
-    search = searching(order)
+    search = new_search(order)
     finalists = search.run()
     if finalists and finalists[0].n < n:
         best = finalists[0].setting
-        X = preparations[best.way](encoded)
-        near = nearby_rows(X if best.scales is None else X * np.array(best.scales), seconds, most_rows, rng)
-        spread, search = search.spread, searching(near)
-        finalists = search.run_nearby(finalists, spread)
+        X = preparations[best.scaling](encoded)
+        nearby = local_rows(X if best.scales is None else X * np.array(best.scales), seconds, most_rows, rng)
+        spread, search = search.spread, new_search(nearby)
+        finalists = search.run_local(finalists, spread)
+    candidates, size, reductions = _affordable(finalists, search.rows, loss, n, seconds, plan.for_matrices, tuning)
+    tuned = time.perf_counter()
+    evaluations, fitted = [], {}
+    for candidate in candidates:
+        arguments = (candidate.setting, search, preparations, encoded, loss, weights, size, plan.for_matrices, report)
+        member, scores = _fit_member(*arguments)
+        fitted[candidate.setting] = member
+        evaluations.append(_on_all_rows(candidate, scores, order, loss))
+    # The weights of the average are chosen again, now on all rows.
+    averaged = choose(evaluations, loss, np.arange(n), tuning.members)
+    total = np.sum([weight * evaluation.predictions for evaluation, weight in averaged], axis=0)
+    members, shares = [fitted[one.setting] for one, _ in averaged], np.array([weight for _, weight in averaged])
+    timings = {"tune": tuned - began, "fit": time.perf_counter() - tuned}
+    return FittedMembers(members, shares, total, timings, reductions)
+
+
+def _affordable(
+    finalists: list[Evaluation],
+    rows: np.ndarray,
+    loss: ClassLoss | ValueLoss,
+    n: int,
+    seconds: float,
+    memory: int,
+    tuning: TablesTuning,
+) -> tuple[list[Evaluation], int, list[str]]:
+    """Return the settings to fit to all rows, the rows of a part, and the reductions that the budgets require."""
     searched = finalists[0].n if finalists else 0
-    sample = search.rows[:searched]
-    chosen = choose(finalists, loss, sample)
-    gave_up: list[str] = []
-    affordable = MEMBERS if searched == n else members_within(n, SHARES["fit"] * seconds)
+    sample, fit_seconds = rows[:searched], tuning.shares["fit"] * seconds
+    chosen = choose(finalists, loss, sample, tuning.members)
+    reductions: list[str] = []
+    affordable = tuning.members if searched == n else members_within(n, fit_seconds)
     if len(chosen) > affordable:
-        gave_up.append(f"the average of {len(chosen)} settings: there is time for {affordable} on all rows")
+        reductions.append(f"the average has {affordable} of {len(chosen)} settings, for time")
         chosen = choose(finalists, loss, sample, affordable)
-    candidates = [record for record, _ in chosen]
-    # Time that is left goes to the next best: all rows tell better than some neighbourhoods which of them is right.
+    candidates = [evaluation for evaluation, _ in chosen]
+    # Remaining time is used for the next best: all rows compare settings better than the sample.
     candidates += [one for one in finalists if all(one is not taken for taken in candidates)]
     candidates = candidates[: len(chosen) if searched == n else affordable]
-    size = part_size(n, len(candidates), SHARES["fit"] * seconds, memory, searched)
+    size = part_size(n, len(candidates), fit_seconds, memory, searched)
     if size < n:
-        why = "memory" if size < part_size(n, 1, SHARES["fit"] * seconds, 1 << 62) else "time"
-        gave_up.append(
-            f"one exact solution of all {n:,} rows ({format_bytes(8 * n * n)}): for {why}, every row carries the model "
-            f"of its own neighbourhood of at most {size:,} rows"
+        why = "memory" if size < part_size(n, 1, fit_seconds, 1 << 62) else "time"
+        reductions.append(
+            f"no exact solution of all {n:,} rows ({format_bytes(8 * n * n)}), for {why}: the rows are divided into partitions "
+            f"of at most {size:,} rows"
         )
     if searched < n:
-        gave_up.append(f"settings from all rows: they were chosen on {searched:,}")
-    rows = np.arange(n)
-    fitted: dict[Setting, Member] = {}
-    records = []
-    for record in candidates:
-        setting = record.setting
-        member, scores = _fit_member(record, search, preparations, encoded, loss, weights, size, memory, tell)
-        member.factor = getattr(loss, "factor", lambda *_: 1.0)(scores, rows, setting.log)
-        fitted[setting] = member
-        if searched == n:
-            predictions = np.empty_like(record.predictions)
-            predictions[order] = record.predictions
-        else:
-            predictions = loss.predictions(scores, rows, setting.log)
-        records.append(Record(setting, loss(predictions, rows), n, predictions))
-    # All rows are there now: their weights are better than those of the sample.
-    averaged = choose(records, loss, rows)
-    members = [fitted[record.setting] for record, _ in averaged]
-    total = np.sum([weight * record.predictions for record, weight in averaged], axis=0)
-    return Fitted(members, np.array([weight for _, weight in averaged]), total, averaged[0][0].loss, gave_up)
+        reductions.append(f"settings were chosen on {searched:,} of {n:,} rows")
+    return candidates, size, reductions
+
+
+def _on_all_rows(candidate: Evaluation, scores: np.ndarray, order: np.ndarray, loss: ClassLoss | ValueLoss) -> Evaluation:
+    """Return the evaluation of a fitted setting on all rows; predictions of a search on all rows are reused."""
+    n, setting = len(scores), candidate.setting
+    if candidate.n == n:
+        predictions = np.empty_like(candidate.predictions)
+        predictions[order] = candidate.predictions
+    else:
+        predictions = loss.predictions(scores, np.arange(n), setting.log)
+    return Evaluation(setting, loss(predictions, np.arange(n)), n, predictions)
 
 
 @dataclass
 class TablePlan:
-    """The peak memory of a fit, the rows on which settings can be compared, and what is left for kernel matrices."""
+    """Peak memory of a fit, the rows on which settings can be compared, and the bytes left for kernel matrices."""
 
     memory: MemoryEstimate
     most_rows: int
     for_matrices: int
 
 
-def plan_table(n: int, d: int, k: int, budget: int) -> TablePlan:
-    """What the search and the fit hold, for `n` rows of `d` prepared columns and `k` columns of targets."""
-    table = MemoryEstimate({"table": _COPIES_OF_THE_TABLE * n * d * 8, "scores": _COLUMNS_OF_SCORES * n * k * 8})
+def plan_table(n: int, d: int, k: int, budget: int, tuning: TablesTuning = TUNING) -> TablePlan:
+    """Return the memory plan for `n` rows, `d` scaled columns and `k` columns of targets."""
+    table = MemoryEstimate({"table": tuning.table_copies * n * d * 8, "scores": tuning.score_columns * n * k * 8})
     left = max(0, budget - table.nbytes)
 
-    def searching(rows: int) -> int:
-        """Kernel matrices, and the predictions of every setting that was tried."""
-        return 8 * _MATRICES * rows**2 + 8 * _SETTINGS * rows * k
+    def search_bytes(rows: int) -> int:
+        """Return the bytes of the kernel matrices and of the predictions of every evaluated setting."""
+        return 8 * tuning.matrices * rows**2 + 8 * tuning.kept_settings * rows * k
 
-    rows = min(n, int(np.sqrt(left / (8 * _MATRICES))))
-    while rows > 0 and searching(rows) > left:
+    rows = min(n, int(np.sqrt(left / (8 * tuning.matrices))))
+    while rows > 0 and search_bytes(rows) > left:
         rows = int(0.95 * rows)
-    if rows < min(n, FIRST):
-        table.parts["kernel matrices"] = searching(min(n, FIRST))
-        table.check(budget, "raise memory_budget, or use NystromLSSVC or NystromLSSVR, which see rows once")
-    table.parts["kernel matrices"] = min(left, max(searching(rows), 2 * 8 * n * n))
+    if rows < min(n, tuning.first_rows):
+        table.parts["kernel matrices"] = search_bytes(min(n, tuning.first_rows))
+        table.check(budget, "raise memory_budget, or use NystromLSSVC or NystromLSSVR, which read the rows once")
+    table.parts["kernel matrices"] = min(left, max(search_bytes(rows), 2 * 8 * n * n))
     return TablePlan(table, rows, left)
 
 
-def members_within(n: int, seconds: float) -> int:
-    """How many settings can be fitted to all rows in so many seconds; one at least."""
-    return max(1, min(MEMBERS, int(1.5 * seconds * blas_threads() * factor_rate(single=True) / n**3)))
+def members_within(n: int, seconds: float, tuning: TablesTuning = TUNING) -> int:
+    """Return how many settings can be fitted to all rows in `seconds`; at least one."""
+    return max(1, min(tuning.members, int(1.5 * seconds * blas_threads() * factor_rate(single=True) / n**3)))
 
 
-def part_size(n: int, n_members: int, seconds: float, memory: int, searched: int = 0) -> int:
-    """Rows of a neighbourhood: all of them, or as many as `2/3 size^2 n` operations and one float64 matrix allow.
+def part_size(n: int, n_members: int, seconds: float, memory: int, searched: int = 0, tuning: TablesTuning = TUNING) -> int:
+    """Return the rows of a local partition: `n`, or as many as `2/3 size^2 n` operations and one float64 matrix allow.
 
-    Where the search has fitted its settings to all rows already, `searched`, there is nothing left to save.
+    If the search has fitted its settings to all rows (`searched == n`), no partition is needed.
     """
     if searched == n:
         return n
     by_time = int(np.sqrt(1.5 * seconds * blas_threads() * factor_rate(single=True) / (n * n_members)))
     by_memory = int(np.sqrt(memory / 2 / 8))
-    size = max(min(by_time, by_memory), min(n, _SMALLEST_PART))
+    size = max(min(by_time, by_memory), min(n, tuning.smallest_part))
     return n if size >= n else -(-n // -(-n // size))
 
 
 def _fit_member(
-    record: Record,
-    search: Search,
+    setting: TableSetting,
+    search: SettingSearch,
     preparations: dict[str, Preparation],
     encoded: Encoded,
-    loss: Any,
+    loss: ClassLoss | ValueLoss,
     weights: np.ndarray | None,
     size: int,
     memory: int,
-    tell: Callable[[str], None],
-) -> tuple[Member, np.ndarray]:
-    setting = record.setting
-    preparation = preparations[setting.way]
+    report: Report,
+) -> tuple[TableMember, np.ndarray]:
+    """Return one setting fitted to all rows in parts of at most `size` rows, and its leave-one-out scores."""
+    preparation = preparations[setting.scaling]
     X = preparation(encoded)
     n = len(X)
-    kernel = make_kernel(setting, search.spread[setting.way])
+    kernel = make_kernel(setting, search.spread[setting.scaling])
     scales = np.ones(X.shape[1]) if setting.scales is None else np.array(setting.scales)
     partition = None
     parts = np.zeros(n, dtype=np.intp)
     if size < n:
-        tell(f"cutting {n:,} rows into neighbourhoods of at most {size:,}")
+        report("fit", f"dividing {n:,} rows into local partitions of at most {size:,}")
         partition = Partition(size).fit(X * scales)
         parts = partition.parts(X * scales)
         partition.directions_ = [direction * scales for direction in partition.directions_]
@@ -300,7 +296,7 @@ def _fit_member(
     count = int(parts.max()) + 1
     order = np.argsort(parts, kind="stable")
     bounds = np.searchsorted(parts[order], np.arange(count + 1))
-    solutions: dict[int, Solution] = {}
+    solutions: dict[int, ExactSolution] = {}
 
     def solve(part: int) -> None:
         rows = order[bounds[part] : bounds[part + 1]]
@@ -309,17 +305,17 @@ def _fit_member(
             rows = search.rows
         solution = known or _solve_part(X[rows], kernel, Z[rows], setting.C, None if weights is None else weights[rows])
         scores[rows] = solution.scores
-        with telling:
+        with reporting:
             solutions[part] = solution
-            say()
+            report_part()
 
-    def say() -> None:
-        done = f": {len(solutions)} of {count} neighbourhoods" if count > 1 else ""
-        tell(f"fitting the {setting.kernel} kernel to {n:,} rows{done}")
+    def report_part() -> None:
+        done = f": {len(solutions)} of {count} local partitions" if count > 1 else ""
+        report("fit", f"fitting the {setting.kernel} kernel to {n:,} rows{done}")
 
-    telling = Lock()
-    say()
-    # As many parts at a time as there are threads, one each, which need not wait for each other; the rest by all threads.
+    reporting = Lock()
+    report_part()
+    # Parts are solved at the same time, one thread each; the remaining ones one after the other by all threads.
     workers = parts_at_once(count, size, memory)
     together = count - count % workers if workers > 1 else 0
     parallel_for(range(together), solve, workers)
@@ -327,16 +323,18 @@ def _fit_member(
         solve(part)
     found = [solutions[part] for part in range(count)]
     pieces = [one.points for one in found], [one.coef for one in found], [one.bias for one in found]
-    return Member(preparation, kernel, partition, *pieces, setting.log, about=setting.describe()), scores
+    factor = loss.factor(scores, np.arange(n), setting.log)
+    return TableMember(preparation, kernel, partition, *pieces, setting.log, factor, setting.describe()), scores
 
 
 def parts_at_once(count: int, size: int, memory: int) -> int:
-    """How many of so many neighbourhoods are solved at the same time: a thread each, and the memory of two matrices."""
+    """Return how many partitions are solved at the same time: one per thread, each with the memory of two matrices."""
     return max(1, min(blas_threads(), count, memory // (2 * 8 * size**2)))
 
 
-def _solve_part(X: np.ndarray, kernel: Kernel, Z: np.ndarray, C: float, weights: np.ndarray | None) -> Solution:
-    for _ in range(_RETRIES):
+def _solve_part(X: np.ndarray, kernel: Kernel, Z: np.ndarray, C: float, weights: np.ndarray | None) -> ExactSolution:
+    """Return the exact solution of one part, with a larger ridge if the matrix cannot be factored."""
+    for _ in range(TUNING.retries):
         ridge = np.full(len(X), 1.0 / C) if weights is None else 1.0 / (C * weights)
         solution = solve_exact(X, kernel, Z, ridge)
         if solution is not None:

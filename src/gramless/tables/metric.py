@@ -1,15 +1,14 @@
-"""A scale for each column, downhill in the leave-one-out loss.
+"""Column scales that minimise the leave-one-out loss.
 
-With `A = K + diag(ridge)`, `u = A^-1 1` and `G = A^-1 - u u^T / sum u`, the coefficients are `a = G z` and the leave-one-out
-residuals `r_i = a_i / G_ii`. A change of the kernel matrix changes both by `-G dK a` and `-(G dK G)_ii`, so that the slope
-of any loss of the residuals by any setting `t` of the kernel is one sum,
+With `A = K + diag(ridge)`, `u = A^-1 1` and `G = A^-1 - u u^T / sum u`, the coefficients are `a = G z` and the
+leave-one-out residuals `r_i = a_i / G_ii`. A change of the kernel matrix changes `a` by `-G dK a` and `G_ii` by `-(G dK
+G)_ii`. The gradient of a loss of the residuals by a kernel parameter `t` is therefore one sum,
 
     dL/dt = sum_ij W_ij dK_ij/dt,    W = G diag(sum_c l_ic a_ic / G_ii^2) G - sum_c p_c a_c^T,   p_c = G (l_c / diag G)
 
-with `l = dL/dr`: about 2 n^3 operations for the slopes by all columns' scales and `C` together, O(n^2 d) beside them. L-BFGS
-takes it from there, with a normal prior on the logarithms of the scales, since scales for many columns fit a sample as
-coefficients do. Columns that do not help fade away, which is what trees do by never splitting on them; a column along which
-the function varies quickly, such as a coordinate of a map, gets the short scale that it needs.
+with `l = dL/dr`: about 2 n^3 + O(n^2 d) operations for the gradient by all column scales and `C`. L-BFGS minimises the loss
+with a normal prior on the logarithms of the scales, because scales of many columns can overfit as coefficients can. Columns
+without information get small scales; a column along which the function varies quickly gets a large one.
 
 References: Cawley and Talbot, "Preventing over-fitting during model selection via Bayesian regularisation of the
 hyper-parameters", 2007; Chapelle, Vapnik, Bousquet and Mukherjee, "Choosing multiple parameters for support vector
@@ -17,9 +16,6 @@ machines", 2002.
 """
 
 from __future__ import annotations
-
-import sys
-from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -29,21 +25,23 @@ from gramless._core.lapack import gram_of_lower_in_place
 from gramless._core.targets.columns import split_bias
 from gramless.inference.leave_one_out import inverse_factor
 from gramless.kernels.stationary import Laplacian, euclidean_distances
+from gramless.tables.losses import ClassLoss, ValueLoss
+from gramless.tables.tuning import TUNING
 
-# One over the variance of the logarithms of the scales around their mean, before the data speak: a factor of two is usual.
+# Prior precision of the logarithms of the scales around their mean: a factor of two is typical.
 _PRIOR = 2.0
-# A scale moves by no more than this factor, and C no further than the search would go.
-_FARTHEST = np.log(100.0)
-_SMALLEST_C, _LARGEST_C = 1e-3, 1e6
-_WORSE = 1e6
-# Loading compiled code takes most of a second, once: matrices of fewer values than this do not ask for it.
-_WORTH_LOADING = 1 << 18
+# Bound on the logarithm of a scale.
+_LARGEST_LOG_SCALE = np.log(100.0)
+# Loss of settings whose kernel matrix cannot be factored: larger than any loss that occurs.
+_FAILED_LOSS = 1e6
+# Fewest matrix values for which compiled code is used: loading it takes most of a second (measured).
+_COMPILED_VALUES = 1 << 18
 
 
 def kernel_and_slopes(name: str, X: np.ndarray, gamma: float) -> tuple[np.ndarray, np.ndarray]:
-    """The kernel matrix of scaled points, and what its slopes by the logarithm of each scale have in common.
+    """Return the kernel matrix of scaled points and the factor of its derivatives that all columns share.
 
-    `dK_ij / d log s_k` is the second matrix times `|x_ik - x_jk|` for the Laplacian, times the square of that for others.
+    `dK_ij / d log s_k` is the second matrix times `|x_ik - x_jk|` for the Laplacian, and times `(x_ik - x_jk)^2` otherwise.
     """
     if name == "laplacian":
         K = xa.cast_numpy(Laplacian(gamma)(X, X))
@@ -54,7 +52,7 @@ def kernel_and_slopes(name: str, X: np.ndarray, gamma: float) -> tuple[np.ndarra
         return K, -2 * gamma * K
     if name == "exponential":
         K = np.exp(-gamma * distances)
-        # The kernel has a cusp at its own point, which has no slope to count.
+        # The kernel is not differentiable at distance zero; that point contributes nothing.
         return K, -gamma * K / np.where(distances > 0, distances, np.inf)
     t = 5**0.5 * gamma * distances
     decay = np.exp(-t)
@@ -62,10 +60,10 @@ def kernel_and_slopes(name: str, X: np.ndarray, gamma: float) -> tuple[np.ndarra
 
 
 def scale_slopes(name: str, X: np.ndarray, V: np.ndarray) -> np.ndarray:
-    """`sum_ij V_ij |x_ik - x_jk|^q` for each column, for a symmetric `V`; q = 1 for the Laplacian, else 2."""
+    """Return `sum_ij V_ij |x_ik - x_jk|^q` for each column and a symmetric `V`; q = 1 for the Laplacian, else 2."""
     if name != "laplacian":
         return _square_sums(V, X)
-    if V.size < _WORTH_LOADING and "gramless._core.compiled.city_block" not in sys.modules:
+    if V.size < _COMPILED_VALUES:
         return _absolute_sums(V, X)
     from gramless._core.compiled.difference_sums import absolute_difference_sums
 
@@ -73,11 +71,12 @@ def scale_slopes(name: str, X: np.ndarray, V: np.ndarray) -> np.ndarray:
 
 
 def _square_sums(V: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """Return `sum_ij V_ij (x_ik - x_jk)^2` for each column."""
     return 2 * (V.sum(axis=1) @ X**2 - np.einsum("ij,ij->j", X, V @ X))
 
 
 def _absolute_sums(V: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """What `gramless._core.compiled.difference_sums` computes, by products where a column has two values: its squares do."""
+    """Return `absolute_difference_sums(V, X)` without compiled code, by matrix products for columns with two values."""
     sums = np.zeros(X.shape[1])
     low, high = X.min(axis=0), X.max(axis=0)
     two_valued = ((low == X) | (high == X)).all(axis=0) & (high > low)
@@ -96,28 +95,15 @@ def loss_and_slopes(
     groups: np.ndarray,
     name: str,
     gamma: float,
-    loss: Any,
+    loss: ClassLoss | ValueLoss,
     rows: np.ndarray,
     log: bool,
     weights: np.ndarray | None,
 ) -> tuple[float, np.ndarray]:
-    """The leave-one-out loss plus the prior, and its slopes by the logarithms of the groups' scales and of C.
+    """Return the leave-one-out loss plus the prior, and its gradient by the logarithms of the scales and of `C`.
 
-    Parameters
-    ----------
-    parameters : ndarray of shape (n_groups + 1,)
-        Logarithms of the scales, and of C.
-    X : ndarray of shape (n, d)
-    groups : ndarray of int, shape (d,)
-        Columns with the same number share a scale: the levels of one category.
-    name, gamma : str, float
-        Of the kernel.
-    loss : ClassLoss or ValueLoss
-    rows : ndarray of int, shape (n,)
-        Which training rows these are.
-    log : bool
-        Whether the target's logarithm is fitted.
-    weights : ndarray of shape (n,) or None
+    `parameters` has the logarithms of the scale of each group of columns, and of `C` last; `rows` are the training rows
+    of `X`.
     """
     n = len(X)
     logs, C = parameters[:-1], np.exp(parameters[-1])
@@ -127,7 +113,7 @@ def loss_and_slopes(
     K.flat[:: n + 1] += ridge
     inverse = inverse_factor(K)
     if inverse is None:
-        return _WORSE, np.zeros_like(parameters)
+        return _FAILED_LOSS, np.zeros_like(parameters)
     Z = loss.targets(rows, log)
     solution = inverse.T @ (inverse @ np.column_stack([Z, np.ones(n)]))
     a, _ = split_bias(solution)
@@ -136,8 +122,8 @@ def loss_and_slopes(
     G -= np.outer(u, u / u.sum())
     leverage = G.diagonal().copy()
     if not (leverage > 0).all():
-        return _WORSE, np.zeros_like(parameters)
-    value, by_score = loss.slopes(Z - a / leverage[:, None], rows, log)
+        return _FAILED_LOSS, np.zeros_like(parameters)
+    value, by_score = loss.gradient(Z - a / leverage[:, None], rows, log)
     by_residual = -by_score
     p = G @ (by_residual / leverage[:, None])
     W = _weighted_square(G, (by_residual * a).sum(axis=1) / leverage**2)
@@ -152,7 +138,7 @@ def loss_and_slopes(
 
 
 def _inverse(factor: np.ndarray) -> np.ndarray:
-    """`A^-1` from `L^-1`, in column-major order, which is overwritten."""
+    """Return `A^-1` from a column-major `L^-1`, which is overwritten."""
     gram_of_lower_in_place(factor)
     lower = np.tril(factor)
     G = lower + lower.T
@@ -161,7 +147,7 @@ def _inverse(factor: np.ndarray) -> np.ndarray:
 
 
 def _weighted_square(G: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """`G diag(weights) G` of a symmetric `G`, as two products of a matrix with itself: half the operations."""
+    """Return `G diag(weights) G` of a symmetric `G` as two symmetric products, which take half the operations."""
     plus, minus = (G[:, own] * np.sqrt(np.abs(weights[own])) for own in (weights > 0, weights < 0))
     W = plus @ plus.T
     W -= minus @ minus.T
@@ -174,17 +160,17 @@ def learn_scales(
     name: str,
     gamma: float,
     C: float,
-    loss: Any,
+    loss: ClassLoss | ValueLoss,
     rows: np.ndarray,
     log: bool,
     weights: np.ndarray | None,
     *,
     steps: int,
 ) -> tuple[np.ndarray, float]:
-    """Logarithms of the scales of the groups of columns, and C, after some steps of L-BFGS from equal scales."""
+    """Return the logarithms of the scales and `C` after `steps` L-BFGS iterations from equal scales."""
     count = int(groups.max()) + 1
     start = np.append(np.zeros(count), np.log(C))
-    bounds = [(-_FARTHEST, _FARTHEST)] * count + [(np.log(_SMALLEST_C), np.log(_LARGEST_C))]
+    bounds = [(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE)] * count + [(np.log(TUNING.smallest_C), np.log(TUNING.largest_C))]
     arguments = (X, groups, name, gamma, loss, rows, log, weights)
     options = {"maxiter": steps, "maxfun": steps + steps // 2}
     found = minimize(loss_and_slopes, start, arguments, jac=True, method="L-BFGS-B", bounds=bounds, options=options)

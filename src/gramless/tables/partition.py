@@ -1,8 +1,8 @@
-"""Many rows as a tree of neighbourhoods of about equal size.
+"""Tree that partitions rows into leaves of about equal size.
 
-A node splits its rows across the direction in which they spread most (the first principal axis), at the median or near it,
-so that all leaves have about the same number of rows, at most `size`. A new row goes down the same tree. An exact solution
-in each leaf costs `2 n size^2 / 3` in all instead of `2 n^3 / 3`; every row still carries the model of its neighbourhood.
+A node splits its rows along the first principal axis, at or near the median, so that all leaves have about the same number
+of rows, at most `size`. A new row is assigned to a leaf by the same splits. An exact solution in each leaf costs
+`2 n size^2 / 3` operations in total instead of `2 n^3 / 3`.
 
 Reference: Eberts and Steinwart, "Optimal learning rates for localized SVMs", 2015.
 """
@@ -14,40 +14,21 @@ from sklearn.base import BaseEstimator
 
 from gramless._core.threads import one_blas_thread
 
-# Rows from which a direction is taken, for each column.
-_SAMPLE_PER_COLUMN = 100
+# Rows per column from which a principal axis is estimated.
+_ROWS_PER_COLUMN = 100
 
 
 class Partition(BaseEstimator):
-    """A tree of splits.
-
-    Parameters
-    ----------
-    size : int
-        The most rows of a leaf.
-
-    Attributes
-    ----------
-    n_parts_ : int
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gramless.tables.partition import Partition
-    >>> X = np.random.default_rng(0).normal(size=(1000, 3))
-    >>> tree = Partition(300).fit(X)
-    >>> tree.n_parts_, np.bincount(tree.parts(X)).tolist()
-    (4, [250, 250, 250, 250])
-    """
+    """Partition of rows into leaves of at most `size` rows; `n_parts_` is the number of leaves."""
 
     def __init__(self, size: int):
         self.size = size
 
     def fit(self, X: np.ndarray) -> Partition:
-        """Split until every leaf is small enough."""
+        """Split until every leaf has at most `size` rows."""
         self.directions_: list[np.ndarray] = []
         self.thresholds_: list[float] = []
-        # Children of inner node k; a leaf is written as -1 - its number.
+        # Children of inner node k; leaf number m is stored as -1 - m.
         self.children_: list[list[int]] = []
         self.n_parts_ = 0
         with one_blas_thread():
@@ -56,17 +37,17 @@ class Partition(BaseEstimator):
 
     def _split(self, X: np.ndarray, rows: np.ndarray, leaves: int) -> int:
         if leaves > 1 and len(rows) > 1:
-            some = X[rows[:: max(1, len(rows) // (_SAMPLE_PER_COLUMN * X.shape[1]))]]
-            some = some - some.mean(axis=0)
-            values, vectors = np.linalg.eigh(some.T @ some)
+            sample = X[rows[:: max(1, len(rows) // (_ROWS_PER_COLUMN * X.shape[1]))]]
+            sample = sample - sample.mean(axis=0)
+            values, vectors = np.linalg.eigh(sample.T @ sample)
             direction = vectors[:, -1]
             heights = X[rows] @ direction
-            # The last row on the left, so that each side has its share of the leaves.
+            # Rank of the last row of the left side: the rows are divided in proportion to the leaves of both sides.
             last = len(rows) * (leaves // 2) // leaves - 1
             threshold = float(np.partition(heights, last)[last])
             right = heights > threshold
             if values[-1] > 0 and right.any():
-                # Halfway to the next row, so that no row lies on the border, where rounding would decide.
+                # Halfway to the next row: rounding must not decide on which side a row lies.
                 after = float(heights[right].min())
                 middle = threshold + (after - threshold) / 2
                 threshold = middle if middle < after else threshold
@@ -83,7 +64,7 @@ class Partition(BaseEstimator):
         return -self.n_parts_
 
     def parts(self, X: np.ndarray) -> np.ndarray:
-        """The leaf of each row, 0 to `n_parts_ - 1`."""
+        """Return the leaf of each row, 0 to `n_parts_ - 1`."""
         found = np.zeros(len(X), dtype=np.intp)
         waiting = [(self.root_, np.arange(len(X)))]
         while waiting:

@@ -192,12 +192,12 @@ def check_table(model, table):
 def test_what_train_saves(tmp_path):
     from rich.console import Console
 
-    from gramless.cli.train import train
+    from gramless.cli.train import TrainSettings, train
 
     table, signal = frame()
     table = table.drop(columns=["sold", "new"])
     table.assign(y=signal).to_csv(tmp_path / "t.csv", index=False)
-    train(tmp_path / "t.csv", "y", tmp_path / "m.skops", estimator="lssvm", tune="none", console=Console(quiet=True))
+    train(TrainSettings(tmp_path / "t.csv", "y", tmp_path / "m.skops", estimator="lssvm", tune="none"), Console(quiet=True))
     model = gramless.load(tmp_path / "m.skops")
     found = run(model, inputs_of(table))["prediction"]
     np.testing.assert_allclose(found, model.predict(table), atol=1e-5)

@@ -23,7 +23,7 @@ from gramless._version import __version__
 from gramless.deployment.onnx.graph import Graph
 from gramless.deployment.onnx.kernels import kernel_block
 from gramless.deployment.onnx.probabilities import coupled, label_values, pick_labels, sigmoids, softmax, vote_scores
-from gramless.deployment.onnx.tables import link, table_columns, table_scores
+from gramless.deployment.onnx.tables import link, table_columns, table_inputs, table_scores
 from gramless.deployment.onnx.transformers import column_parts, named_columns, transformed
 from gramless.estimators.budget import BudgetLSSVC, BudgetLSSVR
 from gramless.estimators.fourier import FourierLSSVC, FourierLSSVR
@@ -154,6 +154,8 @@ def _flat(graph: Graph, scores: str) -> str:
 
 def _table(graph: Graph, model: Any, columns: dict[str, str]) -> Outputs:
     """Add the weighted mean of the members of a table model, and the calibrated softmax."""
+    if model.model_ is not None:
+        return MODEL_GRAPHS[type(model.model_)](graph, model.model_, table_inputs(graph, model, columns))
     scores = table_scores(graph, model, columns)
     if not is_classifier(model):
         return {"prediction": _flat(graph, scores)}

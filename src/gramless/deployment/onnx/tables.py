@@ -16,8 +16,8 @@ from gramless.deployment.onnx.normal import normal_quantile, rank_among
 from gramless.deployment.onnx.transformers import one_hot
 from gramless.inference import softmax_link
 from gramless.tables import losses, preparation
-from gramless.tables.columns import PHASE_DIGITS
-from gramless.tables.members import Member
+from gramless.tables.column_types import PHASE_DIGITS
+from gramless.tables.members import TableMember
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation
 
@@ -38,6 +38,11 @@ def table_scores(graph: Graph, model: Any, columns: dict[str, str]) -> str:
             scores = _in_units(graph, scores, model.target_scales_, member)
         parts.append(graph.op("Mul", scores, float(weight)))
     return parts[0] if len(parts) == 1 else graph.op("Sum", *parts)
+
+
+def table_inputs(graph: Graph, model: Any, columns: dict[str, str]) -> str:
+    """Add the standardised columns that are the input of a single model."""
+    return _prepared(graph, model.preparation_, *_encoded(graph, model, columns))
 
 
 def link(graph: Graph, scores: str, numbers: np.ndarray, n_classes: int) -> str:
@@ -115,8 +120,8 @@ def _prepared(graph: Graph, model: Preparation, numbers: str | None, strings: li
         shaped = _shaped(graph, model, filled)
         centred = graph.op("Sub", shaped, graph.number(model.means_))
         pieces.append(graph.op("Div", centred, graph.number(model.scales_)))
-        if len(model.with_gaps_):
-            some = graph.op("Gather", missing, model.with_gaps_.astype(np.int64), axis=1)
+        if len(model.with_missing_):
+            some = graph.op("Gather", missing, model.with_missing_.astype(np.int64), axis=1)
             pieces.append(graph.cast(some, graph.dtype))
     pieces += [one_hot(graph, column, levels) for column, levels in strings]
     return graph.concat(pieces)
@@ -124,7 +129,7 @@ def _prepared(graph: Graph, model: Preparation, numbers: str | None, strings: li
 
 def _shaped(graph: Graph, model: Preparation, filled: str) -> str:
     shaped = filled
-    if model.way == "quantile":
+    if model.scaling == "quantile":
         columns = []
         fitted = model.quantiles_
         for k, quantiles in enumerate(fitted.quantiles_.T):
@@ -134,7 +139,7 @@ def _shaped(graph: Graph, model: Preparation, filled: str) -> str:
         ranks = graph.concat(columns)
         inside = graph.op("Clip", ranks, preparation._SMALLEST_RANK, 1 - preparation._SMALLEST_RANK)
         shaped = graph.op("Clip", normal_quantile(graph, inside), -preparation._CLIP, preparation._CLIP)
-    elif model.way == "log":
+    elif model.scaling == "log":
         units = graph.op("Div", graph.op("Sub", filled, graph.number(model.centres_)), graph.number(model.units_))
         logs = graph.op("Mul", graph.op("Sign", units), graph.op("Log", graph.op("Add", graph.op("Abs", units), 1.0)))
         shaped = graph.op("Where", model.logged_[None, :], logs, filled)
@@ -142,7 +147,7 @@ def _shaped(graph: Graph, model: Preparation, filled: str) -> str:
     return graph.op("Where", model.two_valued_[None, :], indicator, shaped)
 
 
-def _member(graph: Graph, member: Member, numbers: str | None, strings: list[tuple[str, np.ndarray]]) -> str:
+def _member(graph: Graph, member: TableMember, numbers: str | None, strings: list[tuple[str, np.ndarray]]) -> str:
     x = _prepared(graph, member.preparation, numbers, strings)
     scores = []
     for points, coef, bias in zip(member.points, member.coefs, member.biases, strict=True):
@@ -175,7 +180,7 @@ def _leaves(graph: Graph, tree: Partition, x: str) -> list[str]:
     return [found[leaf] for leaf in range(tree.n_parts_)]
 
 
-def _in_units(graph: Graph, scores: str, scales: np.ndarray, member: Member) -> str:
+def _in_units(graph: Graph, scores: str, scales: np.ndarray, member: TableMember) -> str:
     mean, spread, log_mean, log_spread = (float(value) for value in scales)
     if not member.log:
         return graph.op("Add", graph.op("Mul", scores, spread), mean)

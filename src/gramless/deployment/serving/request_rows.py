@@ -17,8 +17,8 @@ from pydantic import ValidationError as PydanticError
 from pydantic_core import from_json
 from typing_extensions import TypedDict
 
+from gramless._core.missing_text import ALWAYS_MISSING, MISSING_NUMBERS
 from gramless.deployment.serving.scorer import InputColumn, RequestError, Table
-from gramless.streaming.text import ALWAYS_MISSING, MISSING_NUMBERS
 
 JSON, CSV = "application/json", "text/csv"
 # The sum of the squares of a million such numbers does not overflow in float64.

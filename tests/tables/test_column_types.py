@@ -1,4 +1,4 @@
-"""What columns are found to be, whatever library the frame is of."""
+"""Column types and encodings of frames of every library."""
 
 import datetime
 
@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from gramless.tables.columns import TableColumns
+from gramless.tables.column_types import TableColumns
 
 MIXED = {
     "height": [1.5, 2.0, None, 4.0],
@@ -25,12 +25,13 @@ FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}
 def test_kinds_and_values_are_the_same_in_every_library(library):
     frame = FRAMES[library](MIXED)
     columns = TableColumns().fit(frame)
-    assert columns.kinds_ == ["number", "number", "category", "left out", "date", "number"]
+    assert columns.kinds_ == ["number", "number", "category", "left out", "date", "category"]
     assert columns.left_out_ == {"planet": "the same value everywhere"}
     encoded = columns.encode(frame)
     np.testing.assert_array_equal(encoded.numbers[:, 0], [1.5, 2.0, np.nan, 4.0])
-    np.testing.assert_array_equal(encoded.numbers[:, -1], [1, 0, 1, 1])
     np.testing.assert_array_equal(encoded.codes[:, 0], [1, -1, 0, 1])
+    np.testing.assert_array_equal(encoded.codes[:, 1], [1, 0, 1, 1])
+    assert [level.tolist() for level in columns.levels_] == [["needle", "oval"], ["False", "True"]]
     days = encoded.numbers[:, 2]
     assert days[1] - days[0] == 182.5
     assert np.isnan(days[2])
@@ -59,7 +60,7 @@ def test_texts_are_left_out_with_advice_or_hashed():
     frame = pd.DataFrame({"note": [f"row {k} is {k * 7919}" for k in range(300)], "x": np.arange(300.0)})
     columns = TableColumns().fit(frame)
     assert columns.kinds_ == ["left out", "number"]
-    assert "text='hash'" in columns.left_out_["note"]
+    assert columns.left_out_["note"] == "300 different texts in 300 rows"
     hashed = TableColumns(text="hash").fit(frame)
     assert hashed.kinds_ == ["text", "number"]
     assert hashed.encode(frame).numbers.shape == (300, 33)
@@ -67,5 +68,52 @@ def test_texts_are_left_out_with_advice_or_hashed():
 
 def test_numbers_that_become_words_are_reported():
     columns = TableColumns().fit(pd.DataFrame({"x": [1.0, 2.0]}))
-    with pytest.raises(ValueError, match="x held numbers when the model was fitted, and now holds 'tall'"):
+    with pytest.raises(ValueError, match="row 1, column 'x': 'tall' is not a number"):
         columns.encode(pd.DataFrame({"x": ["tall", "small"]}))
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([True, False, None, True] * 10, "category"),
+        ([1.0, None, 1.0, 1.0] * 10, "left out"),
+        (list(range(40)), "left out"),
+        (list(range(1, 41))[::-1], "left out"),
+        ([*range(39), 50], "number"),
+        (["2024-02-29", "2023-01-01T12:30", None, "2024-06-30 00:00:00+02:00"] * 10, "date"),
+        (["2024-02-29", "2024-02-30"] * 20, "category"),
+        (["1.5", " 2", "-", "?", "1e3"] * 8, "number"),
+        (["01", "02", "2A", ""] * 10, "category"),
+        (["NA", "EU"] * 20, "category"),
+        (pd.Categorical([1, 2, 3, 4] * 10), "category"),
+        ([[1, 2]] * 40, "left out"),
+        ([None] * 40, "left out"),
+    ],
+    ids=str,
+)
+def test_the_type_of_a_column_follows_from_its_values(values, kind):
+    frame = pd.DataFrame({"x": values})
+    columns = TableColumns().fit(frame)
+    assert columns.kinds_ == [kind]
+    columns.encode(frame)
+
+
+def test_numbers_and_dates_as_strings_have_the_values_of_numbers_and_dates():
+    frame = pd.DataFrame({"n": ["1.5", "-", "3"], "d": ["2024-01-01", "?", "2024-01-03T12:00+02:00"]})
+    typed = TableColumns().fit(frame).typed(frame)
+    np.testing.assert_array_equal(typed["n"], [1.5, np.nan, 3.0])
+    np.testing.assert_array_equal(typed["d"], np.array(["2024-01-01", "NaT", "2024-01-03T10:00"], "datetime64[us]"))
+
+
+def test_requested_types_replace_those_of_the_values():
+    frame = pd.DataFrame({"code": [1, 2, 3, 1], "x": [1.0, 2.0, 3.0, 5.0]})
+    assert TableColumns(types={"code": "category"}).fit(frame).kinds_ == ["category", "number"]
+
+
+def test_columns_print_as_a_table():
+    frame = pd.DataFrame({"x": [1.0, None, 2.0], "planet": ["earth"] * 3})
+    heading, number, constant = repr(TableColumns().fit(frame)).splitlines()
+    assert heading.split() == ["name", "type", "preprocessing", "missing", "reason"]
+    assert number.split()[:2] == ["x", "number"]
+    assert number.split()[-1] == "1"
+    assert constant.endswith("the same value everywhere")

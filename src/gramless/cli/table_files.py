@@ -1,9 +1,7 @@
-"""Tables from files: CSV, Parquet, svmlight and npz, whole or in batches.
+"""Tables from files: CSV, Parquet, svmlight and npz, complete or in batches.
 
-What a file is follows from its name; `.gz` and `.bz2` are opened as they are. Dense data becomes a pandas
-DataFrame whose columns are found again by name, svmlight a sparse matrix. Nothing is unpickled.
-
-CSV and Parquet files are read as `gramless.streaming` reads them for a `Stream`.
+The name of a file determines its format; `.gz` and `.bz2` files are decompressed. Dense data becomes a pandas DataFrame,
+svmlight data a sparse matrix. Nothing is unpickled. CSV and Parquet files are read as `gramless.streaming` reads them.
 """
 
 from __future__ import annotations
@@ -22,8 +20,9 @@ import scipy.sparse
 from gramless._core.memory import format_bytes, free_memory
 from gramless.cli.errors import InputError, check_readable
 from gramless.streaming import parquet, text
+from gramless.tables.column_types import LARGEST_NUMBER
 
-KINDS = {
+FORMATS = {
     ".csv": "csv",
     ".tsv": "csv",
     ".txt": "csv",
@@ -35,35 +34,36 @@ KINDS = {
     ".svmlight": "svmlight",
     ".libsvm": "svmlight",
 }
-BATCH = 20_000
-_VECTORS = 4
-LARGEST = float(np.sqrt(np.finfo(np.float64).max)) / 2**20  # the squares of many such numbers can be added up
+# Rows per batch: some ten megabytes for a hundred columns.
+BATCH_ROWS = 20_000
+# Dense vectors of the length of a sparse row that the preprocessing allocates; counted.
+_DENSE_VECTORS = 4
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Inputs, and the target where the file has it; `counts_from` is the number of an svmlight file's first column."""
+class FileRows:
+    """Inputs, the target if the file has it, and the number of the first column of an svmlight file."""
 
     X: Any
     y: np.ndarray | None
-    counts_from: int | None = None
+    first_column: int | None = None
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
 
 
-def kind_of(path: Path) -> str:
-    """Which format a file name announces."""
+def file_format(path: Path) -> str:
+    """Return the format of a file by its name."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in (".gz", ".bz2"):
         suffixes.pop()
-    if not suffixes or suffixes[-1] not in KINDS:
-        raise InputError(f"{path}: cannot tell what this file is; known endings are {', '.join(KINDS)} (also .gz, .bz2)")
-    return KINDS[suffixes[-1]]
+    if not suffixes or suffixes[-1] not in FORMATS:
+        raise InputError(f"{path}: cannot tell what this file is; known endings are {', '.join(FORMATS)} (also .gz, .bz2)")
+    return FORMATS[suffixes[-1]]
 
 
-def read(path: Path, target: str | None) -> Rows:
-    """The whole file; `target` is left out of the inputs."""
+def read_file(path: Path, target: str | None) -> FileRows:
+    """Return all rows of a file; `target` is not an input."""
     return next(batches(path, target, size=None))
 
 
@@ -71,57 +71,48 @@ def batches(
     path: Path,
     target: str | None,
     *,
-    size: int | None = BATCH,
+    size: int | None = BATCH_ROWS,
     n_features: int | None = None,
-    counts_from: int | None = None,
-    words: Collection[str] = (),
+    first_column: int | None = None,
+    strings: Collection[str] = (),
     held_out: bool = False,
-) -> Iterator[Rows]:
-    """The file in pieces of at most `size` rows; None reads it in one piece.
+) -> Iterator[FileRows]:
+    """Yield the file in batches of at most `size` rows, or as one batch if `size` is None.
 
-    Parameters
-    ----------
-    path : Path
-    target : str or None
-        The column that is left out of the inputs.
-    size : int or None
-    n_features, counts_from : int or None
-        Columns of the sparse matrix, and whether the first one is number 0 or 1; as in the file when None.
-    words : collection of str
-        Columns of a CSV file that are words whatever is in them: a piece of "01", "02", "2A" may look like numbers.
-    held_out : bool
-        Of an npz file with a training and a test half, read the latter; a target that names a half decides.
+    `n_features` and `first_column` (0 or 1) describe a sparse matrix; None takes them from the file. The columns
+    `strings` of a CSV file stay strings: a batch of the codes "01", "02", "2A" may have only numbers. With `held_out`,
+    the test half of an npz file is read, unless `target` names a half.
     """
     check_readable(path)
-    kind = kind_of(path)
+    kind = file_format(path)
     if kind in ("csv", "parquet"):
-        yield from (_split_target(frame, target, path) for frame in _frames(path, kind, size, words))
+        yield from (_split_target(frame, target, path) for frame in _frames(path, kind, size, strings))
     elif kind == "npz":
-        yield from _pieces(_npz(path, target, held_out), size)
+        yield from _batches(_npz(path, target, held_out), size)
     else:
-        yield from _pieces(_svmlight(path, n_features, counts_from), size)
+        yield from _batches(_svmlight(path, n_features, first_column), size)
 
 
-def _frames(path: Path, kind: str, size: int | None, words: Collection[str]) -> Iterator[pd.DataFrame]:
+def _frames(path: Path, kind: str, size: int | None, strings: Collection[str]) -> Iterator[pd.DataFrame]:
     try:
         if kind == "parquet":
             yield from parquet.frames(path, size)
         else:
-            yield from text.frames(path, text.find_delimiter(path), size, strings=words)
+            yield from text.frames(path, text.find_delimiter(path), size, strings=strings)
     except ValueError as reason:
         raise InputError(str(reason)) from reason
 
 
-def _split_target(frame: pd.DataFrame, target: str | None, path: Path) -> Rows:
+def _split_target(frame: pd.DataFrame, target: str | None, path: Path) -> FileRows:
     if target is None:
-        return Rows(frame, None)
+        return FileRows(frame, None)
     if target not in frame.columns:
-        raise InputError(f"{path} has no column {target!r}; it has {listed(frame.columns)}")
-    return Rows(frame.drop(columns=target), _answers(frame[target]))
+        raise InputError(f"{path} has no column {target!r}; it has {quoted_names(frame.columns)}")
+    return FileRows(frame.drop(columns=target), _target_values(frame[target]))
 
 
-def _answers(column: pd.Series) -> np.ndarray:
-    """Plain numbers also of the types of pandas that have a missing value of their own."""
+def _target_values(column: pd.Series) -> np.ndarray:
+    """Return a column as an array; numbers of nullable pandas types as plain numbers."""
     if pd.api.types.is_bool_dtype(column) or not pd.api.types.is_numeric_dtype(column):
         return column.to_numpy()
     if column.hasnans:
@@ -129,26 +120,28 @@ def _answers(column: pd.Series) -> np.ndarray:
     return column.to_numpy(dtype=getattr(column.dtype, "numpy_dtype", column.dtype))
 
 
-def _npz(path: Path, target: str | None, held_out: bool) -> Rows:
+def _npz(path: Path, target: str | None, held_out: bool) -> FileRows:
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, AttributeError) as reason:
-        # AttributeError: a bare .npy array under the name of an archive has no `files`
+        # AttributeError: a .npy file that is named .npz has no `files`
         raise InputError(f"{path} cannot be read as a NumPy archive without pickles: {reason}") from reason
     halves = ["", "_test", "_train"] if held_out else ["", "_train", "_test"]
     if target is not None and target.endswith(("_train", "_test")):
         halves = [target[target.rindex("_") :], ""]
     x_key = next((x + half for half in halves for x in ("X", "x") if x + half in arrays), None)
     if x_key is None:
-        raise InputError(f"{path} has no array named X, x, X_train, x_train, X_test or x_test; it has {listed(arrays)}")
+        raise InputError(
+            f"{path} has no array named X, x, X_train, x_train, X_test or x_test; it has {quoted_names(arrays)}"
+        )
     if target is not None and target not in arrays:
-        raise InputError(f"{path} has no array {target!r}; it has {listed(arrays)}")
+        raise InputError(f"{path} has no array {target!r}; it has {quoted_names(arrays)}")
     y_key = "y" + x_key[1:] if target is None else target
     x = arrays[x_key]
     for key in (x_key, y_key):
         if key in arrays and arrays[key].dtype.kind not in "biufSU":
-            raise InputError(f"{path}: {key} holds {arrays[key].dtype}, and a model takes numbers and words")
+            raise InputError(f"{path}: {key} holds {arrays[key].dtype}, and a model takes numbers and strings")
     if x.ndim == 0:
         raise InputError(f"{path}: {x_key} is a single value, not an array with a row for each sample")
     x = x.reshape(len(x), int(np.prod(x.shape[1:])))
@@ -158,49 +151,52 @@ def _npz(path: Path, target: str | None, held_out: bool) -> Rows:
         y = y[:, 0]
     if y is not None and y.shape != (len(x),):
         raise InputError(f"{path}: {y_key} has shape {y.shape} for {len(x)} rows")
-    return Rows(frame, y)
+    return FileRows(frame, y)
 
 
-def _svmlight(path: Path, n_features: int | None, counts_from: int | None) -> Rows:
+def _svmlight(path: Path, n_features: int | None, first_column: int | None) -> FileRows:
     from sklearn.datasets import load_svmlight_file
 
     try:
         x, y = load_svmlight_file(str(path), zero_based=True)
     except (ValueError, OSError, EOFError, zlib.error) as reason:
         raise InputError(f"{path} cannot be read as svmlight: {reason}") from reason
-    unusable = ~(np.abs(x.data) < LARGEST)
+    unusable = ~(np.abs(x.data) < LARGEST_NUMBER)
     if unusable.any():
         row = int(np.searchsorted(x.indptr, np.flatnonzero(unusable)[0], side="right"))
         raise InputError(f"{path}, row {row:,}: a value is not finite, or too large to compute with")
-    # The preparation holds some dense vectors as long as a row.
-    if _VECTORS * 8 * x.shape[1] > free_memory() / 10:
+    if _DENSE_VECTORS * 8 * x.shape[1] > free_memory() / 10:
         raise InputError(
             f"{path} numbers columns up to {x.shape[1] - 1:,}: vectors of that length take {format_bytes(8 * x.shape[1])} "
             "each. Number the columns that occur from 1 on"
         )
     lowest = int(x.indices.min()) if x.nnz else 0
-    if counts_from is None:
-        counts_from = min(lowest, 1)
-    elif lowest < counts_from:
+    if first_column is None:
+        first_column = min(lowest, 1)
+    elif lowest < first_column:
         raise InputError(f"{path} numbers its columns from 0, and the model was trained on a file that numbers them from 1")
-    width = x.shape[1] - counts_from
+    width = x.shape[1] - first_column
     if n_features is not None and width > n_features:
         raise InputError(f"{path} has {width:,} columns, and the model was trained on {n_features:,}")
     shape = (x.shape[0], width if n_features is None else n_features)
-    return Rows(scipy.sparse.csr_matrix((x.data, x.indices - counts_from, x.indptr), shape=shape), y, counts_from)
+    return FileRows(scipy.sparse.csr_matrix((x.data, x.indices - first_column, x.indptr), shape=shape), y, first_column)
 
 
-def _pieces(rows: Rows, size: int | None) -> Iterator[Rows]:
+def _batches(rows: FileRows, size: int | None) -> Iterator[FileRows]:
     if size is None:
         yield rows
         return
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
-        x = rows.X.iloc[part] if isinstance(rows.X, pd.DataFrame) else rows.X[part]
-        yield Rows(x, None if rows.y is None else rows.y[part], rows.counts_from)
+        yield FileRows(select_rows(rows.X, part), None if rows.y is None else rows.y[part], rows.first_column)
 
 
-def listed(names: Any, most: int = 20) -> str:
-    """Names for a sentence, the first ones of many."""
-    every = [repr(str(name)) for name in names]
-    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
+def select_rows(X: Any, rows: Any) -> Any:
+    """Return rows of a DataFrame or matrix by position."""
+    return X.iloc[rows] if isinstance(X, pd.DataFrame) else X[rows]
+
+
+def quoted_names(names: Any, most: int = 20) -> str:
+    """Return names in quotes for a message; at most the first `most`."""
+    quoted = [repr(str(name)) for name in names]
+    return ", ".join(quoted[:most]) + (f" and {len(quoted) - most} more" if len(quoted) > most else "")

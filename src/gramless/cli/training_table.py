@@ -1,0 +1,185 @@
+"""The table of `gramless train`: inputs, target, task, column types, and the columns with weights, groups and order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gramless.cli.errors import InputError
+from gramless.cli.model import typed_frame
+from gramless.cli.table_files import FileRows, file_format, quoted_names, read_file, select_rows
+from gramless.tables.column_types import LARGEST_NUMBER, TableColumns
+
+MOST_CLASSES = 100
+# Integer targets with at most this many distinct values, and ten rows per value, are classes.
+_MOST_INTEGER_CLASSES, _ROWS_PER_CLASS = 20, 10
+_FEWEST_ROWS = 10
+
+
+@dataclass(frozen=True)
+class TrainingTable:
+    """Rows to learn from; `roles` has the columns "weights", "groups" and "order" if they were named."""
+
+    X: Any
+    y: np.ndarray
+    task: str
+    columns: TableColumns | None
+    roles: dict[str, np.ndarray] = field(default_factory=dict)
+    first_column: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_sparse(self) -> bool:
+        """True if the inputs are a sparse matrix without column names."""
+        return self.columns is None
+
+
+def read_training_table(
+    path: Path,
+    target: str | None,
+    task: str,
+    *,
+    roles: dict[str, str | None],
+    wanted: list[str],
+    dropped: list[str],
+) -> TrainingTable:
+    """Read a file; `roles` maps "weights", "groups" and "order" to columns that are not inputs."""
+    rows, notes = _with_known_target(read_file(path, target), target, path)
+    y, task = _as_target(np.asarray(rows.y), task, repr(target) if target is not None else "the target")
+    X = choose_columns(rows.X, wanted, dropped, [name for name in roles.values() if name is not None], str(path))
+    X, values = _take_roles(X, {role: name for role, name in roles.items() if name is not None}, path)
+    if not isinstance(X, pd.DataFrame):
+        return TrainingTable(X, y, task, None, values, rows.first_column, tuple(notes))
+    columns = TableColumns().fit(X)
+    if not columns.type_of:
+        if not columns.left_out_:
+            raise InputError("there is no column to predict from beside the target")
+        raise InputError("no column has information: " + "; ".join(f"{k}: {v}" for k, v in columns.left_out_.items()))
+    X = typed_frame(X, columns, str(path))
+    return TrainingTable(X, y, task, columns, values, None, (*notes, *_describe_columns(columns, X)))
+
+
+def _with_known_target(rows: FileRows, target: str | None, path: Path) -> tuple[FileRows, list[str]]:
+    """Return the rows that have a target, and a note on the others."""
+    if rows.y is None:
+        if file_format(path) == "npz":
+            raise InputError(f"{path} has no array named y or y_train: say with --target which array is to be predicted")
+        raise InputError(f"say which column to predict with --target; {path} has {quoted_names(rows.X.columns)}")
+    known = np.flatnonzero(~pd.isna(rows.y))
+    notes = [f"{len(rows) - len(known):,} rows without {target!r} are left out"] if len(known) < len(rows) else []
+    if notes:
+        rows = FileRows(select_rows(rows.X, known), rows.y[known], rows.first_column)
+    if len(known) < _FEWEST_ROWS:
+        raise InputError(f"{path} has {len(known)} usable rows; at least {_FEWEST_ROWS} are needed")
+    return rows, notes
+
+
+def find_task(y: np.ndarray, requested: str) -> str:
+    """Return the task: strings and few distinct integers are classes, other targets are quantities."""
+    if requested in ("classification", "regression"):
+        return requested
+    if requested != "auto":
+        raise InputError(f"unknown task {requested!r}; known are auto, classification, regression")
+    if y.dtype.kind not in "iuf":
+        return "classification"
+    distinct = np.unique(y)
+    are_integers = bool(np.all(distinct == np.round(distinct)))
+    few = len(distinct) <= min(_MOST_INTEGER_CLASSES, max(2, len(y) // _ROWS_PER_CLASS))
+    return "classification" if are_integers and few else "regression"
+
+
+def _as_target(y: np.ndarray, task: str, name: str) -> tuple[np.ndarray, str]:
+    """Return the target as float64, integers or strings, and the task."""
+    task = find_task(y, task)
+    if task == "regression":
+        return _quantities(y, name), task
+    if y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max() < 2**53:
+        y = y.astype(np.int64)  # integers of a column with missing values, or of a file format without integers
+    if y.dtype.kind == "f":
+        raise InputError(f"{name} has fractions, which are quantities: say --task regression, or write classes as strings")
+    if y.dtype.kind not in "iubU":
+        y = np.array([str(value) for value in y])
+    classes, counts = np.unique(y, return_counts=True)
+    if len(classes) < 2:
+        raise InputError(f"{name} has one value only, {str(classes[0])!r}: there is nothing to predict")
+    if len(classes) > MOST_CLASSES or (counts == 1).all():
+        raise InputError(f"{name} has {len(classes):,} different values: too many to be classes{_not_a_number(y)}")
+    return y, task
+
+
+def _quantities(y: np.ndarray, name: str) -> np.ndarray:
+    try:
+        numbers = y.astype(np.float64)
+    except (TypeError, ValueError) as reason:
+        raise InputError(f"{name} is not a number everywhere: {reason}") from reason
+    if not np.isfinite(numbers).all():
+        raise InputError(f"{name} is infinite in {int((~np.isfinite(numbers)).sum()):,} rows: leave those cells empty")
+    if not np.abs(numbers).max() < LARGEST_NUMBER:
+        raise InputError(f"{name} has numbers that are too large to compute with: divide them by their unit")
+    return numbers
+
+
+def _not_a_number(y: np.ndarray) -> str:
+    """Return a hint which value prevents a target of numbers from being a quantity."""
+    if y.dtype.kind != "U":
+        return "; a quantity is predicted with --task regression"
+    texts = y[pd.to_numeric(pd.Series(y), errors="coerce").isna().to_numpy()]
+    return f", and {str(texts[0])!r} keeps it from being a quantity" if 0 < len(texts) < len(y) / 2 else ""
+
+
+def choose_columns(X: Any, wanted: list[str], dropped: list[str], needed: list[str], origin: str) -> Any:
+    """Return the columns `wanted` (all if empty) without `dropped`; the columns `needed` by other options stay."""
+    if not wanted and not dropped:
+        return X
+    if not isinstance(X, pd.DataFrame):
+        raise InputError(f"{origin} has no named columns: leave out --columns and --drop")
+
+    def split(options: list[str]) -> list[str]:
+        names = [[text] if text in X.columns else text.split(",") for text in options]
+        return [name if name in X.columns else name.strip() for several in names for name in several if name.strip()]
+
+    wanted, dropped = split(wanted), split(dropped)
+    unknown = [name for name in [*wanted, *dropped] if name not in X.columns]
+    if unknown:
+        raise InputError(f"{origin} has no column {', '.join(map(repr, unknown))}; it has {quoted_names(X.columns)}")
+    both = [name for name in needed if name in dropped]
+    if both:
+        raise InputError(f"--drop leaves out {both[0]!r}, which another option needs")
+    return X[[name for name in X.columns if name in needed or ((not wanted or name in wanted) and name not in dropped)]]
+
+
+def _take_roles(X: Any, names: dict[str, str], path: Path) -> tuple[Any, dict[str, np.ndarray]]:
+    """Return the inputs without the columns of weights, groups and order, and these columns by role."""
+    values: dict[str, np.ndarray] = {}
+    for role, name in names.items():
+        if not isinstance(X, pd.DataFrame) or name not in X.columns:
+            has = quoted_names(X.columns) if isinstance(X, pd.DataFrame) else "numbered columns only"
+            raise InputError(f"{path} has no column {name!r} for the {role}; it has {has}")
+        column = X[name]
+        if column.isna().any():
+            raise InputError(f"{path}: the column {name!r} for the {role} has missing values")
+        if role == "weights" and not (pd.api.types.is_numeric_dtype(column) and (column >= 0).all() and column.sum() > 0):
+            raise InputError(f"{path}: weights are numbers of at least 0, not all of them 0, and {name!r} has others")
+        values[role] = column.to_numpy()
+    return (X.drop(columns=list(names.values())) if names else X), values
+
+
+def _describe_columns(columns: TableColumns, X: pd.DataFrame) -> list[str]:
+    """Return one line for each column type and for each reason to leave columns out."""
+    by_kind: dict[str, list[str]] = {"number": [], "category": [], "date": []}
+    for name, kind in columns.type_of.items():
+        by_kind[kind].append(f"{name} ({X[name].nunique():,} levels)" if kind == "category" else name)
+    headings = {"number": "numbers", "category": "categories", "date": "dates"}
+    lines = [f"{headings[kind]}: {_first_names(names)}" for kind, names in by_kind.items() if names]
+    by_reason: dict[str, list[str]] = {}
+    for name, why in columns.left_out_.items():
+        by_reason.setdefault(why, []).append(name)
+    return lines + [f"left out {_first_names(names)}: {why}" for why, names in by_reason.items()]
+
+
+def _first_names(names: list[str], most: int = 12) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

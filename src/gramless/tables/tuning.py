@@ -1,0 +1,102 @@
+"""Thresholds of the table models, with unit and origin; none of them changes the meaning of a model file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+
+@dataclass(frozen=True)
+class TablesTuning:
+    """Thresholds of search, fit and memory plan of table models."""
+
+    # Stages of the search. Chosen on the development tables of benchmarks/tables.py.
+    first_rows: int = 400
+    """Rows of the first stage, which tries every scaling, kernel and width."""
+    second_rows: int = 1500
+    """Largest number of rows of the second stage."""
+    most_rows: int = 20_000
+    """Largest number of rows on which settings are compared."""
+    single_rows: int = 4000
+    """Largest number of rows on which the settings of a single model are compared; 12 evaluations take about a minute."""
+    families: int = 5
+    """Families (scaling and kernel) that enter the second stage."""
+    family_evaluations: int = 5
+    """Evaluations of the coordinate search for each family in the second stage."""
+    finalists: int = 6
+    """Settings that enter the third stage."""
+    finalist_evaluations: int = 3
+    """Evaluations of the coordinate search for each finalist."""
+    local_finalists: int = 5
+    """Finalists that are compared on local subsets of a large table."""
+    local_evaluations: int = 8
+    """Evaluations for each of these: settings of a sparse sample transfer poorly to dense local subsets."""
+    local_subsets: int = 4
+    """Number of local subsets."""
+    single_evaluations: int = 12
+    """Evaluations of the coordinate search for a single model."""
+    learned_kernels: int = 3
+    """Kernels for which column scales are learned."""
+    learning_steps: int = 8
+    """L-BFGS iterations for each half of the rows."""
+    gradient_cost: int = 5
+    """Cost of one L-BFGS iteration in factorisations, counted in operations."""
+    negligible_share: float = 0.25
+    """Scales learned from a smaller share of the rows are treated as independent of them."""
+    members: int = 6
+    """Largest number of settings that are averaged."""
+    greedy_rounds: int = 12
+    """Rounds of the greedy selection of the average."""
+    almost_all: float = 0.75
+    """A stage that could use this share of the rows uses all of them."""
+    workers: int = 4
+    """Settings evaluated at the same time, one thread each: matrices of a sample are too small to share."""
+    shares: Mapping[str, float] = field(
+        default_factory=lambda: MappingProxyType({"second": 0.15, "learn": 0.2, "third": 0.2, "fit": 0.45})
+    )
+    """Shares of the time budget of the second stage, of learning scales, of the third stage and of the fit."""
+    rated_rows: int = 1024
+    """Rows of the matrix whose factorisation is timed."""
+
+    # Coordinate search.
+    width_step: float = 2.0
+    """Factor of one move in the kernel width."""
+    C_step: float = 10**0.5
+    """Factor of one move in `C`."""
+    start_C: float = 10.0
+    """First value of `C` in the first stage."""
+    first_C_step: float = 10.0
+    """Factor between values of `C` in the first stage."""
+    smallest_C: float = 1e-3
+    largest_C: float = 1e6
+
+    # Fit and memory.
+    retries: int = 6
+    """Attempts to factor a matrix, each with a ridge ten times as large."""
+    smallest_part: int = 500
+    """Fewest rows of a local partition: smaller ones lose accuracy and save no time."""
+    scored_rows: int = 100_000
+    """Rows whose scores are computed at a time."""
+    table_copies: int = 8
+    """Arrays of the size of the table: encoded, missing values filled, transformed, three scalings, sorted; counted."""
+    kept_settings: int = 250
+    """Predictions that a search stores, in columns of targets; counted."""
+    score_columns: int = 8
+    """Targets, scores and predictions of all rows that exist at the same time; counted."""
+
+    # Single models.
+    exact_rows: int = 20_000
+    """Largest number of rows for which `estimator="auto"` with explicit settings fits an exact model."""
+    landmarks: int = 3000
+    """Landmarks of a Nystrom model."""
+    float32_rows: int = 5000
+    """Rows above which single models are computed in float32: half the memory, equal accuracy at the ridges of tables."""
+
+    @property
+    def matrices(self) -> int:
+        """Number of kernel-sized matrices of a search: one per finalist and one factor per thread."""
+        return self.finalists + self.workers
+
+
+TUNING = TablesTuning()
