@@ -81,7 +81,7 @@ def test_structured_arrays_and_odd_svmlight(run, tmp_path):
     (tmp_path / "inf.svm").write_text("".join(f"{int(a > 0)} 1:{a} 2:{'inf' if k == 3 else 1}\n" for k, a in enumerate(A)))
     (tmp_path / "far.svm").write_text("".join(f"{int(a > 0)} 1:{a} 2000000000:1\n" for a in A))
     for name, words in [
-        ("s.npz", "and a model takes numbers and words"),
+        ("s.npz", "and a model takes numbers and strings"),
         ("inf.svm", "row 4: a value is not finite"),
         ("far.svm", "numbers columns up to 2,000,000,000"),
     ]:

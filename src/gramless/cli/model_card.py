@@ -58,7 +58,11 @@ def sections(model: TableModel) -> list[Section]:
         found.append(("Left out", ["column", "why"], [[name, why] for name, why in left_out.items()]))
     settings = about.get("settings")
     chosen = settings if isinstance(settings, list) else [f"{key} {value}" for key, value in (settings or {}).items()]
-    chosen = [[str(one)] for one in chosen] + [[f"tuned: {about.get('tuned')}"]] + [[t] for t in about.get("gave_up", [])]
+    chosen = (
+        [[str(one)] for one in chosen]
+        + [[f"tuned: {about.get('tuned')}"]]
+        + [[t] for t in about.get("reductions", about.get("gave_up", []))]
+    )
     found.append(("Settings", ["chosen"], chosen))
     versions = {"gramless": about.get("gramless"), **about.get("versions", {})}
     found.append(("Versions", ["package", "version"], [[name, str(number)] for name, number in versions.items()]))

@@ -202,8 +202,8 @@ def _affordable(
     if size < n:
         why = "memory" if size < part_size(n, 1, fit_seconds, 1 << 62) else "time"
         reductions.append(
-            f"no exact solution of all {n:,} rows ({format_bytes(8 * n * n)}), for {why}: the rows are divided into partitions "
-            f"of at most {size:,} rows"
+            f"no exact solution of all {n:,} rows ({format_bytes(8 * n * n)}), for {why}: the rows are divided into "
+            f"local partitions of at most {size:,} rows"
         )
     if searched < n:
         reductions.append(f"settings were chosen on {searched:,} of {n:,} rows")

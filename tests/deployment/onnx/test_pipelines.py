@@ -125,7 +125,9 @@ def inputs_of(table):
         if column.dtype.kind == "M":
             days = (column - pd.Timestamp(0)) / pd.Timedelta(days=1)
             found[name] = days.to_numpy(dtype=np.float64)[:, None]
-        elif column.dtype.kind in "ifb":
+        elif column.dtype.kind == "b":  # booleans are categories
+            found[name] = column.astype(str).to_numpy(dtype=object)[:, None]
+        elif column.dtype.kind in "if":
             found[name] = column.to_numpy(dtype=np.float64)[:, None]
         else:
             found[name] = column.astype(object).where(column.notna(), "").to_numpy(dtype=object)[:, None]
