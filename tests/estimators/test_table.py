@@ -247,7 +247,9 @@ def test_explicit_settings_give_a_single_model(plants, tmp_path, settings, expec
     X, y = plants
     model = TableClassifier(random_state=0, **settings).fit(X[:200], y[:200])
     assert type(model.model_).__name__ == expected
-    assert model.score(X[200:], y[200:]) > (0.6 if settings.get("kernel") in ("linear", "poly") else 0.9)
+    # Without interactions (linear), or with default settings (tune="none"), a model is less accurate than a tuned one.
+    least = 0.6 if settings.get("kernel") in ("linear", "poly") else 0.85
+    assert model.score(X[200:], y[200:]) > least
     for name in ("C", "gamma"):
         if isinstance(settings.get(name), float):
             assert getattr(model.model_, name) == settings[name]
