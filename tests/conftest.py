@@ -60,7 +60,8 @@ def pytest_terminal_summary(terminalreporter):
 def browser():
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
-        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+        reason = "Chromium is not installed (Debian: apt-get install chromium)"
+        pytest.fail(reason) if os.environ.get("GRAMLESS_REQUIRE_BROWSER") else pytest.skip(reason)
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with playwright.sync_playwright() as driver:
         running = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
