@@ -34,9 +34,9 @@ def _written(node, names):
             stored = isinstance(target, ast.Attribute) and isinstance(target.ctx, ast.Store)
             if stored and isinstance(target.value, ast.Name) and target.value.id in names:
                 yield f"{target.value.id}.{target.attr}"
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
-        if isinstance(node.args[0], ast.Name) and node.args[0].id in names:
-            yield ast.unparse(node)
+    calls_setattr = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr"
+    if calls_setattr and isinstance(node.args[0], ast.Name) and node.args[0].id in names:
+        yield ast.unparse(node)
 
 
 def modules_asked_for(tree):
