@@ -115,7 +115,7 @@ def test_removal_and_summation_agree(digits):
     fitted = model().fit(X, y)
     assert {"removal"} < {r["updated_by"] for r in fitted.history_}
     systems = [
-        active_set.OnBasis(
+        active_set.BasisRidge(
             X,
             RBF(gamma=0.2),
             fitted.support_,
@@ -123,10 +123,10 @@ def test_removal_and_summation_agree(digits):
             None,
             1e-3,
             rows_at_a_time=64,
-            hold=False,
-            removes=removes,
+            store_values=False,
+            allow_removal=allow_removal,
         )
-        for removes in (True, False)
+        for allow_removal in (True, False)
     ]
     for start in (0, 40, 90):
         rows = np.arange(start, len(X))
@@ -141,11 +141,11 @@ def test_sums_are_rebuilt_when_what_has_left_dwarfs_what_is_there():
     rng = np.random.default_rng(0)
     X = np.vstack([1e6 * rng.normal(size=(5, 2)), rng.normal(size=(60, 2))])
     Z = np.sign(X[:, :1])
-    system = active_set.OnBasis(X, Linear(), np.arange(5, 9), Z, None, 1e-3, rows_at_a_time=16, hold=False)
+    system = active_set.BasisRidge(X, Linear(), np.arange(5, 9), Z, None, 1e-3, rows_at_a_time=16, store_values=False)
     system.solve(np.arange(65))
     coef, _ = system.solve(np.arange(5, 65))
     assert system.updated_by == "summation"
-    fresh = active_set.OnBasis(X[5:], Linear(), np.arange(4), Z[5:], None, 1e-3, rows_at_a_time=16, hold=False)
+    fresh = active_set.BasisRidge(X[5:], Linear(), np.arange(4), Z[5:], None, 1e-3, rows_at_a_time=16, store_values=False)
     np.testing.assert_allclose(X[5:9].T @ coef, X[5:9].T @ fresh.solve(np.arange(60))[0], atol=1e-8)
 
 
@@ -180,7 +180,7 @@ def test_a_class_is_never_lost():
     X = np.vstack([rng.normal(size=(40, 2)), rng.normal(size=(3, 2)) + 50])
     y = np.r_[np.zeros(40), np.ones(3)]
     fitted = model(gamma_u=0.9, zeta_u=0.5, kernel="rbf", gamma=0.01, rho=1e-6, n_landmarks=43).fit(X, y)
-    assert "no active pattern" in fitted.message_
+    assert "no active row" in fitted.message_
     assert set(y[fitted.active_set_]) == {0.0, 1.0}
     assert fitted.score(X, y) == 1.0
 

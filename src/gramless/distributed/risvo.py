@@ -30,15 +30,15 @@ from gramless.distributed.settings import check_settings
 from gramless.estimators.risvo import (
     RiSVOClassifier,
     active_rows,
-    check_machine,
-    keep_violations,
+    check_risvo_parameters,
+    set_violations,
     signed_targets,
-    warn_if_undetermined,
+    warn_if_ill_conditioned,
 )
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators import evaluate, expand
 from gramless.models.expansion import kernel_from_settings, scores_to_labels
-from gramless.streaming.learners.active_set import ActiveStep, shrink, worth_summing_again
+from gramless.streaming.learners.active_set import ActiveStep, should_sum_again, shrink
 from gramless.streaming.learners.ridge_sums import RidgeSums
 
 # Rows from which a basis is chosen and gamma="scale" is computed, all where there are fewer.
@@ -106,7 +106,7 @@ HONOURED = frozenset(
 
 def check_risvo(estimator: RiSVOClassifier) -> None:
     """Refuse what cannot be distributed, before anything is read."""
-    check_machine(estimator)
+    check_risvo_parameters(estimator)
     check_settings(estimator, HONOURED)
     if isinstance(estimator.landmarks, str) and estimator.landmarks == "all":
         raise ValueError("landmarks='all' needs all rows on one machine; choose a basis, such as landmarks='basis'")
@@ -180,8 +180,8 @@ def _iterate(client: Client, estimator: RiSVOClassifier, rows: Rows, basis: Any,
     result = there.set_model()
     estimator.n_iter_ = len(estimator.history_)
     estimator.active_set_ = _row_numbers(rows, there.states, "active")
-    keep_violations(estimator, _row_numbers(rows, there.states, "came_back") if estimator.check_inclusion else None)
-    warn_if_undetermined(result, estimator.rho)
+    set_violations(estimator, _row_numbers(rows, there.states, "came_back") if estimator.check_inclusion else None)
+    warn_if_ill_conditioned(result, estimator.rho)
 
 
 class ActiveRowsThere:
@@ -222,13 +222,13 @@ class ActiveRowsThere:
         error = float(counts["wrong"] / self._n_rows)
         return ActiveStep(int(counts["active"]), counts["kept"], error, self._updated_by, condition, violations)
 
-    def leave(self) -> None:
+    def discard(self) -> None:
         """The sums over the rows that stay: by removal where fewer leave than stay and rounding allows."""
         kept = int(self._counts["kept"].sum())
         removed = None
         if self._counts["active"] - kept < kept:
             removed = self.client.submit(_subtract, self._total, self._summed(leaving=True), pure=False)
-            if self.client.submit(worth_summing_again, removed, self.estimator.rho, pure=False).result():
+            if self.client.submit(should_sum_again, removed, self.estimator.rho, pure=False).result():
                 removed = None
         self._updated_by = "summation" if removed is None else "removal"
         self._total = self._summed(leaving=False) if removed is None else removed

@@ -1,17 +1,18 @@
-"""RiSVO: ridge regression on a kernel basis, refitted to the patterns that are neither settled nor hopeless.
+"""RiSVO: ridge regression on a kernel basis, refitted to a shrinking active set of training rows.
 
 On a basis `G` and an active set `S`, each step minimises
 
     sum_{i in S} ||t_i - A^T k(G, x_i) - b||^2 + rho tr(A^T K_G A),      t_ij = +1 for the own class, -1 for the others
 
-and looks where each pattern falls, `l_i = t_i * f(x_i)` (elementwise). A pattern stays active when the entry of its own
-class is between `gamma_l` and `gamma_u`, or the mean of the others between `zeta_l` and `zeta_u`: above, it is settled;
-below, an outlier. Discarded patterns do not come back (whether they would is checked on request, not assumed), so the set
-shrinks until it is stable.
+and computes the margins `l_i = t_i * f(x_i)` (elementwise). A row stays active if the margin of its own class is between
+`gamma_l` and `gamma_u`, or if the mean margin of the other classes is between `zeta_l` and `zeta_u`. Other rows are
+discarded: with larger margins they are classified reliably, with smaller margins they are outliers. Discarded rows never
+become active again, so the set shrinks until it is stable; `check_inclusion` counts those that satisfy the rule later.
 
-With m landmarks: O(n m d + n m^2) for the first step, then the same for the rows that leave (or that are left, whichever
-are fewer) and O(|S| m d) for the scores; m^2 numbers. All classes share everything but k columns. Yu, Diamantaras,
-McKelvey and Kung 2014, sections 2.1 and 2.2.
+Cost with m landmarks: O(n m d + n m^2) for the first step. Each later step costs the same for the discarded or the remaining
+rows, whichever are fewer, and O(|S| m d) for the scores. Memory: m^2 numbers. Reference: Yu, Diamantaras, McKelvey and Kung,
+"Multiclass ridge-adjusted slack variable optimization using selected basis for fast classification", 2014,
+sections 2.1 and 2.2.
 """
 
 from __future__ import annotations
@@ -46,26 +47,26 @@ from gramless.estimators.expansion import ExpansionClassifier
 from gramless.kernels.base import Kernel
 from gramless.linalg.planning.plan import cholesky_memory, problem_size
 from gramless.models.expansion import kernel_from_settings, scores_to_labels
-from gramless.streaming.learners.active_set import ActiveStep, OnActiveSet, OnBasis, shrink
+from gramless.streaming.learners.active_set import ActiveSetLSSVM, ActiveStep, BasisRidge, shrink
 
-# Matrices of m x m in float64 that a step holds at its peak: the sums, those of the rows that leave, the factor of the
-# basis, and what solving makes of them (a full copy, its centre, the matrix, its factor, a column-major copy).
+# Matrices of m x m in float64 at the peak of a step: the sums of the active rows, the sums of the discarded rows, the factor
+# of the basis, and the temporaries of the solution (full copy, centred copy, system matrix, factor, column-major copy).
 _BASIS_MATRICES = 9
-# Of a row of kernel values in float32 or float64: converted to float64, solved for, transposed.
-_BYTES_OF_A_VALUE = 32
-# Above this the coefficients have no digits that can be relied on.
-_WORST_CONDITION = 1e14
+# Bytes for each kernel value of a block: the value in its own precision, in float64, whitened, and transposed.
+_BYTES_PER_VALUE = 32
+# Condition number above which the coefficients have about two correct digits in float64.
+_MAX_CONDITION = 1e14
 
 
 @dataclass
 class BasisPlan:
-    """Rows that are summed at a time, whether `K(X, landmarks)` is held, and the peak memory."""
+    """Memory plan of a fit: block size, whether `K(X, landmarks)` is stored, and the peak memory."""
 
     memory: MemoryEstimate
     rows_at_a_time: int = 0
     hold: bool = False
     for_choosing: int = 0
-    """Bytes that the choice of the basis may hold."""
+    """Bytes that the selection of the basis may allocate."""
 
 
 @link_documentation
@@ -87,7 +88,7 @@ class RiSVOClassifier(ExpansionClassifier):
     landmarks : str, LandmarkRule or array, default="basis"
         How the basis is chosen: a name or a rule of `gramless.approximation.landmarks`, row numbers, or points. `"all"`
         takes the active
-        set itself, which is a least-squares support vector machine on ever fewer points.
+        set itself, which is a least-squares support vector estimator on ever fewer points.
     gamma_l, gamma_u : float, default=-1.1, 1.1
         Between which the own class's margin keeps a pattern active.
     zeta_l, zeta_u : float, default=-0.5, 0.5
@@ -100,7 +101,7 @@ class RiSVOClassifier(ExpansionClassifier):
         At each step also score the discarded patterns and count those that would come back. Costs a pass over the data.
     merge : {"sum", "average"}, default="sum"
         How partitions of a dask collection come together: "sum" adds up their normal equations and gives the model of one
-        machine; "average" fits each on its own, on the common basis, and averages the coefficients.
+        estimator; "average" fits each on its own, on the common basis, and averages the coefficients.
     class_weight : dict, "balanced" or None, default=None
         Multiplies `sample_weight`.
     probability : {"softmax", False}, default="softmax"
@@ -121,24 +122,25 @@ class RiSVOClassifier(ExpansionClassifier):
     Attributes
     ----------
     classes_ : ndarray
-        The labels.
+        Sorted class labels.
     points_, dual_coef_, intercept_, kernel_
-        The model: `decision_function(X) = kernel_(X, points_) @ dual_coef_ + intercept_`.
+        Kernel expansion: `decision_function(X) = kernel_(X, points_) @ dual_coef_ + intercept_`.
     support_ : ndarray of int or None
-        Which training rows `points_` are; None where they are no rows.
+        Indices of the training rows that are `points_`; None if `points_` are not training rows.
     active_set_ : ndarray of int
-        The rows that the model was fitted to.
+        Indices of the training rows to which the last step fitted the model.
     history_ : list of dict
-        For each step: n_iter, seconds, active, discarded (by this step's scores), training_error (of all patterns, each by
-        the last score it got), updated_by ("summation" or "removal"), condition, and with `check_inclusion` violations.
+        One record for each step: n_iter, seconds, active (number of rows), discarded (number of rows), training_error (by
+        the most recent score of each row), updated_by ("summation" or "removal"), condition, and with `check_inclusion`
+        violations.
     inclusion_violations_ : ndarray of int
-        Rows that were discarded and would have come back; only with `check_inclusion`.
+        Indices of discarded rows that satisfied the rule for active rows in a later step; only with `check_inclusion`.
     jitter_ : float
-        What was added to the diagonal of the basis's kernel matrix.
+        Number added to the diagonal of the kernel matrix of the basis.
     n_iter_ : int
-        Steps made.
+        Number of steps.
     message_ : str
-        Why the iteration ended.
+        Reason for the end of the iteration.
 
     See Also
     --------
@@ -160,7 +162,7 @@ class RiSVOClassifier(ExpansionClassifier):
     (True, True)
     """
 
-    # Row numbers: NumPy, or dask arrays after a fit to collections.
+    # Row indices: NumPy arrays, or dask arrays after a fit to dask collections.
     active_set_: Any
     inclusion_violations_: Any
 
@@ -216,7 +218,7 @@ class RiSVOClassifier(ExpansionClassifier):
     @atomic_fit
     @dispatch_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RiSVOClassifier:
-        """Fit to labels.
+        """Fit the model to labels.
 
         Parameters
         ----------
@@ -230,9 +232,9 @@ class RiSVOClassifier(ExpansionClassifier):
         Returns
         -------
         self
-            Fitted.
+            The fitted estimator.
         """
-        check_machine(self)
+        check_risvo_parameters(self)
         kernel = kernel_from_settings(self)
         dtype = working_dtype(X, self.dtype)
         X = check_X(self, X, dtype=dtype, reset=True, accept_sparse=kernel.accepts_sparse)
@@ -251,74 +253,74 @@ class RiSVOClassifier(ExpansionClassifier):
         return self
 
     def _system(self, X: Array, rows: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> Any:
-        """The least-squares system of this fit, on the device, within the budget."""
+        """Return the least-squares system of this fit, with its arrays on the device."""
         dtype = xa.numpy_dtype(targets)
         Z = xa.to_device(targets, self.device_)
         on_device = xa.to_device(X, self.device_, dtype)
         w = None if weights is None else xa.to_device(weights, self.device_, np.float64)
         plan = self._plan(self.kernel_, (X.shape[0], X.shape[1]), targets.shape[1], dtype, self.device_)
         if self._is_on_all_rows:
-            return OnActiveSet(on_device, self.kernel_, Z, w, self.rho)
-        landmarks = self._choose(on_device, self.kernel_, rows, plan.for_choosing)
+            return ActiveSetLSSVM(on_device, self.kernel_, Z, w, self.rho)
+        landmarks = self._select_basis(on_device, self.kernel_, rows, plan.for_choosing)
         block = plan.rows_at_a_time
-        return OnBasis(on_device, self.kernel_, landmarks, Z, w, self.rho, rows_at_a_time=block, hold=plan.hold)
+        return BasisRidge(on_device, self.kernel_, landmarks, Z, w, self.rho, rows_at_a_time=block, store_values=plan.hold)
 
     @property
     def _is_on_all_rows(self) -> bool:
         return isinstance(self.landmarks, str) and self.landmarks == "all"
 
     def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> BasisPlan:
-        """What a fit of this size would hold.
+        """Return the memory plan of a fit of this size.
 
         Parameters
         ----------
         n, d, n_outputs : int
-            Rows, features, and columns of targets.
+            Number of rows, features and target columns.
         dtype : dtype
-            Of the data.
+            Data type of the rows.
         device : str
-            Where to compute.
+            Device of the computation.
 
         Returns
         -------
         BasisPlan
-            Or a `MemoryError` where that is too much.
+            Memory plan; `MemoryError` is raised if it exceeds `memory_budget`.
         """
-        # Two classes have two columns of targets here.
+        # Two classes have one target column; the plan reserves two.
         return self._plan(kernel_from_settings(self), (n, d), max(2, n_outputs), np.dtype(dtype), device)
 
     def _plan(self, kernel: Kernel, shape: tuple[int, int], k: int, dtype: np.dtype, device: str) -> BasisPlan:
         (n, d), itemsize = shape, dtype.itemsize
         budget = parse_budget(self.memory_budget, device)
-        # Targets, scores, their products and what is made of them to find the rows that stay.
+        # Targets, scores, margins, and the temporaries that determine the active rows.
         columns = n * k * (4 * itemsize + 2 * 8)
         if self._is_on_all_rows:
             memory = cholesky_memory(problem_size(n, d, k, dtype, device, kernel))
-            memory.parts |= {"targets and scores": columns, "rows that are left": n * d * itemsize}
-            memory.check(budget, "choose a basis with landmarks='basis' and n_landmarks, or raise memory_budget")
+            memory.parts |= {"targets and scores": columns, "active rows": n * d * itemsize}
+            memory.check(budget, "select a basis with landmarks='basis' and n_landmarks, or raise memory_budget")
             return BasisPlan(memory)
         given = not isinstance(self.landmarks, (str, LandmarkRule))
         m = min(n, len(self.landmarks) if given else self.n_landmarks)
         tile = min(n, CPU_TILE) * min(m, CPU_TILE) * blas_threads() * itemsize * (1 + kernel.temporaries)
         parts = {
             "normal equations": _BASIS_MATRICES * m * m * 8,
-            "data": 2 * n * d * itemsize + m * d * (itemsize + 8),  # and those of the rows that are left
+            "data": 2 * n * d * itemsize + m * d * (itemsize + 8),  # all rows and a copy of the active rows
             "targets and scores": columns,
             "tiles": tile,
         }
         memory = MemoryEstimate(parts, device)
         left = budget - memory.nbytes
-        block = int(np.clip(left // (2 * _BYTES_OF_A_VALUE * m), 64, 8192))
-        parts["block of rows"] = min(block, n) * m * _BYTES_OF_A_VALUE
+        block = int(np.clip(left // (2 * _BYTES_PER_VALUE * m), 64, 8192))
+        parts["block of rows"] = min(block, n) * m * _BYTES_PER_VALUE
         memory.check(budget, "lower n_landmarks or raise memory_budget")
-        # While a basis is chosen there are no sums yet.
-        held, choosing = n * m * itemsize, max(0, budget - parts["data"] - columns) // 2
-        hold = memory.nbytes + held <= budget // 2
+        # The basis is selected before the sums are allocated.
+        value_bytes, selection_bytes = n * m * itemsize, max(0, budget - parts["data"] - columns) // 2
+        hold = memory.nbytes + value_bytes <= budget // 2
         if hold:
-            parts["kernel values of the basis"] = held
-        return BasisPlan(memory, block, hold, choosing)
+            parts["kernel values of the basis"] = value_bytes
+        return BasisPlan(memory, block, hold, selection_bytes)
 
-    def _choose(self, X: Array, kernel: Kernel, rows: np.ndarray, nbytes: int) -> Array:
+    def _select_basis(self, X: Array, kernel: Kernel, rows: np.ndarray, nbytes: int) -> Array:
         rng = check_random_state(self.random_state)
         m = self.n_landmarks
         given = not isinstance(self.landmarks, (str, LandmarkRule))
@@ -331,114 +333,102 @@ class RiSVOClassifier(ExpansionClassifier):
 
     def _iterate(self, system: Any, X: Array, rows: np.ndarray, codes: np.ndarray, targets: np.ndarray) -> None:
         callbacks = read_functions(self)
-        here = ActiveRowsHere(self, system, rows, codes, targets)
+        local_rows = LocalActiveRows(self, system, rows, codes, targets)
 
         def callback(record: dict[str, Any]) -> bool:
-            self._set_model(X, system, here)
+            self._set_model(X, system, local_rows)
             return callbacks(self, record)
 
         self.history_, self.message_ = shrink(
-            here,
+            local_rows,
             max_iter=self.max_iter,
             present=np.bincount(codes[rows], minlength=len(self.classes_)) > 0,
             callback=callback if callbacks.functions else None,
             verbose=self.verbose,
             label=type(self).__name__,
         )
-        self._set_model(X, system, here)
+        self._set_model(X, system, local_rows)
         self.n_iter_ = len(self.history_)
-        keep_violations(self, np.flatnonzero(here.came_back))
-        warn_if_undetermined(system, self.rho)
+        set_violations(self, np.flatnonzero(local_rows.violations))
+        warn_if_ill_conditioned(system, self.rho)
 
-    def _set_model(self, X: Array, system: Any, here: ActiveRowsHere) -> None:
-        landmarks = system.landmarks if isinstance(system, OnBasis) else here.active
+    def _set_model(self, X: Array, system: Any, local_rows: LocalActiveRows) -> None:
+        landmarks = system.landmarks if isinstance(system, BasisRidge) else local_rows.active
         self.support_: Any = landmarks if landmarks.ndim == 1 else None
         if self.kernel_.uses_points:
             points = as_points(landmarks, X)
             self.points_ = points if xa.is_sparse(points) else xa.to_numpy(points)
             self._cache_device_points(points)
         else:
-            self.points_ = np.empty((len(landmarks), 0), xa.numpy_dtype(here.coef))
-        self.dual_coef_, self.intercept_ = xa.to_numpy(here.coef), xa.to_numpy(here.bias)
-        self.active_set_ = here.active
+            self.points_ = np.empty((len(landmarks), 0), xa.numpy_dtype(local_rows.coef))
+        self.dual_coef_, self.intercept_ = xa.to_numpy(local_rows.coef), xa.to_numpy(local_rows.bias)
+        self.active_set_ = local_rows.active
         self.jitter_ = system.jitter
 
 
-class ActiveRowsHere:
-    """The active rows of data on this machine, for `shrink`.
+class LocalActiveRows:
+    """Active rows of data in the memory of this process; `rows` are the indices of the rows with positive weight."""
 
-    Parameters
-    ----------
-    machine : RiSVOClassifier
-        The bounds of the active set, and `check_inclusion`.
-    system : OnBasis or OnActiveSet
-        Solves and scores.
-    rows : ndarray of int
-        Those with a positive weight.
-    codes, targets : ndarray
-        Labels and target columns of all rows.
-    """
-
-    def __init__(self, machine: RiSVOClassifier, system: Any, rows: np.ndarray, codes: np.ndarray, targets: np.ndarray):
-        self.machine, self.system, self.rows, self.codes, self.targets = machine, system, rows, codes, targets
+    def __init__(self, estimator: RiSVOClassifier, system: Any, rows: np.ndarray, codes: np.ndarray, targets: np.ndarray):
+        self.estimator, self.system, self.rows, self.codes, self.targets = estimator, system, rows, codes, targets
         self.active = rows
         self.coef: Any = None
         self.bias: Any = None
-        self.came_back = np.zeros(len(codes), dtype=bool)
+        self.violations = np.zeros(len(codes), dtype=bool)
         self._scores = np.zeros_like(targets)
         self._stays = np.ones(len(codes), dtype=bool)
 
     def fit(self) -> ActiveStep:
-        """Solve on the active rows, score them (all, to check inclusion) and see who stays."""
+        """Fit to the active rows, score them (all rows with `check_inclusion`) and determine which rows stay active."""
         self.coef, self.bias = self.system.solve(self.active)
-        seen = self.rows if self.machine.check_inclusion else self.active
-        self._scores[seen] = self.system.scores(seen)
-        self._stays = active_rows(self.targets * self._scores, self.codes, self.machine)
+        scored = self.rows if self.estimator.check_inclusion else self.active
+        self._scores[scored] = self.system.scores(scored)
+        self._stays = active_rows(self.targets * self._scores, self.codes, self.estimator)
         wrong = _codes(self._scores[self.rows]) != self.codes[self.rows]
-        kept = np.bincount(self.codes[self._kept()], minlength=len(self.machine.classes_))
+        kept = np.bincount(self.codes[self._kept()], minlength=len(self.estimator.classes_))
         step = ActiveStep(
             len(self.active), kept, float(np.mean(wrong)), self.system.updated_by, float(self.system.condition)
         )
-        if self.machine.check_inclusion:
+        if self.estimator.check_inclusion:
             outside = np.setdiff1d(self.rows, self.active, assume_unique=True)
-            self.came_back[outside] |= self._stays[outside]
+            self.violations[outside] |= self._stays[outside]
             step.violations = int(self._stays[outside].sum())
         return step
 
-    def leave(self) -> None:
-        """Only those stay active whose last scores say so."""
+    def discard(self) -> None:
+        """Remove the rows that the last fit discarded from the active rows."""
         self.active = self._kept()
 
     def _kept(self) -> np.ndarray:
         return self.active[self._stays[self.active]]
 
 
-def keep_violations(machine: RiSVOClassifier, rows: Any) -> None:
-    """Set `inclusion_violations_`, which an estimator has only where it was asked for."""
-    if machine.check_inclusion:
-        machine.inclusion_violations_ = rows
+def set_violations(estimator: RiSVOClassifier, rows: Any) -> None:
+    """Set `inclusion_violations_`, or delete it if `check_inclusion` is False."""
+    if estimator.check_inclusion:
+        estimator.inclusion_violations_ = rows
     else:
-        machine.__dict__.pop("inclusion_violations_", None)
+        estimator.__dict__.pop("inclusion_violations_", None)
 
 
-def check_machine(machine: RiSVOClassifier) -> None:
-    """Check the settings that do not depend on data."""
-    check_positive("rho", machine.rho)
-    check_positive("max_iter", machine.max_iter, integer=True)
-    check_positive("n_landmarks", machine.n_landmarks, integer=True)
-    check_choice("merge", machine.merge, {"sum", "average"})
-    if machine.probability is not False:
-        check_choice("probability", machine.probability, {"softmax"})
-    if not (machine.gamma_l < machine.gamma_u and machine.zeta_l < machine.zeta_u):
+def check_risvo_parameters(estimator: RiSVOClassifier) -> None:
+    """Raise ValueError for parameters that are invalid for any data."""
+    check_positive("rho", estimator.rho)
+    check_positive("max_iter", estimator.max_iter, integer=True)
+    check_positive("n_landmarks", estimator.n_landmarks, integer=True)
+    check_choice("merge", estimator.merge, {"sum", "average"})
+    if estimator.probability is not False:
+        check_choice("probability", estimator.probability, {"softmax"})
+    if not (estimator.gamma_l < estimator.gamma_u and estimator.zeta_l < estimator.zeta_u):
         raise ValueError(
-            f"need gamma_l < gamma_u and zeta_l < zeta_u, got {machine.gamma_l}, {machine.gamma_u} "
-            f"and {machine.zeta_l}, {machine.zeta_u}"
+            f"need gamma_l < gamma_u and zeta_l < zeta_u, got {estimator.gamma_l}, {estimator.gamma_u} "
+            f"and {estimator.zeta_l}, {estimator.zeta_u}"
         )
 
 
-def warn_if_undetermined(solution: Any, rho: float) -> None:
-    """Warn where the last normal equations, by their `condition` and `added_jitter`, had no digits left."""
-    if solution.added_jitter > 0 or solution.condition > _WORST_CONDITION:
+def warn_if_ill_conditioned(solution: Any, rho: float) -> None:
+    """Warn if the last normal equations were singular up to rounding errors."""
+    if solution.added_jitter > 0 or solution.condition > _MAX_CONDITION:
         warnings.warn(
             f"the normal equations are nearly singular (condition {solution.condition:.1e}, jitter "
             f"{solution.added_jitter:.1e} beside rho={rho:g}): raise rho, or use fewer landmarks",
@@ -448,22 +438,14 @@ def warn_if_undetermined(solution: Any, rho: float) -> None:
 
 
 def signed_targets(codes: np.ndarray, n_classes: int) -> np.ndarray:
-    """+1 for the own class and -1 for the others; two classes are one column."""
+    """Return target columns with +1 for the own class and -1 for the others; one column for two classes."""
     if n_classes == 2:
         return np.where(codes == 1, 1.0, -1.0)[:, None]
     return 2 * np.eye(n_classes)[codes] - 1
 
 
 def active_rows(margins: np.ndarray, codes: np.ndarray, bounds: Any) -> np.ndarray:
-    """Which patterns stay active: rule (7), the union of a band of the own class's margin and one of the others' mean.
-
-    Parameters
-    ----------
-    margins : ndarray of shape (n, k)
-        Targets times scores. With one column, both classes have that margin.
-    codes : ndarray of int, shape (n,)
-    bounds : object with gamma_l, gamma_u, zeta_l, zeta_u
-    """
+    """Return a mask of the rows that stay active by their margins (targets times scores), rule (7) of the paper."""
     k = margins.shape[1]
     own = margins[np.arange(len(codes)), codes] if k > 1 else margins[:, 0]
     others = (margins.sum(axis=1) - own) / (k - 1) if k > 1 else own

@@ -1,12 +1,11 @@
-"""Least squares on a shrinking set of rows: the iteration, and the two systems that it solves again and again.
+"""Least squares on a shrinking set of active rows: the iteration, and the two linear systems that it solves.
 
-`shrink` is the iteration: fit to the active rows, see who stays, let the others leave, until nobody does. The rows are here
-or on many machines; it knows them by what they answer (`ActiveRows`).
+`shrink` fits to the active rows, determines which rows stay active, discards the others, and repeats until no row is
+discarded. The rows are in memory or on distributed workers; both implement `ActiveRows`.
 
-On a basis `G` that stays, the normal equations of the rows' features are kept up to date by taking away the contribution
-of the rows that leave; they are built anew when that is cheaper, or when so much has been taken away that rounding of what
-was there before would show in what is left. On the active set itself (`G = S`), each step is a least-squares support vector
-machine on the rows that are left, and shrinks with them.
+On a fixed basis `G`, the sums of the discarded rows are subtracted from the normal equations. The sums are recomputed from
+the active rows if these are fewer, or if the rounding errors of the subtracted rows are not negligible beside the ridge.
+On the active set itself (`G = S`), each step solves a least-squares support vector machine on the active rows.
 """
 
 from __future__ import annotations
@@ -33,30 +32,30 @@ from gramless.streaming.learners.ridge_sums import RidgeSums
 
 @dataclass
 class ActiveStep:
-    """What one fit to the active rows came to."""
+    """Results of one fit to the active rows."""
 
     active: int
-    """Rows that it was fitted to."""
+    """Number of active rows, to which the model was fitted."""
     kept: np.ndarray
-    """Of each class, the rows among them that stay."""
+    """Number of rows of each class that stay active."""
     training_error: float
-    """Share of all rows that are wrong by the last score each got."""
+    """Fraction of all rows that are misclassified by their most recent score."""
     updated_by: str
-    """How the system was made: "summation", or "removal" of the rows that had left."""
+    """How the sums were computed: "summation" over the active rows, or "removal" of the discarded rows."""
     condition: float
     """Condition number of the system."""
     violations: int | None = None
-    """Rows that had left and would come back, where that was looked at."""
+    """Number of discarded rows that satisfy the rule for active rows; None if not counted."""
 
 
 class ActiveRows(Protocol):
-    """Rows of which some are active."""
+    """Training rows with a subset of active rows."""
 
     def fit(self) -> ActiveStep:
-        """Fit to the active rows, and see who stays."""
+        """Fit to the active rows and determine which of them stay active."""
 
-    def leave(self) -> None:
-        """Let those go that do not stay."""
+    def discard(self) -> None:
+        """Remove the rows that do not stay active."""
 
 
 def shrink(
@@ -68,29 +67,10 @@ def shrink(
     verbose: int = 0,
     label: str = "",
 ) -> tuple[list[dict[str, Any]], str]:
-    """Fit to ever fewer rows until the active set is stable.
+    """Fit and discard rows until the active set is stable; return one record for each fit and the reason for the end.
 
-    Parameters
-    ----------
-    rows : ActiveRows
-        Ends with the rows of the last fit active.
-    max_iter : int
-        Fits at most.
-    present : ndarray of bool
-        Which classes have rows at all: none of them may lose its last.
-    callback : callable(record) -> bool, optional
-        Called after each fit; its time is not counted, and a true answer ends the iteration.
-    verbose : int, default=0
-        1 shows progress, under the name `label`.
-    label : str, default=""
-        What progress is called.
-
-    Returns
-    -------
-    history : list of dict
-        A record for each fit.
-    message : str
-        Why the iteration ended.
+    `present` is a mask of the classes that have rows: the iteration ends before one of them has no active row. The time of
+    `callback` is not counted, and the iteration ends if `callback` returns True. `label` names the progress messages.
     """
     history: list[dict[str, Any]] = []
     elapsed = 0.0
@@ -98,7 +78,7 @@ def shrink(
         for n_iter in range(1, max_iter + 1):
             clock = time.perf_counter()
             if n_iter > 1:
-                rows.leave()
+                rows.discard()
             step = rows.fit()
             elapsed += time.perf_counter() - clock
             record: dict[str, Any] = {
@@ -120,43 +100,23 @@ def shrink(
             if record["discarded"] == 0:
                 return history, f"the active set is stable after {n_iter} steps"
             if (step.kept[present] == 0).any():
-                return history, f"after {n_iter} steps a class would have no active pattern left"
+                return history, f"after {n_iter} steps a class would have no active row"
     return history, f"reached max_iter={max_iter}"
 
 
-def worth_summing_again(sums: RidgeSums, ridge: float, *, tolerated: float = 1e-3, larger: float = 10.0) -> bool:
-    """Whether rounding of rows that have left shows, beside this ridge, and summing again would be rid of it.
+def should_sum_again(sums: RidgeSums, ridge: float, *, tolerance: float = 1e-3, min_decrease: float = 10.0) -> bool:
+    """Return whether the rounding errors of subtracted rows exceed `tolerance * ridge` and a new summation avoids them.
 
-    Parameters
-    ----------
-    sums : RidgeSums
-        Of the rows that are left.
-    ridge : float
-        What is added to their diagonal.
-    tolerated : float, default=1e-3
-        The share of the ridge that inherited rounding may reach.
-    larger : float, default=10.0
-        How many times larger the sums must have been: else rounding of their own is as large.
+    It avoids them if the sums were at least `min_decrease` times larger before; else a new summation rounds as much.
     """
-    return sums.rounding > tolerated * ridge and sums.largest > larger * sums.trace
+    return sums.rounding > tolerance * ridge and sums.largest > min_decrease * sums.trace
 
 
-class OnBasis:
-    """Ridge regression on the features of landmarks, over rows that leave.
+class BasisRidge:
+    """Ridge regression on landmark features, for a set of rows that shrinks from call to call.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-    kernel : Kernel
-    landmarks : ndarray of int, or array of points
-    Z : array of shape (n, k)
-    weights : array of shape (n,) or None
-    ridge : float
-    rows_at_a_time : int
-    hold : bool
-        Keep `K(X, landmarks)` (`n m` numbers) instead of computing its rows at each use.
-    removes : bool, default=True
-        Whether rows that leave may be subtracted from the sums; without, what is left is summed again each time.
+    `store_values` stores `K(X, landmarks)` (n m numbers) instead of computing its rows at each use. With
+    `allow_removal=False` the sums are recomputed in each call instead of subtracting the discarded rows.
     """
 
     def __init__(
@@ -169,16 +129,16 @@ class OnBasis:
         ridge: float,
         *,
         rows_at_a_time: int,
-        hold: bool,
-        removes: bool = True,
+        store_values: bool,
+        allow_removal: bool = True,
     ):
         self.X, self.kernel, self.landmarks = X, kernel, landmarks
         self.Z, self.weights, self.ridge = Z, weights, ridge
-        self.rows_at_a_time, self.removes = rows_at_a_time, removes
+        self.rows_at_a_time, self.allow_removal = rows_at_a_time, allow_removal
         dtype = xa.numpy_dtype(Z)
         self._map = Whitening(self._gram(), dtype)
         self.jitter = self._map.jitter
-        self._held = self._values(slice(0, X.shape[0])) if hold else None
+        self._stored_values = self._values(slice(0, X.shape[0])) if store_values else None
         self._sums: RidgeSums | None = None
         self._rows = np.empty(0, dtype=np.intp)
         self.updated_by = ""
@@ -198,29 +158,29 @@ class OnBasis:
 
     def _sums_over(self, rows: np.ndarray) -> RidgeSums:
         if len(rows) == 0:
-            raise ValueError("no rows to fit")
+            raise ValueError("there are no rows to fit")
         total = RidgeSums(int(self._map.L.shape[0]), int(self.Z.shape[1]), self.Z)
         for part in slices(len(rows), self.rows_at_a_time):
             idx = rows[part]
-            values = self._values(idx) if self._held is None else xa.take_rows(self._held, idx)
+            values = self._values(idx) if self._stored_values is None else xa.take_rows(self._stored_values, idx)
             weights = None if self.weights is None else xa.take_rows(self.weights, idx)
             total.add(self._map.features(values), xa.take_rows(self.Z, idx), weights)
         return total
 
     def _update(self, rows: np.ndarray) -> RidgeSums:
-        left = np.setdiff1d(self._rows, rows, assume_unique=True)
-        if self._sums is not None and len(left) == 0:
+        discarded = np.setdiff1d(self._rows, rows, assume_unique=True)
+        if self._sums is not None and len(discarded) == 0:
             return self._sums
-        if self._sums is not None and self.removes and len(left) < len(rows):
-            self._sums.subtract(self._sums_over(left))
-            if not worth_summing_again(self._sums, self.ridge):
+        if self._sums is not None and self.allow_removal and len(discarded) < len(rows):
+            self._sums.subtract(self._sums_over(discarded))
+            if not should_sum_again(self._sums, self.ridge):
                 self.updated_by = "removal"
                 return self._sums
         self.updated_by = "summation"
         return self._sums_over(rows)
 
     def solve(self, rows: np.ndarray) -> tuple[Array, Array]:
-        """Coefficients and bias of the fit to `rows`, a subset of the last call's rows."""
+        """Return coefficients and bias of the fit to `rows`, a subset of the rows of the previous call."""
         self._sums = self._update(rows)
         self._rows = rows
         solution = self._sums.solve(self.ridge)
@@ -231,9 +191,11 @@ class OnBasis:
         return self._coef, self._bias
 
     def scores(self, rows: np.ndarray) -> np.ndarray:
-        """`f` at some rows of `X`."""
-        if self._held is not None:
-            parts = [xa.take_rows(self._held, rows[part]) @ self._coef for part in slices(len(rows), self.rows_at_a_time)]
+        """Return the scores of the given rows of `X`."""
+        if self._stored_values is not None:
+            parts = [
+                xa.take_rows(self._stored_values, rows[part]) @ self._coef for part in slices(len(rows), self.rows_at_a_time)
+            ]
             scores = xa.namespace(self._coef).concat(parts)
         elif self.landmarks.ndim == 1 and not self.kernel.uses_points:
             scores = self._values(rows) @ self._coef
@@ -243,8 +205,8 @@ class OnBasis:
         return xa.to_numpy(scores + self._bias)
 
 
-class OnActiveSet:
-    """A least-squares support vector machine on the rows that are left: `(K_S + ridge I) A + b = Z_S`, `sum A = 0`."""
+class ActiveSetLSSVM:
+    """A least-squares support vector machine on the active rows: `(K_S + ridge I) A + b = Z_S`, `sum A = 0`."""
 
     jitter = 0.0
     added_jitter = 0.0
@@ -259,7 +221,7 @@ class OnActiveSet:
         self.condition = np.nan
 
     def solve(self, rows: np.ndarray) -> tuple[Array, Array]:
-        """Coefficients and bias of the fit to `rows`."""
+        """Return coefficients and bias of the fit to `rows`."""
         points = xa.take_rows(self.X, rows) if self.kernel.uses_points else self.X[np.ix_(rows, rows)]
         op = KernelOperator(points, self.kernel, self._ridge[rows])
         ones = xa.zeros((len(rows), 1), self.Z) + 1
@@ -269,7 +231,7 @@ class OnActiveSet:
         return xa.like(coef, self.Z), xa.like(bias, self.Z)
 
     def scores(self, rows: np.ndarray) -> np.ndarray:
-        """`f` at some rows of `X`; at the rows of the fit, from the equations they satisfy."""
+        """Return the scores of the given rows of `X`; scores of fitted rows follow from the linear system."""
         scores = np.empty((len(rows), self._coef.shape[1]), self._coef.dtype)
         at = np.searchsorted(self._rows, rows).clip(max=len(self._rows) - 1)
         fitted = self._rows[at] == rows
