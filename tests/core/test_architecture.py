@@ -1,4 +1,4 @@
-"""docs/architecture.md agrees with the code: its files exist, its layers are the import contract, its paths are traced calls."""
+"""docs/architecture.md agrees with the code: its files exist, its layers are the import contract, its paths are traced."""
 
 from __future__ import annotations
 
