@@ -49,7 +49,7 @@ class BudgetLSSVM(OnePassEstimator):
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
+        Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
     C : float, default=1.0
         Inverse regularisation strength; a larger value fits the training rows more closely.
     gamma : float, "scale" or "auto", default="scale"
@@ -78,14 +78,14 @@ class BudgetLSSVM(OnePassEstimator):
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
         storage.
     memory_budget : str, int, float or None, default=None
         Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called after each epoch.
+        returning True stops the fit. The Notes describe when it is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -212,6 +212,10 @@ class BudgetLSSVC(OnePassClassifier, BudgetLSSVM):
     NystromLSSVC : The exact solution on the same points.
     LSSVC : All rows as points.
 
+    Notes
+    -----
+    `callback` is called after each epoch.
+
     References
     ----------
     S. Ma and M. Belkin, "Diving into the shallows: a computational perspective on large-scale shallow learning", 2017.
@@ -266,6 +270,10 @@ class BudgetLSSVR(OnePassRegressor, BudgetLSSVM):
     --------
     NystromLSSVR : The exact solution on the same points.
     LSSVR : All rows as points.
+
+    Notes
+    -----
+    `callback` is called after each epoch.
 
     References
     ----------

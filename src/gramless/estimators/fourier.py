@@ -44,7 +44,7 @@ class FourierLSSVM(OnePassEstimator):
     Parameters
     ----------
     kernel : {"rbf", "laplacian", "exponential", "matern32", "matern52"} or Kernel, default="rbf"
-        Kernel function: a stationary kernel, which the inner products of the features approximate.
+        Kernel function. It must be stationary; the inner products of the features approximate it.
     C : float or "loo", default=1.0
         Inverse regularisation strength; a larger value fits the training rows more closely. `"loo"` selects the value of
         `Cs` with the smallest leave-one-out error, without refitting.
@@ -59,7 +59,7 @@ class FourierLSSVM(OnePassEstimator):
     method : {"exact", "online"}, default="exact"
         Training method: normal equations in one pass, or gradient steps in several passes.
     Cs : sequence of float, default=1e-3 to 1e6 in half decades
-        Values of `C` tried by leave-one-out. Used with `C="loo"`.
+        Values of `C` tried by leave-one-out.
     forgetting_factor : float, default=1.0
         Factor by which the weight of earlier rows is multiplied for each new row. 1 weights all rows equally.
     optimizer : {"sgd", "averaged_sgd", "adam"}, default="sgd"
@@ -68,20 +68,19 @@ class FourierLSSVM(OnePassEstimator):
     epochs : int, default=30
         Number of passes over the rows in `fit`; `partial_fit` makes one pass.
     batch_size : int or None, default=None
-        Number of rows processed at a time. None is 4096, or fewer if the memory budget requires it; with
-        `method="online"` the number of rows per step, and None is 64.
+        Number of rows processed at a time. The Notes give the meaning of None.
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
         storage.
     memory_budget : str, int, float or None, default=None
         Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, Checkpoint, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called after each epoch. A `gramless.callbacks.Checkpoint`, with
-        `method="exact"`, saves the pass, and a fit that finds the file of the same fit resumes it.
+        returning True stops the fit. It is called after each pass over the rows. A `gramless.callbacks.Checkpoint` saves the
+        pass, and a fit that finds the file of the same fit resumes it.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -232,6 +231,9 @@ class FourierLSSVC(OnePassClassifier, FourierLSSVM):
     `C="loo"`, `forgetting_factor` and the calibrated probabilities need `method="exact"`; `optimizer` and `epochs` are used
     by `method="online"`. `class_weight="balanced"` needs arrays.
 
+    `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; with `method="online"` it is 64 rows, the rows
+    of one step. A `Checkpoint` needs `method="exact"`.
+
     References
     ----------
     A. Rahimi and B. Recht, "Random features for large-scale kernel machines", 2007.
@@ -286,6 +288,12 @@ class FourierLSSVR(OnePassRegressor, FourierLSSVM):
     --------
     NystromLSSVR : Features chosen from the rows.
     LSSVR : The kernel without approximation.
+
+    Notes
+    -----
+    `C="loo"`, `forgetting_factor` and a `Checkpoint` need `method="exact"`; `optimizer` and `epochs` are used by
+    `method="online"`. `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; with `method="online"` it
+    is 64 rows, the rows of one step.
 
     References
     ----------

@@ -41,7 +41,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     Parameters
     ----------
     kernel : {"rbf", "laplacian", "exponential", "matern32", "matern52"} or Kernel, default="rbf"
-        Kernel function: a stationary kernel, which the inner products of the features approximate.
+        Kernel function. It must be stationary; the inner products of the features approximate it.
     gamma : float, "scale" or "auto", default="scale"
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
     n_components : int, default=500

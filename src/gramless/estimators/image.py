@@ -64,8 +64,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         Inverse regularisation strength; a larger value fits the training rows more closely. `"auto"` selects 1, 10, 100 or
         1000 by leave-one-out on a sample.
     degree : int, default=4
-        Degree of the polynomial kernel; ignored by other kernels. The kernel is ((1 + cos) / 2)^degree; with thousands of
-        atoms 2 or 3 is more accurate.
+        Degree of the polynomial kernel; ignored by other kernels.
     mirror : bool or "auto", default="auto"
         Whether an image and its mirror image have the same class, as for photographs and unlike letters; `"auto"` decides by
         the leave-one-out errors of a small dictionary.
@@ -82,7 +81,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
     shape : (height, width) or (height, width, channels), optional
         Shape of one image if the rows of X are flat; None assumes square grey images.
     tol : float, default=1e-2
-        Tolerance at which the solver stops. It bounds the relative residual of the LS-SVM.
+        Tolerance at which the solver stops. The Notes define the quantity that it bounds.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
         frequency.
@@ -93,7 +92,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, Checkpoint, EarlyStopping, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called after each solver iteration, with the `LSSVC` on the features.
+        returning True stops the fit. It is called after each iteration of the solver. `gramless.callbacks` has checkpoints
+        and early stopping on held-out rows.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -118,6 +118,11 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
     --------
     PatchClassifier : Majority vote of any classifier over the patches of an image.
     gramless.images.PatchDictionary : The features.
+
+    Notes
+    -----
+    The kernel is `((1 + cos) / 2)^degree`; with thousands of atoms a `degree` of 2 or 3 is more accurate. `tol` bounds the
+    relative residual of the least-squares support vector machine. `callback` is called with the `LSSVC` on the features.
 
     References
     ----------

@@ -162,7 +162,7 @@ class LSSVC(LeastSquaresClassifier, _LeastSquares):
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
+        Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
     C : float, default=1.0
         Inverse regularisation strength; a larger value fits the training rows more closely.
     gamma : float, "scale", "auto" or "weighted_scale", default="scale"
@@ -175,16 +175,16 @@ class LSSVC(LeastSquaresClassifier, _LeastSquares):
     solver : str or Solver, default="auto"
         Algorithm that solves the optimisation problem. `"cholesky"` is exact; `"cg"` is block conjugate gradients with a
         Nyström preconditioner; `"sketch_project"` reaches a loose `tol` before `"cg"` on very large streamed data; the
-        randomised `"matching_pursuit"`, `"kaczmarz"`, `"kaczmarz_mp"` and `"nystrom_committee"` (of `max_iter` members) read
-        one block of rows at a time. `"auto"` chooses from the sizes, `tol`, the memory and the device; see `solver_`. An
-        object of `gramless.linalg.solvers` has its own settings, for instance `CG(n_landmarks=2000)`.
+        randomised `"matching_pursuit"`, `"kaczmarz"`, `"kaczmarz_mp"` and `"nystrom_committee"` read one block of rows at a
+        time. `"auto"` chooses from the sizes, `tol`, the memory and the device; see `solver_`. An object of
+        `gramless.linalg.solvers` has its own settings, for instance `CG(n_landmarks=2000)`.
     tol : float or "auto", default="auto"
         Tolerance at which the solver stops. It is the relative residual `||Z - A W|| / ||Z||` of a solver given by name; a
         solver object has its own. `"auto"` stops conjugate gradients when the residual norm, an upper bound on the error of
         the training scores, is below 5 % of the training error for every output, or relative to the targets below 5e-3 for
         classes and 1e-3 for values; for other solvers it is 1e-3.
     max_iter : int or None, default=None
-        Maximum number of solver iterations. It applies to a solver given by name; None and -1 are the solver's default.
+        Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
         frequency.
@@ -192,18 +192,16 @@ class LSSVC(LeastSquaresClassifier, _LeastSquares):
         Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"softmax"` is
         the softmax of the scores, `"sigmoid"` Platt's sigmoid of each score, normalised, and `"temperature"` the softmax of
         the scores divided by a temperature. Sigmoids and temperature are fitted to closed-form leave-one-out scores, without
-        a refit; `predict_set` needs them. `"auto"` is `"temperature"`, fitted at the first request, for models of up to
-        10,000 points, and `"softmax"` for larger ones, for kernels that are precomputed or functions, and for models from a
-        cluster.
+        a refit; `predict_set` needs them. The Notes describe `"auto"`.
     decision_function_shape : {"ovr", "ovo"}, default="ovr"
-        Shape of the output of `decision_function`: one column per class (`"ovr"`) or per pair of classes (`"ovo"`). Columns
-        of pairs are differences of scores, in the order and with the signs of `sklearn.svm.SVC`. Ignored for two classes.
+        Shape of the output of `decision_function`: one column per class (`"ovr"`) or per pair of classes (`"ovo"`). The
+        Notes describe exceptions.
     warm_start : bool, default=False
         Whether to start from the coefficients of the previous fit if the shapes agree.
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
         storage.
     memory_budget : str, int, float or None, default=None
         Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
@@ -261,6 +259,14 @@ class LSSVC(LeastSquaresClassifier, _LeastSquares):
     Notes
     -----
     The ridge on the diagonal of the kernel matrix is `1 / (C w)` for a row of weight `w`, so weight 2 equals two copies.
+
+    `max_iter` applies to a solver given by name, and counts the iterations of that solver or the members of
+    `"nystrom_committee"`; None and -1 are the solver's default.
+
+    `probability="auto"` is `"temperature"`, fitted at the first request, for models of up to 10,000 points, and `"softmax"`
+    for larger ones, for kernels that are precomputed or functions, and for models from a cluster. With
+    `decision_function_shape="ovo"`, columns of pairs are differences of scores, in the order and with the signs of
+    `sklearn.svm.SVC`; the parameter is ignored for two classes.
 
     References
     ----------
@@ -526,7 +532,7 @@ class LSSVR(LeastSquaresRegressor, _LeastSquares):
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
+        Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
     C : float, default=1.0
         Inverse regularisation strength; a larger value fits the training rows more closely.
     gamma : float, "scale", "auto" or "weighted_scale", default="scale"
@@ -539,16 +545,16 @@ class LSSVR(LeastSquaresRegressor, _LeastSquares):
     solver : str or Solver, default="auto"
         Algorithm that solves the optimisation problem. `"cholesky"` is exact; `"cg"` is block conjugate gradients with a
         Nyström preconditioner; `"sketch_project"` reaches a loose `tol` before `"cg"` on very large streamed data; the
-        randomised `"matching_pursuit"`, `"kaczmarz"`, `"kaczmarz_mp"` and `"nystrom_committee"` (of `max_iter` members) read
-        one block of rows at a time. `"auto"` chooses from the sizes, `tol`, the memory and the device; see `solver_`. An
-        object of `gramless.linalg.solvers` has its own settings, for instance `CG(n_landmarks=2000)`.
+        randomised `"matching_pursuit"`, `"kaczmarz"`, `"kaczmarz_mp"` and `"nystrom_committee"` read one block of rows at a
+        time. `"auto"` chooses from the sizes, `tol`, the memory and the device; see `solver_`. An object of
+        `gramless.linalg.solvers` has its own settings, for instance `CG(n_landmarks=2000)`.
     tol : float or "auto", default="auto"
         Tolerance at which the solver stops. It is the relative residual `||Z - A W|| / ||Z||` of a solver given by name; a
         solver object has its own. `"auto"` stops conjugate gradients when the residual norm, an upper bound on the error of
         the training scores, is below 5 % of the training error for every output, or relative to the targets below 5e-3 for
         classes and 1e-3 for values; for other solvers it is 1e-3.
     max_iter : int or None, default=None
-        Maximum number of solver iterations. It applies to a solver given by name; None and -1 are the solver's default.
+        Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
     fit_intercept : bool, default=True
         Whether the model has an intercept.
     warm_start : bool, default=False
@@ -556,7 +562,7 @@ class LSSVR(LeastSquaresRegressor, _LeastSquares):
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
         storage.
     memory_budget : str, int, float or None, default=None
         Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
@@ -603,6 +609,9 @@ class LSSVR(LeastSquaresRegressor, _LeastSquares):
     -----
     The ridge on the diagonal of the kernel matrix is `1 / (C w)` for a row of weight `w`, so weight 2 equals two copies;
     `1 / C` is the parameter `alpha` of KernelRidge. Without an intercept the model is kernel ridge regression.
+
+    `max_iter` applies to a solver given by name, and counts the iterations of that solver or the members of
+    `"nystrom_committee"`; None and -1 are the solver's default.
 
     References
     ----------

@@ -191,33 +191,34 @@ class LSSVCCV(LeastSquaresClassifier, _LeaveOneOutSearch):
     Parameters
     ----------
     kernel : str, Kernel, callable or a list of them, default="rbf"
-        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
+        Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
         The members of a list are compared.
-    Cs : sequence of float
-        Values of `C` tried by leave-one-out. The default is fifteen values from 1e-2 to 1e5.
+    Cs : sequence of float, default=1e-2 to 1e5 in half decades
+        Values of `C` tried by leave-one-out.
     param_grid : dict, optional
         Values of kernel parameters to compare, such as `{"gamma": [0.01, 0.1, 1.0]}`.
     scoring : str or callable(y_true, y_pred, sample_weight=...) -> float, optional
-        Metric maximised over the leave-one-out predictions. `"accuracy"` (the default) or `"balanced_accuracy"`.
+        Metric maximised over the leave-one-out predictions. For classes `"accuracy"` (the default) or `"balanced_accuracy"`;
+        for values `"neg_mean_squared_error"` (the default), `"neg_mean_absolute_error"` or `"r2"`.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
         frequency.
     probability : {"auto", "softmax", "sigmoid", "temperature", False}, default="auto"
         Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"softmax"` is
         the softmax of the scores, `"sigmoid"` Platt's sigmoid of each score, normalised, and `"temperature"` the softmax of
-        the scores divided by a temperature. Sigmoids and temperature are fitted to the leave-one-out scores of the search.
-        `"auto"` is `"temperature"`.
+        the scores divided by a temperature. Sigmoids and temperature are fitted to closed-form leave-one-out scores, without
+        a refit; `predict_set` needs them. The Notes describe `"auto"`.
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
         storage.
     memory_budget : str, int, float or None, default=None
         Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called after each kernel with the best model so far.
+        returning True stops the fit. The Notes describe when it is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
 
@@ -263,6 +264,11 @@ class LSSVCCV(LeastSquaresClassifier, _LeaveOneOutSearch):
     --------
     LSSVC : Fits one kernel and one C.
     LSSVRCV : The regressor.
+
+    Notes
+    -----
+    `callback` is called after each kernel with the best model so far. `probability="auto"` is `"temperature"`, and the
+    leave-one-out scores are those of the search.
 
     References
     ----------
@@ -385,26 +391,26 @@ class LSSVRCV(LeastSquaresRegressor, _LeaveOneOutSearch):
     Parameters
     ----------
     kernel : str, Kernel, callable or a list of them, default="rbf"
-        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
+        Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
         The members of a list are compared.
-    Cs : sequence of float
-        Values of `C` tried by leave-one-out. The default is fifteen values from 1e-2 to 1e5.
+    Cs : sequence of float, default=1e-2 to 1e5 in half decades
+        Values of `C` tried by leave-one-out.
     param_grid : dict, optional
         Values of kernel parameters to compare, such as `{"gamma": [0.01, 0.1, 1.0]}`.
     scoring : str or callable(y_true, y_pred, sample_weight=...) -> float, optional
-        Metric maximised over the leave-one-out predictions. `"neg_mean_squared_error"` (the default),
-        `"neg_mean_absolute_error"` or `"r2"`.
+        Metric maximised over the leave-one-out predictions. For classes `"accuracy"` (the default) or `"balanced_accuracy"`;
+        for values `"neg_mean_squared_error"` (the default), `"neg_mean_absolute_error"` or `"r2"`.
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
         storage.
     memory_budget : str, int, float or None, default=None
         Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called after each kernel with the best model so far.
+        returning True stops the fit. The Notes describe when it is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
 
@@ -443,6 +449,10 @@ class LSSVRCV(LeastSquaresRegressor, _LeaveOneOutSearch):
     --------
     LSSVR : Fits one kernel and one C.
     LSSVCCV : The classifier.
+
+    Notes
+    -----
+    `callback` is called after each kernel with the best model so far.
 
     References
     ----------

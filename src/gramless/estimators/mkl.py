@@ -82,19 +82,16 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
     weight_penalty : float or None, default=None
         Factor of the penalty `||d||^2 / 2` on the weights, which replaces the norm constraint; requires `p=2`.
     normalise : bool, default=True
-        Whether inputs are normalised before use. Each kernel is divided by the mean of its diagonal, so that weights are
-        comparable.
+        Whether inputs are normalised before use. The Notes describe the normalisation.
     solver : {"smo", "simple_smo"}, default="smo"
-        Algorithm that solves the optimisation problem. `"smo"` alternates between weights and classifier; `"simple_smo"`
-        moves pairs of multipliers with a cubic line search, for small data with `weight_penalty`.
+        Algorithm that solves the optimisation problem. `"smo"` optimises large working sets on cached kernel rows;
+        `"simple_smo"` moves one pair of multipliers at a time, for small data.
     tol : float, default=1e-3
-        Tolerance at which the solver stops. It bounds the violation of the optimality conditions, in units of the decision
-        function.
+        Tolerance at which the solver stops. The Notes define the quantity that it bounds.
     weight_tol : float, default=1e-3
         Relative duality gap, or relative change of the weights with `weight_penalty`, at which the alternation stops.
     max_iter : int or None, default=None
-        Maximum number of solver iterations. An iteration is one alternation, or one pair moved for `"simple_smo"`; None is
-        200 alternations or a million pairs.
+        Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
     multi_class : {"ovo", "ovr"}, default="ovo"
         Decomposition of a multiclass problem: one-vs-one or one-vs-rest.
     class_weight : dict, "balanced" or None, default=None
@@ -109,8 +106,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called after each alternation, or each sweep of `"simple_smo"`, with an entry of
-        `history_`.
+        returning True stops the fit. The Notes describe when it is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -152,6 +148,13 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
     Notes
     -----
     All problems of a multiclass fit share one set of weights. Gram matrices are stored if `memory_budget` allows.
+
+    With `normalise`, each kernel is divided by the mean of its diagonal, so that weights are comparable.
+
+    `solver="smo"` alternates between weights and classifier, and an iteration is one alternation; `"simple_smo"` requires
+    `weight_penalty` and uses a cubic line search, and an iteration moves one pair of multipliers. `max_iter=None` is 200
+    alternations or a million pairs. `tol` bounds the violation of the optimality conditions, in units of the decision
+    function. `callback` is called after each alternation, or each sweep of `"simple_smo"`, with an entry of `history_`.
 
     References
     ----------

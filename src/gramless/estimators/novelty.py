@@ -57,7 +57,7 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
+        Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
     C : float, default=1.0
         Inverse regularisation strength; a larger value fits the training rows more closely.
     gamma : float, "scale" or "auto", default="scale"
@@ -67,8 +67,7 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
     coef0 : float, default=0.0
         Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
     n_landmarks : int, default=500
-        Number of landmarks, or a fraction of the rows if it is a float at most 1. Here an int; at most half of the rows
-        become landmarks, because the threshold is estimated from the others.
+        Number of landmarks. The Notes give an upper bound.
     landmarks : str, LandmarkRule or array, default="uniform"
         Rule that selects the landmarks: a name or object of `gramless.approximation.landmarks`, row indices, or the points
         themselves. A rule selects from a uniform sample of at most 50,000 rows, or from the first rows of a generator (four
@@ -97,6 +96,10 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
     --------
     KernelOneClassSVM : The smallest region that contains most rows.
     NystromFeatures : The landmark features.
+
+    Notes
+    -----
+    At most half of the rows become landmarks, because the threshold is estimated from the others.
 
     References
     ----------

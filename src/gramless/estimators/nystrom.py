@@ -44,7 +44,7 @@ class NystromLSSVM(OnePassEstimator):
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
+        Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
     C : float or "loo", default=1.0
         Inverse regularisation strength; a larger value fits the training rows more closely. `"loo"` selects the value of
         `Cs` with the smallest leave-one-out error, without refitting.
@@ -55,30 +55,29 @@ class NystromLSSVM(OnePassEstimator):
     coef0 : float, default=0.0
         Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
     n_landmarks : int or float, default=500
-        Number of landmarks, or a fraction of the rows if it is a float at most 1. `partial_fit` needs an int.
+        Number of landmarks. A float at most 1 is a fraction of the rows; `partial_fit` needs an int.
     landmarks : str, LandmarkRule or array, default="uniform"
         Rule that selects the landmarks: a name or object of `gramless.approximation.landmarks`, row indices, or the points
         themselves. A rule selects from a uniform sample of at most 50,000 rows, or from the first rows of a generator (four
         rows for each landmark).
     Cs : sequence of float, default=1e-3 to 1e6 in half decades
-        Values of `C` tried by leave-one-out. Used with `C="loo"`.
+        Values of `C` tried by leave-one-out.
     forgetting_factor : float, default=1.0
         Factor by which the weight of earlier rows is multiplied for each new row. 1 weights all rows equally.
     batch_size : int or None, default=None
-        Number of rows processed at a time. None is 4096, or fewer if the memory budget requires it; the model does not
-        depend on it.
+        Number of rows processed at a time. The Notes give the meaning of None.
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
         storage.
     memory_budget : str, int, float or None, default=None
         Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, Checkpoint, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called at the end of the pass. A `gramless.callbacks.Checkpoint` saves the pass,
-        and a fit that finds the file of the same fit resumes it.
+        returning True stops the fit. It is called after each pass over the rows. A `gramless.callbacks.Checkpoint` saves the
+        pass, and a fit that finds the file of the same fit resumes it.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -218,6 +217,8 @@ class NystromLSSVC(OnePassClassifier, NystromLSSVM):
     `gamma="scale"` uses the variance of the rows from which the landmarks are selected. With `partial_fit` these are the
     first rows, so pass a number if later rows differ. `class_weight="balanced"` needs arrays.
 
+    `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; the model does not depend on `batch_size`.
+
     References
     ----------
     K. De Brabanter, J. De Brabanter, J. A. K. Suykens and B. De Moor, "Optimized fixed-size kernel models for large
@@ -277,6 +278,10 @@ class NystromLSSVR(OnePassRegressor, NystromLSSVM):
     FourierLSSVR : Random features instead of landmarks.
     BudgetLSSVR : Gradient steps instead of normal equations, for very many landmarks.
     LSSVR : All rows as landmarks.
+
+    Notes
+    -----
+    `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; the model does not depend on `batch_size`.
 
     References
     ----------

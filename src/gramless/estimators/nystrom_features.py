@@ -47,7 +47,7 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
+        Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
     gamma : float, "scale" or "auto", default="scale"
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
     degree : int, default=3
@@ -55,7 +55,7 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     coef0 : float, default=0.0
         Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
     n_landmarks : int or float, default=500
-        Number of landmarks, or a fraction of the rows if it is a float at most 1. `partial_fit` needs an int.
+        Number of landmarks. A float at most 1 is a fraction of the rows; `partial_fit` needs an int.
     landmarks : str, LandmarkRule or array, default="uniform"
         Rule that selects the landmarks: a name or object of `gramless.approximation.landmarks`, row indices, or the points
         themselves. A rule selects from a uniform sample of at most 50,000 rows, or from the first rows of a generator (four

@@ -41,7 +41,7 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
+        Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
     gamma : float, "scale", "auto" or "weighted_scale", default="scale"
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
         `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`.
@@ -54,13 +54,11 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
         least this fraction are support vectors.
     solver : {"smo", "simple_smo"}, default="smo"
         Algorithm that solves the optimisation problem. `"smo"` optimises large working sets on cached kernel rows;
-        `"simple_smo"` is the textbook algorithm, for small data.
+        `"simple_smo"` moves one pair of multipliers at a time, for small data.
     tol : float, default=1e-3
-        Tolerance at which the solver stops. It bounds the violation of the optimality conditions, in units of the decision
-        function.
+        Tolerance at which the solver stops. The Notes define the quantity that it bounds.
     max_iter : int or None, default=None
-        Maximum number of solver iterations. An iteration moves one pair of multipliers; None or -1 is ten million for each
-        problem.
+        Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
     shrinking : bool, default=True
         Accepted for compatibility with scikit-learn and ignored; the solver decides by itself.
     cache_size : float or None, default=None
@@ -71,12 +69,11 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
         storage.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called between rounds of the solver with `n_iter` (pairs of multipliers moved so
-        far), `violation`, `solved`, `n_problems` and `seconds`.
+        returning True stops the fit. The Notes describe when it is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -126,6 +123,10 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
     -----
     A kernel function also accepts sparse rows and sequences of objects such as texts. Kernel functions and
     `solver="simple_smo"` need the CPU.
+
+    `tol` bounds the violation of the optimality conditions, in units of the decision function. An iteration moves one pair
+    of multipliers; `max_iter=None` or -1 is ten million for each problem. `callback` is called between rounds of the solver;
+    its record has `n_iter` (pairs of multipliers moved so far), `violation`, `solved`, `n_problems` and `seconds`.
 
     References
     ----------

@@ -59,14 +59,14 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     estimator : classifier, optional
-        Classifier of patches, fitted with the label of each patch's image. None is `PrototypeLSSVC` with a polynomial kernel
-        of degree 4 and `C=1e6`.
+        Model that is fitted to the preprocessed data. It classifies patches, and is fitted with the label of each patch's
+        image. None is `PrototypeLSSVC` with a polynomial kernel of degree 4 and `C=1e6`.
     patch_size : int or (int, int), default=25
         Height and width of the patches in pixels.
     stride : int, default=1
         Distance between neighbouring patches in pixels.
     normalise : bool, default=True
-        Whether inputs are normalised before use. Each patch is centred and scaled to unit norm.
+        Whether inputs are normalised before use. The Notes describe the normalisation.
     vote : {"hard", "soft"}, default="hard"
         Count the predicted labels of the patches, or average their probabilities.
     shape : (height, width) or (height, width, channels), optional
@@ -96,6 +96,8 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     Notes
     -----
     Patches that do not fit into `memory_budget` are written to a temporary file.
+
+    With `normalise`, each patch is centred and scaled to unit norm.
 
     References
     ----------

@@ -58,7 +58,7 @@ class PrototypeLSSVC(ExpansionClassifier):
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
+        Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
     C : float, default=1.0
         Inverse regularisation strength; a larger value fits the training rows more closely.
     gamma : float, "scale", "auto" or "weighted_scale", default="scale"
@@ -75,10 +75,16 @@ class PrototypeLSSVC(ExpansionClassifier):
         Whether the coefficients are fitted to all training rows, with the prototypes as landmarks, instead of to the labels
         of the prototypes.
     solver : str or Solver, default="auto"
-        Algorithm that solves the optimisation problem. A name or object of `gramless.linalg.solvers`; `"auto"` is
-        `"cholesky"` if the kernel matrix of the prototypes fits the memory.
-    tol : float, default=1e-3
-        Tolerance at which the solver stops. Only iterative solvers use it.
+        Algorithm that solves the optimisation problem. `"cholesky"` is exact; `"cg"` is block conjugate gradients with a
+        Nyström preconditioner; `"sketch_project"` reaches a loose `tol` before `"cg"` on very large streamed data; the
+        randomised `"matching_pursuit"`, `"kaczmarz"`, `"kaczmarz_mp"` and `"nystrom_committee"` read one block of rows at a
+        time. `"auto"` chooses from the sizes, `tol`, the memory and the device; see `solver_`. An object of
+        `gramless.linalg.solvers` has its own settings, for instance `CG(n_landmarks=2000)`.
+    tol : float or "auto", default=1e-3
+        Tolerance at which the solver stops. It is the relative residual `||Z - A W|| / ||Z||` of a solver given by name; a
+        solver object has its own. `"auto"` stops conjugate gradients when the residual norm, an upper bound on the error of
+        the training scores, is below 5 % of the training error for every output, or relative to the targets below 5e-3 for
+        classes and 1e-3 for values; for other solvers it is 1e-3.
     init : {"random", "k-means++"}, default="random"
         Method that initialises the centroids. `"random"` draws rows uniformly, `"k-means++"` draws rows far from each other.
     kmeans_max_iter : int, default=50
@@ -86,8 +92,7 @@ class PrototypeLSSVC(ExpansionClassifier):
     kmeans_tol : float, default=1e-6
         Mean of 1 - <new, old> over the centroids of two passes at which a clustering stops.
     batch_size : int or None, default=None
-        Number of rows processed at a time. With a number, the centroids are updated after each random batch; None updates
-        them after each pass.
+        Number of rows processed at a time. The Notes give the meaning of None.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
         frequency.
@@ -97,15 +102,14 @@ class PrototypeLSSVC(ExpansionClassifier):
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
         storage.
     memory_budget : str, int, float or None, default=None
         Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called after each class with an entry of `clusterings_`; stopping raises
-        RuntimeError, because there is no model before the last class.
+        returning True stops the fit. The Notes describe when it is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -138,6 +142,10 @@ class PrototypeLSSVC(ExpansionClassifier):
     Test error on MNIST with 500 prototypes for each class, without and with `refit`: 1.78 % and 1.47 % on images, 2.02 % and
     1.59 % on patches of 25 x 25 pixels, where twice the prototypes without `refit` have 1.42 %. Prototypes are new points,
     so the kernel must not be precomputed.
+
+    `solver="auto"` is `"cholesky"` if the kernel matrix of the prototypes fits the memory. With a number as `batch_size`,
+    the centroids are updated after each random batch; None updates them after each pass. `callback` is called after each
+    class with an entry of `clusterings_`; stopping raises RuntimeError, because there is no model before the last class.
 
     References
     ----------

@@ -76,48 +76,54 @@ class RiSVOClassifier(ExpansionClassifier):
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        A name, a `gramless.kernels` expression, or `f(X, Y)`.
-    gamma : float or str, default="scale"
-        Of a kernel given by name, as in `sklearn.svm.SVC`.
+        Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
+    gamma : float, "scale", "auto" or "weighted_scale", default="scale"
+        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
+        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`.
     degree : int, default=3
-        Of the polynomial kernel.
+        Degree of the polynomial kernel; ignored by other kernels.
     coef0 : float, default=0.0
-        Of the polynomial kernel.
+        Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
     n_landmarks : int, default=1000
-        Size of the basis at most.
-    landmarks : str, LandmarkRule or array, default="basis"
-        How the basis is chosen: a name or a rule of `gramless.approximation.landmarks`, row numbers, or points. `"all"`
-        takes the active
-        set itself, which is a least-squares support vector estimator on ever fewer points.
+        Number of landmarks. The Notes give an upper bound.
+    landmarks : "all", str, LandmarkRule or array, default="basis"
+        Rule that selects the landmarks: a name or object of `gramless.approximation.landmarks`, row indices, or the points
+        themselves. `"all"` uses the active set itself, so that each step fits a least-squares support vector machine to the
+        active rows.
     gamma_l, gamma_u : float, default=-1.1, 1.1
-        Between which the own class's margin keeps a pattern active.
+        Bounds of the margin of a row's own class between which the row stays active.
     zeta_l, zeta_u : float, default=-0.5, 0.5
-        Between which the mean margin of the other classes does.
+        Bounds of the mean margin of the other classes between which the row stays active.
     rho : float, default=1e-3
-        The ridge.
+        Factor of the ridge penalty on the coefficients.
     max_iter : int, default=20
-        Refits at most; 1 uses every pattern and no active set.
+        Maximum number of solver iterations. The Notes define an iteration.
     check_inclusion : bool, default=False
-        At each step also score the discarded patterns and count those that would come back. Costs a pass over the data.
+        Whether each step also scores the discarded rows and counts those that would be active again. This costs one pass
+        over the data for each step.
     merge : {"sum", "average"}, default="sum"
-        How partitions of a dask collection come together: "sum" adds up their normal equations and gives the model of one
-        estimator; "average" fits each on its own, on the common basis, and averages the coefficients.
+        Method that combines the partitions of a dask collection. `"sum"` adds their normal equations, which gives the same
+        model as a fit on one computer; `"average"` fits each partition on the common landmarks and averages the
+        coefficients.
     class_weight : dict, "balanced" or None, default=None
-        Multiplies `sample_weight`.
+        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
+        frequency.
     probability : {"softmax", False}, default="softmax"
-        Whether there is `predict_proba`, the softmax of the scores.
+        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`.
     dtype : {"float32", "float64"} or None, default=None
-        None computes float32 and byte data in float32 and everything else in float64; normal equations are always float64.
+        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"} or None, default=None
-        Where to compute; None follows the data.
+        Device of the computation; None uses the device of the data.
     memory_budget : str, int, float or None, default=None
-        Bound on the peak of what a fit allocates; None is 70 % of what is free.
-    callback : callable(estimator, record) -> bool, or a list of them, optional
-        Called after each step with an estimator that can already predict; a true answer stops the fit.
+        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
+        free memory if at most 1; None is 70 % of the free memory.
+    callback : callable, a list of these, or None, default=None
+        Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
+        returning True stops the fit. The Notes describe when it is called.
     verbose : int, default=0
-        1 shows progress.
+        If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
-        Draws the basis.
+        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
 
     Attributes
     ----------
@@ -146,6 +152,12 @@ class RiSVOClassifier(ExpansionClassifier):
     --------
     NystromLSSVC : The first step alone, in one pass over the data.
     gramless.approximation.landmarks.BasisConstruction : How the basis is chosen by default.
+
+    Notes
+    -----
+    An iteration is one fit to the active rows, and `callback` is called after each iteration; `max_iter=1` fits all rows
+    once, without an active set. `n_landmarks` is at most the number of rows, and is not used if `landmarks` is `"all"` or an
+    array. The normal equations are computed in float64 for every `dtype`.
 
     References
     ----------

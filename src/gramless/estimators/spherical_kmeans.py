@@ -79,18 +79,17 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         Method that initialises the centroids. `"k-means++"` draws points far from each other, `"random"` draws points
         uniformly; an array has the centroids themselves.
     max_iter : int, default=100
-        Maximum number of solver iterations. An iteration is one pass over the rows.
+        Maximum number of solver iterations. The Notes define an iteration.
     tol : float, default=1e-6
-        Tolerance at which the solver stops. It bounds the mean of 1 - <new, old> over the centroids of two passes.
+        Tolerance at which the solver stops. The Notes define the quantity that it bounds.
     batch_size : int or None, default=None
-        Number of rows processed at a time. With a number, the centroids are updated after each random batch, and the sums of
-        earlier passes decay by half in each pass; None updates them after each pass.
+        Number of rows processed at a time. The Notes give the meaning of None.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
         storage.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called after each pass with an entry of `history_`.
+        returning True stops the fit. The Notes describe when it is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -113,6 +112,13 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     See Also
     --------
     PrototypeLSSVC : Least-squares classifier on the centroids of each class.
+
+    Notes
+    -----
+    An iteration is one pass over the rows, and `callback` is called after each pass with an entry of `history_`. `tol`
+    bounds the mean of 1 - <new, old> over the centroids of two passes. With a number as `batch_size`, the centroids are
+    updated after each random batch, and the sums of earlier passes decay by half in each pass; None updates the centroids
+    after each pass.
 
     References
     ----------

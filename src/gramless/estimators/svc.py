@@ -66,7 +66,7 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
+        Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
     C : float, default=1.0
         Inverse regularisation strength; a larger value fits the training rows more closely.
     gamma : float, "scale", "auto" or "weighted_scale", default="scale"
@@ -77,22 +77,21 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
     coef0 : float, default=0.0
         Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
     nu : float or None, default=None
-        Fraction in (0, 1] that replaces a penalty parameter. It replaces `C`: in each two-class problem at most this
-        fraction of the rows are margin errors, and at least this fraction are support vectors.
+        Fraction in (0, 1] that replaces a penalty parameter. At least this fraction of the rows are support vectors. At most
+        this fraction are margin errors in classification, where `nu` replaces `C`, or outside the tube in regression, where
+        `nu` replaces `epsilon`.
     solver : {"smo", "simple_smo"}, default="smo"
         Algorithm that solves the optimisation problem. `"smo"` optimises large working sets on cached kernel rows;
-        `"simple_smo"` is the textbook algorithm, for small data.
+        `"simple_smo"` moves one pair of multipliers at a time, for small data.
     tol : float, default=1e-3
-        Tolerance at which the solver stops. It bounds the violation of the optimality conditions, in units of the decision
-        function.
+        Tolerance at which the solver stops. The Notes define the quantity that it bounds.
     max_iter : int or None, default=None
-        Maximum number of solver iterations. An iteration moves one pair of multipliers; None or -1 is ten million for each
-        problem.
+        Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
     multi_class : {"ovo", "ovr"}, default="ovo"
         Decomposition of a multiclass problem: one-vs-one or one-vs-rest.
     decision_function_shape : {"ovr", "ovo"}, default="ovr"
-        Shape of the output of `decision_function`: one column per class (`"ovr"`) or per pair of classes (`"ovo"`).
-        One-vs-rest models always have one column per class.
+        Shape of the output of `decision_function`: one column per class (`"ovr"`) or per pair of classes (`"ovo"`). The
+        Notes describe exceptions.
     break_ties : bool, default=False
         Whether ties between classes with equal votes are resolved by the scores instead of by the order of the classes;
         requires `decision_function_shape="ovr"`.
@@ -114,12 +113,11 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
         storage.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called between rounds of the solver with `n_iter` (pairs of multipliers moved so
-        far), `violation`, `solved`, `n_problems` and `seconds`.
+        returning True stops the fit. The Notes describe when it is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -176,6 +174,13 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
     -----
     `C=inf` forbids training errors. A kernel function also accepts sparse rows and sequences of objects such as texts. On a
     graphics card all problems are solved at the same time; kernel functions, `nu` and `solver="simple_smo"` need the CPU.
+
+    `tol` bounds the violation of the optimality conditions, in units of the decision function. An iteration moves one pair
+    of multipliers; `max_iter=None` or -1 is ten million for each problem. `callback` is called between rounds of the solver;
+    its record has `n_iter` (pairs of multipliers moved so far), `violation`, `solved`, `n_problems` and `seconds`.
+
+    The fraction `nu` refers to the rows of each two-class problem. One-vs-rest models always have one column per class in
+    `decision_function`.
 
     References
     ----------

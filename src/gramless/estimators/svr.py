@@ -45,7 +45,7 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"
-        Kernel function: a name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
+        Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
     C : float, default=1.0
         Inverse regularisation strength; a larger value fits the training rows more closely.
     gamma : float, "scale", "auto" or "weighted_scale", default="scale"
@@ -59,21 +59,20 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
         Half width of the tube in which errors cost nothing, in units of `y`; with `loss="huber"`, the error above which the
         cost is linear instead of quadratic.
     nu : float or None, default=None
-        Fraction in (0, 1] that replaces a penalty parameter. It replaces `epsilon`: at most this fraction of the rows are
-        outside the tube, and at least this fraction are support vectors.
+        Fraction in (0, 1] that replaces a penalty parameter. At least this fraction of the rows are support vectors. At most
+        this fraction are margin errors in classification, where `nu` replaces `C`, or outside the tube in regression, where
+        `nu` replaces `epsilon`.
     loss : {"epsilon_insensitive", "pinball", "huber"}, default="epsilon_insensitive"
         Loss function that the fit minimises. `"pinball"` predicts quantiles, `"huber"` reduces the influence of outliers.
     quantile : float or list of float, default=0.5
         Quantile in (0, 1) that `loss="pinball"` predicts; for a list, `predict` returns one column for each quantile.
     solver : {"smo", "simple_smo"}, default="smo"
         Algorithm that solves the optimisation problem. `"smo"` optimises large working sets on cached kernel rows;
-        `"simple_smo"` is the textbook algorithm, for small data.
+        `"simple_smo"` moves one pair of multipliers at a time, for small data.
     tol : float, default=1e-3
-        Tolerance at which the solver stops. It bounds the violation of the optimality conditions, in units of the decision
-        function.
+        Tolerance at which the solver stops. The Notes define the quantity that it bounds.
     max_iter : int or None, default=None
-        Maximum number of solver iterations. An iteration moves one pair of multipliers; None or -1 is ten million for each
-        problem.
+        Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
     shrinking : bool, default=True
         Accepted for compatibility with scikit-learn and ignored; the solver decides by itself.
     cache_size : float or None, default=None
@@ -84,12 +83,11 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Device of the computation; None uses the device of the data, and a `gramless.CUDA` object also sets precision and
+        Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
         storage.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called between rounds of the solver with `n_iter` (pairs of multipliers moved so
-        far), `violation`, `solved`, `n_problems` and `seconds`.
+        returning True stops the fit. The Notes describe when it is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -141,6 +139,10 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
     `C=inf` forbids errors beyond the tube. A kernel function also accepts sparse rows and sequences of objects such as
     texts. On a graphics card all quantiles are solved at the same time; kernel functions, `nu`, `loss="huber"` and
     `solver="simple_smo"` need the CPU.
+
+    `tol` bounds the violation of the optimality conditions, in units of the decision function. An iteration moves one pair
+    of multipliers; `max_iter=None` or -1 is ten million for each problem. `callback` is called between rounds of the solver;
+    its record has `n_iter` (pairs of multipliers moved so far), `violation`, `solved`, `n_problems` and `seconds`.
 
     References
     ----------

@@ -311,13 +311,13 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     Parameters
     ----------
     estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
-        Model that is fitted to the encoded columns. `"table"` is the average of exact least-squares models that the search
-        selects; the others are one `LSSVC`, `NystromLSSVC` or `KernelSVC` on standardised columns. `"auto"` is `"table"`
-        unless `C`, `gamma`, `tune="none"`, a device other than the CPU or another kernel than those of the search is given;
-        then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
+        Model that is fitted to the preprocessed data. `"table"` is the average of exact least-squares models that the search
+        selects. The others are single models on standardised columns: `LSSVC` or `LSSVR`, `NystromLSSVC` or `NystromLSSVR`,
+        and `KernelSVC` or `KernelSVR`. `"auto"` is `"table"` unless `C`, `gamma`, `tune="none"`, a device other than the CPU
+        or another kernel than those of the search is given; then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
     kernel : {"auto", "rbf", "matern52", "exponential", "laplacian", "matern32", "poly", "linear"}, default="auto"
-        Kernel function: a name. `"auto"` compares the first four by leave-one-out in the search, and is `"rbf"` for a single
-        model. The last three are for single models.
+        Kernel function. `"auto"` compares `"rbf"`, `"matern52"`, `"exponential"` and `"laplacian"` by leave-one-out in the
+        search, and is `"rbf"` for a single model; `"matern32"`, `"poly"` and `"linear"` are for single models only.
     C : float or None, default=None
         Inverse regularisation strength; a larger value fits the training rows more closely. None selects the value by
         leave-one-out.
@@ -596,13 +596,13 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     Parameters
     ----------
     estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
-        Model that is fitted to the encoded columns. `"table"` is the average of exact least-squares models that the search
-        selects; the others are one `LSSVR`, `NystromLSSVR` or `KernelSVR` on standardised columns. `"auto"` is `"table"`
-        unless `C`, `gamma`, `tune="none"`, a device other than the CPU or another kernel than those of the search is given;
-        then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
+        Model that is fitted to the preprocessed data. `"table"` is the average of exact least-squares models that the search
+        selects. The others are single models on standardised columns: `LSSVC` or `LSSVR`, `NystromLSSVC` or `NystromLSSVR`,
+        and `KernelSVC` or `KernelSVR`. `"auto"` is `"table"` unless `C`, `gamma`, `tune="none"`, a device other than the CPU
+        or another kernel than those of the search is given; then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
     kernel : {"auto", "rbf", "matern52", "exponential", "laplacian", "matern32", "poly", "linear"}, default="auto"
-        Kernel function: a name. `"auto"` compares the first four by leave-one-out in the search, and is `"rbf"` for a single
-        model. The last three are for single models.
+        Kernel function. `"auto"` compares `"rbf"`, `"matern52"`, `"exponential"` and `"laplacian"` by leave-one-out in the
+        search, and is `"rbf"` for a single model; `"matern32"`, `"poly"` and `"linear"` are for single models only.
     C : float or None, default=None
         Inverse regularisation strength; a larger value fits the training rows more closely. None selects the value by
         leave-one-out.
