@@ -169,14 +169,21 @@ def in_strips(X: GridRows, Y: GridRows, out: np.ndarray) -> None:
     from gramless._core.compiled import integer_products as compiled
 
     n, m, rows = len(X), len(Y), np.arange(len(X))
-    strips = compiled._packed(X.codes, compiled._TALL, np.int32(0))
-    bytes_too = compiled._BYTES
-    panels = compiled._packed(Y.codes, compiled._WIDE, compiled._SIGN_BITS) if bytes_too else compiled._panels(Y.codes)
-    columns = np.zeros((3, panels.shape[0] * compiled._WIDE))
+    strips = compiled._pack(X.codes, compiled._STRIP_ROWS, np.int32(0))
+    byte_products = compiled._BYTE_PRODUCTS
+    panels = (
+        compiled._pack(Y.codes, compiled._PANEL_ROWS, compiled._SIGN_BITS)
+        if byte_products
+        else compiled._pack_panels(Y.codes)
+    )
+    columns = np.zeros((3, panels.shape[0] * compiled._PANEL_ROWS))
     columns[:, :m] = Y.scale, Y.offset, Y.scale * compiled.sums_of_codes(Y.codes)[0]
     sums = compiled.sums_of_codes(X.codes)[0]
     grid = np.stack([X.scale, X.scale * sums + X.shape[1] * X.offset, X.offset, float(compiled._SHIFT) * sums])
-    tile, few = np.empty((compiled._TALL, compiled._WIDE), np.int32), np.empty((n, 2 * compiled._WIDE), np.float32)
+    tile, few = (
+        np.empty((compiled._STRIP_ROWS, compiled._PANEL_ROWS), np.int32),
+        np.empty((n, 2 * compiled._PANEL_ROWS), np.float32),
+    )
     compiled._multiply_strips(rows, strips, panels, grid, columns, tile, few, m, out.reshape(-1), m)
 
 
@@ -225,8 +232,8 @@ def instructions() -> str:
 
     if not lanes():
         return "no vectors"
-    bytes_too = available("avx512vnni") if lanes() == 16 else available("avxvnni")
-    return ("AVX-512" if lanes() == 16 else "AVX2") + (", products of bytes" if bytes_too else ", products of 16 bits")
+    byte_products = available("avx512vnni") if lanes() == 16 else available("avxvnni")
+    return ("AVX-512" if lanes() == 16 else "AVX2") + (", products of bytes" if byte_products else ", products of 16 bits")
 
 
 def main() -> None:

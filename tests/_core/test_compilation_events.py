@@ -1,4 +1,4 @@
-"""Word of compilation: heard where loops are compiled, and not where they are found on disk."""
+"""Compilation events are emitted when loops are compiled, and not when they are loaded from disk."""
 
 import json
 import os
@@ -33,38 +33,38 @@ def new_loop():
     return outer
 
 
-def test_the_beginning_and_the_end_are_heard_once_for_each_kind_of_argument():
-    loop, heard = new_loop(), []
-    with compilation_listener(heard.append):
+def test_start_and_end_are_reported_once_for_each_argument_type():
+    loop, events = new_loop(), []
+    with compilation_listener(events.append):
         assert loop(3) == 7
-        assert heard == [True, False]
+        assert events == [True, False]
         assert loop(4) == 9
-        assert heard == [True, False]
+        assert events == [True, False]
         assert loop(0.5) == 2.0
-        assert heard == [True, False, True, False]
+        assert events == [True, False, True, False]
     assert new_loop()(3) == 7
-    assert heard == [True, False, True, False]
+    assert events == [True, False, True, False]
 
 
-def test_what_is_being_done_is_said_before_and_after():
-    said, loop = [], new_loop()
-    with report_compilation(said.append) as tell:
-        tell("learning")
+def test_the_current_message_is_repeated_before_and_after_compilation():
+    messages, loop = [], new_loop()
+    with report_compilation(messages.append) as report:
+        report("learning")
         loop(1)
-        tell("fitting")
-    assert said == ["learning", f"{COMPILING}; learning", "learning", "fitting"]
+        report("fitting")
+    assert messages == ["learning", f"{COMPILING}; learning", "learning", "fitting"]
 
 
-def test_loops_on_disk_are_loaded_without_a_word(tmp_path):
+def test_loops_loaded_from_disk_emit_no_event(tmp_path):
     code = (
         "import json, numpy as np\n"
         "from gramless._core.compiled.compilation_events import compilation_listener\n"
-        "heard = []\n"
-        "with compilation_listener(heard.append):\n"
+        "events = []\n"
+        "with compilation_listener(events.append):\n"
         "    from gramless._core.compiled.scatter import move_rows\n"
         "    rows = np.zeros(1, dtype=np.intp)\n"
         "    move_rows(np.zeros((2, 3)), np.ones((1, 3)), rows, rows + 1, np.ones(1))\n"
-        "print(json.dumps(heard))"
+        "print(json.dumps(events))"
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     found = [
@@ -74,7 +74,7 @@ def test_loops_on_disk_are_loaded_without_a_word(tmp_path):
     assert found == [[True, False], []]
 
 
-def test_every_compiled_module_gets_numba_where_it_is_listened_to():
+def test_every_compiled_module_imports_numba_from_the_compiler_module():
     source = Path(gramless.__file__).parent
     plain = [
         path.relative_to(source).as_posix()
@@ -85,27 +85,31 @@ def test_every_compiled_module_gets_numba_where_it_is_listened_to():
 
 
 @pytest.mark.parametrize("verbose", [0, 1])
-def test_a_fit_of_a_table_says_that_it_compiles(monkeypatch, capsys, verbose):
-    loop, made = new_loop(), search.make_kernel
+def test_a_fit_of_a_table_reports_compilation(monkeypatch, capsys, verbose):
+    loop, make_kernel = new_loop(), search.make_kernel
 
     def compiling(*arguments):
         loop(1)
-        return made(*arguments)
+        return make_kernel(*arguments)
 
     monkeypatch.setattr(search, "make_kernel", compiling)
     X = np.random.default_rng(0).normal(size=(60, 2))
-    said: list[str] = []
-    model = gramless.TableRegressor(kernel="rbf", metric="plain", callback=said.append, verbose=verbose, random_state=0)
+    messages: list[str] = []
+
+    def collect(estimator, record):
+        messages.append(record["message"])
+
+    model = gramless.TableRegressor(kernel="rbf", metric="plain", callback=collect, verbose=verbose, random_state=0)
     model.fit(X, X[:, 0])
-    place = next(k for k, text in enumerate(said) if text.startswith(COMPILING))
-    assert said[place].startswith(f"{COMPILING}; trying every preparation")
-    assert said[place + 1].startswith("trying every preparation")
-    assert sum(text.startswith(COMPILING) for text in said) == 1
+    place = next(k for k, text in enumerate(messages) if text.startswith(COMPILING))
+    assert messages[place].startswith(f"{COMPILING}; trying every preparation")
+    assert messages[place + 1].startswith("trying every preparation")
+    assert sum(text.startswith(COMPILING) for text in messages) == 1
     assert (COMPILING in capsys.readouterr().err) == bool(verbose)
 
 
 @pytest.mark.parametrize("verbose", [0, 1])
-def test_so_does_any_fit_with_a_bar(capsys, verbose):
+def test_a_progress_bar_reports_compilation(capsys, verbose):
     loop = new_loop()
     with Progress(verbose, 10, "solve"):
         loop(1)

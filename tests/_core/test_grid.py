@@ -113,18 +113,18 @@ def test_long_rows_are_multiplied_chunk_by_chunk(d: int, share: float) -> None:
 def test_rows_are_listed_where_that_is_less_work(background: int) -> None:
     from gramless._core.compiled import integer_products as compiled
 
-    if not compiled._LISTS:
-        pytest.skip("this processor multiplies bytes four at a time, and reads every one")
+    if not compiled._USE_LISTS:
+        pytest.skip("this processor multiplies bytes, for which rows are not stored as lists")
     rng = np.random.default_rng(0)
     found, listed = np.zeros(50, np.uint8), np.zeros(50, np.uint8)
     for share, expected in ((0.0, True), (0.1, True), (0.9, False), (1.0, False)):
         codes = codes_of(rng, 50, 200, share, background, False)
-        assert compiled._choose(codes, 1000, found, listed) == 50 * expected
+        assert compiled._select_listed_rows(codes, 1000, found, listed) == 50 * expected
         assert (listed == expected).all()
         if expected:
             assert (found == background).all()
-    # One row to multiply with is less work than making a list.
-    assert compiled._choose(codes_of(rng, 50, 200, 0.1, background, False), 1, found, listed) == 0
+    # For a single right row, building a list takes longer than the product.
+    assert compiled._select_listed_rows(codes_of(rng, 50, 200, 0.1, background, False), 1, found, listed) == 0
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@
 
 Leave-one-out scores exist for exact least-squares solutions only. Estimators without them accept a subset:
 
-    LSSVC, LSSVCCV                              all NystromLSSVC, FourierLSSVC (method="exact") all; "auto" is "softmax",
-    since leave-one-out needs a second pass over rows BudgetLSSVC, RiSVOClassifier                "auto", which is "softmax",
-    "softmax", False PrototypeLSSVC                              those of the model on the prototypes; "auto" is "softmax"
-    KernelSVC                                   False (default, as in scikit-learn), "sigmoid" and True, from
-    cross-validation
+    LSSVC, LSSVCCV                     all
+    NystromLSSVC, FourierLSSVC         all with method="exact"; "auto" is "softmax", since leave-one-out scores need a second
+                                       pass over the rows
+    BudgetLSSVC, RiSVOClassifier       "auto", which is "softmax", "softmax" and False
+    PrototypeLSSVC                     those of the model on the prototypes; "auto" is "softmax"
+    KernelSVC                          False (default, as in scikit-learn), "sigmoid" and True, fitted by cross-validation
 
 None of the methods changes `predict`.
 """
@@ -31,7 +32,7 @@ from gramless.inference.temperature import temperature_probabilities
 METHODS = ("auto", "softmax", "sigmoid", "temperature")
 """All methods that convert scores to probabilities."""
 LEAVE_ONE_OUT_METHODS = ("sigmoid", "temperature")
-"""Methods that are always fitted to leave-one-out scores; `"auto"` is where they are cheap."""
+"""Methods that are always fitted to leave-one-out scores; `"auto"` is fitted to them only if they are cheap."""
 
 
 def probability_constraint(*methods: str) -> list[Any]:

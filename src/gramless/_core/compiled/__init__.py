@@ -1,1 +1,1 @@
-"""Every numba and Triton loop, behind plain functions."""
+"""All loops compiled by numba and Triton, as ordinary functions of arrays."""

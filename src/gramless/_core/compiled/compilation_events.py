@@ -1,7 +1,8 @@
-"""Who hears that compiled loops are being made: many seconds, once after an installation, from then on they are on disk.
+"""Callbacks for the start and the end of compilation by numba, which takes many seconds at the first call of a loop.
 
-Without numba, which takes a third of a second to import and is not there before the first loop is called:
-`gramless._core.compiled.compiler` imports it and passes its word on.
+numba stores compiled loops on disk, so that later processes load them. This module does not import numba, because that takes
+0.3 s and many processes never call a compiled loop; `gramless._core.compiled.compiler` imports numba and calls
+`notify_listeners`.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ _listeners: list[Callable[[bool], None]] = []
 
 
 @contextmanager
-def compilation_listener(hear: Callable[[bool], None]) -> Iterator[None]:
-    """`hear(True)` when numba begins to compile anything, in whatever thread, `hear(False)` when it has ended."""
-    _listeners.append(hear)
+def compilation_listener(callback: Callable[[bool], None]) -> Iterator[None]:
+    """Call `callback(True)` when numba starts to compile in any thread, and `callback(False)` when it has finished."""
+    _listeners.append(callback)
     try:
         yield
     finally:
-        _listeners.remove(hear)
+        _listeners.remove(callback)
 
 
-def notify_listeners(begins: bool) -> None:
-    """Tell everyone; another thread's fit may end meanwhile."""
-    for hear in tuple(_listeners):
-        hear(begins)
+def notify_listeners(started: bool) -> None:
+    """Call every registered callback."""
+    # A copy of the list, because other threads may add or remove callbacks during the loop.
+    for callback in tuple(_listeners):
+        callback(started)

@@ -1,6 +1,6 @@
-"""numba, imported here by all modules of compiled loops, so that whoever waits for it can hear what takes so long.
+"""The import of numba for all modules of compiled loops, with a listener that reports compilations.
 
-numba tells of a compilation only where there is one: loops that it finds on disk are loaded without a word.
+numba emits an event for each compilation, and none if it loads a compiled loop from disk.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from gramless._core.compiled.compilation_events import notify_listeners
 
 
 class _Listener(event.Listener):
-    """Loops that call others are compiled with them: the outermost counts. numba compiles in one thread at a time."""
+    """Report the start and the end of each outermost compilation; called loops are compiled within that of their caller.
+
+    The counter needs no lock because numba compiles in one thread at a time.
+    """
 
     def __init__(self) -> None:
         self._depth = 0

@@ -2,7 +2,8 @@
 
     out[k] = sum_ij V[i, j] |X[i, k] - X[j, k]|
 
-The slope of a city-block kernel's matrix by the scale of each column: O(n^2 d), no temporary, for a symmetric `V`.
+for a symmetric `V`: the derivatives of a city-block kernel matrix with respect to the scale of each column, summed with
+weights. O(n^2 d) time; the only temporary array is a transposed copy of `X`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from gramless._core.compiled.compiler import numba
 
 @numba.njit(cache=True, nogil=True, fastmath=True)
 def absolute_difference_sums(V: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """The sums for a symmetric `V` of shape (n, n) and `X` of shape (n, d), both float64 and C order."""
+    """Return the sums for a symmetric `V` of shape (n, n) and `X` of shape (n, d), both float64 and C-contiguous."""
     n, d = X.shape
-    # Columns side by side: the innermost loop runs along a row of `V` and a column of `X`, on the vector units.
+    # The innermost loop is vectorised because it reads a row of `V` and, in the transposed copy, a row of features.
     columns = X.T.copy()
     sums = np.zeros(d)
     for i in range(n):

@@ -1,4 +1,4 @@
-"""The Triton kernels behind `gramless.linalg.operators.fused`; imported only where Triton and a CUDA device are there."""
+"""Triton kernels of `gramless.linalg.operators.fused`; imported only if Triton and a CUDA device are available."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import triton.language as tl
 
 @triton.jit
 def kernel_function(products, x_norms, y_norms, gamma, coef0, KIND: tl.constexpr, DEGREE: tl.constexpr):
-    """Kernel values from inner products and squared norms, in registers."""
+    """Return kernel values from inner products and squared norms, in registers."""
     if KIND == 0:
         base = products * gamma + coef0
         values = base
@@ -45,9 +45,10 @@ def _values(
     TILE: tl.constexpr,
     STEP: tl.constexpr,
 ):
-    """One tile of the kernel matrix, in registers."""
+    """Return one tile of the kernel matrix, in registers."""
     LENGTH: tl.constexpr = PART * PARTS
-    # Of two parts, high and low: high by high, high by low, low by high.
+    # Points with two parts (high, low) need three products: high by high, high by low and low by high. The product low by
+    # low is omitted.
     DEPTH: tl.constexpr = PART if PARTS == 1 else 3 * PART
     features = tl.arange(0, STEP)
     products = tl.zeros((STRIP, TILE), tl.float32)
@@ -98,8 +99,8 @@ def _product(
         if ACCURATE:
             high = values.to(tl.bfloat16)
             low = (values - high.to(tl.float32)).to(tl.bfloat16)
-            # Tensor cores cut their sums off instead of rounding them, which adds up over a million terms: each tile has a
-            # sum of its own, and these are added with compensation (Kahan).
+            # Tensor cores truncate sums instead of rounding them, and the bias grows with the number of terms. Each tile
+            # therefore has its own sum, and Kahan's compensated summation adds the sums of the tiles.
             part = tl.dot(low, v, tl.dot(high, v)) - lost
             new = total + part
             lost = (new - total) - part
@@ -137,7 +138,7 @@ def _block(
 def launch_product(
     left: Any, right: Any, V: Any, out: Any, form: Any, strip: int, tile: int, step: int, accurate: bool
 ) -> None:
-    """`out = K(left, right) @ V` for operands padded to whole strips, tiles and steps, of two steps at least."""
+    """Set `out = K(left, right) @ V` for operands padded to full strips, tiles and steps, with at least two steps."""
     _product[(left.data.shape[0] // strip,)](
         left.data,
         right.data,
@@ -164,7 +165,7 @@ def launch_product(
 
 
 def launch_block(left: Any, right: Any, out: Any, form: Any, strip: int, tile: int, step: int) -> None:
-    """`out = K(left, right)`, from the numbers that `launch_product` has in registers."""
+    """Set `out = K(left, right)`, with the same rounded values that `launch_product` multiplies with `V`."""
     _block[(left.data.shape[0] // strip, right.data.shape[0] // tile)](
         left.data,
         right.data,

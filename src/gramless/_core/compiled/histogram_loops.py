@@ -4,8 +4,8 @@
     chi_square    out[i, j] = sum_k (x_k - y_k)^2 / (x_k + y_k)
     intersection  out[i, j] = sum_k min(x_k, y_k)
 
-`Y` is taken in groups of rows that stay in cache while all of `X` passes by. Reassociation lets the sums use the
-vector units; the smallest normal number in the denominator makes a bin that is empty on both sides add zero.
+A group of rows of `Y` stays in the cache while all rows of `X` are read. The flag `reassoc` lets the compiler vectorise the
+sums. The denominator is at least the smallest normal number, so that a bin that is empty in both histograms adds zero.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 
 from gramless._core.compiled.compiler import numba
 
-_GROUP = 64
+_GROUP = 64  # rows of `Y` that stay in the cache
 _VECTORISE = {"nnan", "nsz", "reassoc", "contract"}
 
 
 _HARMONIC, _CHI_SQUARE, _INTERSECTION = range(3)
 
 
-# One function for the three sums, without variables of an outer one: numba would compile those anew in every process.
+# One function for the three sums instead of closures, because numba does not load closures from its cache on disk.
 @numba.njit(cache=True, nogil=True, fastmath=_VECTORISE)
 def _fill(X: np.ndarray, Y: np.ndarray, out: np.ndarray, which: int) -> None:
     tiny = np.finfo(X.dtype).tiny
@@ -46,15 +46,15 @@ def _fill(X: np.ndarray, Y: np.ndarray, out: np.ndarray, which: int) -> None:
 
 
 def harmonic(X: np.ndarray, Y: np.ndarray, out: np.ndarray) -> None:
-    """`out[i, j] = sum_k 2 x_k y_k / (x_k + y_k)`."""
+    """Set `out[i, j] = sum_k 2 x_k y_k / (x_k + y_k)`."""
     _fill(X, Y, out, _HARMONIC)
 
 
 def chi_square(X: np.ndarray, Y: np.ndarray, out: np.ndarray) -> None:
-    """`out[i, j] = sum_k (x_k - y_k)^2 / (x_k + y_k)`."""
+    """Set `out[i, j] = sum_k (x_k - y_k)^2 / (x_k + y_k)`."""
     _fill(X, Y, out, _CHI_SQUARE)
 
 
 def intersection(X: np.ndarray, Y: np.ndarray, out: np.ndarray) -> None:
-    """`out[i, j] = sum_k min(x_k, y_k)`."""
+    """Set `out[i, j] = sum_k min(x_k, y_k)`."""
     _fill(X, Y, out, _INTERSECTION)

@@ -1,10 +1,10 @@
-"""Compiled products of one tile with very few columns, from both sides.
+"""Compiled products of one tile `T` of a symmetric matrix and its transpose with few columns.
 
     out_rows += T V_columns        out_columns += T^T V_rows
 
-What `tile_loops` does with twelve columns in registers, for one or a few: four rows of the tile are in the first cache while
-each column passes over them once for both products. Sums are in the type of the columns, float32 or float64. The loops are
-plain ones, which the compiler vectorises for any processor.
+`tile_loops` computes the same products for 8 or 12 columns at a time; these loops are for one to a few columns. Four rows of
+the tile stay in the first-level cache while each column multiplies them once for both products. Sums have the dtype of the
+columns, float32 or float64. The compiler vectorises these loops for any processor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FAST = {"contract", "reassoc", "nsz"}
 
 @numba.njit(cache=True, nogil=True, fastmath=_FAST)
 def _both(a, b, c, d, values, factors, sums):
-    """`sums += factors of the four rows times the rows`; gives each row times `values`."""
+    """Add `factors @ [a, b, c, d]` to `sums`, and return the inner product of each of the four rows with `values`."""
     fa, fb, fc, fd = factors[0], factors[1], factors[2], factors[3]
     zero = values.dtype.type(0)
     sa, sb, sc, sd = zero, zero, zero, zero
@@ -72,39 +72,39 @@ def add_narrow(
     right: bool,
     left: bool,
 ) -> None:
-    """Add `T V_columns` to `out_rows` and `T^T V_rows` to `out_columns`, either where it is asked for.
+    """With `right`, add `T V_columns` to `out_rows`; with `left`, add `T^T V_rows` to `out_columns`.
 
-    The tile's rows are in a flat array `stride` apart; `first` are its first row and column in right-hand sides and sums,
-    which are transposed: one row for each column.
+    Row i of the tile starts at `flat[i * stride]`; `first` is the position of the tile in the matrix (row, column).
+    Right-hand sides and sums are transposed: shape (columns, n).
     """
     (height, width), (top, start) = shape, first
     factors = np.empty(4, V_rows.dtype)
     for i in range(0, height, 4):
-        here = min(4, height - i)
-        # Rows beyond the last are the first of the four once more, with factors of zero.
+        n_rows = min(4, height - i)
+        # If fewer than four rows are left, the first one is repeated with a factor of zero.
         a = flat[i * stride : i * stride + width]
         b, c, d = a, a, a
-        if here > 1:
+        if n_rows > 1:
             b = flat[(i + 1) * stride : (i + 1) * stride + width]
-        if here > 2:
+        if n_rows > 2:
             c = flat[(i + 2) * stride : (i + 2) * stride + width]
-        if here > 3:
+        if n_rows > 3:
             d = flat[(i + 3) * stride : (i + 3) * stride + width]
         for column in range(V_rows.shape[0]):
             if left:
                 for r in range(4):
-                    factors[r] = V_rows[column, top + i + r] if r < here else 0
+                    factors[r] = V_rows[column, top + i + r] if r < n_rows else 0
                 sums = out_columns[column, start : start + width]
                 if not right:
                     _left(a, b, c, d, factors, sums)
                     continue
-                found = _both(a, b, c, d, V_columns[column, start : start + width], factors, sums)
+                inner_products = _both(a, b, c, d, V_columns[column, start : start + width], factors, sums)
             else:
-                found = _right(a, b, c, d, V_columns[column, start : start + width])
-            out_rows[column, top + i] += found[0]
-            if here > 1:
-                out_rows[column, top + i + 1] += found[1]
-            if here > 2:
-                out_rows[column, top + i + 2] += found[2]
-            if here > 3:
-                out_rows[column, top + i + 3] += found[3]
+                inner_products = _right(a, b, c, d, V_columns[column, start : start + width])
+            out_rows[column, top + i] += inner_products[0]
+            if n_rows > 1:
+                out_rows[column, top + i + 1] += inner_products[1]
+            if n_rows > 2:
+                out_rows[column, top + i + 2] += inner_products[2]
+            if n_rows > 3:
+                out_rows[column, top + i + 3] += inner_products[3]

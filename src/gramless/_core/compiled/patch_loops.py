@@ -1,7 +1,8 @@
-"""Compiled loops over the patches of images: cut them out and normalise them, then threshold and pool what they activate.
+"""Compiled loops over image patches: extract and normalise the patches, and threshold and pool their activations.
 
-Between the two loops stands one matrix product. All three work on a few images at a time, so that what a patch activates is
-still in cache when it is pooled, and no array of (images, positions, atoms) ever exists.
+The caller computes the activations between the two loops by one matrix product. All three steps process a few images at a
+time, so that activations are still in the cache when they are pooled and no array of shape (images, positions, atoms) is
+allocated.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from gramless._core.compiled.compiler import numba
 
 @numba.njit("void(f4[:, :, :, ::1], i8, i8, i8, f4, f4[:, ::1])", cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def gather(images: np.ndarray, height: int, width: int, stride: int, floor: float, out: np.ndarray) -> None:
-    """All patches of the images, those of one image after the other, and a last column of ones.
+    """Write all patches of the images to the rows of `out`, ordered by image, and ones to its last column.
 
     Each patch is centred and divided by sqrt(variance + floor).
     """
@@ -56,9 +57,10 @@ def pool(
     both: bool,
     out: np.ndarray,
 ) -> None:
-    """Weighted sums of max(0, a - threshold), and with `both` of max(0, -a - threshold) behind it, for one image.
+    """Compute weighted sums of max(0, a - threshold) over the activations `a` of one image, for each cell.
 
-    Entry e adds what position `positions[e]` activates, times `weights[e]`, to cell `cells[e]`.
+    Entry e adds `weights[e]` times the activations at position `positions[e]` to `out[cells[e]]`. With `both`, the sums of
+    max(0, -a - threshold) follow in the second half of the columns.
     """
     k = activations.shape[1]
     zero = np.float32(0)

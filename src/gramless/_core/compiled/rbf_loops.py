@@ -1,9 +1,9 @@
-"""The elementwise half of the Gaussian kernel in one pass, for products that come from elsewhere: bytes, long rows.
+"""Conversion of inner products to Gaussian kernel values in one pass, for inner products computed by other functions.
 
 With the points scaled by `sqrt(2 gamma)` and `half_x = ||x||^2 / 2`, an entry is `exp(min(<x, y> - half_x - half_y, 0))`.
-Array expressions take five passes over the block for it, and NumPy's exponential alone takes several times as long as the
-loop below where the processor has no AVX-512. Dense rows of moderate length go through `gaussian_tiles` instead, where the
-exponential follows in the registers that the product ends in.
+Array expressions need five passes over the block, and NumPy's exponential alone takes several times as long as this loop on
+processors without AVX-512. The inner products are those of rows stored as bytes or of long rows; for dense rows of moderate
+length, `gaussian_tiles` computes the exponential while the inner products are in registers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FAST = {"contract", "nsz", "reassoc", "nnan"}
 
 @numba.njit(cache=True, nogil=True, fastmath=_FAST)
 def finish(flat: np.ndarray, stride: int, half_x: np.ndarray, half_y: np.ndarray) -> None:
-    """Inner products, in rows of a flat array `stride` apart, to kernel values in place."""
+    """Convert inner products to kernel values in place; row i starts at `flat[i * stride]`."""
     for i in range(half_x.size):
         row = flat[i * stride : i * stride + half_y.size]
         shift = half_x[i]

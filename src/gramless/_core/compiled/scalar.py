@@ -1,8 +1,8 @@
-"""Scalar functions that loops vectorise over: larger and smaller of two numbers, and the exponential in single precision.
+"""Scalar functions that the compiler can vectorise in loops: maximum, minimum and the float32 exponential.
 
-Compilers turn a loop over Python's `max` into scalar code, because a comparison says nothing about NaN; these are LLVM's own
-instructions with the promise that no NaN comes. The exponential is a polynomial after the power of two is taken out, correct
-to two units in the last place for what kernels ask of it: arguments at or below zero.
+The compiler does not vectorise Python's `max`, because its result for NaN depends on the order of the arguments; `larger`
+and `smaller` are LLVM intrinsics with the flag that no argument is NaN. The exponential is a power of two times a
+polynomial, with an error of at most two units in the last place. It is for arguments of at most zero: kernels need no other.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from numba.extending import intrinsic
 
 from gramless._core.compiled.compiler import numba
 
-# exp(x) = 2^k exp(r), r = x - k log 2; minus log 2 is in two parts so that products with k are exact (Cody and Waite 1980).
+# exp(x) = 2^k exp(r) with r = x - k log 2. -log 2 is the sum of two constants, so that the product of k with the first one
+# is exact (Cody and Waite 1980).
 _LOG2E = np.float32(1.44269504088896341)
 _LN2_HIGH = np.float32(-0.693359375)
 _LN2_LOW = np.float32(2.12194440e-4)
 SMALLEST = np.float32(-69.0)
-"""Below this, 1e-30, the exponential is zero. No sum of kernel values in single precision sees less, and products of much
-smaller numbers with coefficients would be subnormal, for which many processors take a hundred times as long."""
-# Coefficients of (exp(r) - 1 - r) / r^2 on |r| <= log(2) / 2 for the smallest largest error (Moshier, Cephes library, 1992).
+"""Argument below which `exp32` returns zero: exp(-69) is 1e-30, below the rounding of float32 sums of kernel values.
+Products of smaller values with coefficients would be subnormal numbers, with which many processors are 100 times slower."""
+# Minimax polynomial of (exp(r) - 1 - r) / r^2 on |r| <= log(2) / 2, highest power first (Moshier, Cephes library, 1992).
 _P = tuple(
     np.float32(c)
     for c in (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
@@ -48,15 +49,15 @@ def _without_nan(name: str) -> Any:
 
 
 larger = _without_nan("maxnum")
-"""The larger of two numbers of one type, neither of them NaN."""
+"""Maximum of two numbers of the same type; the result is undefined if one is NaN."""
 
 smaller = _without_nan("minnum")
-"""The smaller of two numbers of one type, neither of them NaN."""
+"""Minimum of two numbers of the same type; the result is undefined if one is NaN."""
 
 
 @intrinsic
 def _nearest(context: Any, x: Any) -> Any:
-    """The nearest integer, as a float32."""
+    """Return the nearest integer as a float32."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.FloatType()
@@ -68,7 +69,7 @@ def _nearest(context: Any, x: Any) -> Any:
 
 @intrinsic
 def _fma(context: Any, a: Any, b: Any, c: Any) -> Any:
-    """`a * b + c` rounded once, in this very order whatever the caller allows its compiler."""
+    """Return `a * b + c` rounded once; fast-math flags of the caller do not reorder it."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.FloatType()
@@ -80,7 +81,7 @@ def _fma(context: Any, a: Any, b: Any, c: Any) -> Any:
 
 @intrinsic
 def _from_bits(context: Any, x: Any) -> Any:
-    """The float32 that has these bits."""
+    """Return the float32 with the bits of an int32."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.FloatType())
@@ -90,8 +91,8 @@ def _from_bits(context: Any, x: Any) -> Any:
 
 @numba.njit(inline="always")
 def exp32(x: Any) -> Any:
-    """`exp(x)` for a float32 `x` of at most zero."""
-    counts = x >= SMALLEST
+    """Return `exp(x)` for a float32 `x` of at most zero."""
+    is_nonzero = x >= SMALLEST
     x = larger(x, SMALLEST)
     k: Any = _nearest(x * _LOG2E)  # type: ignore[call-arg]
     r = _fma(k, _LN2_LOW, _fma(k, _LN2_HIGH, x))
@@ -102,4 +103,4 @@ def exp32(x: Any) -> Any:
     p = _fma(p, r, _P[5])
     p = _fma(p * r, r, r) + np.float32(1.0)
     value = p * _from_bits(np.int32((np.int32(k) + np.int32(127)) << np.int32(23)))
-    return value if counts else np.float32(0.0)
+    return value if is_nonzero else np.float32(0.0)

@@ -1,9 +1,9 @@
 """Building blocks for compiled loops whose sums stay in vector registers.
 
-A matrix product runs at the rate of the machine only when a small tile of its result lives in registers while the operands
-stream past. Compilers do not find that form in plain loops, so the innermost loops are written as LLVM vectors for numba to
-compile: `LANES` of 32 bits or half as many of 64, 16 with AVX-512 and 8 with AVX2. `lanes` says what this processor has;
-callers have a plain way for one that has neither.
+A matrix product reaches the peak rate of the processor only if a small tile of the result stays in registers while the
+operands are read. Compilers do not generate such code from plain loops, so the innermost loops are written with LLVM vector
+types, which numba compiles: `LANES` numbers of 32 bits or half as many of 64 bits, where `LANES` is 16 with AVX-512 and 8
+with AVX2. Callers use other code if `lanes()` is 0.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ F64 = ir.DoubleType()
 
 @cache
 def available(*features: str) -> bool:
-    """Whether numba compiles for a processor with these features, such as `"avx512vnni"`.
+    """Return True if numba compiles for a processor with these features, such as `"avx512vnni"`.
 
-    That is this processor, or the one that `NUMBA_CPU_FEATURES` describes; `NUMBA_CPU_NAME` alone does not say what it has.
+    The processor is the host or that of `NUMBA_CPU_FEATURES`; with `NUMBA_CPU_NAME` alone the features are unknown (False).
     """
     import numba
 
@@ -38,7 +38,7 @@ def available(*features: str) -> bool:
 
 
 def lanes() -> int:
-    """Numbers of 32 bits in a vector: 16 with AVX-512, 8 with AVX2 and fused products, 0 without either."""
+    """Return the number of 32-bit lanes of a vector: 16 with AVX-512, 8 with AVX2 and FMA, 0 otherwise."""
     if available("avx512f"):
         return 16
     return 8 if available("avx2", "fma") else 0
@@ -52,12 +52,12 @@ DOUBLES = ir.VectorType(F64, LANES // 2)
 
 
 def pointer(builder: Any, address: Any, to: Any) -> Any:
-    """An integer address as a typed pointer."""
+    """Return an integer address as a typed pointer."""
     return builder.inttoptr(address, to.as_pointer())
 
 
 def at(builder: Any, base: Any, offset: Any) -> Any:
-    """`base + offset` in elements; `offset` is a number or an LLVM value."""
+    """Return the pointer `base + offset`; the offset is in elements, an int or an LLVM value."""
     return builder.gep(base, [ir.Constant(I64, offset) if isinstance(offset, int) else offset])
 
 
@@ -66,7 +66,7 @@ def times(builder: Any, value: Any, factor: int) -> Any:
 
 
 def load(builder: Any, base: Any, kind: Any) -> Any:
-    """A vector from memory that need not be aligned."""
+    """Load a vector from memory that is aligned to four bytes only."""
     value = builder.load(builder.bitcast(base, kind.as_pointer()))
     value.align = 4
     return value
@@ -77,17 +77,17 @@ def store(builder: Any, value: Any, base: Any) -> None:
 
 
 def broadcast(builder: Any, scalar: Any) -> Any:
-    """A scalar in every lane."""
+    """Return a vector with the scalar in every lane."""
     count = LANES // 2 if scalar.type == F64 else LANES
-    nothing = ir.Constant(ir.VectorType(scalar.type, count), ir.Undefined)
-    first = builder.insert_element(nothing, scalar, ir.Constant(I32, 0))
-    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(I32, count), [0] * count))
+    undefined = ir.Constant(ir.VectorType(scalar.type, count), ir.Undefined)
+    first = builder.insert_element(undefined, scalar, ir.Constant(I32, 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, count), [0] * count))
 
 
 def prefetch(builder: Any, base: Any) -> None:
-    """Ask for the cache line at an address, which may lie beyond the array."""
-    where = builder.bitcast(base, ir.IntType(8).as_pointer())
-    call(builder, "llvm.prefetch", ir.VoidType(), where, *(ir.Constant(I32, number) for number in (0, 3, 1)))
+    """Prefetch the cache line at an address, which may be outside of the array."""
+    address = builder.bitcast(base, ir.IntType(8).as_pointer())
+    call(builder, "llvm.prefetch", ir.VoidType(), address, *(ir.Constant(I32, number) for number in (0, 3, 1)))
 
 
 def call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
@@ -101,7 +101,7 @@ def call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
 def accumulate(
     builder: Any, steps: Any, n_sums: int, kind: Any, step: Callable[[Any, Sequence[Any]], Sequence[Any]]
 ) -> Sequence[Any]:
-    """`n_sums` vectors, zero at first and replaced by `step(k, sums)` for k = 0, ..., steps - 1; steps is at least 1."""
+    """Return `n_sums` vectors: zeros, replaced by `step(k, sums)` for k = 0, ..., steps - 1 with at least one step."""
     before = builder.block
     loop = builder.append_basic_block("loop")
     after = builder.append_basic_block("after")
@@ -124,12 +124,12 @@ def accumulate(
 
 
 def suffix(kind: Any) -> str:
-    """How LLVM's intrinsics name a vector of floating numbers."""
+    """Return the suffix of LLVM intrinsics for a vector of floating-point numbers."""
     return f"v{kind.count}f{64 if kind.element == F64 else 32}"
 
 
 def add_lanes(builder: Any, vector: Any, start: Any) -> Any:
-    """`start` plus the sum of the lanes, in any order."""
+    """Return `start` plus the sum of the lanes, in any order."""
     from numba.core import cgutils
 
     kind = ir.FunctionType(start.type, [start.type, vector.type])

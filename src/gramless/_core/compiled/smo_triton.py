@@ -1,8 +1,8 @@
-"""Triton kernels of sequential minimal optimisation on a CUDA device; imported only where Triton is there.
+"""Triton kernels of sequential minimal optimisation on a CUDA device; imported only if Triton is installed.
 
-`solve_sets` solves the working sets of many problems side by side, one program each, with every variable of a set in
-registers: an iteration reads two rows of the set's Gram matrix and takes two reductions. `add_rows` brings the slopes of all
-variables up to date, in double precision.
+`solve_sets` solves the working sets of many problems in parallel, one Triton program for each problem, with all variables of
+a working set in registers: an iteration reads two rows of the Gram matrix of the set and takes two reductions. `add_rows`
+updates the gradients (slopes) of all variables in float64.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MIN_CURVATURE = tl.constexpr(1e-12)
 
 @triton.jit
 def _extremes(top, i, beta, bottom, other_top, other_i, other_beta, other_bottom):
-    """The larger rising slope with its variable, and the smaller falling slope."""
+    """Combine two parts of a reduction: the largest upward slope with its variable, and the smallest downward slope."""
     other = (other_top > top) | ((other_top == top) & (other_i < i))
     return (
         tl.where(other, other_top, top),
@@ -32,7 +32,7 @@ def _extremes(top, i, beta, bottom, other_top, other_i, other_beta, other_bottom
 
 @triton.jit
 def _partner(gain, j, beta, fall, other_gain, other_j, other_beta, other_fall):
-    """The larger gain with its variable."""
+    """Combine two parts of a reduction: the largest gain with its variable."""
     other = (other_gain > gain) | ((other_gain == gain) & (other_j < j))
     return (
         tl.where(other, other_gain, gain),
@@ -80,7 +80,7 @@ def _solve_sets(GRAM, SLOPE, BETA, LOWER, UPPER, EPSILON, GOAL, MOST, MOVES, Q: 
         lower_j = tl.load(LOWER + p * Q + j)
         between = tl.load(gram + i * Q + j).to(tl.float64)
         step = (top - fall_j) / tl.maximum(diagonal_i + diagonal_j - 2.0 * between, _MIN_CURVATURE)
-        # The slope jumps where a variable crosses zero (epsilon), so a step ends there; a bound is reached exactly.
+        # The slope has a jump (epsilon) at zero, so a step ends there. At a bound the variable is set to the exact bound.
         end_i = tl.where(beta_i < 0.0, 0.0, upper_i)
         end_j = tl.where(beta_j > 0.0, 0.0, lower_j)
         room_i = end_i - beta_i
@@ -101,19 +101,19 @@ def _add_rows(K, ROWS, WEIGHTS, COUNTS, COLUMNS, WHICH, OUT, n, q, stride, GROUP
     a = tl.program_id(0).to(tl.int64)
     p = tl.load(WHICH + a)
     place = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    there = place < n
-    columns = tl.load(COLUMNS + p * n + place, mask=there, other=0)
+    valid = place < n
+    columns = tl.load(COLUMNS + p * n + place, mask=valid, other=0)
     count = tl.load(COUNTS + a)
     total = tl.zeros((BLOCK,), tl.float64)
     for start in tl.range(0, count, GROUP):
-        # Loads of a group do not wait for each other; weights behind the last are zero.
+        # The unrolled loop lets the loads of a group overlap; weights beyond the last row are zero.
         for g in tl.static_range(GROUP):
             r = start + g
             weight = tl.load(WEIGHTS + a * q + r, mask=r < count, other=0.0)
             row = tl.load(ROWS + a * q + r, mask=r < count, other=0)
             total += weight * tl.load(K + row * stride + columns).to(tl.float64)
     target = OUT + p * n + place
-    tl.store(target, tl.load(target, mask=there, other=0.0) + total, mask=there)
+    tl.store(target, tl.load(target, mask=valid, other=0.0) + total, mask=valid)
 
 
 @triton.jit
@@ -137,9 +137,9 @@ def _add_from_points(
     STEP: tl.constexpr,
 ):
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    there = place < n
+    valid = place < n
     columns = first + place
-    y_norms = tl.load(NORMS + columns, mask=there, other=0.0)
+    y_norms = tl.load(NORMS + columns, mask=valid, other=0.0)
     total = tl.zeros((BLOCK,), tl.float64)
     for start in tl.range(0, count, GROUP):
         r = start + tl.arange(0, GROUP)
@@ -150,19 +150,22 @@ def _add_from_points(
         for k in tl.range(0, D, STEP):
             features = k + tl.arange(0, STEP)
             x = tl.load(X + rows[:, None] * D + features[None, :])
-            y = tl.load(X + columns[None, :] * D + features[:, None], mask=there[None, :], other=0.0)
-            # Three products of the tensor cores' short numbers are as exact as one in float32.
+            y = tl.load(X + columns[None, :] * D + features[:, None], mask=valid[None, :], other=0.0)
+            # tf32x3: the sum of three tf32 products has about the accuracy of one float32 product.
             products = tl.dot(x, y, products, input_precision="tf32x3")
         values = kernel_function(products, x_norms, y_norms, gamma, coef0, KIND, DEGREE)
         total += tl.sum(weights[:, None] * values.to(tl.float64), 0)
     target = OUT + place
-    tl.store(target, tl.load(target, mask=there, other=0.0) + total * scale, mask=there)
+    tl.store(target, tl.load(target, mask=valid, other=0.0) + total * scale, mask=valid)
 
 
 def solve_sets(
     gram: Any, slope: Any, beta: Any, lower: Any, upper: Any, epsilon: Any, goal: Any, most: Any, moves: Any
 ) -> None:
-    """Maximise over each working set, `beta` and `moves` in place; all have one row a problem, the set a power of two."""
+    """Maximise over each working set; updates `beta` and `moves` in place.
+
+    All arrays have one row for each problem; the size of a working set is a power of two.
+    """
     q = gram.shape[-1]
     _solve_sets[(len(gram),)](
         gram, slope, beta, lower, upper, epsilon, goal, most, moves, Q=q, num_warps=min(16, max(4, q // 128))
@@ -170,7 +173,7 @@ def solve_sets(
 
 
 def add_rows(K: Any, rows: Any, weights: Any, counts: Any, columns: Any, which: Any, out: Any) -> None:
-    """`out[which[a]] += weights[a, :counts[a]] @ K[rows[a, :counts[a]]][:, columns[which[a]]]` for every `a`."""
+    """Compute `out[which[a]] += weights[a, :counts[a]] @ K[rows[a, :counts[a]]][:, columns[which[a]]]` for every `a`."""
     n = columns.shape[1]
     _add_rows[(len(which), triton.cdiv(n, 256))](
         K, rows, weights, counts, columns, which, out, n, rows.shape[1], K.stride(0), GROUP=8, BLOCK=256, num_warps=4
@@ -178,7 +181,10 @@ def add_rows(K: Any, rows: Any, weights: Any, counts: Any, columns: Any, which: 
 
 
 def add_from_points(X: Any, norms: Any, rows: Any, weights: Any, out: Any, first: int, form: Any) -> None:
-    """`out += weights @ K(X[rows], X[first : first + len(out)])`, no value written to memory; columns of `X` in sixteens."""
+    """Compute `out += weights @ K(X[rows], X[first : first + len(out)])` without storing kernel values.
+
+    The number of columns of `X` is a multiple of 16.
+    """
     n, d = len(out), X.shape[1]
     _add_from_points[(triton.cdiv(n, 128),)](
         X,

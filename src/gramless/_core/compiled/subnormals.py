@@ -1,8 +1,8 @@
-"""Subnormal numbers taken for zero while a loop sums, on x86 processors.
+"""Treatment of subnormal numbers as zero during a loop, on x86 processors.
 
-Numbers below 1e-38 in single precision are stored in another form, with which many processors compute a hundred times as
-slowly. Products of the kernel values of points far apart with small coefficients are such numbers by the million, and
-nothing beside a sum of others. The processor's mode belongs to the thread, and whoever changes it puts it back.
+Many processors are about a hundred times slower with subnormal numbers (below 1e-38 in float32). Products of kernel values
+of distant points with small coefficients often are subnormal, and too small to change the sums that they are added to. The
+mode belongs to the thread, so a loop that sets it also restores the previous mode.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from numba.extending import intrinsic
 
 from gramless._core.compiled import simd as _simd
 
-# Of the control register: results that are subnormal become zero, and operands that are subnormal count as zero.
-_FLUSH, _AS_ZERO = 1 << 15, 1 << 6
+# Bits of the control register MXCSR: flush subnormal results to zero, and treat subnormal operands as zero.
+_FLUSH_TO_ZERO, _OPERANDS_AS_ZERO = 1 << 15, 1 << 6
 
 
 def _transfer(builder: Any, name: str, place: Any) -> None:
@@ -27,13 +27,13 @@ def _transfer(builder: Any, name: str, place: Any) -> None:
 
 @intrinsic
 def flush_subnormals(context: Any) -> Any:
-    """Take subnormal numbers for zero from here on; gives the mode before."""
+    """Treat subnormal numbers as zero from now on; return the previous mode."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = cgutils.alloca_once(builder, _simd.I32)
         _transfer(builder, "stmxcsr", place)
         before = builder.load(place)
-        builder.store(builder.or_(before, ir.Constant(_simd.I32, _FLUSH | _AS_ZERO)), place)
+        builder.store(builder.or_(before, ir.Constant(_simd.I32, _FLUSH_TO_ZERO | _OPERANDS_AS_ZERO)), place)
         _transfer(builder, "ldmxcsr", place)
         return before
 
@@ -42,7 +42,7 @@ def flush_subnormals(context: Any) -> Any:
 
 @intrinsic
 def restore_subnormals(context: Any, mode: Any) -> Any:
-    """Back to the mode that `flush_subnormals` gave."""
+    """Restore the mode that `flush_subnormals` returned."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = cgutils.alloca_once_value(builder, arguments[0])

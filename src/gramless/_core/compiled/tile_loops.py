@@ -1,13 +1,13 @@
-"""Compiled products of one tile with a few columns, from both sides; imported only where the processor has AVX-512 or AVX2.
+"""Compiled products of one tile `T` and its transpose with 8 or 12 columns; imported only with AVX-512 or AVX2.
 
     out_rows += T V_columns        out_columns += T^T V_rows
 
-The tile of a symmetric matrix serves both halves. BLAS packs its operands before it multiplies, which costs as much as the
-product when there are a dozen columns, and reads the tile once for each half. Here a strip of rows that fits the cache is
-multiplied from the right and from the left while it is there: two rows (or vectors of columns) by eight or twelve columns of
-sums in registers. The 16 registers of AVX2 take one row by eight columns, or two by six and then by the other six, so that
-this half of the right-hand side stays in the first cache. Sums have the type of the columns; a tile in float32 is
-widened on the way to columns in float64.
+A tile of a symmetric matrix is needed for both triangles. BLAS copies its operands before the product, which takes as long
+as the product for a dozen columns, and reads the tile once for each triangle. These loops compute both products of a strip
+of rows while the strip is in the cache. The sums of two rows (or two vectors of columns) with 8 or 12 columns stay in
+registers. The 16 registers of AVX2 suffice for one row and 8 columns, or for two rows and 6 columns; 12 columns are
+therefore two groups, and the right-hand sides of one group stay in the first-level cache. Sums have the dtype of the
+columns; a float32 tile is converted when it is multiplied with float64 columns.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from gramless._core.compiled.compiler import numba
 from gramless._core.compiled.subnormals import flush_subnormals, restore_subnormals
 
 WIDTHS = (8, 12)
-"""Columns that are multiplied together."""
-_STRIP = 64
+"""Numbers of columns that one call multiplies."""
+_STRIP = 64  # rows that stay in the cache for both products
 
 
 @register_jitable
 def _shape(width: int) -> tuple[int, int]:
-    """Rows, or vectors, that are multiplied together, and in how many parts the columns are: sums for every register."""
+    """Return the rows (or vectors) in a register tile and the number of groups of columns, limited by the registers."""
     if _simd.LANES == 16:
         return 2, 1
     return (2, 2) if width == 12 else (1, 1)
 
 
 def _vectors(entry: Any, number: Any) -> tuple[Any, Any]:
-    """How entries of the tile are loaded and how they are summed, for a tile and columns of these types."""
+    """Return the vector types in which entries of the tile are loaded and summed, given the dtypes of tile and columns."""
     if number == types.float32:
         return _simd.FLOATS, _simd.FLOATS
     return _simd.DOUBLES if entry == types.float64 else _simd.HALF_FLOATS, _simd.DOUBLES
@@ -49,7 +49,7 @@ def _load_entries(builder: Any, base: Any, stored: Any, summed: Any) -> Any:
 
 
 def _add_outer(builder: Any, entries: Any, factor: Callable[[int], Any], sums: Any) -> list[Any]:
-    """`sums[r][c] + entries[r] * factor(c)` for some vectors of the tile and a factor for each column."""
+    """Return `sums[r][c] + entries[r] * factor(c)` for all vectors `entries` of the tile and all columns c."""
     new: list[Any] = [None] * len(sums)
     width = len(sums) // len(entries)
     for c in range(width):
@@ -65,20 +65,22 @@ def _add_outer(builder: Any, entries: Any, factor: Callable[[int], Any], sums: A
 def _times_rows(
     context: Any, rows: Any, stride: Any, packed: Any, steps: Any, out: Any, entry: Any, number: Any, width: Any
 ) -> Any:
-    """`out[r][width] += rows[r] @ V` for the rows together, V packed as [steps][width][lanes].
+    """Compute `out[r][width] += rows[r] @ V` for the rows of a register tile, with V packed as [steps][width][lanes].
 
-    One part of the columns, that which begins at the addresses; `entry` and `number` are of the tile's and of V's type.
+    One call computes one group of columns, which starts at the given addresses. `entry` and `number` only pass the dtypes
+    of the tile and of V.
     """
     signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, entry, number, width)
     stored, summed = _vectors(entry, number)
     columns = width.literal_value
-    together, parts = _shape(columns)
+    tile_rows, n_groups = _shape(columns)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         first = _simd.pointer(builder, arguments[0], stored.element)
-        rows = [_simd.at(builder, first, _simd.times(builder, arguments[1], r)) for r in range(together)]
-        # A row is a page of memory or more, and the processor does not look beyond a page by itself.
-        following = [_simd.at(builder, row, _simd.times(builder, arguments[1], together)) for row in rows]
+        rows = [_simd.at(builder, first, _simd.times(builder, arguments[1], r)) for r in range(tile_rows)]
+        # The next rows are prefetched explicitly: a row has at least one memory page, and the hardware does not prefetch
+        # across pages.
+        following = [_simd.at(builder, row, _simd.times(builder, arguments[1], tile_rows)) for row in rows]
         packed, out = (_simd.pointer(builder, arguments[i], summed.element) for i in (2, 4))
 
         def step(k: Any, sums: Any) -> list[Any]:
@@ -91,9 +93,9 @@ def _times_rows(
                 builder, entries, lambda c: _simd.load(builder, _simd.at(builder, here, summed.count * c), summed), sums
             )
 
-        part = columns // parts
-        for place, value in enumerate(_simd.accumulate(builder, arguments[3], together * part, summed, step)):
-            target = _simd.at(builder, out, place // part * columns + place % part)
+        group = columns // n_groups
+        for place, value in enumerate(_simd.accumulate(builder, arguments[3], tile_rows * group, summed, step)):
+            target = _simd.at(builder, out, place // group * columns + place % group)
             builder.store(_simd.add_lanes(builder, value, builder.load(target)), target)
         return context.get_dummy_value()
 
@@ -104,14 +106,14 @@ def _times_rows(
 def _times_vectors(
     context: Any, corner: Any, stride: Any, factors: Any, steps: Any, out: Any, entry: Any, number: Any, width: Any
 ) -> Any:
-    """`out[r][width][lanes] += T[:, r lanes : (r + 1) lanes]^T @ V`, V as rows of `width`.
+    """Compute `out[r][width][lanes] += T[:, r lanes : (r + 1) lanes]^T @ V`, with V of shape (steps, width).
 
-    One part of the columns, and types, as in `_times_rows`.
+    Groups of columns, `entry` and `number` are as in `_times_rows`.
     """
     signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, entry, number, width)
     stored, summed = _vectors(entry, number)
     columns = width.literal_value
-    together, parts = _shape(columns)
+    tile_rows, n_groups = _shape(columns)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         corner = _simd.pointer(builder, arguments[0], stored.element)
@@ -119,16 +121,16 @@ def _times_vectors(
 
         def step(k: Any, sums: Any) -> list[Any]:
             row = _simd.at(builder, corner, builder.mul(k, arguments[1]))
-            places = [_simd.at(builder, row, summed.count * r) for r in range(together)]
+            places = [_simd.at(builder, row, summed.count * r) for r in range(tile_rows)]
             entries = [_load_entries(builder, place, stored, summed) for place in places]
             here = _simd.at(builder, factors, _simd.times(builder, k, columns))
             return _add_outer(
                 builder, entries, lambda c: _simd.broadcast(builder, builder.load(_simd.at(builder, here, c))), sums
             )
 
-        part = columns // parts
-        for place, value in enumerate(_simd.accumulate(builder, arguments[3], together * part, summed, step)):
-            target = _simd.at(builder, out, summed.count * (place // part * columns + place % part))
+        group = columns // n_groups
+        for place, value in enumerate(_simd.accumulate(builder, arguments[3], tile_rows * group, summed, step)):
+            target = _simd.at(builder, out, summed.count * (place // group * columns + place % group))
             _simd.store(builder, builder.fadd(_simd.load(builder, target, summed), value), target)
         return context.get_dummy_value()
 
@@ -162,33 +164,33 @@ def add_products(
     height, width = T.shape
     columns, lanes, entry, number = packed.shape[1], packed.shape[2], T.dtype.type(0), packed.dtype.type(0)
     mode: Any = flush_subnormals()  # type: ignore[call-arg]
-    together, parts = _shape(columns)
-    stride, part = T.strides[0] // T.itemsize, columns // parts
-    even, whole = height - height % together, width - width % (together * lanes)
-    # Addresses: an array made by slicing would be counted in and out, a locked addition each.
+    tile_rows, n_groups = _shape(columns)
+    stride, group = T.strides[0] // T.itemsize, columns // n_groups
+    tiled_rows, tiled_columns = height - height % tile_rows, width - width % (tile_rows * lanes)
+    # Addresses instead of array slices, because numba counts references to each slice with atomic operations.
     tile, of_rows, of_columns = T.ctypes.data, rows.ctypes.data, packed.ctypes.data
     to_rows, to_columns, size = out_rows.ctypes.data, out_packed.ctypes.data, rows.itemsize
-    for start in range(0, even, _STRIP):
-        stop = min(even, start + _STRIP)
-        for first in range(0, columns, part):
+    for start in range(0, tiled_rows, _STRIP):
+        stop = min(tiled_rows, start + _STRIP)
+        for first in range(0, columns, group):
             here = of_columns + size * first * lanes
-            for i in range(start, stop if right and whole else start, together):
+            for i in range(start, stop if right and tiled_columns else start, tile_rows):
                 row, target = tile + T.itemsize * stride * i, to_rows + size * (columns * i + first)
                 if columns == 8:
-                    _times_rows(row, stride, here, whole // lanes, target, entry, number, 8)
+                    _times_rows(row, stride, here, tiled_columns // lanes, target, entry, number, 8)
                 else:
-                    _times_rows(row, stride, here, whole // lanes, target, entry, number, 12)
-        for j in range(0, whole if left else 0, together * lanes):
+                    _times_rows(row, stride, here, tiled_columns // lanes, target, entry, number, 12)
+        for j in range(0, tiled_columns if left else 0, tile_rows * lanes):
             corner = tile + T.itemsize * (stride * start + j)
-            for first in range(0, columns, part):
+            for first in range(0, columns, group):
                 here, target = of_rows + size * (columns * start + first), to_columns + size * (columns * j + first * lanes)
                 if columns == 8:
                     _times_vectors(corner, stride, here, stop - start, target, entry, number, 8)
                 else:
                     _times_vectors(corner, stride, here, stop - start, target, entry, number, 12)
-    # What is left: columns beyond the last whole vectors, and rows beyond the last whole group.
+    # The remaining columns and rows, which fill no complete vector or register tile.
     for i in range(height):
-        for j in range(whole if i < even else 0, width):
+        for j in range(tiled_columns if i < tiled_rows else 0, width):
             value, vector, lane = T[i, j], j // lanes, j % lanes
             for c in range(columns):
                 if right:

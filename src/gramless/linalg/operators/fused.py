@@ -1,20 +1,19 @@
-"""`K(X, Y) @ V` on a GPU without ever writing `K`: both products and the kernel function in one Triton kernel.
+"""The product `K(X, Y) @ V` on a GPU in one Triton kernel that does not store `K`.
 
-Each program owns a strip of rows of `X`; it walks over the tiles of `Y`, forms `X Y^T` on the tensor cores, applies the
-kernel function in registers and accumulates the tile's share of the answer, as flash attention does:
+Each Triton program computes a strip of rows of the result. For each tile of `Y` it computes `X Y^T` on the tensor cores,
+applies the kernel function in registers and adds the product with `V`, as flash attention does:
 
     for each tile of Y:   S = X Y^T,   T = k(S),   out += T V
 
-O(n m d) tensor-core operations; the memory traffic is that of a plain matrix product without its output. `benchmarks/gpu.py`
-prints the share of the card's matrix rate that is reached. Precision is named as in torch, with the relative error measured
-there on unit vectors (d = 784, polynomial of degree 4):
+O(n m d) tensor-core operations. `benchmarks/gpu.py` prints the fraction of the GPU's peak rate that is reached, and measures
+the relative errors of the two precisions, which are named as in torch (unit vectors, d = 784, polynomial of degree 4):
 
-    "medium"  the data rounded to bfloat16 (exact for integers up to 256, such as pixels)    about 8e-4
-    "high"    each number as the sum of two bfloat16, three products                         about 3e-5
+    "medium"  points rounded to bfloat16 (exact for integers up to 256, such as pixels)    about 8e-4
+    "high"    each number is the sum of two bfloat16 numbers, three products               about 3e-5
 
-The library asks for accurate sums: `T` and `V` then enter the second product as sums of bfloat16 numbers, and what the tiles
-contribute is added with compensation. The matrix is a true kernel matrix, of points moved by the rounding above: predict in
-the precision of the fit, or coefficients meet points that they were not solved for.
+With `accurate=True`, `T` and `V` are sums of bfloat16 numbers and the sums of the tiles are added with compensation. The
+matrix is then the exact kernel matrix of the rounded points. Predictions need the precision of the fit, because the
+coefficients are the solution for the rounded points.
 """
 
 from __future__ import annotations
@@ -36,20 +35,23 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _POLYNOMIAL, _RBF, _EXPONENTIAL, _MATERN32, _MATERN52 = 0, 1, 2, 3, 4
+# Upper bound on the bfloat16 columns of one launch.
 _COLUMNS_AT_A_TIME = 64
-# bfloat16 numbers, of eight bits each, that stand for one entry of V in an accurate product.
+# Number of bfloat16 numbers (8 significant bits each) whose sum is one entry of V in an accurate product.
 _PIECES = {"medium": 2, "high": 3}
 _PIECES_OF_FLOAT64 = 5
+# Rows of X in a strip, rows of Y in a tile, and features in a step of the inner product.
 _STRIP, _TILE, _STEP = 128, 256, 64
-# Compute capabilities with the shared memory that whole steps take (147 kB of a multiprocessor); others make half steps.
+# Compute capabilities with at least 147 kB of shared memory for each multiprocessor, which full steps need; other devices
+# use half steps.
 _LARGE_SHARED_MEMORY = {(8, 0), (9, 0), (10, 0), (10, 3)}
-# A strip of half the rows takes this share of the time, since it reads as much of the other operand.
+# Time of a strip with half of the rows relative to a full strip; above 0.5 because both read all of Y.
 _HALF_STRIP = 0.7
 
 
 @dataclass(frozen=True)
 class Form:
-    """A kernel that the fused product knows, as numbers."""
+    """Parameters of a kernel that the fused product supports."""
 
     kind: int
     gamma: float
@@ -59,17 +61,17 @@ class Form:
 
     @property
     def smooth(self) -> bool:
-        """Whether rounded squares of small distances do no harm: their roots have half the digits."""
+        """Whether the kernel is smooth at distance zero, so that rounding of squared distances causes small errors."""
         return self.kind != _EXPONENTIAL
 
     @property
     def of_distances(self) -> bool:
-        """Whether the kernel is a function of distances, so that a shift of all points changes nothing."""
+        """Whether the kernel is a function of distances, so that a shift of all points does not change kernel values."""
         return self.kind != _POLYNOMIAL
 
 
 def fused_form(kernel: Kernel) -> Form | None:
-    """The numbers of a resolved kernel that the fused product knows; None for any other."""
+    """Return the parameters of a resolved kernel, or None if the fused product does not support the kernel."""
     if isinstance(kernel, Scaled):
         form = fused_form(kernel.kernel)
         return None if form is None else replace(form, scale=form.scale * kernel.scale)
@@ -91,7 +93,7 @@ def fused_form(kernel: Kernel) -> Form | None:
 
 
 def _number(gamma: float | str) -> float:
-    """Planning asks before `"scale"` is resolved; the product itself never does."""
+    """Return `gamma` as a float, NaN for names such as `"scale"`, which are not resolved yet when a fit is planned."""
     return float("nan") if isinstance(gamma, str) else float(gamma)
 
 
@@ -105,7 +107,7 @@ def has_triton() -> bool:
 
 
 def can_fuse(kernel: Kernel, X: Array, precision: str) -> bool:
-    """Whether `K(X, .) @ V` runs fused: float32 on CUDA, with Triton, a kernel it knows, below the highest precision."""
+    """Return True if the fused product supports the kernel, the data (float32 on CUDA) and the precision."""
     if precision not in PRECISIONS:
         raise ValueError(f"unknown precision {precision!r}; known: {', '.join(map(repr, PRECISIONS))}")
     if precision == "highest" or not xa.device_of(X).startswith("cuda") or str(X.dtype) != "torch.float32":
@@ -114,15 +116,10 @@ def can_fuse(kernel: Kernel, X: Array, precision: str) -> bool:
 
 
 class Operand:
-    """Points as the fused product reads them, on either side: rounded to bfloat16, padded to whole tiles.
+    """The `n` points of one side of the fused product: rounded to bfloat16 and padded with zeros to full tiles.
 
-    Parameters
-    ----------
-    data : bfloat16 tensor of shape (padded n, parts * width)
-        The rounded numbers and, with two parts, what that rounding left over, rounded.
-    norms : float32 tensor of shape (padded n,)
-    n, width : int
-        Points, and padded features.
+    `data` has shape (padded n, parts * width), where `width` is the padded number of features: the rounded numbers and, with
+    two parts, the rounded rounding errors. `norms` are the squared norms of the points in float32.
     """
 
     def __init__(self, data: Tensor, norms: Tensor, n: int, width: int):
@@ -153,17 +150,17 @@ class Operand:
             rows = slice(i, i + 65536)
             norms[rows] = xa.square_norms(operand.points(rows))
             if parts == 2:
-                # Products leave out low by low; norms that do too keep the distance from a point to itself at zero.
+                # The products omit low by low. The norms omit it too, so that the distance of a point to itself is zero.
                 norms[rows] -= xa.square_norms(data[rows, width:].float())
         return operand
 
     def points(self, rows: slice) -> Tensor:
-        """The rows as float32 numbers."""
+        """Return the rounded rows in float32."""
         pieces = self.data[rows].float()
         return pieces if self.parts == 1 else pieces[:, : self.width] + pieces[:, self.width :]
 
     def take(self, rows: Any) -> Operand:
-        """Some of the points, given by a slice or an index array."""
+        """Return the points of a slice or an index array."""
         import torch
 
         data: Any = xa.take_rows(self.data[: self.n], rows)
@@ -177,16 +174,16 @@ class Operand:
 
 
 def _strip(n: int, multiprocessors: int) -> int:
-    """Rows in a strip: each multiprocessor takes one at a time, and the last round should not leave most of them idle."""
+    """Return the number of rows in a strip: half strips if full ones would leave most multiprocessors idle at the end."""
     whole, half = (-(-n // (rows * multiprocessors)) for rows in (_STRIP, _STRIP // 2))
     return _STRIP if whole <= _HALF_STRIP * half else _STRIP // 2
 
 
 def _step(operand: Operand, capability: tuple[int, int]) -> int:
-    """Features in a step, on a device of this compute capability: there are two steps at least.
+    """Return the number of features in a step for a compute capability; there are at least two steps.
 
-    Where one step covers all features, Triton (3.6) folds the loop over them into the loop over tiles, whose loads then
-    exceed the shared memory or, not made ahead, give wrong numbers.
+    With a single step, Triton 3.6 merges the loop over features into the loop over tiles. The prefetched loads then exceed
+    the shared memory, and without prefetching the results are wrong.
     """
     folded = operand.data.shape[1] == _STEP
     return _STEP // 2 if folded or capability not in _LARGE_SHARED_MEMORY else _STEP
@@ -197,32 +194,25 @@ def _whole_tiles(n: int) -> int:
 
 
 class FusedProduct:
-    """Points prepared for products `K(., points) @ V`.
+    """The product `K(., points) @ V` of a resolved kernel for float32 points on a CUDA device.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Resolved, and one that `fused_form` knows.
-    points : CUDA tensor of shape (m, d)
-    precision : {"high", "medium"}
-    accurate : bool, default=False
-        In medium precision (high is always so): round the data only, and sum `K V` better than float32 does. A solver needs
-        that: its matrix is then a true kernel matrix, of points moved by a rounding, where rounded sums are not even
-        symmetric. So do predictions from many points, whose coefficients of both signs nearly cancel.
+    With `accurate=True` (always in high precision) only the points are rounded, and sums are more accurate than in float32.
+    Solvers need this, because products with rounded sums belong to no symmetric matrix; so do predictions from many points,
+    in which terms of both signs nearly cancel.
     """
 
     def __init__(self, kernel: Kernel, points: Any, precision: str, *, accurate: bool = False):
         form = fused_form(kernel)
         if form is None:
-            raise TypeError(f"no fused product for {kernel!r}")
+            raise TypeError(f'the fused product does not support {kernel!r}; use precision="highest"')
         self.form, self.precision, self.accurate = form, precision, accurate or precision == "high"
         self._points: Tensor | None = points
-        # Distances do not change when everything is shifted, and rounding is smallest around zero.
+        # Centring does not change distances, and rounding errors are smaller for numbers near zero.
         self._shift = points.mean(0) if form.kind != _POLYNOMIAL else None
         self.operand = Operand.rounded(points, precision, self._shift)
 
     def of(self, rows: Any) -> FusedProduct:
-        """The product with some of the points, from the same rounded numbers."""
+        """Return the product with a subset of the points, with the same rounding."""
         product = copy(self)
         product._points, product.operand = None, self.operand.take(rows)
         return product
@@ -233,7 +223,7 @@ class FusedProduct:
         return self.operand if X is self._points else Operand.rounded(X, self.precision, self._shift)
 
     def __call__(self, X: Array | Operand, V: Any) -> Array:
-        """`K(X, points) @ V` in float32; a float64 `V` counts with 40 bits where the sums are accurate."""
+        """Return `K(X, points) @ V` in float32; an accurate product uses 40 bits of a float64 `V`."""
         import torch
 
         left = self._left(X)
@@ -265,7 +255,7 @@ class FusedProduct:
         return out[: left.n, : pieces * k].reshape(left.n, pieces, k).sum(1)
 
     def block(self, X: Array | Operand) -> Array:
-        """`K(X, points)` in float32, entry by entry what the product sums."""
+        """Return `K(X, points)` in float32, with the same entries as the matrix of the product."""
         import torch
 
         from gramless._core.compiled.fused_kernel import launch_block
@@ -274,11 +264,11 @@ class FusedProduct:
         shape = (left.data.shape[0], self.operand.data.shape[0])
         out = torch.empty(shape, dtype=torch.float32, device=left.data.device)
         step = _step(left, torch.cuda.get_device_capability(out.device))
-        # A whole tile passes through shared memory on its way out: half steps, half tiles.
+        # The output tile is also stored in shared memory, so devices with half steps use half tiles.
         launch_block(left, self.operand, out, self.form, _STRIP, _TILE * step // _STEP, step)
         return out[: left.n, : self.operand.n]
 
 
 def prepare(kernel: Kernel, points: Array, precision: str) -> FusedProduct | None:
-    """A product fit for a solver where it can run, else None."""
+    """Return an accurate product for a solver, or None if the fused product does not support the arguments."""
     return FusedProduct(kernel, points, precision, accurate=True) if can_fuse(kernel, points, precision) else None
