@@ -348,7 +348,8 @@ def markdown(results: dict[str, dict[str, Any]], names: list[str], learners: lis
         if key == "error":
             lost = [name for name, one in found.items() if one[2][0] > one[2].min() + 1e-12]
             said = (
-                f"Best or level with the best on {len(found) - len(lost)} of {len(found)} tables; lost: {', '.join(lost)}."
+                f"`gramless` has the lowest error, alone or with others, on {len(found) - len(lost)} of {len(found)} "
+                f"tables. It does not on {', '.join(lost)}."
             )
     searched = means_and_ranks(results, names, [x if x == "gramless" else f"{x}, tuned" for x in learners], "error")
     if searched:
@@ -356,8 +357,12 @@ def markdown(results: dict[str, dict[str, Any]], names: list[str], learners: lis
         seeds = sorted({one[1] for one in searched.values()})
         many = f"{seeds[0]} to {seeds[-1]} seeds" if len(seeds) > 1 else "one seed" if seeds == [1] else f"{seeds[0]} seeds"
         row = f"| mean rank by error, {len(searched)} tables | " + " | ".join(f"{value:.2f}" for value in mean) + " |"
-        parts.insert(0, f"Each tree with a random search of the processor time that `gramless` took, {many}:")
-        parts.insert(1, "\n".join([*head, row, "", f"Tables: {', '.join(searched)}."]))
+        parts.insert(
+            0,
+            "In the next table, the settings of each tree method are chosen by a random search that takes as much processor "
+            f"time as `gramless`, with {many}.",
+        )
+        parts.insert(1, "\n".join([*head, row, "", f"The tables are {', '.join(searched)}."]))
     return "\n\n".join(["\n".join(lines), said, *parts])
 
 

@@ -109,7 +109,7 @@ def test_folders_and_files_that_cannot_be_used(run, folder, model, tmp_path):
     assert "half.png" in run("predict", model, tmp_path / "half.png").err
     assert "no picture" in run("predict", model, tmp_path / "missing.png").err
     (tmp_path / "empty").mkdir()
-    assert "holds no pictures" in run("predict", model, tmp_path / "empty").err
+    assert "has no pictures" in run("predict", model, tmp_path / "empty").err
 
 
 @pytest.fixture

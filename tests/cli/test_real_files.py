@@ -195,7 +195,7 @@ def test_tables_that_cannot_be_used(run, tmp_path, name, rows, words):
 def test_files_that_cannot_be_used(run, tmp_path):
     for name, content, words in [
         ("latin.csv", lines("größe,y", "1,ä").encode("latin-1"), "not UTF-8 text. Save it again as UTF-8"),
-        ("only.csv", lines("y", *(f"x{k % 2}" for k in range(20))).encode(), "no column to predict from"),
+        ("only.csv", lines("y", *(f"x{k % 2}" for k in range(20))).encode(), "no input column besides the target"),
         ("broken.csv.bz2", b"BZh9 no such thing", "cannot be read as a table"),
     ]:
         (tmp_path / name).write_bytes(content)
@@ -231,9 +231,9 @@ def test_a_model_meets_the_half_of_an_archive_that_it_was_not_trained_on(run, tm
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--test-size", "0.99"], "leaves too few to learn from"),
-        (["--test-size", "0.999"], "leaves too few to learn from"),
-        (["--target", "a", "--test-size", "0.99"], "leaves too few to learn from"),
+        (["--test-size", "0.99"], "leaves too few training rows"),
+        (["--test-size", "0.999"], "leaves too few training rows"),
+        (["--target", "a", "--test-size", "0.99"], "leaves too few training rows"),
         (["--target", "a", "--task", "classification"], "fractions, which are quantities"),
         (["--kernel", "linear", "--gamma", "3"], "the linear kernel has no gamma"),
         (["--out", "pipe"], "a pipe or a device"),
@@ -250,7 +250,7 @@ def test_options_that_do_not_go_together(run, tmp_path, options, words, monkeypa
 def test_a_target_must_have_the_type_of_the_model(run, tmp_path):
     (tmp_path / "t.csv").write_text(lines("a,b,y", *(f"{a:.2f},word{k % 3},{2 * a}" for k, a in enumerate(A))))
     assert train(run, tmp_path / "t.csv").code == 0
-    for target, words in [("b", "is one of the columns that"), ("c", "predicts a quantity, and a target is not a number")]:
+    for target, words in [("b", "is an input column of"), ("c", "predicts a quantity, and a target is not a number")]:
         frame = pd.read_csv(tmp_path / "t.csv").assign(c="no number")
         frame.to_csv(tmp_path / "e.csv", index=False)
         done = run("evaluate", tmp_path / "m", tmp_path / "e.csv", "--target", target)

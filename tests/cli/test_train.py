@@ -154,7 +154,7 @@ def test_the_same_seed_gives_the_same_model(run, plants, tmp_path):
     [
         (["nowhere.csv", "--target", "kind"], "there is no file nowhere.csv"),
         (["{plants}/plants.csv", "--target", "kid"], "no column 'kid'; it has 'height', 'leaves'"),
-        (["{plants}/plants.csv"], "say which column to predict with --target"),
+        (["{plants}/plants.csv"], "name the column to predict with --target"),
         (["{plants}/plants.csv", "--target", "kind", "--kernel", "rfb"], "The 'kernel' parameter of"),
         (["{plants}/plants.csv", "--target", "kind", "--estimator", "svn"], "The 'estimator' parameter of TableClassifier"),
         (["{plants}/plants.csv", "--target", "kind", "--tune", "grid"], "The 'tune' parameter of TableClassifier must be"),
@@ -164,20 +164,20 @@ def test_the_same_seed_gives_the_same_model(run, plants, tmp_path):
         (["{plants}", "--target", "kind"], "a folder of pictures: leave it out, or give the name of a table"),
         (["{plants}/plants.csv", "--target", "kind", "--C", "-1"], "The 'C' parameter of TableClassifier must be"),
         (["{plants}/plants.csv", "--target", "kind", "--gamma", "0"], "The 'gamma' parameter of TableClassifier must be"),
-        (["{plants}/plants.csv", "--target", "kind", "--test-size", "0.001"], "one row to score on"),
+        (["{plants}/plants.csv", "--target", "kind", "--test-size", "0.001"], "one test row"),
         (["{plants}/plants.csv", "--target", "kind", "--task", "regression"], "not a number everywhere"),
         (["{plants}/plants.csv", "--target", "kind", "--tune", "none", "--device", "abacus"], "abacus"),
         (["{plants}/plants.csv", "--target", "kind", "--tune", "none", "--memory-budget", "much"], "memory_budget"),
         (["{plants}/plants.csv", "--target", "planet"], "one value only"),
         (["{plants}/plants.csv", "--target", "label"], "too many to be classes"),
-        (["{plants}/model.skops", "--target", "kind"], "cannot tell what this file is"),
+        (["{plants}/model.skops", "--target", "kind"], "unknown file format"),
         (["{bad}/empty.csv", "--target", "kind"], "is empty"),
         (["{bad}/ragged.csv", "--target", "b"], "line 4"),
         (["{bad}/binary.csv", "--target", "b"], "cannot be read as a table"),
         (["{bad}/cut.csv.gz", "--target", "b"], "cannot be read as a table"),
         (["{bad}/text.parquet", "--target", "b"], "not a complete Parquet file"),
         (["{bad}/pickle.npz"], "without pickles"),
-        (["{bad}/inputs.npz"], "no array named y or y_train: say with --target"),
+        (["{bad}/inputs.npz"], "no array named y or y_train: name the array to predict with --target"),
         (["{bad}/wide.csv"], "'c19' and 20 more"),
         (["{bad}/tiny.csv", "--target", "b"], "at least 10 are needed"),
         (["{bad}/words.svm"], "cannot be read as svmlight"),
@@ -242,7 +242,7 @@ def test_weights_groups_and_order_are_not_learnt_from(run, tmp_path):
     missing = run(*start, "--weights", "weight")
     assert "no column 'weight' for the weights" in missing.err
     negative = run(*start, "--weights", "x")
-    assert "weights are numbers of at least 0" in negative.err
+    assert "weights must be numbers of at least 0" in negative.err
 
 
 def test_groups_and_order_decide_who_is_held_out():
@@ -307,7 +307,7 @@ def test_the_task_follows_from_the_target(y, task):
 
 
 def test_columns_of_no_use_are_named(plants):
-    columns = read_training_table(plants / "plants.csv", "kind", "auto", roles={}, wanted=[], dropped=[]).columns
+    columns = read_training_table(plants / "plants.csv", "kind", "auto", roles={}, selected=[], dropped=[]).columns
     assert columns.type_of == {"height": "number", "leaves": "number", "soil": "category", "sheltered": "category"}
     assert columns.left_out_["planet"] == "the same value everywhere"
 

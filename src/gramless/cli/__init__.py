@@ -1,1 +1,1 @@
-"""What the commands of the shell do. `gramless.cli.app` only parses arguments and calls these modules."""
+"""Implementation of the shell commands; `gramless.cli.app` parses arguments and calls the other modules."""

@@ -1,4 +1,4 @@
-"""The `gramless` command: arguments, output and exit codes. The other modules of `gramless.cli` do the work."""
+"""The `gramless` command: arguments, output and exit codes. Other modules of `gramless.cli` implement the commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; mes
 
 
 class _ModelCommand(TyperCommand):
-    """Command that loads or fits models: `main` passes a function that imports slow packages after `--help` was handled."""
+    """Command that imports slow packages, by a function that `main` passes, only after `--help` was handled."""
 
     def invoke(self, ctx: Any) -> Any:
         if ctx.obj is not None:
@@ -44,8 +44,8 @@ def papers(incomplete: str) -> list[str]:
     return [name for name in (*CHAPTERS, "all") if name.startswith(incomplete)]
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(__version__)
         raise typer.Exit
 
@@ -63,18 +63,22 @@ def reproduce(
         str,
         typer.Argument(help="randomized, budget, risvo, prototypes, smo, images or all.", autocompletion=papers),
     ] = "all",
-    quick: Annotated[bool, typer.Option("--quick", help="Small data of scikit-learn: no files, a few minutes.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Use small datasets of scikit-learn; needs no files and takes a few minutes.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder for the results and the report.")] = Path("gramless-report"),
     data: Annotated[Path | None, typer.Option(help="Folder with the datasets.", exists=True, file_okay=False)] = None,
-    device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda, ...")] = None,
-    only: Annotated[str | None, typer.Option(help="Run just the experiment of this name.")] = None,
-    where: Annotated[list[str] | None, typer.Option(help="Just the settings with name=value; can be repeated.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Just this seed.", min=0)] = None,
-    show: Annotated[bool, typer.Option("--list", help="List the experiments and their settings, and run nothing.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget earlier results in the folder.")] = False,
+    device: Annotated[str | None, typer.Option(help="Device of the computation: cpu, cuda, ...")] = None,
+    only: Annotated[str | None, typer.Option(help="Run only the experiment with this name.")] = None,
+    where: Annotated[list[str] | None, typer.Option(help="Run only the settings with name=value; can be repeated.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Run only this seed.", min=0)] = None,
+    show: Annotated[
+        bool, typer.Option("--list", help="List the experiments and their settings without running them.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard earlier results in the folder.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run the papers' experiments and write a report. A run that was stopped continues where it was."""
+    """Run the papers' experiments and write a report. A run that was interrupted is resumed."""
     from gramless.cli.reproduce import choose, listing
     from gramless.cli.reproduce import reproduce as work
 
@@ -92,21 +96,21 @@ def reproduce(
     outcome = work(paper, quick=quick, out=out, data=data, device=device, **narrow, fresh=fresh, console=console)
     if as_json:
         typer.echo(json.dumps(outcome.as_json()))
-    for line in outcome.words():
+    for line in outcome.summary_lines():
         console.print(line, highlight=False, soft_wrap=True)
     raise typer.Exit(outcome.exit_code())
 
 
 @app.command()
 def report(
-    results: Annotated[list[Path], typer.Argument(help="results.jsonl of one run, or of several.")],
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    results: Annotated[list[Path], typer.Argument(help="Files results.jsonl of one or more runs.")],
+    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
     benchmarks: Annotated[
-        Path | None, typer.Option(help="Folder with the benchmarks' records, for a chapter on other packages.", exists=True)
+        Path | None, typer.Option(help="Folder with benchmark records, for a chapter on other packages.", exists=True)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw the report again from the records of earlier runs."""
+    """Write the report of earlier runs from their records."""
     from gramless.cli.reproduce import redraw
 
     drawn = redraw(results, out, benchmarks=benchmarks, console=Console(stderr=as_json))
@@ -121,33 +125,38 @@ def _choices(names: Sequence[str]) -> Callable[[str], list[str]]:
 @app.command(cls=_ModelCommand)
 def train(
     context: typer.Context,
-    data: Annotated[Path, typer.Argument(help="CSV, Parquet, svmlight or npz, .gz and .bz2 too; or a folder of pictures.")],
-    target: Annotated[str | None, typer.Option(help="The column to predict; npz and svmlight files know theirs.")] = None,
-    out: Annotated[Path, typer.Option(help="Where to save the model.")] = Path("model.skops"),
+    data: Annotated[
+        Path, typer.Argument(help="CSV, Parquet, svmlight or npz file (also .gz, .bz2), or a folder of pictures.")
+    ],
+    target: Annotated[str | None, typer.Option(help="The column to predict; not needed for npz and svmlight files.")] = None,
+    out: Annotated[Path, typer.Option(help="Model file to write.")] = Path("model.skops"),
     estimator: Annotated[
         str,
         typer.Option(
-            help="auto, table (selects all settings; the choice of auto unless C, gamma, a device or --tune none is given), "
-            "lssvm, nystrom or svm.",
+            help="auto, table (selects all settings; the choice of auto unless C, gamma, --tune none or a device "
+            "other than cpu is given), lssvm, nystrom or svm.",
             autocompletion=_choices(["auto", "table", "lssvm", "nystrom", "svm"]),
         ),
     ] = "auto",
     kernel: Annotated[
         str | None,
         typer.Option(
-            help="rbf, laplacian, exponential, matern32, matern52, poly or linear; selected when not given.",
+            help="rbf, laplacian, exponential, matern32, matern52, poly or linear; selected if not given.",
             autocompletion=_choices(["rbf", "laplacian", "exponential", "matern32", "matern52", "poly", "linear"]),
         ),
     ] = None,
-    C: Annotated[float | None, typer.Option("--C", help="Regularisation; tuned when not given.")] = None,
-    gamma: Annotated[float | None, typer.Option(help="Coefficient of the kernel; tuned when not given.")] = None,
+    C: Annotated[float | None, typer.Option("--C", help="Inverse regularisation; tuned if not given.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="Coefficient of the kernel; tuned if not given.")] = None,
     tune: Annotated[
-        str, typer.Option(help="loo (closed-form leave-one-out) or none.", autocompletion=_choices(["loo", "none"]))
+        str,
+        typer.Option(
+            help="Tuning method: loo (closed-form leave-one-out) or none.", autocompletion=_choices(["loo", "none"])
+        ),
     ] = "loo",
     task: Annotated[
         str,
         typer.Option(
-            help="auto, classification or regression.",
+            help="Kind of target: auto, classification or regression.",
             autocompletion=_choices(["auto", "classification", "regression"]),
         ),
     ] = "auto",
@@ -155,28 +164,42 @@ def train(
         bool | None,
         typer.Option(
             "--proba/--no-proba",
-            help="Fit calibrated probabilities for `predict --proba`; the default except for svm, which needs five more "
-            "fits.",
+            help="Fit calibrated probabilities for `predict --proba`; the default except for svm, for which they take five "
+            "additional fits.",
             show_default=False,
         ),
     ] = None,
     test_size: Annotated[float, typer.Option(help="Share of rows held out for the score.")] = 0.2,
-    test: Annotated[Path | None, typer.Option(help="Score on the rows of this file, and learn from all of DATA.")] = None,
-    cv: Annotated[int | None, typer.Option(help="Score by so many folds, and learn from all of DATA.", min=2)] = None,
-    weights: Annotated[str | None, typer.Option(help="A column with the weights of the rows.")] = None,
-    groups: Annotated[str | None, typer.Option(help="A column whose equal rows are held out together.")] = None,
-    order: Annotated[str | None, typer.Option(help="A column, such as a date: its last rows are held out.")] = None,
-    columns: Annotated[
-        list[str] | None, typer.Option(help="Learn from these columns only: a,b,c, or the option again.")
+    test: Annotated[
+        Path | None, typer.Option(help="Compute scores on the rows of this file, and train on all rows of DATA.")
     ] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Do not learn from these columns.")] = None,
-    class_weight: Annotated[str | None, typer.Option(help="balanced (inverse class frequencies), or yes=5,no=1.")] = None,
+    cv: Annotated[
+        int | None,
+        typer.Option(help="Compute scores by cross-validation with this number of folds, and train on all rows.", min=2),
+    ] = None,
+    weights: Annotated[str | None, typer.Option(help="Column with the weights of the rows.")] = None,
+    groups: Annotated[
+        str | None, typer.Option(help="Column of group labels; rows of a group are held out together.")
+    ] = None,
+    order: Annotated[
+        str | None, typer.Option(help="Column that orders the rows, such as a date; the last rows are held out.")
+    ] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option(help="Use only these columns as inputs: a,b,c; can be repeated.")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Do not use these columns as inputs.")] = None,
+    class_weight: Annotated[
+        str | None, typer.Option(help="balanced (inverse class frequencies), or weights such as yes=5,no=1.")
+    ] = None,
     time: Annotated[
-        str | None, typer.Option(help="Time that the fit aims at, such as 90s or 2m; about a minute for 50,000 rows.")
+        str | None,
+        typer.Option(help="Approximate time of the fit, such as 90s or 2m; the default is about a minute for 50,000 rows."),
     ] = None,
     interval: Annotated[
         float | None,
-        typer.Option(help="Also measure intervals (for classes, sets) of this coverage, such as 0.9, on held-out rows."),
+        typer.Option(
+            help="Measure prediction intervals (for classes, sets) of this coverage, such as 0.9, on held-out rows."
+        ),
     ] = None,
     report: Annotated[
         bool,
@@ -187,7 +210,7 @@ def train(
     ] = 0,
     device: Annotated[str | None, typer.Option(help="Device of the computation: cpu, cuda, auto.")] = None,
     memory_budget: Annotated[
-        str | None, typer.Option("--memory", "--memory-budget", help="Bound on the memory of the fit, such as 4GB.")
+        str | None, typer.Option("--memory", "--memory-budget", help="Largest memory of the fit, such as 4GB.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -246,14 +269,14 @@ def train(
 
 
 def _reject_others(context: typer.Context, known: Sequence[str], what: str) -> None:
-    """Raise `InputError` for an option that was given and has no meaning here."""
+    """Raise `InputError` if an option was given that is not in `known`."""
     from gramless.cli.errors import InputError
 
     for name in context.params:
         source = context.get_parameter_source(name)
         if name not in known and source is not None and source.name == "COMMANDLINE":
             option = name.replace("_", "-")
-            raise InputError(f"--{option} has no meaning for {what}: leave it out, or give the name of a table")
+            raise InputError(f"--{option} does not apply to {what}: leave it out, or give the name of a table")
 
 
 @app.command(cls=_ModelCommand)
@@ -261,30 +284,32 @@ def predict(
     model: Annotated[Path, typer.Argument(help="A model that `gramless train` saved.")],
     data: Annotated[
         Path,
-        typer.Argument(help="Rows to predict (more columns may be there), - for standard input, a picture, or a folder."),
+        typer.Argument(help="Table (may have further columns), - for standard input, a picture, or a folder of pictures."),
     ],
-    proba: Annotated[bool, typer.Option("--proba", help="Also the probability of each class.")] = False,
-    interval: Annotated[float | None, typer.Option(help="Also the ends of intervals of this coverage, such as 0.9.")] = None,
+    proba: Annotated[bool, typer.Option("--proba", help="Also write the probability of each class.")] = False,
+    interval: Annotated[
+        float | None, typer.Option(help="Also write prediction intervals of this coverage, such as 0.9.")
+    ] = None,
     classes: Annotated[
         float | None,
-        typer.Option("--set", help="Also sets of classes of this coverage, such as 0.9."),
+        typer.Option("--set", help="Also write sets of classes of this coverage, such as 0.9."),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="A CSV or Parquet file, by its name; CSV to standard output when not given, or -. Labels are not "
-            "escaped: a spreadsheet may interpret one that begins with = as a formula."
+            help="CSV or Parquet file to write; if not given or -, CSV is written to standard output. Labels are not "
+            "escaped: a spreadsheet may interpret a label that begins with = as a formula."
         ),
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Also the columns of the input.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Also write the columns of the input.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Predict the rows of a file in batches, so that the file may be larger than memory; or pictures."""
+    """Predict the rows of a file, in batches so that the file may be larger than memory, or predict pictures."""
     from gramless.cli.errors import InputError
     from gramless.cli.formats import is_pictures
 
     if as_json and out in (None, Path("-")):
-        raise InputError("--json needs --out: the predictions themselves go to standard output otherwise")
+        raise InputError("--json needs --out, because predictions are written to standard output otherwise")
     console = Console(stderr=True)
     if not is_pictures(data):
         from gramless.cli.predict import predict as predict_rows
@@ -293,7 +318,7 @@ def predict(
             model, data, proba=proba, out=out, keep=keep, interval=interval, classes=classes, console=console
         )
     elif keep:
-        raise InputError("--keep is for tables: the line of a picture has its path already")
+        raise InputError("--keep is for tables: the output for pictures has their paths already")
     elif interval is not None or classes is not None:
         raise InputError("--interval and --set are for tables, not for pictures")
     else:
@@ -308,9 +333,11 @@ def predict(
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A model that `gramless train` saved.")],
     data: Annotated[
-        Path, typer.Argument(help="Rows with their targets, or a folder with one subfolder of pictures for each class.")
+        Path, typer.Argument(help="Table with targets, or a folder with one subfolder of pictures for each class.")
     ],
-    target: Annotated[str | None, typer.Option(help="The column with the targets; by default the one of training.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Column with the targets; the default is the target of training.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Score a saved model on a file with targets, or on a folder of pictures."""
@@ -334,8 +361,10 @@ def evaluate(
 
 @app.command(cls=_ModelCommand)
 def demo(
-    port: Annotated[int, typer.Option(help="On this machine only; 0 takes any free port.", min=0, max=65535)] = 8000,
-    data: Annotated[Path | None, typer.Option(help="Folder with mnist.npz; GRAMLESS_DATA is looked into too.")] = None,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 selects a free port.", min=0, max=65535)] = 8000,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with mnist.npz; the folder in $GRAMLESS_DATA is searched too.")
+    ] = None,
 ) -> None:
     """Serve a local page on which a user draws a digit and a model classifies it."""
     from gramless.cli.demo import demo as work
@@ -345,18 +374,24 @@ def demo(
 
 @app.command(cls=_ModelCommand)
 def serve(
-    models: Annotated[list[str], typer.Argument(help="Model files; the first is what /predict means. NAME=FILE names one.")],
-    host: Annotated[str, typer.Option(help="The address to listen on; only this machine reaches 127.0.0.1.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes any free port.", min=0, max=65535)] = 8000,
+    models: Annotated[list[str], typer.Argument(help="Model files, as FILE or NAME=FILE; /predict uses the first model.")],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 127.0.0.1 is reached only from this computer.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 selects a free port.", min=0, max=65535)] = 8000,
     watch: Annotated[
-        float | None, typer.Option(help="Look every so many seconds for replaced files and load them.", min=0.1)
+        float | None, typer.Option(help="Interval in seconds at which replaced files are detected and loaded.", min=0.1)
     ] = None,
-    most_rows: Annotated[int, typer.Option("--max-rows", help="Of a request.", min=1)] = 10_000,
-    most_body: Annotated[int, typer.Option("--max-body", help="Bytes of a request.", min=1)] = 16 * 2**20,
-    most_waiting: Annotated[int, typer.Option("--max-waiting", help="Rows that may wait, of all requests.", min=1)] = 50_000,
-    timeout: Annotated[float, typer.Option(help="Seconds from a request to its answer.", min=0.01)] = 30.0,
+    most_rows: Annotated[int, typer.Option("--max-rows", help="Largest number of rows of a request.", min=1)] = 10_000,
+    most_body: Annotated[int, typer.Option("--max-body", help="Largest number of bytes of a request.", min=1)] = 16 * 2**20,
+    most_waiting: Annotated[
+        int, typer.Option("--max-waiting", help="Largest number of rows that wait for a prediction.", min=1)
+    ] = 50_000,
+    timeout: Annotated[
+        float, typer.Option(help="Largest time from a request to its response, in seconds.", min=0.01)
+    ] = 30.0,
     threads: Annotated[
-        int, typer.Option(help="That compute a prediction; more than one pays for large batches only.", min=1)
+        int, typer.Option(help="Threads that compute a prediction; more than one is useful only for large batches.", min=1)
     ] = 1,
 ) -> None:
     """Serve models over HTTP: POST /predict accepts rows as JSON or CSV; / is a page with a form.
@@ -374,10 +409,10 @@ def serve(
 @app.command(cls=_ModelCommand)
 def export(
     model: Annotated[Path, typer.Argument(help="A saved model.")],
-    out: Annotated[Path, typer.Argument(help="The ONNX file to write.")],
+    out: Annotated[Path, typer.Argument(help="ONNX file to write.")],
     as_json: AsJson = False,
 ) -> None:
-    """Write a model for ONNX runtimes: preparation, machine, labels and probabilities, by standard operators only."""
+    """Write a model as ONNX: preprocessing, prediction, labels and probabilities, with standard operators only."""
     from gramless.cli.export import export as work
 
     done = work(model, out, Console(stderr=as_json))
@@ -387,15 +422,15 @@ def export(
 
 @app.command(cls=_ModelCommand)
 def info(
-    model: Annotated[Path | None, typer.Argument(help="A model file to describe.")] = None,
+    model: Annotated[Path | None, typer.Argument(help="Model file to describe.")] = None,
     rows: Annotated[
-        int | None, typer.Option(help="Also show what would be chosen for this number of rows ...", min=2)
+        int | None, typer.Option(help="Also show the automatic choices for a table with this number of rows.", min=2)
     ] = None,
-    columns: Annotated[int | None, typer.Option(help="... and of columns ...", min=1)] = None,
-    classes: Annotated[int, typer.Option(help="... and of classes.", min=2)] = 2,
+    columns: Annotated[int | None, typer.Option(help="Number of columns of the table.", min=1)] = None,
+    classes: Annotated[int, typer.Option(help="Number of classes of the target.", min=2)] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Describe a model file; without one, show devices, memory, versions, and the choices for a table of a given size."""
+    """Describe a model file; without one, show devices, memory, versions, and automatic choices for a table size."""
     if model is not None:
         from gramless.cli.model_info import model_info
 
@@ -411,7 +446,7 @@ def info(
 
 
 def main() -> None:
-    """Run the program; print warnings and errors of the input as sentences on stderr."""
+    """Run the command; print warnings and input errors as single messages to stderr."""
     from gramless.cli.errors import explain
 
     for number, name in enumerate(("stdout", "stderr"), start=1):
@@ -426,7 +461,7 @@ def main() -> None:
         app(obj=import_skops)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader (`| head`) has closed the pipe: discard the rest, including what Python flushes at exit.
+        # A reader such as `head` has closed the pipe: discard further output, including output flushed at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (Exception, KeyboardInterrupt) as reason:
         explained = explain(reason)
@@ -440,7 +475,7 @@ def main() -> None:
 def _print_message(style: str, sentence: Any) -> None:
     console = Console(stderr=True)
     console.print(f"[{style}]gramless:[/{style}]", end=" ")
-    # No markup: "[kg]" in the name of a column is not a style.
+    # Without markup, because "[kg]" in a column name is not a style of rich.
     console.print(str(sentence), soft_wrap=True, highlight=False, markup=False)
 
 

@@ -2,7 +2,7 @@
 
 The card has the scores, the permutation importance and the partial dependence of the columns; for classes, a calibration
 curve; for quantities, predictions against true values; and the coverage of intervals or prediction sets. It needs no script
-and no other file, and has a light and a dark form.
+and no other file, and has a light and a dark color scheme.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _CURVES = 6  # columns with a curve of partial dependence
-_ROWS = 200  # rows over which partial dependence is averaged, and points of a scatter plot: enough to see the shape
-_POINTS = 15  # values of a column in its curve
+_ROWS = 200  # rows over which partial dependence is averaged, and points of a scatter plot
+_POINTS = 15  # values of a column in a curve of partial dependence
 _BARS = 20  # columns with a bar of importance
 _BINS = 10  # bins of the calibration curve
 _WIDTH, _HEIGHT = 290, 210  # pixels of a chart; three charts are as wide as the page
@@ -62,7 +62,9 @@ def write_card(model: TableModel, scores: list[Score], X: pd.DataFrame, y: np.nd
         parts.append(_importance_bars(about["importance"]))
         parts.append("<h2>Partial dependence</h2>")
         names = [name for name, value in about["importance"].items() if value > 0][:_CURVES]
-        parts += [_partial_dependence(model, X, name, seed) for name in names] or ["<p>No column matters by itself.</p>"]
+        parts += [_partial_dependence(model, X, name, seed) for name in names] or [
+            "<p>No column has a positive importance.</p>"
+        ]
     parts += _against_truth(model, X, y)
     parts += _coverage(model, X, y)
     page = "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>"
@@ -89,14 +91,14 @@ def _importance_bars(importance: dict[str, float]) -> str:
     text: dict[str, Any] = {"textcoords": "offset pixels", "va": "center", "size": 12, "color": COLOURS["soft"]}
     for k, value in enumerate(values):
         axes.annotate(f"{importance[names[k]]:.3g}", (value, k), (5, 0), **text)
-    axes.set_xlim(0, 1.25 * (values.max() or 1.0))  # so that the numbers are inside
+    axes.set_xlim(0, 1.25 * (values.max() or 1.0))  # space for the numbers
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
     return to_svg(axes, "importance of the columns")
 
 
 def _partial_dependence(model: TableModel, X: pd.DataFrame, name: str, seed: int) -> str:
-    """Return a figure of the mean prediction if all rows have the same value in a column, for several values."""
+    """Return a figure of the partial dependence of the predictions on a column."""
     rows = X.iloc[np.random.default_rng(seed).permutation(len(X))[:_ROWS]].copy()
     column = X[name].dropna()
     is_number = pd.api.types.is_numeric_dtype(column)

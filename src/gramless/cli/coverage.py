@@ -14,7 +14,7 @@ COVERAGES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 def measured_coverage(model: TableModel, X: Any, y: np.ndarray, coverage: float) -> dict[str, float]:
     """Return requested and measured coverage, and the mean width of intervals or mean number of classes of sets."""
-    truth = model.answers(y)
+    truth = model.parse_targets(y)
     if model.task == "regression":
         low, high = model.prediction_intervals(X, coverage).T
         return _found(coverage, (low <= truth) & (truth <= high), high - low)

@@ -13,7 +13,7 @@ from gramless import ImageClassifier
 from gramless.cli.errors import InputError
 from gramless.papers.datasets import find, load
 
-# Digits of MNIST that are fitted within a few seconds.
+# Number of MNIST digits, which takes a few seconds to fit.
 ROWS = 5000
 ATOMS = 64
 
@@ -26,11 +26,11 @@ def demo(port: int, data: Path | None, console: Console) -> None:
     from gramless.deployment.serving import drawing_app, serve
 
     images, y, name = digits(data)
-    with console.status(f"learning {len(y):,} digits of {name}"):
+    with console.status(f"training on {len(y):,} digits of {name}"):
         model = ImageClassifier(n_atoms=ATOMS, mirror=False, C=10.0, random_state=0).fit(images, y)
 
     def announce(address: str) -> None:
-        console.print(f"Draw at [bold]{address}[/bold]; Ctrl-C ends it.", highlight=False, soft_wrap=True)
+        console.print(f"Draw at [bold]{address}[/bold]; Ctrl-C stops the server.", highlight=False, soft_wrap=True)
 
     try:
         serve(drawing_app(model), port, announce)

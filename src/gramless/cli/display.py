@@ -112,7 +112,7 @@ class DownloadBar:
 
 
 def describe(event: Event) -> str:
-    """Return the grid point, and the seed if the experiment has several."""
+    """Return the grid point, and the seed if the experiment has several seeds."""
     parts = [f"{name}={value}" for name, value in event.params.items()]
     if len(event.spec.seeds) > 1:
         parts.append(f"seed={event.seed}")

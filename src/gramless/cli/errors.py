@@ -1,6 +1,6 @@
 """Errors with messages for users, and the exit codes of the program.
 
-0 success; 1 part of the work failed; 2 wrong command line; 3 an input cannot be used; 4 out of memory; 5 the disk is full or
+Exit codes: 0 success; 1 partial failure; 2 wrong command line; 3 unusable input; 4 out of memory; 5 the disk is full or
 cannot be written; 130 interrupted.
 """
 
@@ -22,7 +22,7 @@ _WRONG_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EN
 
 
 class InputError(Exception):
-    """A file, a column or an option cannot be used; the message says which one and what to do."""
+    """Error of a file, a column or an option; the message names it and describes how to correct the error."""
 
 
 def explain(reason: BaseException) -> tuple[str, int] | None:
@@ -38,10 +38,10 @@ def explain(reason: BaseException) -> tuple[str, int] | None:
         return f"out of memory: {reason}" if str(reason) else "out of memory", EXIT_OUT_OF_MEMORY
     if isinstance(reason, OSError) and reason.errno in (errno.ENOSPC, errno.EDQUOT):
         where = f" for {reason.filename}" if reason.filename else ""
-        return f"the disk is full{where}: make room, or write elsewhere with --out", EXIT_CANNOT_WRITE
+        return f"the disk is full{where}: delete files, or choose another disk with --out", EXIT_CANNOT_WRITE
     if isinstance(reason, OSError) and reason.errno == errno.EFBIG:
         where = reason.filename or "the output"
-        return f"{where} exceeds the largest file size: write elsewhere with --out", EXIT_CANNOT_WRITE
+        return f"{where} exceeds the largest file size: choose another disk with --out", EXIT_CANNOT_WRITE
     if isinstance(reason, OSError) and reason.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
         return f"not permitted: {reason.filename or reason}", EXIT_CANNOT_WRITE
     if isinstance(reason, OSError) and reason.filename and reason.errno in _WRONG_PATH:
@@ -50,7 +50,7 @@ def explain(reason: BaseException) -> tuple[str, int] | None:
 
 
 def check_writable(path: Path, *inputs: Path) -> None:
-    """Raise `InputError` or `OSError` before the work if its result cannot be written or would replace an input."""
+    """Raise `InputError` or `OSError` if `path` cannot be written or is one of the input files."""
     try:
         kind = os.stat(path).st_mode
     except FileNotFoundError:
@@ -65,7 +65,7 @@ def check_writable(path: Path, *inputs: Path) -> None:
         if kind is not None and given.exists() and os.path.samefile(path, given):
             raise InputError(f"--out {path} is also an input and would be replaced: give it another name")
     if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} for {path.name}: make it, or give another --out")
+        raise InputError(f"there is no folder {path.parent} for {path.name}: create it, or give another --out")
     try:
         with tempfile.TemporaryFile(dir=path.parent) as trial:
             trial.write(bytes(4096))
@@ -80,16 +80,19 @@ def check_readable(path: Path) -> None:
         kind = os.stat(path).st_mode
     except FileNotFoundError as reason:
         raise InputError(f"there is no file {path}") from reason
-    except (OSError, ValueError) as reason:  # the name is too long or has a NUL, or a folder is not accessible
+    except (
+        OSError,
+        ValueError,
+    ) as reason:  # the name is too long or contains a NUL character, or a folder is not accessible
         raise InputError(f"{shortened(path)} cannot be read: {getattr(reason, 'strerror', None) or reason}") from reason
     if stat.S_ISDIR(kind):
         raise InputError(f"{path} is a folder: give the name of a file in it")
     if not stat.S_ISREG(kind):
-        raise InputError(f"{path} is a pipe or a device: save what comes out of it to a file first")
+        raise InputError(f"{path} is a pipe or a device: save its output to a file first")
 
 
 def shortened(path: Path) -> str:
-    """Return a path for a message, shortened if it is long."""
+    """Return a path for a message, shortened if the path is long."""
     text = str(path)
     return text if len(text) <= 200 else f"{text[:120]}... ({len(text)} characters)"
 

@@ -3,8 +3,8 @@
 `import skops.io` lists every scikit-learn estimator, which imports all of scikit-learn and, through its array API wrappers,
 torch and dask: 3.6 s of processor time against 1.1 s without (`gramless predict`, two cores at 2.5 GHz). `gramless.load`
 does not need the list because it looks up each estimator that a file names. scikit-learn has no setting to skip the search,
-so `all_estimators` is replaced while skops is imported and restored at once; the library itself never does this, only the
-command, which owns its process.
+so `all_estimators` is replaced while skops is imported, and restored afterwards. Only the command does this, because the
+library must not change modules of a process that it did not start.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ def import_skops() -> None:
     if "skops.io" in sys.modules:
         return
     collecting = gc.isenabled()
-    gc.disable()  # imports create hundreds of thousands of permanent objects that need no search for cycles
+    gc.disable()  # the imports create hundreds of thousands of objects, which garbage collection would search repeatedly
     try:
-        # skops looks up the module of each function of scipy.special in the order of imports, so this comes first.
+        # skops looks up functions of scipy.special in the order of imports, so scipy.special is imported first.
         import scipy.special  # noqa: F401
         import sklearn.utils
 

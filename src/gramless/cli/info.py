@@ -70,7 +70,7 @@ def _table(found: dict[str, Any]) -> Table:
     table.add_column(overflow="fold")
     hardware = found["hardware"]
     table.add_row("processor", escape(f"{hardware['cpu']}, {hardware['cores']} cores for this process"))
-    table.add_row("threads", f"{hardware['blas_threads']} in the linear algebra (OMP_NUM_THREADS changes it)")
+    table.add_row("threads", f"{hardware['blas_threads']} for linear algebra (set by OMP_NUM_THREADS)")
     for device in found["devices"]:
         name = f" {device['name']}" if "name" in device else ""
         table.add_row("device", escape(f"{device['device']}{name}, {format_bytes(device['free_bytes'])} free"))

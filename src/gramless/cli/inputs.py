@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-# Levels of a category that are stored with their counts.
+# Number of levels of a category that are stored with their counts.
 _LEVELS = 100
 
 

@@ -18,14 +18,14 @@ from gramless.cli.scores import Score, log_loss, roc_auc, score
 from gramless.estimators.novelty import NystromNovelty
 from gramless.tables.column_types import CellError, TableColumns, category_name
 
-# Largest number of training rows of the novelty detector, fewest rows for one, and its rate of false alarms.
+# Largest and smallest number of training rows of the novelty detector, and its false positive rate.
 _NOVELTY_ROWS = 10_000
 _FEWEST_ROWS = 40
 _FALSE_ALARMS = 0.01
 
 
 def typed_frame(X: pd.DataFrame, columns: TableColumns, origin: str) -> pd.DataFrame:
-    """Return the used columns with values of their types; the index of `X` counts rows from 0 for error messages."""
+    """Return the columns that the model uses, converted to their types; the index of `X` numbers the rows from 0."""
     missing = [name for name in columns.type_of if name not in X.columns]
     if missing:
         raise InputError(f"{origin} lacks the columns {', '.join(map(repr, missing))}, which the model was trained on")
@@ -42,7 +42,7 @@ class TableModel(BaseEstimator):
     Parameters
     ----------
     pipeline : Pipeline
-        Fitted; the last step is a table estimator, or a model of sparse rows after a `MaxAbsScaler`.
+        Fitted pipeline. The last step is a table estimator, or for sparse data a `MaxAbsScaler` followed by a model.
     column_types : dict of str
         Types of the input columns by name; empty for sparse data.
     target : str or None
@@ -134,11 +134,11 @@ class TableModel(BaseEstimator):
 
     def columns_of(self, kind: str) -> list[str]:
         """Return the names of the input columns of one type."""
-        return [name for name, its in self.column_types.items() if its == kind]
+        return [name for name, column_type in self.column_types.items() if column_type == kind]
 
     @property
     def has_string_classes(self) -> bool:
-        """True if labels are strings, which a file with a subset of them may show as numbers."""
+        """True if class labels are strings; a file in which all labels look like numbers must then be read as strings."""
         return self.task == "classification" and self.classes_.dtype.kind in "OU"
 
     @property
@@ -153,7 +153,7 @@ class TableModel(BaseEstimator):
         return None if self.column_types else int(self.pipeline.n_features_in_)
 
     def intervals(self, predicted: np.ndarray) -> np.ndarray | None:
-        """Return intervals around predicted values that contain 90 % of rows like the held-out ones, or None."""
+        """Return intervals around predictions that contain the targets of 90 % of the held-out rows, or None."""
         bound = self.about.get("error_90")
         if self.task != "regression" or bound is None:
             return None
@@ -162,7 +162,7 @@ class TableModel(BaseEstimator):
     def prediction_intervals(self, X: Any, coverage: float) -> np.ndarray:
         """Return intervals that contain the values of new rows with this probability, from leave-one-out residuals."""
         if self.task != "regression":
-            raise InputError("the model predicts classes, which have no intervals: use --set")
+            raise InputError("the model predicts classes, and intervals are only for quantities: use --set")
         if not hasattr(self.estimator, "predict_interval"):
             raise InputError(f"{self._name} has no intervals: train with --estimator table, lssvm or nystrom")
         return self.estimator.predict_interval(self._transformed(X), coverage)
@@ -170,7 +170,7 @@ class TableModel(BaseEstimator):
     def prediction_sets(self, X: Any, coverage: float, seed: int = 0) -> np.ndarray:
         """Return sets of classes that contain the true class of new rows with this probability."""
         if self.task != "classification":
-            raise InputError("the model predicts a quantity, of which there are no sets: use --interval")
+            raise InputError("the model predicts a quantity, and sets are only for classes: use --interval")
         if not hasattr(self.estimator, "predict_set") or not self.has_probabilities:
             raise InputError(f"{self._name} has no sets: train with --proba and --estimator table, lssvm or nystrom")
         return self.estimator.predict_set(self._transformed(X), coverage, random_state=seed)
@@ -199,7 +199,7 @@ class TableModel(BaseEstimator):
         self.novelty = detector.fit(self.prepared(X.iloc[sample]))
 
     def novel(self, X: Any) -> np.ndarray | None:
-        """Return for each typed row whether it is far from all training rows; None without a detector."""
+        """Return a mask of the typed rows that are far from all training rows; None without a detector."""
         detector: Any = getattr(self, "novelty", None)
         return None if detector is None else detector.predict(self.prepared(X)) < 0
 
@@ -226,14 +226,14 @@ class TableModel(BaseEstimator):
         return {name: count for name, count in counts.items() if count}
 
     def scored(self, batches: Iterable[tuple[Any, np.ndarray]], seed: int = 0) -> tuple[int, list[Score]]:
-        """Return the number of typed rows with known targets, and the scores on all of them."""
-        truths, guesses, chances = [], [], []
+        """Return the number of typed rows with known targets, and the scores on these rows."""
+        targets, predictions, all_probabilities = [], [], []
         for X, y in batches:
-            truths.append(self.answers(y))
-            guesses.append(self.pipeline.predict(X))
+            targets.append(self.parse_targets(y))
+            predictions.append(self.pipeline.predict(X))
             if self.has_probabilities:
-                chances.append(self.pipeline.predict_proba(X))
-        y, predicted, guess = np.concatenate(truths), np.concatenate(guesses), self.about["guess"]
+                all_probabilities.append(self.pipeline.predict_proba(X))
+        y, predicted, guess = np.concatenate(targets), np.concatenate(predictions), self.about["guess"]
         if self.task == "regression":
             return len(y), score(y, predicted, task=self.task, guess=guess, seed=seed)
         classes = self.classes_
@@ -244,17 +244,17 @@ class TableModel(BaseEstimator):
             known, found = (", ".join(map(repr, map(str, labels[:5]))) for labels in (classes, np.unique(y)))
             raise InputError(f"no label in the file is a class of the model: the model has {known}; the file has {found}")
         scores = score(y, predicted, task=self.task, guess=guess)
-        if chances:
-            order = np.argsort(classes)  # numbers as strings have another order
+        if all_probabilities:
+            order = np.argsort(classes)  # strings of numbers are sorted differently from the numbers
             shares = np.array(self.about["class_shares"])[order]
-            probabilities = np.concatenate(chances)
+            probabilities = np.concatenate(all_probabilities)
             scores.append(log_loss(y, classes[order], probabilities[:, order], shares))
             area = roc_auc(y, classes[1], probabilities[:, 1]) if len(classes) == 2 else None
             scores += [] if area is None else [area]
         return len(y), scores
 
-    def answers(self, y: np.ndarray) -> np.ndarray:
-        """Return targets of a file as float64, or as labels that can be compared with those of the model."""
+    def parse_targets(self, y: np.ndarray) -> np.ndarray:
+        """Return targets of a file as float64, or as labels that can be compared with the labels of the model."""
         if self.task == "regression":
             try:
                 numbers = y.astype(np.float64)
@@ -275,6 +275,6 @@ def load_model(path: str | os.PathLike) -> TableModel:
         raise InputError(str(reason)) from reason
     if not isinstance(model, TableModel):
         raise InputError(
-            f"{path} holds a {type(model).__name__}, not a model for tables: load it in Python with gramless.load"
+            f"{path} contains a {type(model).__name__}, not a model for tables: load it in Python with gramless.load"
         )
     return model

@@ -1,6 +1,6 @@
-"""Card of a model: estimator, data, scores, inputs and versions, as Markdown beside the file and as tables on a terminal.
+"""Card of a model (estimator, data, scores, inputs, versions) as a Markdown file and as tables for a terminal.
 
-`model.skops` has its card in `model.card.md`, which contains the SHA-256 checksum of the model file.
+The card of `model.skops` is the file `model.card.md`, which contains the SHA-256 checksum of the model file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LEVELS = 6
 
 def card_path(model: Path) -> Path:
     """Return the path of the card of a model file."""
-    return model.with_name(f"{model.stem[:200]}.card.md")  # names have at most 255 bytes
+    return model.with_name(f"{model.stem[:200]}.card.md")  # file names have at most 255 bytes
 
 
 def checksum(path: Path) -> str:
@@ -28,7 +28,7 @@ def checksum(path: Path) -> str:
 
 
 def sections(model: TableModel) -> list[Section]:
-    """Return the tables of a card: title, column names and rows of each."""
+    """Return the title, the column names and the rows of each table of a card."""
     about = model.about
     rows = about.get("rows", {})
     what = [

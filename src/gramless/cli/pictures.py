@@ -48,7 +48,7 @@ class PictureModel(BaseEstimator):
 
 @dataclass(frozen=True)
 class TrainedOnPictures:
-    """Saved model of pictures with its scores."""
+    """Model file of an image classifier, with its scores."""
 
     out: Path
     model: PictureModel
@@ -88,7 +88,7 @@ def train_pictures(
             images, y, test_size=held_out, random_state=seed, stratify=y if not rare and held_out >= classes else None
         )
     except ValueError as reason:
-        raise InputError(f"{folder} has too few pictures to hold some out: {reason}") from reason
+        raise InputError(f"{folder} has too few pictures to hold out a test set: {reason}") from reason
     classifier = ImageClassifier(
         C="auto" if C is None else C, device=device, memory_budget=memory_budget, random_state=seed, verbose=0
     )
@@ -134,7 +134,7 @@ def predict_pictures(model_path: Path, data: Path, *, proba: bool, out: Path | N
     model = _load(model_path)
     paths = _pictures(data) if os.path.isdir(data) else [data]
     if not paths:
-        raise InputError(f"{data} holds no pictures; known endings: {', '.join(ENDINGS)}")
+        raise InputError(f"{data} has no pictures; known file extensions are {', '.join(ENDINGS)}")
     if out is not None and not is_stream(out):
         check_writable(out, model_path, *paths)
     classes = model.classifier.classes_
@@ -145,8 +145,8 @@ def predict_pictures(model_path: Path, data: Path, *, proba: bool, out: Path | N
         for batch in batches:
             images = np.stack(list(_images(batch, (model.size[0], model.size[1]), model.grey)))
             labels = model.classifier.predict(images)
-            chances: Iterable[Any] = model.classifier.predict_proba(images) if proba else [()] * len(labels)
-            for path, label, row in zip(batch, labels, chances, strict=True):
+            probabilities: Iterable[Any] = model.classifier.predict_proba(images) if proba else [()] * len(labels)
+            for path, label, row in zip(batch, labels, probabilities, strict=True):
                 writer.writerow([path, label, *(f"{chance:.6g}" for chance in row)])
     return Predicted(len(paths), out, {})
 
@@ -154,24 +154,24 @@ def predict_pictures(model_path: Path, data: Path, *, proba: bool, out: Path | N
 def evaluate_pictures(model_path: Path, folder: Path, *, console: Console) -> Evaluated:
     """Score a saved model on a folder with one subfolder per class, in batches."""
     if not os.path.isdir(folder):
-        raise InputError(f"{folder} is not a folder: give one with a subfolder of pictures for each class")
+        raise InputError(f"{folder} is not a folder: give a folder with one subfolder of pictures for each class")
     model = _load(model_path)
     paths, labels = _labelled(folder, at_least=1)
     classes, digest = model.classifier.classes_, hashlib.sha256()
     y = np.array(labels)
     if not np.isin(y, classes).any():
         known, found = (", ".join(map(repr, map(str, names[:5]))) for names in (classes, np.unique(y)))
-        raise InputError(f"no subfolder of {folder} is a class of the model: it knows {known}; the folder has {found}")
-    predicted, chances = [], []
+        raise InputError(f"no subfolder of {folder} is a class of the model: the model has {known}; the folder has {found}")
+    predicted, batch_probabilities = [], []
     parts = [slice(i, i + _BATCH) for i in range(0, len(paths), _BATCH)]
     for part in track(parts, "scoring", console=console, transient=True, disable=not console.is_terminal):
         images = np.stack(list(_images(paths[part], (model.size[0], model.size[1]), model.grey)))
         _digest(digest, labels[part], images)
         predicted.append(model.classifier.predict(images))
-        chances.append(model.classifier.predict_proba(images))
+        batch_probabilities.append(model.classifier.predict_proba(images))
     shares = np.bincount(model.classifier.estimator_.calibration_codes_, minlength=len(classes)).astype(np.float64)
     shares /= shares.sum()
-    probabilities = np.concatenate(chances)
+    probabilities = np.concatenate(batch_probabilities)
     scores = score(y, np.concatenate(predicted), task="classification", guess=classes[shares.argmax()])
     scores.append(log_loss(y, classes, probabilities, shares))
     area = roc_auc(y, classes[1], probabilities[:, 1]) if len(classes) == 2 else None
@@ -182,14 +182,14 @@ def evaluate_pictures(model_path: Path, folder: Path, *, console: Console) -> Ev
     unknown = int(np.sum(~np.isin(y, classes)))
     if unknown:
         console.print(
-            f"[yellow]{unknown:,} pictures are of classes that the model does not know[/yellow]: they count as wrong"
+            f"[yellow]{unknown:,} pictures are of classes that are not classes of the model[/yellow]: they count as errors"
         )
     console.print(score_table(scores, f"{escape(folder.name)}, {len(y):,} pictures"))
     return Evaluated(len(y), scores, trained_on)
 
 
 def _digest(digest: Any, labels: list[str], images: np.ndarray) -> Any:
-    """Add pictures and their classes to a checksum that does not depend on the names of the files."""
+    """Update a checksum with pictures and their classes; it does not depend on the names of the files."""
     for label, image in zip(labels, images, strict=True):
         digest.update(f"{label}\0".encode())
         digest.update(np.ascontiguousarray(image))
@@ -202,7 +202,7 @@ def _load(path: Path) -> PictureModel:
     except (FileNotFoundError, IsADirectoryError, ValueError) as reason:
         raise InputError(str(reason)) from reason
     if not isinstance(model, PictureModel):
-        raise InputError(f"{path} holds a model of something else: one for pictures comes from `gramless train FOLDER`")
+        raise InputError(f"{path} is not a model for pictures: train one with `gramless train FOLDER`")
     return model
 
 
@@ -219,10 +219,10 @@ def _labelled(folder: Path, *, at_least: int) -> tuple[list[Path], list[str]]:
         labels += [inside.name] * len(found)
     count = len(set(labels))
     if count < at_least:
-        wanted = "two classes or more" if at_least == 2 else "the classes"
+        required = "two classes or more" if at_least == 2 else "the classes"
         raise InputError(
-            f"{folder} must have a subfolder with pictures for each of {wanted}; "
-            f"there {'is' if count == 1 else 'are'} {count} (known endings: {', '.join(ENDINGS)})"
+            f"{folder} must have a subfolder with pictures for each of {required}; "
+            f"there {'is' if count == 1 else 'are'} {count} (known file extensions: {', '.join(ENDINGS)})"
         )
     return paths, labels
 
@@ -255,7 +255,7 @@ def _images(paths: Iterable[Path], size: tuple[int, int], grey: bool) -> Iterato
             try:
                 plain = picture.convert("L" if grey else "RGB")
             except (OSError, SyntaxError, ValueError) as reason:
-                raise InputError(f"{path} is not a whole picture: {reason}") from reason
+                raise InputError(f"{path} is an incomplete picture: {reason}") from reason
         yield np.asarray(plain if plain.size == size else plain.resize(size, Image.Resampling.LANCZOS))
 
 
@@ -269,4 +269,4 @@ def _opened(path: Path) -> Any:
     except FileNotFoundError as reason:
         raise InputError(f"there is no picture {path}") from reason
     except (UnidentifiedImageError, OSError) as reason:
-        raise InputError(f"{path} is not a picture that can be read: {reason}") from reason
+        raise InputError(f"{path} cannot be read as a picture: {reason}") from reason

@@ -28,7 +28,7 @@ from gramless.cli.model_card import checksum
 from gramless.cli.scores import Score, score_table
 from gramless.cli.table_files import FileRows, batches, select_rows
 
-# Share of novel rows above which a warning is printed: twice the false alarm rate of the detector.
+# Share of novel rows above which a warning is printed: twice the false positive rate of the detector.
 _NOVEL_SHARE = 0.02
 
 
@@ -60,9 +60,9 @@ def predict(
 ) -> Predicted:
     """Write one line per row of `data`: the prediction and optionally probabilities, an interval or a set of classes.
 
-    `interval` and `classes` are coverages. The format of `out` is CSV or Parquet by its name; None and "-" are standard
+    `interval` and `classes` are coverages. The file extension of `out` selects CSV or Parquet; None and "-" are standard
     output. `data` may be "-", standard input. With `keep`, the columns of the input come first. Labels are not escaped: a
-    spreadsheet interprets one that begins with `=`, `+`, `-` or `@` as a formula.
+    spreadsheet interprets a label that begins with `=`, `+`, `-` or `@` as a formula.
     """
     out = None if out == Path("-") else out
     if out is not None and not is_stream(out):
@@ -76,13 +76,13 @@ def predict(
     total, novel, new, heartbeat = 0, 0, Counter[str](), Heartbeat(console)
     with standard_input(data) as source:
         pieces = _ready_batches(model, source, None, new)
-        first = next(pieces)  # errors of the input are raised before anything is written
+        first = next(pieces)  # input errors are raised before the output is opened
         with rows_written(out) as write, quiet_pipe():
             for X, rows in chain([first], pieces):
                 columns: dict[str, Any] = {"prediction": np.asarray(model.pipeline.predict(X))}
                 if proba:
-                    chances = model.pipeline.predict_proba(X)
-                    columns |= {f"p({label})": chances[:, k] for k, label in enumerate(model.classes_)}
+                    probabilities = model.pipeline.predict_proba(X)
+                    columns |= {f"p({label})": probabilities[:, k] for k, label in enumerate(model.classes_)}
                 if interval is not None:
                     columns["low"], columns["high"] = model.prediction_intervals(X, interval).T
                 numbers = [name for name in columns if name != "prediction"]
@@ -108,10 +108,10 @@ def predict(
 def _beside(X: Any, columns: dict[str, Any], source: Path) -> pd.DataFrame:
     """Return the input columns followed by the predictions."""
     if not isinstance(X, pd.DataFrame):
-        raise InputError(f"{source} is sparse, and has no named columns to keep: leave out --keep")
+        raise InputError(f"{source} is sparse and has no named columns: leave out --keep")
     taken = [name for name in columns if name in X.columns]
     if taken:
-        raise InputError(f"{source} has a column {taken[0]!r} of its own: rename it, or leave out --keep")
+        raise InputError(f"{source} already has a column {taken[0]!r}: rename it, or leave out --keep")
     return pd.concat([X.reset_index(drop=True), pd.DataFrame(columns)], axis=1)
 
 
@@ -134,7 +134,7 @@ def evaluate(model_path: Path, data: Path, *, target: str | None, console: Conso
     model = load_model(model_path)
     target = target if target is not None else model.target
     if target in model.column_types:
-        raise InputError(f"{target!r} is one of the columns that {model_path} predicts from: it cannot be the target too")
+        raise InputError(f"{target!r} is an input column of {model_path} and cannot be the target")
     new = Counter[str]()
     with standard_input(data) as source:
         known = model.about.get("data_sha256")
@@ -161,7 +161,7 @@ def warn_trained_on(data: Path, what: str, things: str, console: Console) -> Non
 
 
 class _KnownTargets:
-    """Iterates over the rows with a known target, and counts the others."""
+    """Iterator over the rows with a known target, which counts the rows without one."""
 
     def __init__(self, data: Path):
         self.data = data
@@ -172,7 +172,7 @@ class _KnownTargets:
         for X, rows in batches:
             y = rows.y
             if y is None:
-                raise InputError(f"{self.data} does not say what is right: give the column with --target")
+                raise InputError(f"{self.data} has no target: name the column with --target")
             kept = np.flatnonzero(~pd.isna(y))
             self.left_out += len(y) - len(kept)
             found += len(kept)
@@ -183,7 +183,7 @@ class _KnownTargets:
 
 
 def _ready_batches(model: TableModel, data: Path, target: str | None, new: Counter[str]) -> Iterator[tuple[Any, FileRows]]:
-    """Yield typed rows for the model, and the rows of the file."""
+    """Yield batches of typed rows for the model together with the rows of the file."""
     strings = model.columns_of("category") + ([target] if target is not None and model.has_string_classes else [])
     first_column = model.about.get("counts_from")
     options: dict[str, Any] = {"n_features": model.n_features, "first_column": first_column, "strings": strings}
@@ -253,7 +253,7 @@ def rows_written(out: Path | None) -> Iterator[Callable[[pd.DataFrame, list[str]
 
 
 class _CsvRows:
-    """Writes frames as CSV with one heading; columns in `rounded` have six digits."""
+    """Writer of frames as CSV with one header line; columns in `rounded` have six digits."""
 
     def __init__(self, file: TextIO):
         self._writer = csv.writer(file, lineterminator="\n")
@@ -277,7 +277,7 @@ class _CsvRows:
 
 @contextmanager
 def written(out: Path | None) -> Iterator[TextIO]:
-    """Yield standard output, a stream, or a file that appears only when it is complete."""
+    """Yield standard output, a stream, or a temporary file that is moved to its path when complete."""
     if out is None:
         yield sys.stdout
         return
@@ -285,19 +285,19 @@ def written(out: Path | None) -> Iterator[TextIO]:
         with open(out, "w", encoding="utf-8", newline="") as file:
             yield file
         return
-    out = out.resolve()  # replace the target of a symbolic link, not the link
+    out = out.resolve()  # replace the file that a symbolic link refers to, not the link
     with atomic_write(out) as part, open(part, "w", encoding="utf-8", newline="") as file:
         yield file
 
 
 @contextmanager
 def quiet_pipe() -> Iterator[None]:
-    """Context in which the reader of standard output may close it early."""
+    """Context manager that ignores the error if the reader of standard output closes the pipe early."""
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # `gramless predict ... | head`: discard the rest, including what Python flushes at exit.
+        # After `gramless predict ... | head`, discard further output, including output flushed at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

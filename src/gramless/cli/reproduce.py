@@ -1,4 +1,4 @@
-"""`gramless reproduce` runs the experiments of the papers and writes their report; `gramless report` writes it again."""
+"""`gramless reproduce` runs the experiments of the papers; `gramless report` writes the report of finished runs."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Outcome:
     failed: int
     interrupted: bool
 
-    def words(self) -> list[str]:
-        """Return the last lines of the terminal output."""
+    def summary_lines(self) -> list[str]:
+        """Return the summary that is printed at the end of the run."""
         lines = []
         if self.failed:
             lines.append(f"[red]{counted(self.failed, 'fit')} failed[/red]; see the report. Run again to retry.")
@@ -84,7 +84,7 @@ def reproduce(
     try:
         download_data(selected, data, console)
         with _sigterm_as_interrupt(), Display(console) as display:
-            # The matrices of the quick variants are so small that a second thread makes them slower.
+            # One thread: matrices of the quick variants are so small that a second thread would increase the time.
             run(selected, results, device=device, data=data, threads=1 if quick else None, on_event=display)
     except KeyboardInterrupt:
         interrupted = True
@@ -111,7 +111,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 def download_data(selected: Sequence[Spec], data: str | os.PathLike | None, console: Console) -> None:
-    """Download missing datasets before the first fit; print an error, and let the fits without data fail."""
+    """Download missing datasets before the first fit; print errors and continue, so that only fits without data fail."""
     for name in dict.fromkeys(spec.data for spec in selected if isinstance(spec.data, str)):
         try:
             with DownloadBar(console) as bar:
@@ -167,7 +167,7 @@ def listing(selected: Sequence[Spec]) -> Table:
 
 
 def summary(selected: Sequence[Spec], records: Sequence[dict[str, Any]]) -> Table:
-    """Return a table of the headline of each experiment and device, and of the paper's error."""
+    """Return a table of the headline error of each experiment on each device, with the paper's error."""
     compare = any(reference.metric == "error" for spec in selected for reference in spec.references)
     table = Table(title="Mean ± standard deviation over the seeds, of one setting each", title_justify="left", box=SIMPLE)
     table.header_style = "bold"
@@ -196,7 +196,7 @@ def summary(selected: Sequence[Spec], records: Sequence[dict[str, Any]]) -> Tabl
 
 @dataclass(frozen=True)
 class Drawn:
-    """Result of `gramless report`: the page, and the numbers of records used and of records without an experiment."""
+    """Result of `gramless report`: the page, the number of records, and the number of ignored records."""
 
     report: Path
     records: int

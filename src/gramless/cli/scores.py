@@ -1,7 +1,7 @@
 """Scores on held-out rows, each with a confidence interval and the score of a constant prediction.
 
-Intervals are for the choice of test rows, not of training rows: Wilson's binomial interval for shares, and 1,000 bootstrap
-samples for errors of quantities.
+Intervals describe the variation over test rows, not over training rows: Wilson's binomial interval for shares, and 1,000
+bootstrap samples for errors of quantities.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 RESAMPLINGS = 1000
-MOST_DRAWN = 5_000_000  # bootstrap samples per batch times rows: 40 MB
+MOST_DRAWN = 5_000_000  # bootstrap samples per batch times number of rows; about 40 MB
 LEVEL = 0.95
 Z = float(stats.norm.ppf((1 + LEVEL) / 2))
 
@@ -45,7 +45,7 @@ def score(y: np.ndarray, predicted: np.ndarray, *, task: str, guess: Any, seed: 
 
 
 def error_bound(predicted: np.ndarray, y: np.ndarray, share: float) -> float | None:
-    """Return the bound on the absolute error that holds for this share of new rows, or None if there are too few rows.
+    """Return the bound on the absolute error of this share of new rows, or None if there are too few rows.
 
     The conformal quantile of Vovk, Gammerman and Shafer, "Algorithmic learning in a random world", 2005.
     """
@@ -126,7 +126,7 @@ def roc_auc(y: np.ndarray, positive: Any, chances: np.ndarray) -> Score | None:
 
 
 def verdict(scores: list[Score], task: str) -> str | None:
-    """Return a sentence if the model is not significantly better than a constant prediction; else None."""
+    """Return a warning if the model is not significantly better than a constant prediction; else None."""
     by_name = {one.metric: one for one in scores}
     if task == "regression":
         decisive = by_name["R²"]
@@ -156,7 +156,7 @@ def _variance(shares: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 def _quantity_scores(y: np.ndarray, predicted: np.ndarray, guess: float, rng: np.random.Generator) -> list[Score]:
     with warnings.catch_warnings():
-        # A bootstrap sample of few rows may have no R²; it is left out below.
+        # R² of a bootstrap sample may be undefined if there are few rows; such samples are left out below.
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)
         drawn = stats.bootstrap(
             (y, predicted),
@@ -185,7 +185,7 @@ def _quantity_metrics(y: np.ndarray, predicted: np.ndarray, axis: int = -1) -> n
     wrong = predicted - y
     squares = np.mean(wrong**2, axis=axis)
     variance = np.var(y, axis=axis)
-    # A variance at the level of rounding is zero: a bootstrap sample of one repeated row has no R².
+    # Treat a variance of the size of rounding errors as zero: R² of a bootstrap sample of one repeated row is undefined.
     spread = variance > (8 * np.finfo(np.float64).eps) ** 2 * np.mean(y**2, axis=axis)
     r2 = 1 - np.divide(squares, variance, out=np.full_like(squares, np.nan), where=spread)
     return np.stack([r2, np.sqrt(squares), np.mean(np.abs(wrong), axis=axis)])

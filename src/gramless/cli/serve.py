@@ -37,11 +37,11 @@ class TableScorer:
 
     def __init__(self, model: TableModel):
         self._model = model
-        machine = model.estimator
-        # A table estimator accepts encoded rows, so that they are encoded once for predictions and novelty.
-        self._encodes = machine.columns_ if hasattr(machine, "columns_") else None
-        self._predicts = model.pipeline if self._encodes is None else machine
-        self._names = list(model.column_types) if self._encodes is None else self._encodes.names_
+        estimator = model.estimator
+        # Table estimators accept encoded rows, so rows are encoded once for both predictions and novelty.
+        self._encoder = estimator.columns_ if hasattr(estimator, "columns_") else None
+        self._predictor = model.pipeline if self._encoder is None else estimator
+        self._names = list(model.column_types) if self._encoder is None else self._encoder.names_
         self._has_probabilities = model.has_probabilities
         detector = getattr(model, "novelty", None)
         self._novelty = None if detector is None else compiled_novelty(detector)
@@ -54,11 +54,11 @@ class TableScorer:
         """Return the predictions with their probabilities or intervals."""
         model = self._model
         columns = {name: table[name] for name in self._names}
-        rows: Any = pd.DataFrame(columns, copy=False) if self._encodes is None else self._encodes.encode(ArrayFrame(columns))
+        rows: Any = pd.DataFrame(columns, copy=False) if self._encoder is None else self._encoder.encode(ArrayFrame(columns))
         if self._has_probabilities:
-            probabilities = self._predicts.predict_proba(rows)
+            probabilities = self._predictor.predict_proba(rows)
             return Scores(model.classes[probabilities.argmax(axis=1)], probabilities, novel=self._novel(rows))
-        predictions = np.asarray(self._predicts.predict(rows))
+        predictions = np.asarray(self._predictor.predict(rows))
         return Scores(predictions, intervals=model.intervals(predictions), novel=self._novel(rows))
 
     def _novel(self, rows: Any) -> np.ndarray | None:
@@ -112,13 +112,13 @@ def table_columns(model: TableModel) -> list[InputColumn]:
             **{key: records.get(name, {}).get(key) for key in ("typical", "low", "high")},
             levels=tuple(records.get(name, {}).get("levels", ())),
         )
-        for kind, of_this_kind in names.items()
-        for name in of_this_kind
+        for kind, column_names in names.items()
+        for name in column_names
     ]
 
 
 def load_scorer(path: Path) -> Scorer:
-    """Load a model file and return its scorer, after predictions for tables of several sizes."""
+    """Load a model file and return its scorer, after test predictions that compile all loops."""
     check_readable(path)
     try:
         model = gramless.load(path)
@@ -169,13 +169,15 @@ def serve_models(
     local = is_loopback(host)
     if not local and token is None:
         console.print(
-            f"[yellow]{escape(host)} can be reached from other machines without a token[/yellow]: set {TOKEN}",
+            f"[yellow]{escape(host)} can be reached from other computers without a token[/yellow]: set {TOKEN}",
             soft_wrap=True,
         )
 
     def on_start(address: str) -> None:
         names = escape(", ".join(files))
-        console.print(f"Serving {names} at [bold]{address}[/bold]; Ctrl-C stops it.", highlight=False, soft_wrap=True)
+        console.print(
+            f"Serving {names} at [bold]{address}[/bold]; Ctrl-C stops the server.", highlight=False, soft_wrap=True
+        )
 
     # BLAS threads wait actively after each small product and take processor time from the event loop.
     with threadpool_limits(limits=threads, user_api="blas"):
@@ -190,7 +192,7 @@ def serve_models(
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is reached from this machine only."""
+    """Return True if an address can be reached only from this computer."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""Tables from files: CSV, Parquet, svmlight and npz, complete or in batches.
+"""Read tables from CSV, Parquet, svmlight and npz files, completely or in batches.
 
 The name of a file determines its format; `.gz` and `.bz2` files are decompressed. Dense data becomes a pandas DataFrame,
 svmlight data a sparse matrix. Nothing is unpickled. CSV and Parquet files are read as `gramless.streaming` reads them.
@@ -34,15 +34,15 @@ FORMATS = {
     ".svmlight": "svmlight",
     ".libsvm": "svmlight",
 }
-# Rows per batch: some ten megabytes for a hundred columns.
+# Rows per batch: tens of megabytes for a hundred columns.
 BATCH_ROWS = 20_000
-# Dense vectors of the length of a sparse row that the preprocessing allocates; counted.
+# Number of dense vectors of the length of a sparse row that the preprocessing allocates; counted.
 _DENSE_VECTORS = 4
 
 
 @dataclass(frozen=True)
 class FileRows:
-    """Inputs, the target if the file has it, and the number of the first column of an svmlight file."""
+    """Inputs, the target if the file has one, and the index of the first column of an svmlight file, 0 or 1."""
 
     X: Any
     y: np.ndarray | None
@@ -58,12 +58,12 @@ def file_format(path: Path) -> str:
     if suffixes and suffixes[-1] in (".gz", ".bz2"):
         suffixes.pop()
     if not suffixes or suffixes[-1] not in FORMATS:
-        raise InputError(f"{path}: cannot tell what this file is; known endings are {', '.join(FORMATS)} (also .gz, .bz2)")
+        raise InputError(f"{path}: unknown file format; known extensions are {', '.join(FORMATS)} (also .gz, .bz2)")
     return FORMATS[suffixes[-1]]
 
 
 def read_file(path: Path, target: str | None) -> FileRows:
-    """Return all rows of a file; `target` is not an input."""
+    """Return all rows of a file, with the column `target` separated from the inputs."""
     return next(batches(path, target, size=None))
 
 
@@ -79,9 +79,9 @@ def batches(
 ) -> Iterator[FileRows]:
     """Yield the file in batches of at most `size` rows, or as one batch if `size` is None.
 
-    `n_features` and `first_column` (0 or 1) describe a sparse matrix; None takes them from the file. The columns
-    `strings` of a CSV file stay strings: a batch of the codes "01", "02", "2A" may have only numbers. With `held_out`,
-    the test half of an npz file is read, unless `target` names a half.
+    `n_features` and `first_column` (0 or 1) describe a sparse matrix; None determines them from the file. Columns
+    in `strings` are read from CSV files as strings: a batch of codes such as "01", "02", "2A" may look like numbers.
+    With `held_out`, the test rows of an npz file are read, unless `target` names an array of the training or test rows.
     """
     check_readable(path)
     kind = file_format(path)
@@ -141,7 +141,7 @@ def _npz(path: Path, target: str | None, held_out: bool) -> FileRows:
     x = arrays[x_key]
     for key in (x_key, y_key):
         if key in arrays and arrays[key].dtype.kind not in "biufSU":
-            raise InputError(f"{path}: {key} holds {arrays[key].dtype}, and a model takes numbers and strings")
+            raise InputError(f"{path}: {key} has dtype {arrays[key].dtype}, and a model takes numbers and strings")
     if x.ndim == 0:
         raise InputError(f"{path}: {x_key} is a single value, not an array with a row for each sample")
     x = x.reshape(len(x), int(np.prod(x.shape[1:])))
@@ -197,6 +197,6 @@ def select_rows(X: Any, rows: Any) -> Any:
 
 
 def quoted_names(names: Any, most: int = 20) -> str:
-    """Return names in quotes for a message; at most the first `most`."""
+    """Return at most `most` names in quotes for a message, and the number of other names."""
     quoted = [repr(str(name)) for name in names]
     return ", ".join(quoted[:most]) + (f" and {len(quoted) - most} more" if len(quoted) > most else "")

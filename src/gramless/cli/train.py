@@ -33,7 +33,7 @@ from gramless.cli.training_table import TrainingTable, read_training_table
 from gramless.estimators.table import SINGLE_MODELS, single_model
 from gramless.papers.experiments.environment import versions
 
-# Columns of the permutation importance that are printed.
+# Number of columns whose permutation importance is printed.
 _SHOWN_COLUMNS = 5
 # Multiples of gamma="scale" that are compared for sparse data, and the rows on which they are compared.
 _SPARSE_WIDTHS = (1.0, 0.1, 0.3, 3.0, 10.0)
@@ -44,7 +44,7 @@ Notify = Callable[[str], None]
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """Options of `gramless train`; `weights`, `groups` and `order` name columns that are not inputs."""
+    """Options of `gramless train`; `weights`, `groups` and `order` are names of columns that are not inputs."""
 
     path: Path
     target: str | None
@@ -78,7 +78,7 @@ class TrainSettings:
             raise InputError(f"the held-out share must lie between 0 and 1, not {self.test_size}")
         check_coverage("--interval", self.interval)
         if self.interval is not None and self.cv is not None:
-            raise InputError("--interval is measured on held-out rows: leave out --cv")
+            raise InputError("--interval is measured on held-out rows, which --cv does not have: leave out --cv")
         if self.test is not None and self.cv is not None:
             raise InputError("--test and --cv are two methods to score: choose one")
         check_readable(self.path)
@@ -87,7 +87,7 @@ class TrainSettings:
 
 @dataclass(frozen=True)
 class FittedPipeline:
-    """A fitted pipeline, and the entries of the model description that come from the fit."""
+    """Fitted pipeline, and entries of the model description that result from the fit."""
 
     pipeline: Pipeline
     about: dict[str, Any]
@@ -95,7 +95,7 @@ class FittedPipeline:
 
 @dataclass(frozen=True)
 class Trained:
-    """A saved model and its scores."""
+    """Saved model with its scores."""
 
     out: Path
     model: TableModel
@@ -107,14 +107,14 @@ class Trained:
 
 
 def train(settings: TrainSettings, console: Console) -> Trained:
-    """Read, fit, score and save; the current step is displayed."""
+    """Train and save a model as the settings specify, and display the current step."""
     settings.check()
     with _ProgressDisplay(console) as notify:
         notify(f"reading {settings.path}")
         table = read_training_table(
             *(settings.path, settings.target, settings.task),
             roles={"weights": settings.weights, "groups": settings.groups, "order": settings.order},
-            wanted=settings.columns,
+            selected=settings.columns,
             dropped=settings.drop,
         )
         for note in table.notes:
@@ -174,21 +174,21 @@ def parse_seconds(text: str) -> float:
     try:
         return float(number) * unit
     except ValueError as reason:
-        raise InputError(f"{text!r} is no time: write 90s, 2m or 1h") from reason
+        raise InputError(f"{text!r} is not a time: write a time such as 90s, 2m or 1h") from reason
 
 
 def _checked_against(settings: TrainSettings, table: TrainingTable, console: Console) -> TrainSettings:
-    """Return settings that this table allows; raise `InputError` if options do not fit to it."""
+    """Return the settings adapted to a table; raise `InputError` if an option is not valid for the table."""
     if table.is_sparse and settings.estimator == "table":
-        raise InputError("a table model is for dense tables: choose --estimator lssvm or nystrom for sparse ones")
+        raise InputError("a table model needs a dense table: choose --estimator lssvm or nystrom for sparse data")
     if table.is_sparse and settings.report:
-        raise InputError("--report draws columns by name: it is for tables, not for sparse data")
+        raise InputError("--report needs named columns: leave it out for sparse data")
     if table.task != "classification" and settings.proba:
-        raise InputError("a quantity has no probabilities: leave out --proba, or say --task classification")
+        raise InputError("a quantity has no probabilities: leave out --proba, or use --task classification")
     if table.task != "classification" and settings.class_weight is not None:
         raise InputError("a quantity has no classes: leave out --class-weight")
     if settings.estimator == "svm" and settings.proba and np.unique(table.y, return_counts=True)[1].min() < 2:
-        console.print("[dim]no probabilities: a class with a single row cannot be left out and predicted[/dim]")
+        console.print("[dim]no probabilities: leave-one-out cannot predict a class that has a single row[/dim]")
         return replace(settings, proba=False)
     return settings
 
@@ -208,7 +208,7 @@ def parse_class_weights(text: str | None, labels: np.ndarray) -> Any:
         if not mark or not 0 < weight < np.inf:
             raise InputError(f"--class-weight {text!r} is neither balanced nor written as label=weight,label=weight")
         if name not in known:
-            raise InputError(f"--class-weight names {name!r}, which is no class; the classes are {quoted_names(known)}")
+            raise InputError(f"--class-weight names {name!r}, which is not a class; the classes are {quoted_names(known)}")
         weights[known[name]] = weight
     return weights
 
@@ -219,7 +219,7 @@ def _fit_model(table: TrainingTable, rows: np.ndarray, settings: TrainSettings, 
     weights = table.roles["weights"][rows].astype(np.float64) if "weights" in table.roles else None
     try:
         fitted = (_fit_sparse if table.is_sparse else _fit_table)(X, y, weights, table, settings, notify)
-    except ValueError as reason:  # the estimator rejects a setting; its message says why
+    except ValueError as reason:  # the estimator rejects a setting, and its message gives the reason
         raise InputError(str(reason)) from reason
     types = {} if table.columns is None else table.columns.type_of
     counts = {kind: sum(its == kind for its in types.values()) for kind in ("number", "category", "date")}
@@ -319,7 +319,7 @@ def _fit_sparse(
     notify(f"fitting {type(model).__name__} on {len(y):,} rows")
     model.fit(scaled, y, **({} if weights is None else {"sample_weight": weights}))
     if hasattr(model, "finish"):
-        model.finish()  # drop the sums that only further training needs
+        model.finish()  # delete the sums that only further calls of partial_fit need
     about = {
         "estimator": type(model).__name__,
         "why": f"{len(y):,} sparse rows",
@@ -335,7 +335,7 @@ def _fit_sparse(
 def _sparse_settings(
     X: Any, y: np.ndarray, classifier: bool, name: str, kernel: str, settings: TrainSettings
 ) -> tuple[Any, float | None]:
-    """Return `C` and `gamma` for sparse rows; open ones minimise the leave-one-out error of Nystrom models on a sample."""
+    """Return `C` and `gamma` for sparse rows; if not given, they minimise a leave-one-out error on a sample."""
     if settings.tune not in ("loo", "none"):
         raise InputError(f"unknown tuning method {settings.tune!r}; known are loo and none")
     if kernel == "linear" and settings.gamma is not None:
@@ -362,12 +362,12 @@ def _sparse_settings(
 
 
 def _read_test_rows(path: Path, target: str | None, table: TrainingTable) -> tuple[Any, np.ndarray]:
-    """Return typed rows and targets of the file of `--test`."""
+    """Return typed rows and targets of the file that `--test` names."""
     columns = table.columns
     strings = [] if columns is None else [name for name, kind in columns.type_of.items() if kind == "category"]
     rows = next(batches(path, target, size=None, strings=strings, held_out=True))
     if rows.y is None:
-        raise InputError(f"{path} does not say what is right: it needs the column {target!r}")
+        raise InputError(f"{path} has no target: it needs the column {target!r}")
     known = np.flatnonzero(~pd.isna(rows.y))
     if len(known) == 0:
         raise InputError(f"{path} has no target in any row: nothing can be scored")
@@ -403,11 +403,11 @@ def _measured(
     settings: TrainSettings,
     notify: Notify,
 ) -> dict[str, Any]:
-    """Return the entries of the model description that come from the scored rows `X` and `y`."""
+    """Return the entries of the model description that are computed from the scored rows `X` and `y`."""
     about: dict[str, Any] = {"rows": {"train": len(rows), "held_out": len(y)}}
     about["inputs"] = [] if table.is_sparse else describe_inputs(select_rows(table.X, rows), model.column_types)
     if table.task == "regression" and settings.cv is None:
-        about["error_90"] = error_bound(model.pipeline.predict(X), model.answers(y), 0.9)
+        about["error_90"] = error_bound(model.pipeline.predict(X), model.parse_targets(y), 0.9)
     if settings.interval is not None:
         about["coverage"] = measured_coverage(model, X, y, settings.interval)
     about["scores"] = [one.as_json() for one in scores]
@@ -415,7 +415,7 @@ def _measured(
         about["folds"] = settings.cv
     if not table.is_sparse:
         notify("computing the importance of columns")
-        about["importance"] = importance(model.pipeline, X, model.answers(y), table.task, settings.seed)
+        about["importance"] = importance(model.pipeline, X, model.parse_targets(y), table.task, settings.seed)
     return about
 
 
@@ -449,14 +449,14 @@ def _print_summary(console: Console, trained: Trained, report: bool) -> None:
         console.print(text, highlight=False, soft_wrap=True)
 
     about = trained.model.about
-    held_out = f"{about['folds']} folds to score" if "folds" in about else f"{about['rows']['held_out']:,} held out to score"
+    held_out = f"{about['folds']} folds" if "folds" in about else f"{about['rows']['held_out']:,} held-out rows"
     line(
         f"[bold]{about['estimator']}[/bold] for {about['task']} of [bold]{escape(str(about['target'] or 'y'))}[/bold]"
         f" from {_describe_inputs(trained.model)}\n"
         f"  {about['why']}\n"
         f"  {escape(_describe_settings(about))}; tuned: {about['tuned']}\n"
-        f"  {about['rows']['train']:,} rows to learn from: tuned in {about['tune_seconds']:.1f} s, fitted in "
-        f"{about['fit_seconds']:.1f} s; {held_out}"
+        f"  {about['rows']['train']:,} training rows: tuned in {about['tune_seconds']:.1f} s, fitted in "
+        f"{about['fit_seconds']:.1f} s; scored on {held_out}"
     )
     console.print(score_table(trained.scores, ""))
     warning = verdict(trained.scores, about["task"])

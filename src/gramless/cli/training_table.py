@@ -22,7 +22,7 @@ _FEWEST_ROWS = 10
 
 @dataclass(frozen=True)
 class TrainingTable:
-    """Rows to learn from; `roles` has the columns "weights", "groups" and "order" if they were named."""
+    """Table of the training file; `roles` has the columns of weights, groups and order that the options name."""
 
     X: Any
     y: np.ndarray
@@ -44,31 +44,31 @@ def read_training_table(
     task: str,
     *,
     roles: dict[str, str | None],
-    wanted: list[str],
+    selected: list[str],
     dropped: list[str],
 ) -> TrainingTable:
     """Read a file; `roles` maps "weights", "groups" and "order" to columns that are not inputs."""
     rows, notes = _with_known_target(read_file(path, target), target, path)
     y, task = _as_target(np.asarray(rows.y), task, repr(target) if target is not None else "the target")
-    X = choose_columns(rows.X, wanted, dropped, [name for name in roles.values() if name is not None], str(path))
+    X = choose_columns(rows.X, selected, dropped, [name for name in roles.values() if name is not None], str(path))
     X, values = _take_roles(X, {role: name for role, name in roles.items() if name is not None}, path)
     if not isinstance(X, pd.DataFrame):
         return TrainingTable(X, y, task, None, values, rows.first_column, tuple(notes))
     columns = TableColumns().fit(X)
     if not columns.type_of:
         if not columns.left_out_:
-            raise InputError("there is no column to predict from beside the target")
+            raise InputError("there is no input column besides the target")
         raise InputError("no column has information: " + "; ".join(f"{k}: {v}" for k, v in columns.left_out_.items()))
     X = typed_frame(X, columns, str(path))
     return TrainingTable(X, y, task, columns, values, None, (*notes, *_describe_columns(columns, X)))
 
 
 def _with_known_target(rows: FileRows, target: str | None, path: Path) -> tuple[FileRows, list[str]]:
-    """Return the rows that have a target, and a note on the others."""
+    """Return the rows that have a target, and a note on the rows without one."""
     if rows.y is None:
         if file_format(path) == "npz":
-            raise InputError(f"{path} has no array named y or y_train: say with --target which array is to be predicted")
-        raise InputError(f"say which column to predict with --target; {path} has {quoted_names(rows.X.columns)}")
+            raise InputError(f"{path} has no array named y or y_train: name the array to predict with --target")
+        raise InputError(f"name the column to predict with --target; {path} has {quoted_names(rows.X.columns)}")
     known = np.flatnonzero(~pd.isna(rows.y))
     notes = [f"{len(rows) - len(known):,} rows without {target!r} are left out"] if len(known) < len(rows) else []
     if notes:
@@ -98,16 +98,18 @@ def _as_target(y: np.ndarray, task: str, name: str) -> tuple[np.ndarray, str]:
     if task == "regression":
         return _quantities(y, name), task
     if y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max() < 2**53:
-        y = y.astype(np.int64)  # integers of a column with missing values, or of a file format without integers
+        y = y.astype(
+            np.int64
+        )  # integers stored as floats, in a column with missing values or a file format without integers
     if y.dtype.kind == "f":
-        raise InputError(f"{name} has fractions, which are quantities: say --task regression, or write classes as strings")
+        raise InputError(f"{name} has fractions, which are quantities: use --task regression, or write classes as strings")
     if y.dtype.kind not in "iubU":
         y = np.array([str(value) for value in y])
     classes, counts = np.unique(y, return_counts=True)
     if len(classes) < 2:
         raise InputError(f"{name} has one value only, {str(classes[0])!r}: there is nothing to predict")
     if len(classes) > MOST_CLASSES or (counts == 1).all():
-        raise InputError(f"{name} has {len(classes):,} different values: too many to be classes{_not_a_number(y)}")
+        raise InputError(f"{name} has {len(classes):,} different values: too many to be classes{_regression_hint(y)}")
     return y, task
 
 
@@ -123,17 +125,17 @@ def _quantities(y: np.ndarray, name: str) -> np.ndarray:
     return numbers
 
 
-def _not_a_number(y: np.ndarray) -> str:
-    """Return a hint which value prevents a target of numbers from being a quantity."""
+def _regression_hint(y: np.ndarray) -> str:
+    """Return the end of an error message: how to predict a quantity, or which value is not a number."""
     if y.dtype.kind != "U":
         return "; a quantity is predicted with --task regression"
     texts = y[pd.to_numeric(pd.Series(y), errors="coerce").isna().to_numpy()]
-    return f", and {str(texts[0])!r} keeps it from being a quantity" if 0 < len(texts) < len(y) / 2 else ""
+    return f", and the value {str(texts[0])!r} is not a number" if 0 < len(texts) < len(y) / 2 else ""
 
 
-def choose_columns(X: Any, wanted: list[str], dropped: list[str], needed: list[str], origin: str) -> Any:
-    """Return the columns `wanted` (all if empty) without `dropped`; the columns `needed` by other options stay."""
-    if not wanted and not dropped:
+def choose_columns(X: Any, selected: list[str], dropped: list[str], needed: list[str], origin: str) -> Any:
+    """Return the columns `selected` (all if empty) and `needed` by other options, without the columns `dropped`."""
+    if not selected and not dropped:
         return X
     if not isinstance(X, pd.DataFrame):
         raise InputError(f"{origin} has no named columns: leave out --columns and --drop")
@@ -142,14 +144,14 @@ def choose_columns(X: Any, wanted: list[str], dropped: list[str], needed: list[s
         names = [[text] if text in X.columns else text.split(",") for text in options]
         return [name if name in X.columns else name.strip() for several in names for name in several if name.strip()]
 
-    wanted, dropped = split(wanted), split(dropped)
-    unknown = [name for name in [*wanted, *dropped] if name not in X.columns]
+    selected, dropped = split(selected), split(dropped)
+    unknown = [name for name in [*selected, *dropped] if name not in X.columns]
     if unknown:
         raise InputError(f"{origin} has no column {', '.join(map(repr, unknown))}; it has {quoted_names(X.columns)}")
     both = [name for name in needed if name in dropped]
     if both:
-        raise InputError(f"--drop leaves out {both[0]!r}, which another option needs")
-    return X[[name for name in X.columns if name in needed or ((not wanted or name in wanted) and name not in dropped)]]
+        raise InputError(f"--drop removes {both[0]!r}, which another option needs")
+    return X[[name for name in X.columns if name in needed or ((not selected or name in selected) and name not in dropped)]]
 
 
 def _take_roles(X: Any, names: dict[str, str], path: Path) -> tuple[Any, dict[str, np.ndarray]]:
@@ -163,7 +165,7 @@ def _take_roles(X: Any, names: dict[str, str], path: Path) -> tuple[Any, dict[st
         if column.isna().any():
             raise InputError(f"{path}: the column {name!r} for the {role} has missing values")
         if role == "weights" and not (pd.api.types.is_numeric_dtype(column) and (column >= 0).all() and column.sum() > 0):
-            raise InputError(f"{path}: weights are numbers of at least 0, not all of them 0, and {name!r} has others")
+            raise InputError(f"{path}: weights must be numbers of at least 0, not all 0, and {name!r} has other values")
         values[role] = column.to_numpy()
     return (X.drop(columns=list(names.values())) if names else X), values
 

@@ -3,9 +3,9 @@
 The gradient of every pixel (central differences, zero at the border; for colour images the channel with the largest
 gradient) adds its magnitude to one of `bins` directions in [0, 180) degrees. The sums are averaged over cells of
 `cell` x `cell` pixels, and the histograms of every block of `blocks` x `blocks` cells are normalised together and
-concatenated. Time O(n d + n features); temporaries of one block of images. The results equal `skimage.feature.hog`, which
+concatenated. Time O(n d + n features); memory for one block of images. The results equal `skimage.feature.hog`, which
 takes nine times as long for 2,000 random images of 28 x 28 because it is called once per image. Reference: Dalal and Triggs,
-"Histograms of oriented gradients for format_bytes detection", 2005.
+"Histograms of oriented gradients for human detection", 2005.
 """
 
 from __future__ import annotations

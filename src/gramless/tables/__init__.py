@@ -1,10 +1,13 @@
-"""What `TableClassifier` and `TableRegressor` are made of.
+"""Components of `TableClassifier` and `TableRegressor`.
 
-columns       what each column of a frame is, and its values as numbers and codes
-preparation   numbers and codes as columns of comparable size, in one of several ways
+column_types  column types of a data frame, and the encoding of its values as numbers and category codes
+preparation   scaling of numbers and category codes to columns of comparable size
 exact         least squares with leave-one-out scores from one factorisation
-metric        a scale for each column, downhill in the leave-one-out loss
-partition     many rows as a tree of neighbourhoods, each small enough for an exact solution
-search        which preparation, kernel, width and C, by leave-one-out on a sample that grows
-losses        what is compared: log loss, squared or absolute error
+metric        column scales that minimise the leave-one-out loss
+partition     partition of many rows into local subsets, each small enough for an exact solution
+search        selection of scaling, kernel, width and C by leave-one-out on a growing sample
+members       fit of the selected settings to all rows
+single        settings of a single model with one kernel
+losses        losses by which settings are compared: log loss, squared or absolute error
+tuning        thresholds of search, fit and memory plan
 """

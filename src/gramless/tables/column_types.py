@@ -1,10 +1,10 @@
 """Column types of a table, and the values of each column as numbers or category codes.
 
-    number     integers, floats, and strings that are all numbers; missing values are NaN category   strings, booleans
-    and categorical columns: a code for each frequent level, -1 for rare, new and missing values date       dates and
-    ISO 8601 strings as numbers: days, and sine and cosine of the phase in the year, the week and the day text
-    strings that differ in almost every row, hashed to numbers (only if requested) left out   constant columns, row
-    numbers, cells that hold lists, and strings that differ in almost every row
+    number     integers, floats, and strings that are all numbers; missing values are NaN
+    category   strings, booleans and categorical columns: a code for each frequent level, -1 for rare, new and missing values
+    date       dates and ISO 8601 strings: days, and sine and cosine of the phase in the year, the week and the day
+    text       strings that differ in almost every row, hashed to numbers (only if requested)
+    left out   constant columns, row numbers, columns of lists, and strings that differ in almost every row
 
 Data frames (pandas, polars, arrow) are read column by column through NumPy; an array is a table without column names.
 """
@@ -26,13 +26,13 @@ from gramless._core.missing_text import ALWAYS_MISSING, MISSING_NUMBERS
 
 MOST_LEVELS = 100
 USED_KINDS = ("number", "category", "date", "text")
-# Numbers of hashed words: enough that few of the words of a short text share one.
+# Number of hash buckets for words: large enough that few words of a short text have the same bucket.
 _HASHED_FEATURES = 32
 _DAY = np.timedelta64(1, "D")
 PHASE_DIGITS = 9
 # The squares of a million numbers of this size can be added in float64.
 LARGEST_NUMBER = float(np.sqrt(np.finfo(np.float64).max)) / 2**20
-# A column of this many distinct integers does not consist of 0 ... n - 1 or 1 ... n by chance.
+# Fewest rows for which a column with the integers 0 ... n - 1 or 1 ... n is taken as row numbers, not as a coincidence.
 _FEWEST_ROW_NUMBERS = 20
 _NUMBER = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf|infinity)\s*", re.IGNORECASE)
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -70,7 +70,7 @@ class Encoded:
 
     def prepared(self, preparation: Callable[[Encoded], np.ndarray]) -> np.ndarray:
         """Return `preparation(self)`, computed once and cached; the array must not be modified."""
-        # The preparation is stored too: an identity is unique only among objects that exist at the same time.
+        # The preparation is stored too, because the id of a deleted object can be reused by another object.
         known = self._prepared.get(id(preparation))
         if known is None:
             known = self._prepared[id(preparation)] = preparation, preparation(self)
@@ -78,7 +78,7 @@ class Encoded:
 
 
 class ArrayFrame:
-    """Named columns that are NumPy arrays already; constructing it for a single row costs almost nothing."""
+    """Table of named NumPy arrays, which takes little time to construct even for a single row."""
 
     def __init__(self, columns: dict[str, np.ndarray]):
         self.column_names = list(columns)
@@ -156,7 +156,7 @@ def _is_date(value: Any) -> bool:
 
 
 def _parsed_date(value: Any) -> np.datetime64 | None:
-    """Return a date, a time stamp or an ISO 8601 string as UTC without a time zone; None if it is none of these."""
+    """Return a date, a time stamp or an ISO 8601 string as UTC without a time zone; None for other values."""
     try:
         moment = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
         if isinstance(moment, datetime.datetime) and moment.tzinfo is not None:
@@ -167,7 +167,7 @@ def _parsed_date(value: Any) -> np.datetime64 | None:
 
 
 def category_name(value: Any) -> str:
-    """Return the level of a value that is not missing: its string, with equal names for all spellings of true and false."""
+    """Return the level of a value that is not missing: its string; spellings of true and of false are unified."""
     text = str(value)
     return text.capitalize() if text.lower() in ("true", "false") else text
 
@@ -207,7 +207,7 @@ def _as_dates(values: np.ndarray, name: str) -> np.ndarray:
 
 def _as_categories(values: np.ndarray, name: str) -> np.ndarray:
     """Return a column as an object array of level names, with NaN for missing values."""
-    if values.dtype.kind == "f":  # integers with missing values: the level is "1", not "1.0"
+    if values.dtype.kind == "f":  # integers with missing values have float dtype: the level is "1", not "1.0"
         values = np.array([value if value != value or value != int(value) else int(value) for value in values], dtype=object)
     found = np.empty(len(values), dtype=object)
     found[:] = [np.nan if _is_missing(value) else category_name(value) for value in values]
@@ -222,7 +222,7 @@ def _numbers_the_rows(values: np.ndarray, name: str) -> bool:
 
     In sorted data such a column would reveal the target, and new rows have numbers that do not occur in training.
     """
-    if name.startswith("Unnamed: "):  # the name that pandas gives to a column without one
+    if name.startswith("Unnamed: "):  # name that pandas gives to a column without a header
         return bool((np.diff(values) == 1).all())
     first, last = int(values.min()), int(values.max())
     is_range = len(values) >= _FEWEST_ROW_NUMBERS and first in (0, 1) and last - first == len(values) - 1
@@ -235,7 +235,7 @@ class TableColumns(BaseEstimator):
     Parameters
     ----------
     most_levels : int, default=100
-        Number of levels of a category that have a code: the most frequent ones.
+        Largest number of levels of a category that have a code; rarer levels have the code -1.
     text : {"leave out", "hash"}, default="leave out"
         Treatment of a column whose strings differ in almost every row.
     types : dict or None, default=None
@@ -262,7 +262,7 @@ class TableColumns(BaseEstimator):
 
     @classmethod
     def of_types(cls, types: dict[str, str]) -> TableColumns:
-        """Return columns of known types, which can convert values but not encode categories."""
+        """Return an object for columns of known types, which can convert values but not encode categories."""
         columns = cls(types=types)
         columns.names_, columns.kinds_, columns.left_out_, columns.levels_ = list(types), list(types.values()), {}, []
         return columns
@@ -356,7 +356,7 @@ class TableColumns(BaseEstimator):
         return {name: kind for name, kind in zip(self.names_, self.kinds_, strict=True) if kind in USED_KINDS}
 
     def unseen(self, X: Any) -> dict[str, int]:
-        """Return, for each column with unknown categories, the number of values that did not occur in `fit`."""
+        """Return the number of values that did not occur in `fit`, for each categorical column that has such values."""
         typed, levels = self.typed(X), iter(self.levels_)
         counts = {}
         for name, kind in self.type_of.items():
@@ -394,7 +394,7 @@ def _date_features(moments: np.ndarray) -> list[np.ndarray]:
     year = (dates - starts) / _DAY / 365.25
     found = [days]
     for phase in (year, (whole + 3) % 7 / 7, days - whole):
-        # Rounded, so that equal days have equal values whichever library computes the sine: their ranks depend on it.
+        # Rounded, because sines of different libraries differ in the last digits, which would change ranks.
         found += [np.round(np.sin(2 * np.pi * phase), PHASE_DIGITS), np.round(np.cos(2 * np.pi * phase), PHASE_DIGITS)]
     return [np.where(missing, np.nan, column) for column in found]
 

@@ -28,11 +28,11 @@ SHARED_FROM = 3000
 """Fewest rows of a factorisation that uses all BLAS threads; for fewer rows synchronisation dominates (measured)."""
 
 # Rows per strip of a small kernel matrix: intermediate arrays stay in cache, and strips of up to 1,000 rows use no compiled
-# code, whose loading takes most of a second and saves less than that here.
+# code: loading compiled code takes almost a second and saves less time than that for these sizes.
 _STRIP_ROWS = 256
-# Smallest ridge for float32, in units of its rounding error of the largest eigenvalue.
+# Smallest ridge for float32, in units of the float32 rounding error of the largest eigenvalue.
 _ROUNDINGS = 64.0
-# Rows from which the largest eigenvalue is estimated.
+# Number of sampled rows for the estimate of the largest eigenvalue.
 _ESTIMATION_ROWS = 256
 
 
@@ -51,7 +51,7 @@ CachedMatrices: TypeAlias = dict[type, np.ndarray]
 
 
 class MatrixPool:
-    """Reused memory for temporary matrices: new pages would be cleared by the operating system each time."""
+    """Reusable memory for temporary matrices, which saves the time in which the operating system clears new pages."""
 
     def __init__(self) -> None:
         self._free: list[np.ndarray] = []
@@ -85,8 +85,8 @@ def solve_exact(
 ) -> ExactSolution | None:
     """Solve for the columns of `Z` with ridge `1 / (C w_i)`; return None if the matrix cannot be factored even in float64.
 
-    From `single_from` rows on, float32 is tried first if its rounding error is small compared with the ridge. `cached` has
-    the kernel matrices of earlier calls with the same kernel and points, and receives those of this call.
+    From `single_from` rows on, float32 is tried first if its rounding error is small compared with the ridge. `cached`
+    contains kernel matrices of earlier calls with the same kernel and points; this call adds its matrix.
     """
     n = len(X)
     for dtype in [np.float32, np.float64] if n >= single_from and _float32_suffices(X, kernel, ridge) else [np.float64]:

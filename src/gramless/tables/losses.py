@@ -21,7 +21,7 @@ _LARGEST_EXPONENT = 700.0
 
 
 class ClassLoss:
-    """Log loss for class codes."""
+    """Log loss of a classification target."""
 
     can_log = False
 
@@ -50,7 +50,7 @@ class ClassLoss:
 
 
 class ValueLoss:
-    """Squared or absolute error for values."""
+    """Squared or absolute error of a regression target."""
 
     codes = None
 

@@ -83,7 +83,7 @@ class TableMember(BaseEstimator):
 
 @dataclass
 class FittedMembers:
-    """Members, their weights, leave-one-out predictions of all rows, reductions for time or memory, seconds by step."""
+    """Result of `fit_members`; `reductions` describes simplifications for time or memory."""
 
     members: list[TableMember]
     weights: np.ndarray
@@ -93,7 +93,7 @@ class FittedMembers:
 
 
 def column_groups(preparation: Preparation, encoded: Encoded) -> np.ndarray:
-    """Return the group of each scaled column: columns of one category share a learned scale, all others are alone."""
+    """Return the group of each scaled column; columns in a group, those of one category, share a learned scale."""
     counts = preparation.n_levels or []
     alone = encoded.numbers.shape[1] + len(preparation.with_missing_)
     together = [np.full(count, alone + k) for k, count in enumerate(counts)]
@@ -101,7 +101,7 @@ def column_groups(preparation: Preparation, encoded: Encoded) -> np.ndarray:
 
 
 def sample_order(n: int, codes: np.ndarray | None, first: int, rng: np.random.RandomState) -> np.ndarray:
-    """Return a random order that begins with two rows of each class of which the first rows would have fewer than two."""
+    """Return a random order of the rows whose first `first` rows contain at least two rows of each class if possible."""
     order = rng.permutation(n)
     if codes is None:
         return order
@@ -113,7 +113,7 @@ def sample_order(n: int, codes: np.ndarray | None, first: int, rng: np.random.Ra
 
 
 def fit_scalings(encoded: Encoded, n_levels: list[int], seed: int) -> dict[str, Preparation]:
-    """Return the fitted scalings that can differ for this table."""
+    """Return the fitted scalings, without those that would give the same columns."""
     scalings = ["standard"]
     if encoded.numbers.shape[1]:
         scalings += ["quantile"] + (["log"] if has_skewed_numbers(encoded) else [])
@@ -168,7 +168,7 @@ def fit_members(
         member, scores = _fit_member(*arguments)
         fitted[candidate.setting] = member
         evaluations.append(_on_all_rows(candidate, scores, order, loss))
-    # The weights of the average are chosen again, now on all rows.
+    # Select the weights of the average again, on all rows.
     averaged = choose(evaluations, loss, np.arange(n), tuning.members)
     total = np.sum([weight * evaluation.predictions for evaluation, weight in averaged], axis=0)
     members, shares = [fitted[one.setting] for one, _ in averaged], np.array([weight for _, weight in averaged])
@@ -185,17 +185,17 @@ def _affordable(
     memory: int,
     tuning: TablesTuning,
 ) -> tuple[list[Evaluation], int, list[str]]:
-    """Return the settings to fit to all rows, the rows of a part, and the reductions that the budgets require."""
+    """Return the settings to fit, the number of rows of a partition, and the reductions that the budgets require."""
     searched = finalists[0].n if finalists else 0
     sample, fit_seconds = rows[:searched], tuning.shares["fit"] * seconds
     chosen = choose(finalists, loss, sample, tuning.members)
     reductions: list[str] = []
     affordable = tuning.members if searched == n else members_within(n, fit_seconds)
     if len(chosen) > affordable:
-        reductions.append(f"the average has {affordable} of {len(chosen)} settings, for time")
+        reductions.append(f"the average has {affordable} of {len(chosen)} settings, to stay within the time budget")
         chosen = choose(finalists, loss, sample, affordable)
     candidates = [evaluation for evaluation, _ in chosen]
-    # Remaining time is used for the next best: all rows compare settings better than the sample.
+    # Fit further settings in the remaining time, because losses on all rows are more accurate than on the sample.
     candidates += [one for one in finalists if all(one is not taken for taken in candidates)]
     candidates = candidates[: len(chosen) if searched == n else affordable]
     size = part_size(n, len(candidates), fit_seconds, memory, searched)
@@ -223,7 +223,7 @@ def _on_all_rows(candidate: Evaluation, scores: np.ndarray, order: np.ndarray, l
 
 @dataclass
 class TablePlan:
-    """Peak memory of a fit, the rows on which settings can be compared, and the bytes left for kernel matrices."""
+    """Peak memory of a fit, largest number of rows for comparing settings, and bytes left for kernel matrices."""
 
     memory: MemoryEstimate
     most_rows: int
@@ -237,7 +237,7 @@ def plan_table(n: int, d: int, k: int, budget: int, tuning: TablesTuning = TUNIN
 
     def search_bytes(rows: int) -> int:
         """Return the bytes of the kernel matrices and of the predictions of every evaluated setting."""
-        return 8 * tuning.matrices * rows**2 + 8 * tuning.kept_settings * rows * k
+        return 8 * tuning.matrices * rows**2 + 8 * tuning.stored_settings * rows * k
 
     rows = min(n, int(np.sqrt(left / (8 * tuning.matrices))))
     while rows > 0 and search_bytes(rows) > left:
@@ -255,9 +255,10 @@ def members_within(n: int, seconds: float, tuning: TablesTuning = TUNING) -> int
 
 
 def part_size(n: int, n_members: int, seconds: float, memory: int, searched: int = 0, tuning: TablesTuning = TUNING) -> int:
-    """Return the rows of a local partition: `n`, or as many as `2/3 size^2 n` operations and one float64 matrix allow.
+    """Return the number of rows of a local partition: `n`, or as many as the time and memory budgets allow.
 
-    If the search has fitted its settings to all rows (`searched == n`), no partition is needed.
+    A partition into parts of `size` rows costs `2/3 size^2 n` operations and one float64 matrix. If the search has
+    fitted its settings to all rows (`searched == n`), no partition is needed.
     """
     if searched == n:
         return n
@@ -315,7 +316,7 @@ def _fit_member(
 
     reporting = Lock()
     report_part()
-    # Parts are solved at the same time, one thread each; the remaining ones one after the other by all threads.
+    # Solve as many parts as possible in parallel, one thread each; the remaining parts use all threads one after another.
     workers = parts_at_once(count, size, memory)
     together = count - count % workers if workers > 1 else 0
     parallel_for(range(together), solve, workers)

@@ -34,7 +34,7 @@ _PRIOR = 2.0
 _LARGEST_LOG_SCALE = np.log(100.0)
 # Loss of settings whose kernel matrix cannot be factored: larger than any loss that occurs.
 _FAILED_LOSS = 1e6
-# Fewest matrix values for which compiled code is used: loading it takes most of a second (measured).
+# Fewest matrix values for which compiled code is used: loading compiled code takes almost a second (measured).
 _COMPILED_VALUES = 1 << 18
 
 
@@ -52,7 +52,7 @@ def kernel_and_slopes(name: str, X: np.ndarray, gamma: float) -> tuple[np.ndarra
         return K, -2 * gamma * K
     if name == "exponential":
         K = np.exp(-gamma * distances)
-        # The kernel is not differentiable at distance zero; that point contributes nothing.
+        # The kernel is not differentiable at distance zero, where the derivative is set to 0.
         return K, -gamma * K / np.where(distances > 0, distances, np.inf)
     t = 5**0.5 * gamma * distances
     decay = np.exp(-t)

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 
 from gramless._core.threads import one_blas_thread
 
-# Rows per column from which a principal axis is estimated.
+# Sampled rows per column for the estimate of a principal axis.
 _ROWS_PER_COLUMN = 100
 
 
@@ -42,12 +42,12 @@ class Partition(BaseEstimator):
             values, vectors = np.linalg.eigh(sample.T @ sample)
             direction = vectors[:, -1]
             heights = X[rows] @ direction
-            # Rank of the last row of the left side: the rows are divided in proportion to the leaves of both sides.
+            # Rank of the last row of the left child, in proportion to the numbers of leaves of both children.
             last = len(rows) * (leaves // 2) // leaves - 1
             threshold = float(np.partition(heights, last)[last])
             right = heights > threshold
             if values[-1] > 0 and right.any():
-                # Halfway to the next row: rounding must not decide on which side a row lies.
+                # Threshold halfway to the next row, so that rounding errors do not change the side of a row.
                 after = float(heights[right].min())
                 middle = threshold + (after - threshold) / 2
                 threshold = middle if middle < after else threshold

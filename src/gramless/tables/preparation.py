@@ -19,9 +19,9 @@ from sklearn.preprocessing import QuantileTransformer
 from gramless.tables.column_types import Encoded
 
 # Constants of the transformations: another value would change the predictions of stored models.
-# Normal quantiles are clipped at three standard deviations: the rank of an outlier beyond has no further information.
+# Normal quantiles are clipped at three standard deviations, because ranks of outliers have little information.
 _CLIP = 3.0
-# As in scikit-learn: ranks closer to 0 or 1 than this are clipped to it.
+# Ranks closer to 0 or 1 than this value are clipped, as in scikit-learn.
 _SMALLEST_RANK = 1e-7
 _QUANTILES = 1000
 # Absolute skewness above which "log" transforms a column.
@@ -30,7 +30,7 @@ _SKEWED = 1.0
 _ROUNDING_SHARE = 1e-9
 # Largest number of rows from which quantiles and skewness are computed.
 _SAMPLED_ROWS = 100_000
-# Rows per block of the ranks: the intermediate arrays of some ten columns stay in the second-level cache.
+# Rows per block of the ranks: intermediate arrays of about ten columns stay in the second-level cache.
 _RANKED_ROWS = 1024
 
 
@@ -74,7 +74,7 @@ def _ranks(X: np.ndarray, quantiles: np.ndarray, references: np.ndarray) -> np.n
         upper[:, k] = own.searchsorted(values, "left")  # first quantile that is at least the value
     lower = np.minimum(np.maximum(lower - 1, 0), end - 1)
     upper = np.minimum(np.maximum(upper, 1), end)
-    with np.errstate(all="ignore"):  # equal quantiles at both ends; their ranks are set below
+    with np.errstate(all="ignore"):  # the outermost quantiles may be repeated; their ranks are set below
         left, low = quantiles[lower, columns], references[lower]
         from_below = (references[lower + 1] - low) / (quantiles[lower + 1, columns] - left) * (X - left) + low
         right, high = quantiles[upper, columns], references[upper]
@@ -89,7 +89,7 @@ def _ranks(X: np.ndarray, quantiles: np.ndarray, references: np.ndarray) -> np.n
 class Preparation(BaseEstimator):
     """Scaling that is fitted on encoded training rows and called on encoded rows.
 
-    `n_levels` has the number of levels of each category; `random_state` draws the rows of the quantiles of large tables.
+    `n_levels` is the number of levels of each category; `random_state` selects the rows for quantiles of large tables.
     """
 
     def __init__(self, scaling: str = "standard", n_levels: list[int] | None = None, random_state: int = 0):

@@ -42,7 +42,7 @@ Report: TypeAlias = Callable[[str, str], bool]
 
 KERNELS = ("rbf", "matern52", "exponential", "laplacian")
 """Kernels of the search."""
-# Widths of the first stage in the order of evaluation: the best C of one is the first C of the next.
+# Widths of the first stage in order of evaluation: the search for C starts from the best C of the previous width.
 WIDTHS = {
     "rbf": (0.3, 0.15, 0.6, 1.2, 4.0),
     "matern52": (0.3, 0.1, 1.0, 4.0),
@@ -71,7 +71,7 @@ class TableSetting:
         return self.scaling, self.kernel, self.log, self.scales is not None
 
     def describe(self) -> str:
-        """Return a description in words."""
+        """Return a description of the setting as text."""
         extra = ", learned column scales" if self.scales is not None else ""
         return f"{self.kernel} kernel on {self.scaling} columns, width {self.width:.3g}, C {self.C:.3g}{extra}" + (
             ", logarithm of the target" if self.log else ""
@@ -120,7 +120,7 @@ class HalfScales:
 def factor_rate(single: bool = False) -> float:
     """Return the operations per second of a factorisation by one thread, rounded down to a power of two.
 
-    Thread time is measured instead of wall time and rounded, so that a busy machine gives the same model.
+    Thread time is measured instead of wall time and rounded, so that the model does not depend on the load of the computer.
     """
     n = TUNING.rated_rows
     A = (np.eye(n) * n + 1.0).astype(np.float32 if single else np.float64)
@@ -135,12 +135,12 @@ def factor_rate(single: bool = False) -> float:
 
 
 def workers(tuning: TablesTuning = TUNING) -> int:
-    """Return how many settings are evaluated at the same time."""
+    """Return the number of settings that are evaluated in parallel."""
     return min(tuning.workers, blas_threads())
 
 
 def rows_within(seconds: float, evaluations: int, tuning: TablesTuning = TUNING) -> int:
-    """Return the rows of a matrix that can be factored `evaluations` times in `seconds` by all workers."""
+    """Return the number of rows of a matrix that all workers can factor `evaluations` times in `seconds`."""
     return int((1.5 * seconds * workers(tuning) * factor_rate() / evaluations) ** (1 / 3))
 
 
@@ -149,7 +149,7 @@ Steps: TypeAlias = Generator[None, None, Evaluation]
 
 
 def _step(do: Callable[..., T], *arguments: Any) -> Generator[None, None, T]:
-    """Return a generator that calls `do` in one step."""
+    """Return a generator that calls `do` as its only step."""
     yield from ()
     return do(*arguments)
 
@@ -158,8 +158,8 @@ class SettingSearch:
     """State of one search over settings.
 
     `rows` are the training rows of `encoded`, in the order in which the sample grows; `weights` belong to all training rows;
-    `groups` has the number of the learned scale of each scaled column. `C` and `gamma` fix these settings; `seconds` is the
-    time budget of search and fit together.
+    `groups` is the index of the learned scale of each scaled column. If `C` or `gamma` is given, it is not searched;
+    `seconds` is the time budget of search and fit together.
     """
 
     def __init__(
@@ -189,20 +189,20 @@ class SettingSearch:
         self.spread = {scaling: max(float(X.var(axis=0).sum()), 1e-12) for scaling, X in self.X.items()}
         self.evaluated: dict[tuple[TableSetting, int], Evaluation] = {}
         self.halves: dict[tuple[float, ...], HalfScales] = {}
-        # Solutions of settings that were fitted to the full sample: if the sample is the table, they are not fitted again.
+        # Solutions of settings on the full sample, reused by the fit if the sample contains all rows.
         self.solutions: dict[TableSetting, ExactSolution] = {}
         self._counting = Lock()
         self._pool = MatrixPool()
 
     def report(self, stage: str) -> None:
-        """Report the stage, the number of evaluated settings, and the best of those on the largest sample."""
+        """Report the stage, the number of evaluated settings, and the best setting on the largest sample."""
         self._stage = stage
         best = f", best so far {self._best.setting.describe()}" if np.isfinite(self._best.loss) else ""
         message = f"{stage}: {self._count:,} of at most {self._most:,} settings{best}"
         self._stopped = self._report("search", message) or self._stopped
 
     def _expect(self, *stages: int) -> None:
-        """Set the largest total number of evaluations from those of the remaining stages."""
+        """Set the largest total number of evaluations, given the evaluations of the remaining stages."""
         self._most = self._count + sum(stages)
 
     def _counted(self, evaluation: Evaluation) -> Evaluation:
@@ -215,8 +215,8 @@ class SettingSearch:
         return evaluation
 
     def _each(self, jobs: Iterable[Generator[None, None, T]]) -> list[T]:
-        """Return the results of all jobs, several of which run at the same time in one thread each."""
-        at_once = workers(self.tuning)  # computed before BLAS is limited to one thread
+        """Return the results of all jobs, which run in parallel with one thread each."""
+        at_once = workers(self.tuning)  # evaluated before BLAS is limited to one thread
         with one_blas_thread():
             return run_round_robin(list(jobs), at_once)
 
@@ -252,7 +252,7 @@ class SettingSearch:
         return self.evaluated[key]
 
     def line_search(self, start: TableSetting, n: int) -> Evaluation:
-        """Return the best `C` for the first `n` rows, in steps of ten from `start`; all use one kernel matrix."""
+        """Return the best `C` for the first `n` rows, searched in factors of ten from `start` with one kernel matrix."""
         X = self.X[start.scaling][:n]
         K = upper_kernel_matrix(X, make_kernel(start, self.spread[start.scaling]))
         Z = self.loss.targets(self.rows[:n], False)
@@ -278,7 +278,7 @@ class SettingSearch:
 
     def coordinate_search(self, start: TableSetting, n: int, evaluations: int) -> Steps:
         """Search greedily in `C` and width: accept the first improving move, and try the last successful direction first."""
-        # Every other move changes only C: both settings use one kernel matrix.
+        # Every other move changes only C, so that its setting reuses the kernel matrix.
         cached: dict[tuple[TableSetting, int], CachedMatrices] = {}
         here = self.evaluate(start, n, cached)
         yield
@@ -314,7 +314,7 @@ class SettingSearch:
         return (kernel_width(kernel, self.gamma, self.spread[scaling]),)
 
     def first(self, n: int) -> list[Evaluation]:
-        """Evaluate all combinations on few rows; return the best of each family, best first."""
+        """Evaluate all combinations on few rows; return the best evaluation of each family, in ascending order of loss."""
         start_C = self.tuning.start_C if self.C is None else self.C
 
         def widths(scaling: str, kernel: str) -> Steps:
@@ -337,7 +337,7 @@ class SettingSearch:
         return _families(found)
 
     def learn(self, starts: Sequence[TableSetting], rows: int) -> list[TableSetting]:
-        """Return each setting with column scales that are learned from each half of the first rows."""
+        """Return each setting together with column scales learned from each half of the first rows."""
 
         def learned(start: TableSetting, first: int) -> tuple[np.ndarray, float]:
             half = slice(first, rows, 2)
@@ -354,7 +354,7 @@ class SettingSearch:
         """Return the setting with the geometric mean of the scales of both halves."""
         logs, Cs = [half[0] for half in halves], [np.log(half[1]) for half in halves]
         mean = np.mean(logs, axis=0)
-        # The scales of each half get the size of their mean: the coordinate search then finds one width for all three.
+        # Both halves get the geometric mean of the averaged scales, so that one width suits all three scale vectors.
         even, odd, both = (self._scales(one - one.mean() + mean.mean()) for one in (*logs, mean))
         self.halves[both] = HalfScales(even, odd, rows)
         C = float(np.clip(np.exp(np.mean(Cs)), self.tuning.smallest_C, self.tuning.largest_C))
@@ -364,12 +364,12 @@ class SettingSearch:
         return tuple(float(f"{scale:.6g}") for scale in np.exp(logs)[self.groups])
 
     def unbiased_search(self, start: TableSetting, n: int, evaluations: int) -> Steps:
-        """Run a coordinate search, and return its result with unbiased predictions."""
+        """Run a coordinate search and return its result, with predictions by scales learned without the predicted rows."""
         evaluation = yield from self.coordinate_search(start, n, evaluations)
         return (yield from self.unbiased(evaluation))
 
     def unbiased(self, evaluation: Evaluation) -> Steps:
-        """Return the evaluation with predictions of each row by scales that were learned without the half of that row."""
+        """Return the evaluation in which each row is predicted by scales learned from the other half of the rows."""
         setting, n = evaluation.setting, evaluation.n
         halves = self.halves.get(setting.scales or ())
         if halves is None or halves.rows < self.tuning.negligible_share * n or not np.isfinite(evaluation.loss):
@@ -385,10 +385,10 @@ class SettingSearch:
         return Evaluation(setting, self.loss(predictions, self.rows[:n]), n, predictions)
 
     def run(self) -> list[Evaluation]:
-        """Return the best settings of different families, on as many rows as time allows, best first."""
+        """Return the best settings of different families, on as many rows as the time budget allows, best first."""
         t, most = self.tuning, len(self.rows)
         learns = self.metric == "learned" and len(np.unique(self.groups)) > 1
-        # With learned scales, two halves of the rows are evaluated after every coordinate search.
+        # With learned scales, both halves of the rows are evaluated after every coordinate search.
         second = (t.families + self.loss.can_log) * t.family_evaluations
         second += t.learned_kernels * (t.family_evaluations + 2) if learns else 0
         third = t.finalists * (t.finalist_evaluations + 2)
@@ -401,7 +401,7 @@ class SettingSearch:
         rows = rows_within(t.shares["second"] * self.seconds, t.families * t.family_evaluations)
         n = min(t.second_rows, max(t.first_rows, rows))
         self._expect(second, third)
-        # A separate stage for few further rows would cost more than it gains.
+        # Use all rows here if a separate stage would add only few rows.
         n = most if n > t.almost_all * most else n
         self.report(f"coordinate search from the best settings, {n:,} rows")
         starts = [one.setting for one in _diverse(families, t.families)]
@@ -413,7 +413,7 @@ class SettingSearch:
         if learns and not self._stopped:
             steps = 2 * t.learned_kernels * t.learning_steps * t.gradient_cost
             half = min(most // 2, max(t.first_rows // 2, rows_within(t.shares["learn"] * self.seconds, steps)))
-            # One family per kernel: learned scales change which of the kernels is best.
+            # Keep one family per kernel, because the best kernel can change with learned scales.
             starts = [one.setting for one in _best_of_each(found, lambda setting: setting.kernel)[: t.learned_kernels]]
             self.report(f"learning a scale for each column, {len(starts)} kernels, {2 * half:,} rows")
             learned = self.learn(starts, 2 * half)
@@ -428,7 +428,7 @@ class SettingSearch:
         return _finite(finalists)
 
     def run_local(self, found: list[Evaluation], spread: dict[str, float]) -> list[Evaluation]:
-        """Return the best settings of another search after a coordinate search on these rows, local subsets of the table."""
+        """Return settings of an earlier search after a coordinate search on these rows, local subsets of the table."""
         self.spread = spread
         t, n = self.tuning, len(self.rows)
         self._expect(t.local_finalists * t.local_evaluations)
@@ -457,7 +457,7 @@ NOTHING_FITTED = "no setting could be fitted: the kernel matrix is singular for 
 def local_rows(
     X: np.ndarray, seconds: float, most: int, rng: np.random.RandomState, tuning: TablesTuning = TUNING
 ) -> np.ndarray:
-    """Return the rows of random local subsets, as many as the third stage has time for."""
+    """Return row indices of random local subsets, as many as the time budget of the third stage allows."""
     evaluations = tuning.local_finalists * tuning.local_evaluations
     count = min(most, rows_within(tuning.shares["third"] * seconds, evaluations, tuning))
     tree = Partition(max(1, count // tuning.local_subsets)).fit(X)
@@ -466,24 +466,24 @@ def local_rows(
 
 
 def _finite(found: list[Evaluation]) -> list[Evaluation]:
-    """Return the evaluations that could be fitted, best first."""
+    """Return the evaluations with finite loss in ascending order of loss."""
     return sorted((one for one in found if np.isfinite(one.loss)), key=lambda one: one.loss)
 
 
 def _families(found: list[Evaluation]) -> list[Evaluation]:
-    """Return the best of each family, best first."""
+    """Return the evaluation with the lowest loss of each family, in ascending order of loss."""
     return _best_of_each(found, lambda setting: setting.family)
 
 
 def _diverse(found: list[Evaluation], most: int) -> list[Evaluation]:
-    """Return the best of each kernel and the best of the others, because the best kernel can change with more rows."""
+    """Return the best evaluation of each kernel, then others: the best kernel can change with more rows."""
     first = _best_of_each(found, lambda setting: setting.kernel)
     others = [one for one in sorted(found, key=lambda one: one.loss) if all(one is not taken for taken in first)]
     return sorted([*first, *others][:most], key=lambda one: one.loss)
 
 
 def _best_of_each(found: list[Evaluation], group: Callable[[TableSetting], Any]) -> list[Evaluation]:
-    """Return the best of each group of settings, best first."""
+    """Return the evaluation with the lowest loss of each group of settings, in ascending order of loss."""
     best: dict[Any, Evaluation] = {}
     for one in found:
         which = group(one.setting)

@@ -1,4 +1,4 @@
-"""Settings of a single model for a table: columns are standardised, and open settings are chosen by leave-one-out.
+"""Settings of a single model for a table: standardised columns, and settings selected by leave-one-out if not given.
 
 The coordinate search is that of `gramless.tables.search`, restricted to one scaling and one kernel. It solves least-squares
 problems, whose leave-one-out scores need no refits; its result is also used for support vector machines.
@@ -21,7 +21,7 @@ from gramless.tables.tuning import TUNING, TablesTuning
 
 @dataclass(frozen=True)
 class SingleSettings:
-    """Fitted scaling and hyperparameters of a single model, how they were chosen, and the seconds that this took."""
+    """Fitted scaling and hyperparameters of a single model, the selection method, and its time in seconds."""
 
     preparation: Preparation
     C: float
@@ -45,7 +45,7 @@ def tune_single(
     report: Report,
     tuning: TablesTuning = TUNING,
 ) -> SingleSettings:
-    """Return the settings of a single model; `C` and `gamma` that are None are chosen, or default if `tune` is "none"."""
+    """Return the settings of a single model; select `C` and `gamma` that are None, or use defaults if `tune` is "none"."""
     began = time.perf_counter()
     report("columns", "preparing the columns")
     preparation = Preparation("standard", n_levels, seed).fit(encoded)

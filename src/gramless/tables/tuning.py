@@ -31,7 +31,7 @@ class TablesTuning:
     local_finalists: int = 5
     """Finalists that are compared on local subsets of a large table."""
     local_evaluations: int = 8
-    """Evaluations for each of these: settings of a sparse sample transfer poorly to dense local subsets."""
+    """Evaluations for each of these finalists: settings of a sparse sample transfer poorly to dense local subsets."""
     local_subsets: int = 4
     """Number of local subsets."""
     single_evaluations: int = 12
@@ -43,7 +43,7 @@ class TablesTuning:
     gradient_cost: int = 5
     """Cost of one L-BFGS iteration in factorisations, counted in operations."""
     negligible_share: float = 0.25
-    """Scales learned from a smaller share of the rows are treated as independent of them."""
+    """Scales learned from a smaller share of the rows are treated as independent of the rows."""
     members: int = 6
     """Largest number of settings that are averaged."""
     greedy_rounds: int = 12
@@ -51,7 +51,7 @@ class TablesTuning:
     almost_all: float = 0.75
     """A stage that could use this share of the rows uses all of them."""
     workers: int = 4
-    """Settings evaluated at the same time, one thread each: matrices of a sample are too small to share."""
+    """Settings evaluated in parallel, one thread each: matrices of a sample are too small for several threads."""
     shares: Mapping[str, float] = field(
         default_factory=lambda: MappingProxyType({"second": 0.15, "learn": 0.2, "third": 0.2, "fit": 0.45})
     )
@@ -75,13 +75,13 @@ class TablesTuning:
     retries: int = 6
     """Attempts to factor a matrix, each with a ridge ten times as large."""
     smallest_part: int = 500
-    """Fewest rows of a local partition: smaller ones lose accuracy and save no time."""
+    """Fewest rows of a local partition: smaller partitions lose accuracy and save no time."""
     scored_rows: int = 100_000
     """Rows whose scores are computed at a time."""
     table_copies: int = 8
-    """Arrays of the size of the table: encoded, missing values filled, transformed, three scalings, sorted; counted."""
-    kept_settings: int = 250
-    """Predictions that a search stores, in columns of targets; counted."""
+    """Arrays of the size of the table, counted: encoded, imputed, transformed, three scalings, sorted."""
+    stored_settings: int = 250
+    """Settings whose predictions a search stores; counted."""
     score_columns: int = 8
     """Targets, scores and predictions of all rows that exist at the same time; counted."""
 
