@@ -50,12 +50,12 @@ def test_sets_of_classes(run, plants, tmp_path, machine):
 def test_what_cannot_be_is_said(run, plants, yields, tmp_path):
     out = tmp_path / "model.skops"
     run("train", yields / "yields.csv", "--target", "yield", "--out", out, "--time", "1s")
-    assert "no sets" in run("predict", out, yields / "yields.csv", "--set", "0.9").err
+    assert "sets are only for classes" in run("predict", out, yields / "yields.csv", "--set", "0.9").err
     assert "between 0 and 1" in run("predict", out, yields / "yields.csv", "--interval", "90").err
     run("train", yields / "yields.csv", "--target", "yield", "--out", out, "--estimator", "svm")
     assert "no intervals" in run("predict", out, yields / "yields.csv", "--interval", "0.9").err
     run("train", plants / "plants.csv", "--target", "kind", "--out", out, "--time", "1s")
-    assert "no intervals" in run("predict", out, plants / "plants.csv", "--interval", "0.9").err
+    assert "intervals are only for quantities" in run("predict", out, plants / "plants.csv", "--interval", "0.9").err
     asked = run("train", plants / "plants.csv", "--target", "kind", "--out", out, "--interval", "0.9", "--cv", "3")
     assert "--cv" in asked.err
 

@@ -88,8 +88,8 @@ def test_colour_and_large_pictures(run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--target", "x"], "--target means nothing"),
-        (["--gamma", "1"], "--gamma means nothing"),
+        (["--target", "x"], "--target does not apply"),
+        (["--gamma", "1"], "--gamma does not apply"),
         (["--C", "-1"], "C must be"),
         (["--test-size", "2"], "between 0 and 1"),
     ],
@@ -129,7 +129,7 @@ def test_evaluates_a_folder_as_the_classifier_scores_it(run, model, others, monk
     assert done.code == 0
     assert done.json["rows"] == 51
     assert not done.json["trained_on_this_file"]
-    assert "1 pictures are of classes that the model does not know" in " ".join(done.err.split())
+    assert "1 pictures are of classes that are not classes of the model" in " ".join(done.err.split())
     scores = {score["metric"]: score for score in done.json["scores"]}
     pictures = sorted(others.rglob("*.png"))
     held = gramless.load(model).classifier
@@ -160,7 +160,7 @@ def test_what_cannot_be_evaluated(run, folder, model, others, tmp_path):
         (others / name).rename(tmp_path / name)
     done = run("evaluate", model, others)
     assert done.code == 3
-    assert "it knows 'is 0', 'is 1'; the folder has 'is 7'" in " ".join(done.err.split())
+    assert "the model has 'is 0', 'is 1'; the folder has 'is 7'" in " ".join(done.err.split())
 
 
 def test_a_model_of_a_table_takes_no_pictures(run, folder, tmp_path):

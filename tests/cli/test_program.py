@@ -91,7 +91,7 @@ def test_the_table_in_the_terminal_is_of_one_setting_over_its_seeds(run, monkeyp
         errors.setdefault(record["params"]["alpha"], []).append(record["metrics"]["error"])
     best = min(errors.values(), key=fmean)
     assert f"{fmean(best):.2f} ± {stdev(best):.2f}" in done.out
-    assert "the least mean error on the test rows" in " ".join(done.out.split())
+    assert "smallest mean error on the test rows" in " ".join(done.out.split())
 
 
 def test_a_page_is_drawn_again_from_its_records(run, demo, tmp_path):
@@ -137,7 +137,7 @@ def test_info_says_what_there_is_and_what_would_be_done(run):
     assert found["devices"][0]["device"] == "cpu"
     assert found["hardware"]["cores"] >= 1
     assert found["plan"]["train"] == "table"
-    assert "every row carries the model" in found["plan"]["train_why"]
+    assert "the model uses all rows" in found["plan"]["train_why"]
     assert found["plan"]["lssvc"] in ("cg", None)
     assert "processor" in run("info").out
 
@@ -150,12 +150,12 @@ def test_errors_that_are_no_defects_have_a_sentence_and_a_code():
         (
             OSError(errno.ENOSPC, "No space left", "m.skops"),
             5,
-            "the disk is full for m.skops: make room, or write to another one with --out",
+            "the disk is full for m.skops: delete files, or choose another disk with --out",
         ),
         (
             OSError(errno.EFBIG, "File too large", "m.skops"),
             5,
-            "m.skops is larger than a file may be here: write to another place with --out",
+            "m.skops exceeds the largest file size: choose another disk with --out",
         ),
         (NotADirectoryError(errno.ENOTDIR, "Not a directory", "a/b"), 5, "a/b: Not a directory"),
         (PermissionError(errno.EACCES, "Permission denied", "m.skops"), 5, "not permitted: m.skops"),

@@ -178,10 +178,10 @@ def test_a_heading_without_rows_is_reported(run, plants, model, tmp_path, comman
 @pytest.mark.parametrize(
     ("name", "rows", "words"),
     [
-        ("more.csv", [f"{a:.2f},x{k % 2}," for k, a in enumerate(A)], "more values than the heading"),
+        ("more.csv", [f"{a:.2f},x{k % 2}," for k, a in enumerate(A)], "more values than the header"),
         ("inf.csv", [f"{'inf' if k == 3 else a},x{k % 2}" for k, a in enumerate(A)], "row 4, column 'a'"),
         ("yinf.csv", [f"{a},{'inf' if k == 3 else a}" for k, a in enumerate(A)], "infinite in 1 rows"),
-        ("odd.csv", [f"{a},{'tall' if k == 3 else k}" for k, a in enumerate([*A, *A])], "'tall' keeps it"),
+        ("odd.csv", [f"{a},{'tall' if k == 3 else k}" for k, a in enumerate([*A, *A])], "'tall' is not a number"),
         ("each.csv", [f"{a},name{k}" for k, a in enumerate(A)], "too many to be classes"),
     ],
     ids=["more", "inf", "yinf", "odd", "each"],

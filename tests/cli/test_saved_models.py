@@ -114,7 +114,7 @@ def test_predictions_as_parquet_beside_their_inputs(run, plants, model, tmp_path
     given.assign(prediction=1).to_csv(tmp_path / "own.csv", index=False)
     refused = run("predict", model, tmp_path / "own.csv", "--keep")
     assert refused.code == 3
-    assert "has a column 'prediction' of its own" in refused.err
+    assert "already has a column 'prediction'" in refused.err
 
 
 def test_standard_input_and_no_torch(plants, model):
