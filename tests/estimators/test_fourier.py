@@ -104,7 +104,7 @@ def test_online_goes_on_after_a_file(digits, tmp_path):
         ({"method": "magic"}, "'method' parameter"),
         ({"n_components": 0}, "'n_components' parameter"),
         ({"method": "online", "C": "loo"}, "needs the exact sums"),
-        ({"method": "online", "forgetting_factor": 0.9}, "goes with method='exact'"),
+        ({"method": "online", "forgetting_factor": 0.9}, "needs method='exact'"),
         ({"method": "online", "callback": Checkpoint("pass.npz")}, "goes with sums"),
         ({"callback": EarlyStopping()}, "holds out no rows"),
         ({"method": "online", "optimizer": "lbfgs"}, "'optimizer' parameter"),

@@ -145,7 +145,7 @@ SETTINGS = [
     ({"callback": 3}, "callback must be callable"),
     ({"callback": [Checkpoint("x"), Checkpoint("y")]}, "more than one Checkpoint"),
     ({"callback": Checkpoint("no/such/folder/state")}, "folder of the checkpoint does not exist"),
-    ({"kernel": -1.0 * RBF(gamma=1.0)}, "needs scale >= 0 to stay a kernel"),
+    ({"kernel": -1.0 * RBF(gamma=1.0)}, "scale must be at least 0"),
 ]
 
 
@@ -169,7 +169,7 @@ def test_a_device_that_is_not_there():
         ({"Cs": [1.0, -1.0]}, "every C in Cs must be a positive"),
         ({"Cs": []}, "Cs is empty"),
         ({"kernel": []}, "kernel is an empty list"),
-        ({"kernel": "rbf", "param_grid": {"degree": [2]}}, r"kernel 'rbf' has no setting \['degree'\]"),
+        ({"kernel": "rbf", "param_grid": {"degree": [2]}}, r"kernel 'rbf' has no parameter \['degree'\]"),
         ({"scoring": "beauty"}, "'scoring' parameter of LSSV.CV"),
         ({"kernel": ["rbf", "precomputed"]}, "precomputed kernel cannot be compared with kernels of points"),
         ({"memory_budget": "1KB"}, r"needs .* of host memory .* memory_budget allows 1 KB; leave-one-out needs the whole"),
@@ -273,7 +273,7 @@ def test_sparse_rows_on_a_device_are_dense_there(solver):
 
 
 def test_precomputed_and_points_do_not_mix():
-    with pytest.raises(ValueError, match="a precomputed kernel combines with other precomputed ones only"):
+    with pytest.raises(ValueError, match="a precomputed kernel can be combined only with other precomputed kernels"):
         LSSVC(kernel=Precomputed() + Linear()).fit(X @ X.T, Y)
 
 

@@ -203,7 +203,7 @@ def test_blank_images_do_no_harm(digits):
         ({"patch_size": 3, "shape": (3, 4)}, np.ones((4, 10)), "stated shape"),
         ({"patch_size": 3}, np.ones((4, 2, 2, 2, 2)), "height, width"),
         ({"patch_size": 3, "vote": "loud"}, np.ones((4, 8, 8)), "a str among"),
-        ({"patch_size": 3, "vote": "soft", "estimator": RidgeClassifier()}, np.ones((4, 8, 8)), "does not give"),
+        ({"patch_size": 3, "vote": "soft", "estimator": RidgeClassifier()}, np.ones((4, 8, 8)), "does not have"),
     ],
 )
 def test_what_is_no_image_is_refused(settings, X, words):

@@ -9,12 +9,13 @@ is minimised by mini-batches. The gradient for a sampled row j is
     dL/dv = K_BB v - y_B - C n (y_j - f(x_j)) k(B, x_j),     dL/db = -C n (y_j - f(x_j)) .
 
 The term `y_B^T v` counteracts the regularisation: on a budget of all rows the minimiser is `v = K^-1 y, b = 0` for every C,
-which interpolates all labels including noise (and does not exist if two equal rows have opposite labels). Early stopping is
-what generalises, so `epochs` regularises as much as `C`. `loss="primal"` omits the term; its minimiser is the model of
-`NystromLSSVC` on the same points, and more epochs only come closer to it.
+which interpolates all labels including noise (and does not exist if two equal rows have opposite labels). The model
+generalises only by early stopping, so `epochs` regularises as much as `C`. `loss="primal"` omits the term; its minimiser is
+the model of `NystromLSSVC` on the same points, to which the model converges with more epochs.
 
 All classes share the budget and one kernel block for each batch (`LandmarkMap`, `GradientDescent`). Cost: O(beta d) for each
-row and epoch (once, if the kernel values fit into half of the memory budget), O(beta^2) for the penalty every few batches.
+row and epoch (once for all epochs if the kernel values fit into half of the memory budget), O(beta^2) for the penalty every
+few batches.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class BudgetLSSVM(OnePassEstimator):
     C_ = model_attribute("C", "Value of `C` used.")
 
     def pass_settings(self) -> PassSettings:
-        """Return the kernel values as features, gradient descent and the options that the parameters mean.
+        """Return the feature map (kernel values), the learner (gradient descent) and the options given by the parameters.
 
         Returns
         -------

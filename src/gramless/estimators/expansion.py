@@ -1,8 +1,8 @@
-"""Base classes of estimators whose model is a kernel expansion on some points, plus a bias.
+"""Base classes of estimators whose model is a kernel expansion on training rows or other points, plus a bias.
 
     f(x) = sum_i a_i K(x, b_i) + c
 
-Scores are computed tile by tile, so prediction needs a few megabytes beside its input and output for any number of points.
+Scores are computed tile by tile, so a prediction needs a few megabytes in addition to its input and output.
 The output has the array type and the device of the input.
 """
 
@@ -37,12 +37,14 @@ _NOT_SAVED = {"_device_points", "_process"}
 
 
 def check_kernel_input(X: Array, *kernels: Kernel) -> None:
-    """Raise an error if the kernels cannot be evaluated on the training rows, or on square kernel values."""
+    """Raise an error if the kernels cannot be evaluated on `X`, or if precomputed kernel values are not square."""
     if xa.is_sparse(X) and not all(kernel.accepts_sparse for kernel in kernels):
         raise TypeError("Sparse data was passed for X, but dense data is required. Use '.toarray()' to convert X.")
     precomputed = {not kernel.uses_points for kernel in kernels}
     if len(precomputed) > 1:
-        raise ValueError("a precomputed kernel cannot be compared with kernels of points: their X differ")
+        raise ValueError(
+            "a precomputed kernel cannot be compared with kernels of points: X is either points or kernel values"
+        )
     if precomputed == {True}:
         check_square(X)
 
@@ -61,7 +63,7 @@ class KernelExpansion(BaseEstimator):
     _tuning: LinalgTuning = TUNING
 
     def _kernel(self) -> Kernel:
-        """Return the kernel that the parameters `kernel`, `gamma`, `degree` and `coef0` mean."""
+        """Return the kernel given by the parameters `kernel`, `gamma`, `degree` and `coef0`."""
         options = {name: value for name, value in vars(self).items() if name in ("gamma", "degree", "coef0")}
         return as_kernel(self.kernel, **options)
 
@@ -72,7 +74,7 @@ class KernelExpansion(BaseEstimator):
     def _set_points(self, kernel: Kernel, points: Array, device_points: Array, rows: np.ndarray) -> None:
         """Store training rows as the points of the model, in NumPy and on the device of the computation."""
         self.kernel_, self.support_ = kernel, rows
-        self.__dict__.pop("compression_", None)  # of an earlier fit
+        self.__dict__.pop("compression_", None)  # attribute of an earlier fit
         if kernel.uses_points:
             self.points_ = points if xa.is_sparse(points) else xa.to_numpy(points)
         else:
@@ -80,7 +82,7 @@ class KernelExpansion(BaseEstimator):
         self._cache_device_points(device_points if kernel.uses_points else None)
 
     def _cache_device_points(self, points: Array | None) -> None:
-        """Keep the copy of `points_` on a device: moving the points takes longer than using them."""
+        """Cache the copy of `points_` on a device, because transferring the points takes longer than using them."""
         self._device_points = (self.points_, points) if xa.is_torch(points) else None
 
     def _points_on(self, device: str) -> Array:
@@ -99,19 +101,20 @@ class KernelExpansion(BaseEstimator):
         dtype, kernel = xa.numpy_dtype(self.dual_coef_), self.kernel_
         checked = check_X(self, X, dtype=dtype, reset=False, accept_sparse=kernel.accepts_sparse)
         device = xa.device_of(checked) if xa.is_torch(checked) else self.device_
-        # The support may have all columns of a precomputed kernel in another order.
+        # `support_` may be a subset or a permutation of the columns of a precomputed kernel.
         if not kernel.uses_points and not np.array_equal(self.support_, np.arange(checked.shape[1])):
             checked = checked[:, xa.indices(self.support_, checked)]
         points, coef = self._points_on(device), xa.to_device(self.dual_coef_, device)
         precision = precision_of(getattr(self, "device", None))
-        # Sparse rows become dense on a device, a part at a time.
+        # On a device sparse rows are converted to dense rows, one part at a time.
         step = checked.shape[0] if device == "cpu" or not xa.is_sparse(checked) else self._tuning.sparse_rows_on_device
         parts = [
             expand(kernel, xa.to_device(checked[rows], device), points, coef, precision)
             for rows in slices(checked.shape[0], max(1, step))
         ]
         scores = parts[0] if len(parts) == 1 else xa.namespace(coef).concat(parts)
-        # The bias of a regressor contains the mean of the targets; if that is large, float32 has no digits left.
+        # The bias of a regressor contains the mean of the targets. Adding a large mean in float32 would lose the digits of
+        # the other terms.
         scores = xa.astype(scores, np.result_type(dtype, xa.numpy_dtype(self.intercept_)))
         scores += xa.like(self.intercept_, scores)
         return xa.in_namespace_of(scores, X)
@@ -182,16 +185,16 @@ class ExpansionClassifier(ClassifierMixin, KernelExpansion):
 
     def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         if self.probability == "sigmoid":
-            check_is_fitted(self, "sigmoids_", msg="%(name)s has no sigmoids: they are fitted at the end of fit")
+            check_is_fitted(self, "sigmoids_", msg="%(name)s has no sigmoids, which are fitted at the end of fit")
             return class_probabilities(scores, sigmoids=self.sigmoids_)
         if self.probability == "temperature":
-            check_is_fitted(self, "temperature_", msg="%(name)s has no temperature: it is fitted at the end of fit")
+            check_is_fitted(self, "temperature_", msg="%(name)s has no temperature, which is fitted at the end of fit")
         temperature = 1.0 if self.probability == "softmax" else getattr(self, "temperature_", 1.0)
         return class_probabilities(scores, temperature=temperature)
 
 
 class LeastSquaresClassifier(ExpansionClassifier):
-    """Classifier with leave-one-out scores of its training rows, from which it makes prediction sets."""
+    """Classifier with prediction sets that are computed from the leave-one-out scores of its training rows."""
 
     calibration_scores_: np.ndarray
     calibration_codes_: np.ndarray
@@ -199,8 +202,8 @@ class LeastSquaresClassifier(ExpansionClassifier):
     def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
         """Return sets of classes that contain the true class with a given probability.
 
-        These are adaptive prediction sets on leave-one-out probabilities: rows that are hard to classify get large sets. A
-        set may be empty if the coverage is below the accuracy.
+        The sets are adaptive prediction sets from leave-one-out probabilities: rows that are hard to classify get large
+        sets. A set may be empty if the coverage is below the accuracy.
 
         Parameters
         ----------
@@ -252,7 +255,7 @@ class ExpansionRegressor(RegressorMixin, MultiOutputMixin, KernelExpansion):
 
 
 class LeastSquaresRegressor(ExpansionRegressor):
-    """Regressor that is the posterior mean of a Gaussian process, from which it has deviations and intervals."""
+    """Regressor that is the posterior mean of a Gaussian process, with standard deviations and prediction intervals."""
 
     memory_budget: str | float | None
     _weights: np.ndarray | None
@@ -313,7 +316,7 @@ class LeastSquaresRegressor(ExpansionRegressor):
         return ends[:, 0] if self._single_output else ends
 
     def _posterior(self) -> Posterior:
-        """Return the Gaussian process of the fitted model; it is computed at the first call."""
+        """Return the Gaussian process of the fitted model, which is computed at the first call."""
         check_is_fitted(self, "dual_coef_")
         cached = vars(self).get("_process")
         if cached is not None and cached[0] is self.dual_coef_:
@@ -338,7 +341,7 @@ class LeastSquaresRegressor(ExpansionRegressor):
         return process
 
     def _rows_of_process(self, X: Any, process: Posterior) -> Array:
-        """Return validated new rows on the device and in the precision of the process."""
+        """Return validated new rows on the device and in the precision of the Gaussian process."""
         own = xa.numpy_dtype(self.dual_coef_)
         checked = check_X(self, X, dtype=own, reset=False, accept_sparse=self.kernel_.accepts_sparse)
         return xa.to_device(checked, self.device_, np.float64 if process.exact else own)

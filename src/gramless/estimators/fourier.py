@@ -2,9 +2,9 @@
 
     f(x) = w . phi(x) + b,   min_{w, b}  1/2 ||w||^2 + C/2 sum_i (z_i - f(x_i))^2
 
-in the primal, with features `phi` of `FourierMap`, whose inner products approximate an RBF, Laplacian or Matern kernel.
-`method="exact"` sums the normal equations in one pass (`NormalEquations`): the model does not depend on the order and the
-grouping of the rows. `method="online"` makes a step for each mini-batch (`GradientDescent`).
+is solved in the primal, with features `phi` of `FourierMap`, whose inner products approximate an RBF, Laplacian or Matern
+kernel. `method="exact"` sums the normal equations in one pass (`NormalEquations`): the model does not depend on the order of
+the rows or on their batches. `method="online"` takes a gradient step for each mini-batch (`GradientDescent`).
 
 Cost: O(d D + D^2) time for each row (exact), O(D^2) memory for any number of rows; a prediction is O(d D).
 
@@ -128,7 +128,7 @@ class FourierLSSVM(OnePassEstimator):
     loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
 
     def pass_settings(self) -> PassSettings:
-        """Return the Fourier features, the learner of `method` and the options that the parameters mean.
+        """Return the Fourier features, the learner of `method` and the options given by the parameters.
 
         Returns
         -------
@@ -150,7 +150,7 @@ class FourierLSSVM(OnePassEstimator):
         if leave_one_out:
             raise ValueError(f"probability={probability!r} needs leave-one-out scores: use method='exact'")
         if self.forgetting_factor != 1:
-            raise ValueError("forgetting_factor goes with method='exact'")
+            raise ValueError("forgetting_factor needs method='exact'")
         batch_size = 64 if self.batch_size is None else self.batch_size
         steps = GradientDescent(self.C, optimizer=self.optimizer, batch_size=batch_size, epochs=self.epochs)
         return PassSettings(feature_map, steps, self._options(None))

@@ -58,7 +58,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     Attributes
     ----------
     frequencies_ : ndarray of shape (n_features, n_components / 2)
-        `W`.
+        Frequencies `W`.
     kernel_ : Kernel
         Kernel with numeric parameters.
     n_features_in_ : int
@@ -175,7 +175,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             Peak memory by purpose.
         """
         itemsize = np.dtype(dtype).itemsize
-        frequencies = int(self.n_components) * d * 8 * 2  # in float64, and in the precision of the data
+        frequencies = int(self.n_components) * d * 8 * 2  # one copy in float64, one in the precision of the data
         return FitPlan(MemoryEstimate({"data": n * d * itemsize, "frequencies": frequencies}, device))
 
     def transform(self, X: Any) -> np.ndarray:

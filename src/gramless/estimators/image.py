@@ -2,13 +2,13 @@
 
     f(image) = sum_i a_i k(x, x_i) + b,    k(x, y) = ((1 + <x, y>) / 2)^degree
 
-x are the features of `gramless.images.PatchDictionary`. With `mirror`, k averages over both images and their mirror images
-(`gramless.kernels.Reflected`): the dictionary is closed under reflection, so this needs no second product. "auto" parameters
-minimise the squared closed-form leave-one-out errors on a sample of the training images: for a few thousand images the error
-rate varies more by chance than between candidates. Time O(n positions atoms d) for the features and O(n^2 n_components) for
-the LS-SVM; memory for the projected features and for `LSSVC`. References: Coates and Ng, "The importance of encoding versus
-training with sparse coding and vector quantization", 2011; Suykens and Vandewalle, "Least squares support vector machine
-classifiers", 1999.
+Here x are the features of `gramless.images.PatchDictionary`. With `mirror`, k averages over both images and their mirror
+images (`gramless.kernels.Reflected`): the dictionary is closed under reflection, so k needs no second matrix product. "auto"
+parameters minimise the squared closed-form leave-one-out errors on a sample of the training images; squared errors are used
+because the error rate of a few thousand images varies more by chance than between candidates. Time O(n positions atoms d)
+for the features and O(n^2 n_components) for the LS-SVM; memory for the projected features and for `LSSVC`. References:
+Coates and Ng, "The importance of encoding versus training with sparse coding and vector quantization", 2011; Suykens and
+Vandewalle, "Least squares support vector machine classifiers", 1999.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         random = check_random_state(self.random_state)
         pilot_seed, dictionary_seed, solver_seed = map(int, random.randint(np.iinfo(np.int32).max, size=3))
         device = xa.resolve_device(self.device, images)
-        images = xa.to_device(images, device)  # features stay on the device on which they are computed
+        images = xa.to_device(images, device)  # features are computed and stored on this device
         n, k = len(codes), len(self.classes_)
         plan = self._plan(n, self.image_shape_, k if k > 2 else 1, device)
         sample = np.sort(random.permutation(n)[: plan.sample])
@@ -319,7 +319,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         return self._plan(n, image_shape((d,), self.shape, vectors_allowed=False), n_outputs, device)
 
     def _plan(self, n: int, shape: ImageShape, n_outputs: int, device: str) -> ImagePlan:
-        """Return the largest memory of three stages: learn the dictionary, select C, fit the LS-SVM."""
+        """Return the largest memory of the three stages of a fit: learn the dictionary, select C, fit the LS-SVM."""
         budget = parse_budget(self.memory_budget, device)
         learning, width = self._dictionary(n, shape, bool(self.mirror), device, 0).fit_memory(n, shape, device)
         learning.check(budget, "lower n_atoms or n_components, or raise memory_budget")
@@ -330,7 +330,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         if sample < min(n, TUNING.min_selection_rows):
             raise MemoryError(
                 f"the features of {n:,} images take {format_bytes(feature_bytes)}, and memory_budget allows "
-                f"{format_bytes(budget)}: too little is left to choose C; give C and mirror, lower n_components, or raise "
+                f"{format_bytes(budget)}: too little remains to select C; set C and mirror, lower n_components, or raise "
                 "memory_budget"
             )
         matrices = _SAMPLE_MATRICES * sample**2 * 8

@@ -1,11 +1,11 @@
-"""Least-squares support vector machines for classes and for values.
+"""Least-squares support vector machines for classification and regression.
 
     min_f  1/2 ||f||^2 + C/2 sum_i w_i (z_i - f(x_i) - b)^2
 
 The solution is one linear system with one unknown for each row, shared by all classes or outputs. An exact solution costs
-O(n^3) time and n^2 numbers; conjugate gradients on a streamed kernel matrix cost O(n^2 d) for each iteration and a few
-megabytes. `fit` validates the rows, encodes the targets (classes as -1 and +1 or as indicator columns, values standardised),
-solves the system (`gramless.linalg.least_squares`) and stores the model.
+O(n^3) time and the memory of n^2 numbers; conjugate gradients with kernel values computed on demand cost O(n^2 d) time for
+each iteration and a few megabytes of memory. `fit` validates the rows, encodes the targets (classes as -1 and +1 or as
+indicator columns, values standardised), solves the system (`gramless.linalg.least_squares`) and stores the model.
 
 References: Suykens and Vandewalle, "Least squares support vector machine classifiers", 1999; Suykens et al., "Weighted least
 squares support vector machines", 2002, for weights.
@@ -73,7 +73,7 @@ _CONSTRAINTS: dict[str, Any] = {
 
 
 class _LeastSquares(KernelExpansion):
-    """The part of the fit that `LSSVC` and `LSSVR` share: from target columns to the stored model."""
+    """Base class of `LSSVC` and `LSSVR`: the part of the fit from the target columns to the stored model."""
 
     C: float
     solver: str | Solver
@@ -363,13 +363,13 @@ class LSSVC(LeastSquaresClassifier, _LeastSquares):
         Z = self._targets(codes)
         kernel = self._resolve_kernel(X, weights)
         for name in ("sigmoids_", "_calibration", "_codes", "_weights"):
-            self.__dict__.pop(name, None)  # a callback must not combine those of an earlier fit with the new scores
+            self.__dict__.pop(name, None)  # a callback must not combine the calibration of an earlier fit with new scores
         classes, error = (None, _label_error) if self.multilabel_ else (codes, _class_error)
         fit = self._solve(X, Z, weights, kernel, validation_error=error, classes=classes)
         rows = fit.support
         self._codes = codes[rows].astype(np.min_scalar_type(len(self.classes_)), copy=False)
         self._weights = None if weights is None else weights[rows]
-        self._calibration: dict[str, Any] = {}  # filled here, or at the first request of probabilities
+        self._calibration: dict[str, Any] = {}  # computed below, or at the first request of probabilities
         if self.probability in LEAVE_ONE_OUT_METHODS:
             rng = self._settings().generator(X, Z)
             scores = leave_one_out_scores(fit.op, Z[rows], fit.coef, fit.plan.probes, random_state=rng)
@@ -411,14 +411,16 @@ class LSSVC(LeastSquaresClassifier, _LeastSquares):
         """Divisor of the scores before their softmax; one for each label of an indicator matrix."""
         if self.probability not in ("temperature", "auto"):
             raise AttributeError(f"probability={self.probability!r} has no temperature")
-        # A callback may request it before the temperature is fitted.
+        # A callback may read this attribute before the temperature is fitted.
         return self._calibrated().get("temperature", self._no_temperature())
 
     @property
     def calibration_scores_(self) -> np.ndarray:  # type: ignore[override]
         """Adaptive score of the true class of each training row, by the model without the row."""
         if self.multilabel_:
-            raise AttributeError("rows with several labels have no true class: there are no sets of classes for them")
+            raise AttributeError(
+                "rows with several labels have no true class: prediction sets of classes do not exist for them"
+            )
         try:
             return self._calibrated()["scores"]
         except KeyError:
@@ -444,9 +446,9 @@ class LSSVC(LeastSquaresClassifier, _LeastSquares):
         Returns
         -------
         array of shape (n_samples,), (n_samples, n_classes) or (n_samples, n_classes * (n_classes - 1) / 2)
-            One column for two classes, positive for `classes_[1]`; else one for each class, or for each pair of classes,
-            positive for the first class of the pair. After a fit to an indicator matrix one for each label, positive if the
-            row has the label.
+            One column for two classes, positive for `classes_[1]`; otherwise one column for each class, or for each
+            pair of classes, positive for the first class of the pair. After a fit to an indicator matrix, one column for
+            each label, positive if the row has the label.
         """
         scores = self._scores(X)
         if self.multilabel_:
@@ -488,7 +490,7 @@ class LSSVC(LeastSquaresClassifier, _LeastSquares):
         Returns
         -------
         ndarray of shape (n_samples, n_classes), or (n_samples, n_labels) after a fit to an indicator matrix
-            Columns in the order of `classes_`; probabilities of labels are between zero and one each on its own.
+            Columns in the order of `classes_`; the probabilities of labels are independent and need not sum to one.
         """
         return self._probabilities(xa.to_numpy(self._scores(X)))
 
@@ -506,13 +508,13 @@ class LSSVC(LeastSquaresClassifier, _LeastSquares):
 
 
 def check_two_classes(codes: np.ndarray, weights: np.ndarray | None) -> None:
-    """Raise a `ValueError` if the rows of positive weight are of one class."""
+    """Raise a `ValueError` if all rows of positive weight have the same class."""
     if weights is not None and len(np.unique(codes[weights > 0])) < 2:
         raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
 
 
 def _class_error(scores: np.ndarray, Z: np.ndarray) -> float:
-    """Return the fraction of rows of which the predicted class is wrong."""
+    """Return the fraction of rows with a wrong predicted class."""
     labels = np.arange(max(2, Z.shape[1]))
     return float(np.mean(scores_to_labels(labels, scores) != scores_to_labels(labels, Z)))
 
@@ -701,15 +703,15 @@ class LSSVR(LeastSquaresRegressor, _LeastSquares):
     def log_marginal_likelihood_(self) -> Any:
         """Log likelihood of the training values under the Gaussian process, for each output if there are several.
 
-        It is exact if the factor of the kernel matrix fits the memory budget; else it is estimated by Lanczos' method on
-        random signs, with the standard error `log_marginal_likelihood_error_`.
+        It is exact if the factor of the kernel matrix fits the memory budget; else it is estimated by Lanczos' method with
+        random sign vectors, with the standard error `log_marginal_likelihood_error_`.
         """
         values = self._posterior().log_likelihood[0]
         return float(values[0]) if self._single_output else values
 
     @property
     def log_marginal_likelihood_error_(self) -> float:
-        """Standard error of `log_marginal_likelihood_`; 0 if that is exact."""
+        """Standard error of `log_marginal_likelihood_`; 0 if the likelihood is exact."""
         return self._posterior().log_likelihood[1]
 
 

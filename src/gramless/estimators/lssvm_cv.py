@@ -1,7 +1,7 @@
 """Selection of C and the kernel of a least-squares model by closed-form leave-one-out, without refits.
 
 For each kernel of the grid one eigendecomposition gives the leave-one-out scores and the fitted model of every `C`
-(see `gramless.inference.leave_one_out`). O(n^3) for each kernel, O(n^2) for each `C`.
+(see `gramless.inference.leave_one_out`). Cost: O(n^3) for each kernel, O(n^2) for each `C`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _scoring_constraint(metrics: dict[str, Callable[..., float]]) -> list[Any]:
 
 
 def kernel_candidates(kernel: Any, param_grid: dict[str, Sequence[Any]] | None) -> list[tuple[dict[str, Any], Kernel]]:
-    """Return every kernel of the grid with the parameters from which it was made."""
+    """Return every kernel of the grid together with its parameters."""
     kernels = list(kernel) if isinstance(kernel, (list, tuple)) else [kernel]
     if not kernels:
         raise ValueError("kernel is an empty list: give at least one kernel")
@@ -76,7 +76,7 @@ def kernel_candidates(kernel: Any, param_grid: dict[str, Sequence[Any]] | None) 
                 candidate = as_kernel(one, **parameters)
                 unknown = set(parameters) - set(candidate.get_params())
                 if unknown:
-                    raise ValueError(f"kernel {one!r} has no setting {sorted(unknown)}; it has {candidate.get_params()}")
+                    raise ValueError(f"kernel {one!r} has no parameter {sorted(unknown)}; it has {candidate.get_params()}")
             else:
                 candidate = clone(as_kernel(one)).set_params(**parameters)
             found.append(({"kernel": one, **parameters}, candidate))
@@ -84,7 +84,7 @@ def kernel_candidates(kernel: Any, param_grid: dict[str, Sequence[Any]] | None) 
 
 
 class _LeaveOneOutSearch(KernelExpansion):
-    """The search that `LSSVCCV` and `LSSVRCV` share: leave-one-out scores of every kernel and every C."""
+    """Base class of `LSSVCCV` and `LSSVRCV`: the search over leave-one-out scores of every kernel and every C."""
 
     Cs: Sequence[float]
     param_grid: dict[str, Sequence[Any]] | None
@@ -100,7 +100,7 @@ class _LeaveOneOutSearch(KernelExpansion):
         weights: np.ndarray | None,
         score: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
     ) -> None:
-        """Score every candidate and store the best model; `score(loo, rows, weights)` is larger for better scores."""
+        """Score every candidate and store the best model; `score(loo, rows, weights)` is larger for better models."""
         Cs = np.atleast_1d(np.asarray(self.Cs, dtype=float))
         if Cs.size == 0:
             raise ValueError("Cs is empty: give at least one C")
@@ -176,7 +176,7 @@ class _LeaveOneOutSearch(KernelExpansion):
         memory = MemoryEstimate(parts, device, "eigenvectors")
         memory.check(
             parse_budget(self.memory_budget, device),
-            "leave-one-out needs the whole kernel matrix: search on a subset, or use LSSVC with an EarlyStopping callback",
+            "leave-one-out needs the full kernel matrix: search on a subset, or use LSSVC with an EarlyStopping callback",
         )
         return SolverPlan("eigenvectors", False, 0, False, memory, "one eigendecomposition gives the models of all C")
 
@@ -185,7 +185,7 @@ class _LeaveOneOutSearch(KernelExpansion):
 class LSSVCCV(LeastSquaresClassifier, _LeaveOneOutSearch):
     """Least-squares support vector classifier that selects C and the kernel by closed-form leave-one-out.
 
-    Prefer it to `sklearn.model_selection.GridSearchCV` over an `LSSVC` or `SVC` for up to some ten thousand rows: a kernel
+    Prefer it to `sklearn.model_selection.GridSearchCV` over an `LSSVC` or `SVC` for up to about ten thousand rows: a kernel
     costs one eigendecomposition for all values of C, without refits.
 
     Parameters
@@ -351,13 +351,13 @@ class LSSVCCV(LeastSquaresClassifier, _LeaveOneOutSearch):
             self.__dict__.pop(name, None)
         tempered = self.probability in ("temperature", "auto")
         if tempered:
-            self.temperature_ = 1.0  # for callbacks, until the temperature is fitted
+            self.temperature_ = 1.0  # used by callbacks until the temperature is fitted
         self._search(X, class_targets(codes, len(self.classes_)), weights, score)
         if self.probability is False:
             return self
         truth, used = codes[self.support_], None if weights is None else weights[self.support_]
         scores = self._scores_without_one_copy(truth, used)
-        # The same random numbers in every fit: the search has no random_state.
+        # A fixed seed makes fits reproducible, because the search has no parameter random_state.
         found = calibrate(scores, truth, len(self.classes_), self.probability, used, np.random.RandomState(0))
         if found.sigmoids is not None:
             self.sigmoids_ = found.sigmoids
@@ -368,14 +368,15 @@ class LSSVCCV(LeastSquaresClassifier, _LeaveOneOutSearch):
         return self
 
     def _scores_without_one_copy(self, codes: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """Return leave-one-out scores in which a row of weight w loses one of its w copies instead of all."""
+        """Return leave-one-out scores in which one of the w copies of a row of weight w is left out instead of all."""
         scores = self.loo_decision_.reshape(len(codes), -1)
         if weights is None:
             return scores
         Z = class_targets(codes, len(self.classes_))
         residuals = Z - scores
         largest = np.abs(residuals).argmax(axis=1)[:, None]
-        # A residual is a coefficient divided by the diagonal of the inverse, which is the same in every column.
+        # A leave-one-out residual is a coefficient divided by an entry of the diagonal of the inverse, which all columns
+        # share.
         coef = np.take_along_axis(self.dual_coef_.astype(np.float64), largest, 1)
         diagonal = coef / np.take_along_axis(residuals, largest, 1)
         return Z - LeaveOneOut.from_solution(residuals * diagonal, diagonal[:, 0], 1.0 / self.C_, weights).residuals
@@ -385,7 +386,7 @@ class LSSVCCV(LeastSquaresClassifier, _LeaveOneOutSearch):
 class LSSVRCV(LeastSquaresRegressor, _LeaveOneOutSearch):
     """Least-squares support vector regressor that selects C and the kernel by closed-form leave-one-out.
 
-    Prefer it to `sklearn.model_selection.GridSearchCV` over a `KernelRidge` or `LSSVR` for up to some ten thousand rows: a
+    Prefer it to `sklearn.model_selection.GridSearchCV` over a `KernelRidge` or `LSSVR` for up to about ten thousand rows: a
     kernel costs one eigendecomposition for all values of C, without refits.
 
     Parameters

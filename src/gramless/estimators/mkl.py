@@ -2,10 +2,10 @@
 
     K = sum_m d_m K_m,  d >= 0,  ||d||_p <= 1
 
-Weights and classifier minimise the same objective. They are optimised alternately, each classifier from the solution of the
-previous one; the duality gap bounds the distance from the optimum. `p = 1` selects few kernels, a larger `p` spreads the
-weights. With `weight_penalty` the constraint is replaced by the penalty `weight_penalty ||d||^2 / 2`. The formulas are in
-`gramless.svm.multiple_kernels`. Cost: a few to a few dozen classifiers.
+Weights and classifier minimise the same objective. They are optimised alternately, each classifier starting from the
+solution of the previous one; the duality gap bounds the distance from the optimum. `p = 1` selects few kernels, a larger `p`
+spreads the weights. With `weight_penalty` the constraint is replaced by the penalty `weight_penalty ||d||^2 / 2`. The
+formulas are in `gramless.svm.multiple_kernels`. Cost: that of a few to a few dozen fits of the classifier.
 
 References: Kloft, Brefeld, Sonnenburg and Zien (2011), lp-norm multiple kernel learning; for the penalty, Sun, Ampornpunt,
 Varma and Vishwanathan (2010), Multiple kernel learning and the SMO algorithm.
@@ -119,9 +119,9 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
     kernel_ : Kernel
         The weighted sum of the kernels with numeric settings.
     gap_ : float
-        Relative gap that the fit reached, compared with `weight_tol`.
+        Relative duality gap at the end of the fit, compared with `weight_tol`.
     n_iter_ : int
-        Number of alternations, or of pairs moved for `"simple_smo"`.
+        Number of alternations, or with `solver="simple_smo"` the number of pairs of multipliers moved.
     history_ : list of dict
         One record for each alternation or sweep: `n_iter`, `seconds` (without callbacks) and `gap`.
     classes_ : ndarray of shape (n_classes,)
@@ -329,7 +329,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         itemsize = np.dtype(dtype).itemsize
         if isinstance(self.kernels, str):
             memory = svm_memory(self.memory_budget, Precomputed(), n, d, itemsize)
-            memory.parts["kernel matrices"] = n * n * itemsize  # their sum; the matrices themselves are the data
+            memory.parts["kernel matrices"] = n * n * itemsize  # the weighted sum; the given matrices are counted as data
             return FitPlan(memory)
         given = [RBF(1.0)] * len(_DEFAULT_GAMMAS) if self.kernels is None else self.kernels
         kernels = [as_kernel(kernel) for kernel in given]
@@ -387,7 +387,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         """Return whether the Gram matrices are stored; raise MemoryError if the solver requires it and they do not fit."""
         fits = needed <= TUNING.stored_kernels_fraction * available
         if not fits and self.solver == "simple_smo":
-            raise MemoryError("solver='simple_smo' holds every Gram matrix: use solver='smo' or raise memory_budget")
+            raise MemoryError("solver='simple_smo' stores every Gram matrix: use solver='smo' or raise memory_budget")
         return fits
 
     def _stack(

@@ -2,10 +2,10 @@
 
     nu(x) = k(x, x) - |phi(x)|^2 + ridge phi(x)^T (Phi^T Phi + ridge I)^-1 phi(x)
 
-on landmark features `phi` is the variance at x given all training rows: near zero close to many training rows, `k(x, x)` far
-from all of them. The first two terms are the variance that the landmarks do not represent, the last is the leverage. No
-labels are needed. The threshold comes from training rows, each given the other rows in closed form, so the p-value of a new
-row of the same distribution is uniform on (0, 1), and the false-positive rate is the chosen one.
+on landmark features `phi` is the posterior variance at x given all training rows: near zero close to many training rows,
+`k(x, x)` far from all of them. The first two terms are the variance that the landmarks do not represent, the last is the
+leverage. No labels are needed. The threshold comes from training rows, each given the other rows in closed form, so the
+p-value of a new row of the same distribution is uniform on (0, 1), and the false-positive rate is the chosen one.
 
 Cost: O(m d + m^2) for each row and O(m^2) memory for m landmarks; O(m^3) once.
 
@@ -39,12 +39,13 @@ from gramless.linalg.planning.plan import FitPlan
 from gramless.models.expansion import kernel_from_settings
 from gramless.streaming.learners.ridge_sums import RidgeSums
 
-_ROWS_PER_BLOCK = 512  # 2 MB of features in float64 for 500 landmarks
-# Matrices of m x m in float64 at the peak: the sums, the centred sums, and their factors.
+_ROWS_PER_BLOCK = 512  # rows of features: 2 MB in float64 for 500 landmarks
+# Number of m x m matrices in float64 at the peak memory: the sums, the centred sums, and their factors.
 _MATRICES = 6
-# Copies of a block of features in float64: kernel values, features, their solution, squares.
-_COPIES_OF_A_BLOCK = 5
-# Training rows from which the threshold is estimated: a rate of 1 % is then known to a tenth of its value.
+# Number of arrays in float64 of the size of a block of features: kernel values, features, solved features, squares.
+_BLOCK_COPIES = 5
+# Number of training rows from which the threshold is estimated: a false-positive rate of 1 % has a standard error below a
+# tenth of the rate.
 _CALIBRATION_ROWS = 16_384
 
 
@@ -159,7 +160,7 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
 
     @atomic_fit
     def fit(self, X: Any, y: Any = None) -> NystromNovelty:
-        """Fit the process and the threshold.
+        """Fit the Gaussian process and the threshold.
 
         Parameters
         ----------
@@ -266,7 +267,7 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
         features = NystromFeatures(n_landmarks=m, landmarks=self.landmarks, kernel=kernel_from_settings(self))
         memory = features.plan(n, d, n_outputs, dtype, device).memory
         memory.parts["sums and factors"] = _MATRICES * m * m * 8
-        memory.parts["batch"] = min(n, _ROWS_PER_BLOCK) * (m * (itemsize + _COPIES_OF_A_BLOCK * 8) + d * itemsize)
+        memory.parts["batch"] = min(n, _ROWS_PER_BLOCK) * (m * (itemsize + _BLOCK_COPIES * 8) + d * itemsize)
         return FitPlan(memory)
 
     def p_values(self, X: Any) -> np.ndarray:
@@ -298,7 +299,8 @@ def _novelty(features: NystromFeatures, variances: Callable[..., np.ndarray], X:
     for rows in slices(X.shape[0], _ROWS_PER_BLOCK):
         part = X[rows]
         values = xa.to_numpy(evaluate(features.kernel_, part, features.points_)).astype(np.float64, copy=False)
-        # `transform` pads a block to 64 rows to get the same bits in any batch, which is slow for a single row.
+        # `features.transform` is not used: it pads blocks to 64 rows for equal results in any batch, which is slow for one
+        # row.
         Phi = solve_triangular(features.factor_, values.T, lower=True, check_finite=False).T
         own = np.asarray(features.kernel_.diag(part), dtype=np.float64)
         out[rows] = variances(Phi, np.maximum(own - np.einsum("ij,ij->i", Phi, Phi), 0.0))

@@ -4,9 +4,9 @@
 
 is the least-squares SVM in the primal, on the features that the landmarks `l_j` span (`LandmarkMap`). The normal equations
 are summed over the rows (`NormalEquations`) and solved in coordinates in which the penalty `K_mm` is the identity, so the
-model does not depend on the order and the grouping of the rows beyond 1e-12, even if `K_mm` is singular to rounding.
+model depends on the order and the batches of the rows by at most 1e-12, even if `K_mm` is singular to rounding.
 
-Cost: O(m d + m^2) time for each row, O(m^2) memory for any number of rows, O(m^3) once; a prediction is m kernel values.
+Cost: O(m d + m^2) time for each row, O(m^2) memory for any number of rows, O(m^3) once; a prediction needs m kernel values.
 
 References: Suykens et al., "Least Squares Support Vector Machines", 2002; De Brabanter et al., "Optimized fixed-size kernel
 models for large data sets", 2010.
@@ -121,7 +121,7 @@ class NystromLSSVM(OnePassEstimator):
     jitter_ = model_attribute("jitter", "Number added to the diagonal of the kernel matrix of the landmarks.")
 
     def pass_settings(self) -> PassSettings:
-        """Return the landmark features, the normal equations and the options that the parameters mean.
+        """Return the landmark features, the normal equations and the options given by the parameters.
 
         Returns
         -------
@@ -172,7 +172,7 @@ class NystromLSSVC(OnePassClassifier, NystromLSSVM):
     """Least-squares support vector classifier on landmarks, fitted in one pass over data of any length.
 
     Prefer it to scikit-learn's `Nystroem` with a linear classifier if the data exceed the memory or arrive in batches: it
-    reads files and streams, is exact for any grouping of the rows, and selects `C` without refitting.
+    reads files and streams, gives the same model for any batches, and selects `C` without refitting.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ from gramless.linalg.planning.plan import FitPlan
 from gramless.models.expansion import kernel_from_settings
 from gramless.streaming.tuning import TUNING
 
-_ROWS_PER_BLOCK = 4096  # 16 MB of kernel values in float64 for 500 landmarks
+_ROWS_PER_BLOCK = 4096  # rows of kernel values: 16 MB in float64 for 500 landmarks
 
 
 @link_documentation
@@ -72,7 +72,7 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     support_ : ndarray of shape (m,) or None
         Indices of the training rows that are landmarks; None if the landmarks are not training rows.
     factor_ : ndarray of shape (m, m)
-        `L`, lower triangular.
+        Lower triangular Cholesky factor `L`.
     jitter_ : float
         Number added to the diagonal of `K(G, G)`.
     kernel_ : Kernel
@@ -240,7 +240,7 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             "data": n * d * itemsize,
             "landmarks": m * d * (itemsize + 8),
             "kernel matrix and factor": 4 * m * m * 8,
-            # Other rules may store a factor of the kernel matrix, and work on blocks of it.
+            # Rules other than uniform sampling may store a factor of the kernel matrix and blocks of kernel values.
             "selection": 0 if uniform else min(n, TUNING.candidate_rows) * m * itemsize + _ROWS_PER_BLOCK * m * 32,
         }
         return FitPlan(MemoryEstimate(parts, device))

@@ -1,4 +1,4 @@
-"""One-class support vector machine: which rows differ from the training rows.
+"""One-class support vector machine: detection of rows that differ from the training rows.
 
     minimise    alpha' K alpha / 2
     subject to  0 <= alpha_i <= w_i,  sum alpha = nu sum w

@@ -1,9 +1,9 @@
-"""Classify images by their patches: a classifier learns all patches of all images, and the patches of an image vote.
+"""Classify images by their patches: a classifier is fitted to the patches of all images, and the patches of an image vote.
 
     label(image) = argmax_k #{patches whose predicted class is k},    ties to the larger sum of scores
 
 or, with soft votes, the class with the largest mean probability. Patches are extracted in blocks: those of all training
-images are stored in memory if they fit, else in a temporary file; at prediction only one block of them exists. Reference:
+images are stored in memory if they fit, else in a temporary file; at prediction only one block is in memory. Reference:
 Kurugodu and Kongara, "KMeans kernel classifier", 2023.
 """
 
@@ -31,7 +31,7 @@ from gramless.images import Patches
 from gramless.images.tuning import TUNING, ImageTuning
 from gramless.linalg.planning.plan import FitPlan
 
-# Copies of a block in memory: its patches, and the temporaries that normalise them.
+# Number of arrays of the size of a block: the patches, and the temporaries of their normalisation.
 _BLOCK_COPIES = 2
 _NO_LIMIT = 2**60
 
@@ -46,7 +46,7 @@ class PatchPlan(NamedTuple):
 
 def _has_probabilities(self: Any) -> bool:
     if self.vote == "soft" and not hasattr(getattr(self, "estimator_", self._base()), "predict_proba"):
-        raise AttributeError("predict_proba with vote='soft' needs an estimator that has it")
+        raise AttributeError("predict_proba with vote='soft' needs an estimator with predict_proba")
     return True
 
 
@@ -169,7 +169,7 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self._validate_params()
         estimator = self._base()
         if self.vote == "soft" and not hasattr(estimator, "predict_proba"):
-            raise ValueError(f"vote='soft' averages probabilities, which {type(estimator).__name__} does not give")
+            raise ValueError(f"vote='soft' averages probabilities, which {type(estimator).__name__} does not have")
         self._patches = self._extractor().fit(X)
         self.n_features_in_ = self._patches.n_features_in_
         if hasattr(self._patches, "feature_names_in_"):
@@ -267,7 +267,7 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         block = _BLOCK_COPIES * min(TUNING.patch_block_bytes, budget // (4 * _BLOCK_COPIES))
         parts = {"blocks": block, "labels": 3 * n * 8}
         estimator, advice = clone(self._base()), "use a larger stride, fewer images, or raise memory_budget"
-        if not hasattr(estimator, "plan"):  # memory of the estimator unknown: patches may take half of the budget
+        if not hasattr(estimator, "plan"):  # The memory of the estimator is unknown, so patches may take half of the budget.
             in_memory = rows <= budget // 2
             memory = MemoryEstimate({**parts, "windows": rows if in_memory else 0})
             memory.check(budget, advice)

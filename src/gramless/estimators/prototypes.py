@@ -124,7 +124,7 @@ class PrototypeLSSVC(ExpansionClassifier):
     n_prototypes_ : ndarray of int
         Number of prototypes of each class.
     prototype_labels_ : ndarray
-        Class of each prototype.
+        Class label of each prototype.
     clusterings_ : list of dict
         One record for each class: n_iter (number of the class, from 1), seconds (of all classes so far, without callbacks),
         class, points, prototypes, passes of the clustering (0 if all rows were used) and inertia.
@@ -315,7 +315,7 @@ class PrototypeLSSVC(ExpansionClassifier):
         n_classes = max(2, n_outputs)
         counts = np.full(n_classes, -(-n // n_classes))
         requested = self.n_prototypes
-        if isinstance(requested, dict):  # the labels are unknown here, so the largest number is used
+        if isinstance(requested, dict):  # the class sizes are unknown here, so the largest number of prototypes is used
             requested = max(requested.values())
         chosen = clone(self).set_params(n_prototypes=requested)._count(None, int(counts[0]))
         return self._plan(counts, [chosen] * n_classes, d, np.dtype(dtype), device)

@@ -3,8 +3,8 @@
     label_i = argmax_q <x_i, m_q>,    m_q <- sum_{label_i = q} x_i / ||x_i||, scaled to unit norm,
 
 until the centroids stop rotating: 1 - mean_q <m_q new, m_q old> < tol. An iteration is one matrix product in tiles, O(n k d)
-time and O(n + k d) memory in addition to the data, less the part that bounds on the angles show to be unchanged
-(`gramless.approximation.clustering.bounds`). Sums are updated only with the points that changed their cluster.
+time and O(n + k d) memory in addition to the data, except for points whose label cannot have changed by bounds on
+the angles (`gramless.approximation.clustering.bounds`). Sums are updated only with the points that changed their cluster.
 
 References: Dhillon and Modha, "Concept decompositions for large sparse text data using clustering", 2001; Sculley,
 "Web-scale k-means clustering", 2010, for mini-batches.
@@ -185,7 +185,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             The fitted estimator.
         """
         self._validate_params()
-        read_functions(self)  # raises before the first pass
+        read_functions(self)  # raises an error for an invalid callback before the first pass
         X = self._read(X, reset=True)
         n = X.shape[0]
         if self.n_clusters > n:
@@ -364,7 +364,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
                 found, cosines = nearest(batch, centres)
                 inertia += inertia_of(cosines, scale[rows], mass[chosen])
                 if part.stop == n:
-                    # Clusters without a point in this pass get points of the last batch.
+                    # The centroids of clusters without a point in this pass are set to points of the last batch.
                     found_counts = counts + np.bincount(xa.to_numpy(found), mass[chosen] > 0, minlength=k)
                     empty, worst = reseed(cosines, scale[rows], mass[chosen], found_counts)
                     found[xa.indices(worst, X)] = xa.indices(empty, X)
@@ -384,7 +384,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     def _record(
         self, centres: Array, n_iter: int, inertia: float, deviation: float, moved: int, reseeded: int, start: float
     ) -> bool:
-        """Append a pass to the history; return whether a callback stops the fit."""
+        """Append the record of a pass to the history; return whether a callback stops the fit."""
         clock = {"n_iter": n_iter, "seconds": time.perf_counter() - start}
         record = {**clock, "inertia": inertia, "deviation": deviation, "moved": moved, "reseeded": reseeded}
         self.history_.append(record)
@@ -405,7 +405,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         if not isinstance(self.init, str):
             centres = xa.like(xa.to_numpy(self.init), X)
             if tuple(centres.shape) != (self.n_clusters, X.shape[1]):
-                raise ValueError(f"init has the shape {tuple(centres.shape)}, needed is ({self.n_clusters}, {X.shape[1]}).")
+                raise ValueError(f"init has shape {tuple(centres.shape)}; expected ({self.n_clusters}, {X.shape[1]}).")
             return centres * self._scales(centres)[:, None]
         if self.init == "random":
             return unit(random_points(mass, self.n_clusters, rng))

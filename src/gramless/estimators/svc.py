@@ -4,8 +4,8 @@
     subject to  0 <= alpha_i <= C_i,  sum_i alpha_i y_i = 0
 
 for each pair of classes (one-vs-one) or each class against the others (one-vs-rest). `C_i` is `C` times the weights of the
-sample and of its class. The cost is that of the kernel rows of the points that become support vectors. With `nu` instead of
-`C`, the sum of the multipliers is fixed and their bound is found (`gramless.svm.nu_qp`).
+sample and of its class. Most of the cost is the computation of the kernel rows of the points that become support vectors.
+With `nu` instead of `C`, the sum of the multipliers is fixed and the solution determines their bound (`gramless.svm.nu_qp`).
 
 Reference: Cortes and Vapnik (1995), Support-vector networks; Schölkopf, Smola, Williamson and Bartlett (2000), New support
 vector algorithms.
@@ -128,7 +128,7 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
     classes_ : ndarray of shape (n_classes,)
         Sorted class labels.
     class_weight_ : ndarray of shape (n_classes,)
-        Factors of `C` for each class.
+        Factor of `C` for each class.
     support_ : ndarray of shape (n_SV,)
         Indices of the support vectors, class by class.
     support_vectors_ : array of shape (n_SV, n_features)
@@ -343,7 +343,7 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
         ndarray of shape (n, n_classes)
             Log-probabilities with columns in the order of `classes_`.
         """
-        with np.errstate(divide="ignore"):  # a probability that underflows to zero has the logarithm -inf
+        with np.errstate(divide="ignore"):  # a probability that underflows to zero has the logarithm -inf, without a warning
             return np.log(self.predict_proba(X))
 
     @property
@@ -426,7 +426,7 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
 
 
 def _gram_or_rows(X: Any, kernel: Kernel, rows: np.ndarray, columns: np.ndarray) -> Any:
-    """Return the rows of `X`, or rows and columns of a matrix of kernel values."""
+    """Return a subset of the rows of `X`, or of the rows and columns of a matrix of kernel values."""
     return X[rows] if kernel.uses_points else X[np.ix_(rows, columns)]
 
 

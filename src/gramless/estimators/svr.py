@@ -4,8 +4,8 @@
     subject to  |beta_i| <= C_i,  sum_i beta_i = 0
 
 The pinball loss (quantiles) and Huber's loss have the same dual problem with other boxes (`gramless.svm.regression`).
-Several quantiles are fitted separately with common kernel rows, and the predictions for a row are sorted: the curves do not
-cross, and sorting never increases their error.
+Several quantiles are separate problems that share their kernel rows, and the predictions for a row are sorted: the curves do
+not cross, and sorting never increases their error.
 
 Reference: Smola and Schölkopf (2004), A tutorial on support vector regression; Takeuchi, Le, Sears and Smola (2006),
 Nonparametric quantile estimation; Chernozhukov, Fernández-Val and Galichon (2010), Quantile and probability curves without
@@ -108,7 +108,7 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
     intercept_ : ndarray of shape (n_quantiles,)
         Bias of each problem.
     epsilon_ : float
-        Half width of the tube: `epsilon`, or the width found for `nu`; 0 for the other losses.
+        Half width of the tube: `epsilon`, or the half width determined by `nu`; 0 for the other losses.
     kernel_ : Kernel
         The kernel with numeric settings.
     device_ : str
@@ -282,9 +282,9 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
             if np.ndim(self.quantile) > 1 or not values or not all(isinstance(q, Real) and 0 < float(q) < 1 for q in values):
                 raise ValueError(f"quantile must be a number between 0 and 1 or a list of them, got {self.quantile!r}")
         if self.nu is not None and self.loss != "epsilon_insensitive":
-            raise ValueError(f"nu is the width of a tube, and loss={self.loss!r} has none")
+            raise ValueError(f"nu determines the width of a tube, which loss={self.loss!r} does not have")
         if self.nu is not None and not np.isfinite(self.C):
-            raise ValueError("nu is a share of C, which must then be finite")
+            raise ValueError("C must be finite if nu is set, because nu is a fraction of C")
 
     def _cpu_only(self) -> dict[str, Any]:
         return super()._cpu_only() | ({"loss": self.loss} if self.loss == "huber" else {})

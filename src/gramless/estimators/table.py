@@ -3,8 +3,9 @@
 A fit determines the column types (`gramless.tables.column_types`), selects scaling, kernel, width and `C` by closed-form
 leave-one-out on a growing sample (`gramless.tables.search`), fits the best settings, or their average, to all rows
 (`gramless.tables.members`), and calibrates probabilities on the leave-one-out scores (`gramless.inference.softmax_link`).
-O(n^3) operations up to some ten thousand rows, O(n p^2) with local partitions of p rows beyond. With explicit settings, one
-`LSSVC`, `NystromLSSVC` or `KernelSVC` is fitted to the same encoded columns (`gramless.tables.single`).
+Cost: O(n^3) for up to about ten thousand rows; larger tables are split into local partitions of p rows, O(n p^2). With
+explicit settings, one `LSSVC`, `NystromLSSVC` or `KernelSVC` is fitted to the same encoded columns
+(`gramless.tables.single`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from gramless.tables.search import KERNELS, WIDTHS, Report
 from gramless.tables.single import SingleSettings, tune_single
 from gramless.tables.tuning import TUNING
 
-# Option -> (classifier, regressor).
+# Value of the parameter `estimator`, and its classifier and regressor.
 SINGLE_MODELS: dict[str, tuple[Any, Any]] = {
     "lssvm": (LSSVC, LSSVR),
     "nystrom": (NystromLSSVC, NystromLSSVR),
@@ -76,7 +77,7 @@ def _has_probabilities(estimator: Any) -> bool:
 
 
 class _TableEstimator(BaseEstimator):
-    """Column types, choice of the model, and the fit, which classifier and regressor share."""
+    """Base class of the table estimators: column types, selection of the model, and the fit."""
 
     _parameter_constraints: dict[str, Any] = {
         "estimator": [StrOptions({"auto", "table", *SINGLE_MODELS})],
@@ -102,7 +103,7 @@ class _TableEstimator(BaseEstimator):
         return tags
 
     def _check_table(self, X: Any, *, reset: bool) -> tuple[Any, int]:
-        """Return a frame or an array of any dtype whose columns are checked, and its number of rows."""
+        """Return the validated data frame or array, and its number of rows."""
         if isinstance(X, Encoded) and not reset:
             return X, len(X)
         if is_frame(X):
@@ -121,7 +122,9 @@ class _TableEstimator(BaseEstimator):
                 )
             return X, n
         if hasattr(X, "indptr"):
-            raise TypeError("Sparse data was passed, and tables are dense: use X.toarray(), or LSSVC, which accepts it")
+            raise TypeError(
+                "Sparse data was passed, but tables must be dense: use X.toarray(), or LSSVC, which accepts sparse data"
+            )
         checked = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
         if checked.dtype.kind in "fc":
             check_array(checked, ensure_all_finite="allow-nan")
@@ -138,7 +141,7 @@ class _TableEstimator(BaseEstimator):
         return self._encoded(X).prepared(self.preparation_)
 
     def _resolve(self, n: int) -> tuple[str, str]:
-        """Return the name of the model and the reason for it."""
+        """Return the name of the model and the reason for its selection."""
         searchable = self.kernel in ("auto", *KERNELS) and self.tune == "loo" and self.C is None and self.gamma is None
         if self.estimator == "table" and not searchable:
             raise ValueError(
@@ -246,7 +249,7 @@ class _TableEstimator(BaseEstimator):
         if "callback" in model.get_params():
             model.set_params(callback=None)
         if hasattr(model, "finish"):
-            model.finish()  # drop the sums that only further training needs
+            model.finish()  # deletes the sums that only partial_fit needs
         self.model_, self.preparation_ = model, settings.preparation
         self.tuned_ = settings.tuned + ("; C on all rows" if own_C else "")
         gamma = "" if settings.gamma is None else f", gamma {settings.gamma:.3g}"
@@ -362,7 +365,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     classes_ : ndarray
         Class labels.
     columns_ : TableColumns
-        Type, preprocessing and missing values of each column, and why columns are left out; printing shows a table.
+        Type, preprocessing and missing values of each column, and reasons for excluded columns; printing shows a table.
     members_, member_weights_ : list of TableMember, ndarray
         Fitted settings and their weights in the average; empty for a single model.
     model_ : estimator or None
@@ -493,8 +496,8 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
         """Return sets of classes that contain the true class with a given probability.
 
-        Adaptive prediction sets from leave-one-out probabilities: uncertain rows get large sets. A set may be empty if the
-        coverage is below the accuracy.
+        The sets are adaptive prediction sets from leave-one-out probabilities: uncertain rows get large sets. A set may be
+        empty if the coverage is below the accuracy.
 
         Parameters
         ----------
@@ -520,7 +523,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         return prediction_sets(chances, own, codes, coverage, per_class=per_class, random_state=random_state)
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return class scores; of a table model calibrated scores, whose softmax is `predict_proba`.
+        """Return class scores; the scores of a table model are calibrated, and their softmax is `predict_proba`.
 
         Parameters
         ----------
@@ -530,7 +533,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         Returns
         -------
         ndarray of shape (n,) or (n, n_classes)
-            For two classes one score, which is positive for `classes_[1]`; of a table model the log odds.
+            For two classes one score, which is positive for `classes_[1]` (the log odds for a table model).
         """
         if self.model_ is not None:
             return self.model_.decision_function(self._scaled(X))
@@ -543,7 +546,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         return np.sum([w * member.scores(encoded) for w, member in shares], axis=0)
 
     def _by_class(self, values: np.ndarray) -> np.ndarray:
-        """Return values of the classes of `model_` in columns of `classes_`, which may have classes without weight."""
+        """Return columns in the order of `classes_`; classes without positive weight have no column in `model_`."""
         if values.shape[1] == len(self.classes_):
             return values
         out = np.zeros((len(values), len(self.classes_)), dtype=values.dtype)
@@ -642,7 +645,7 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     Attributes
     ----------
     columns_ : TableColumns
-        Type, preprocessing and missing values of each column, and why columns are left out; printing shows a table.
+        Type, preprocessing and missing values of each column, and reasons for excluded columns; printing shows a table.
     members_, member_weights_ : list of TableMember, ndarray
         Fitted settings and their weights in the average; empty for a single model.
     model_ : estimator or None

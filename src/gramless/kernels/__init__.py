@@ -79,7 +79,7 @@ def as_kernel(kernel: str | Kernel | Callable[[Any, Any], Any], **settings: Any)
     Returns
     -------
     Kernel
-        The kernel, in which `gamma` may still be a name.
+        The kernel, whose `gamma` may be a name such as `"scale"`.
 
     See Also
     --------

@@ -16,7 +16,7 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless.kernels.tuning import TUNING
 
-# Rounding errors (eps times the magnitude) by which the mean of equal numbers may differ from them.
+# Bound on the difference between equal numbers and their mean, in units of eps times the magnitude of the numbers.
 _ROUNDINGS = 16.0
 
 
@@ -41,7 +41,7 @@ def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = Non
             return 1.0
         if not X.shape[1] * variance * float(np.finfo(np.float64).max) > 1:
             raise ValueError(
-                f"the data varies by {spread:.3g} only, the square of which is too small a number: scale the data "
+                f"the data varies by only {spread:.3g}, the square of which underflows: scale the data "
                 f"(StandardScaler) before gamma={gamma!r}"
             )
         return float(1.0 / (X.shape[1] * variance))
@@ -49,7 +49,7 @@ def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = Non
 
 
 def _variance(X: Array, weights: np.ndarray | None) -> float:
-    """Return the variance in float64, in two passes: the difference of squares loses all digits for a large mean."""
+    """Return the variance in float64, in two passes, because the one-pass formula loses all digits for a large mean."""
     if xa.is_sparse(X):
         return _sparse_variance(X, weights)
     n, d = int(X.shape[0]), int(X.shape[1])

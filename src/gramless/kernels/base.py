@@ -63,7 +63,7 @@ class Kernel(BaseEstimator):
     """Whether every Gram matrix is positive semi-definite."""
 
     def accepts_grid(self, rows: GridRows) -> bool:
-        """Return whether the kernel accepts rows of bytes, because it needs only their inner products and norms.
+        """Return whether the kernel accepts rows stored as bytes.
 
         Parameters
         ----------
@@ -73,7 +73,7 @@ class Kernel(BaseEstimator):
         Returns
         -------
         bool
-            Whether `__call__` and `diag` accept them.
+            True if `__call__` and `diag` accept rows stored as bytes, which give only inner products and norms.
         """
         return False
 
@@ -203,7 +203,7 @@ class PairKernel(CombinedKernel):
 
     @property
     def _heavier_first(self) -> tuple[Kernel, Kernel]:
-        """The two kernels, the one with more temporaries first, which keeps the peak memory lowest."""
+        """The two kernels; the kernel with more temporaries is first, which minimises the peak memory."""
         if self.left.temporaries >= self.right.temporaries:
             return self.left, self.right
         return self.right, self.left
@@ -218,7 +218,7 @@ class PairKernel(CombinedKernel):
 
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Kernel:
         if self.left.uses_points != self.right.uses_points:
-            raise ValueError(f"a precomputed kernel combines with other precomputed ones only, not as in {self!r}")
+            raise ValueError(f"a precomputed kernel can be combined only with other precomputed kernels, got {self!r}")
         return super().resolve(X, weights)
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
@@ -329,7 +329,7 @@ class Scaled(WrappedKernel):
 
     def _scaled(self, values: Array) -> Array:
         if not self.scale >= 0:
-            raise ValueError(f"a multiple of a kernel needs scale >= 0 to stay a kernel, got {self.scale!r}")
+            raise ValueError(f"scale must be at least 0 for a positive semi-definite kernel, got {self.scale!r}")
         values *= self.scale
         return values
 
@@ -412,7 +412,7 @@ class Columns(WrappedKernel):
         self.columns = columns
 
     def accepts_grid(self, rows: GridRows) -> bool:
-        return False  # rows of bytes have all features
+        return False  # rows stored as bytes cannot be divided into columns
 
     def _select(self, X: Array) -> Array:
         if isinstance(self.columns, slice):
@@ -460,7 +460,7 @@ class ScaledColumns(WrappedKernel):
         self.scales = scales
 
     def accepts_grid(self, rows: GridRows) -> bool:
-        return False  # scaled columns are not bytes
+        return False  # columns stored as bytes cannot be scaled
 
     def _scaled(self, X: Array) -> Array:
         scales = np.asarray(self.scales, dtype=np.float64)

@@ -5,8 +5,8 @@
     polynomial  (gamma <x, y> + coef0) ** degree
     sigmoid     tanh(gamma <x, y> + coef0)
 
-Each block is one matrix product and, except for the linear kernel, one pass over it in place: O(n m d) time. A polynomial
-whose degree is not a power of two needs one temporary block.
+Each block needs one matrix product and, except for the linear kernel, one pass over the block in place: O(n m d) time. A
+polynomial whose degree is not a power of two needs one temporary block.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Polynomial(Kernel):
         return xa.integer_power_(values, int(self.degree))
 
     def _scaled(self, X: Array, gamma: float) -> Array:
-        # Scaling the points instead of the block saves a pass over it, and squares stay in the range of float32.
+        # Scaling the points instead of the block saves a pass over the block, and squares stay in the range of float32.
         return X if gamma == 1 else X * gamma**0.5
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:

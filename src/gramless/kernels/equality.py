@@ -4,7 +4,7 @@
 
 It is a product over the columns of a constant plus the indicator of equal levels, so it is positive definite for
 `gamma > 0`. Levels are any numbers (codes); their order and distance do not matter. It equals `Laplacian(gamma / 2)` on
-one-hot encoded columns. O(n m d), compiled, no temporary block.
+one-hot encoded columns. A compiled loop computes a block in O(n m d) time without a temporary block.
 
 Reference: Hutter, Xu, Hoos and Leyton-Brown, "Algorithm runtime prediction: Methods and evaluation", 2014.
 """

@@ -3,11 +3,11 @@
     Invariant   k(x, y) = mean over g, h of kernel(g x, h y)         g, h in a finite set of transforms
     Reflected   k(x, y) = (f(e + o) + f(e - o)) / 2                  e, o = inner products of the even and the odd columns
 
-The mean is the inner product of mean feature vectors, hence positive semi-definite for every kernel and every set. If the
-set is a group that permutes columns, and the kernel does not depend on the order of columns, the mean over one side is the
-same number: |G| blocks instead of |G|^2. For one reflection whose odd columns change their sign, both terms come from the
-same two products, which cost as much as one product of all columns. Reference: Haasdonk and Burkhardt, "Invariant kernel
-functions for pattern analysis and machine learning", 2007.
+The mean is the inner product of mean feature vectors, hence positive semi-definite for every kernel and every set of
+transforms. If the set is a group that permutes columns, and the kernel does not depend on the order of columns, the mean
+over the transforms of one point equals the mean over both: |G| blocks instead of |G|^2. For one reflection whose odd columns
+change their sign, both terms come from the same two products, which cost as much as one product of all columns. Reference:
+Haasdonk and Burkhardt, "Invariant kernel functions for pattern analysis and machine learning", 2007.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gramless._core.grid import GridRows
 from gramless.kernels.base import Kernel, WrappedKernel
 from gramless.kernels.dot import Linear, Polynomial
 
-# The diagonal is taken from square blocks of this many rows, which compute this many times as many values as needed.
+# Rows of the square blocks from which the diagonal is computed; the blocks have this many times more values than needed.
 _DIAGONAL_BLOCK = 64
 
 
@@ -83,14 +83,14 @@ class Invariant(WrappedKernel):
         if columns.ndim != 2 or columns.dtype.kind not in "iu" or columns.size == 0:
             raise ValueError(f"transforms must be a matrix of column numbers, got shape {columns.shape} of {columns.dtype}")
         if columns.min() < 0 or columns.max() >= d:
-            raise ValueError(f"transforms name columns {columns.min()} to {columns.max()}; there are {d}")
+            raise ValueError(f"transforms has column numbers from {columns.min()} to {columns.max()}, and X has {d} columns")
         return columns
 
     def _view(self, X: Array, columns: np.ndarray) -> Array:
         return X[:, xa.indices(columns, X)]
 
     def _left(self, columns: np.ndarray) -> np.ndarray:
-        """Return the transforms of the left side: one if the mean over the right side equals the mean over both."""
+        """Return the transforms of the first argument: one if averaging over the second suffices."""
         return columns[:1] if self.kernel.permutable and is_group(columns) else columns
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
@@ -158,7 +158,7 @@ class Reflected(WrappedKernel):
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Reflected:
         if not isinstance(self.kernel, (Linear, Polynomial)):
             raise TypeError(
-                f"Reflected takes a kernel of inner products, linear or polynomial, not {self.kernel!r}; see Invariant"
+                f"Reflected takes a linear or polynomial kernel, not {self.kernel!r}; use Invariant for other kernels"
             )
         if not 0 <= int(self.n_odd) <= X.shape[1]:
             raise ValueError(f"n_odd={self.n_odd} must lie between 0 and the number of columns, {X.shape[1]}")

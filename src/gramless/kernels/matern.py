@@ -1,11 +1,12 @@
-"""The Matern family of the Euclidean distance `r = ||x - y||`, rough to smooth.
+"""The Matern family of the Euclidean distance `r = ||x - y||`, ordered by increasing smoothness.
 
     Exponential  exp(-gamma r)                                            (nu = 1/2)
     Matern32     (1 + t) exp(-t),               t = sqrt(3) gamma r       (nu = 3/2)
     Matern52     (1 + t + t^2 / 3) exp(-t),     t = sqrt(5) gamma r       (nu = 5/2)
 
 `gamma` is the inverse length scale: it multiplies the distance, not its square. Distances come from one matrix product,
-O(n m d) (`gramless.kernels.stationary`), and the function is applied in place; Matern32 and Matern52 need one more block.
+O(n m d) (`gramless.kernels.stationary`), and the function is applied in place; Matern32 and Matern52 need one temporary
+block.
 
 References: Matern, "Spatial Variation", 1960; Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006.
 """

@@ -1,7 +1,7 @@
 """Kernels of the distance between two points.
 
     RBF        exp(-gamma ||x - y||_2^2)
-    Laplacian  exp(-gamma ||x - y||_1), or of the Euclidean norm with norm="l2"
+    Laplacian  exp(-gamma ||x - y||_1), or exp(-gamma ||x - y||_2) with norm="l2"
 
 Euclidean distances come from one matrix product, `||x||^2 + ||y||^2 - 2 <x, y>`: O(n m d) time, no temporary block. The
 formula loses all digits if the data is far from the origin; since the kernels are translation invariant, such data is
@@ -28,7 +28,7 @@ _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def without_offset(X: Array, Y: Array) -> tuple[Array, Array]:
-    """Shift both sides by the mean of `Y` if it is far from the origin; distances do not change."""
+    """Subtract the mean of `Y` from both arguments if the mean is far from the origin; distances do not change."""
     if xa.is_sparse(X) or xa.is_sparse(Y) or xa.is_grid(X) or xa.is_grid(Y) or 0 in (*X.shape, *Y.shape):
         return X, Y
     centre, far = _offset(Y)
@@ -36,7 +36,7 @@ def without_offset(X: Array, Y: Array) -> tuple[Array, Array]:
 
 
 def offset_to_remove(Y: np.ndarray) -> np.ndarray:
-    """Return the vector that `without_offset` subtracts; zeros if it leaves the points unchanged."""
+    """Return the vector that `without_offset` subtracts; zeros if the points are not shifted."""
     centre, far = _offset(Y)
     return xa.cast_numpy(centre).astype(Y.dtype) if far else np.zeros(Y.shape[1], Y.dtype)
 
@@ -123,7 +123,7 @@ class RBF(Kernel):
         if can_use_register_tiles(X, Y, n_values, compiled_values) and (out is None or _has_rows(out, X.dtype)):
             return _register_tiles(xa.cast_numpy(X), xa.cast_numpy(Y), gamma, out)
         X, Y = without_offset(X, Y)
-        # Scaling the points instead of the block saves a pass over it, and squares stay in the range of float32.
+        # Scaling the points instead of the block saves a pass over the block, and squares stay in the range of float32.
         X, Y = X * (2 * gamma) ** 0.5, Y * (2 * gamma) ** 0.5
         block = xa.dot(X, Y, out=out)
         half_x, half_y = xa.square_norms(X) / 2, xa.square_norms(Y) / 2
@@ -190,7 +190,7 @@ class Laplacian(Kernel):
 
 
 def compiled_block(kernel: Kernel, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
-    """Return `kernel.block(X, rows, columns)`, by compiled code also for blocks too small to load it for."""
+    """Return `kernel.block(X, rows, columns)`, by compiled code even for blocks below `compiled_values`."""
     if isinstance(kernel, RBF | Laplacian):
         x, y = xa.take_rows(X, rows), xa.take_rows(X, columns)
         return kernel._values(x, y, out, TUNING.compiled_values_if_loaded)
@@ -200,7 +200,8 @@ def compiled_block(kernel: Kernel, X: Array, rows: Any, columns: Any, out: Array
 def can_use_register_tiles(X: Array, Y: Array, n_values: int, compiled_values: int) -> bool:
     """Return whether `n_values` Gaussian kernel values are computed by the compiled loop.
 
-    It needs dense rows of one dtype that are not too long, a processor with vector instructions, and `compiled_values`.
+    The loop needs dense rows of one dtype and bounded length, a processor with vector instructions, and at least
+    `compiled_values` values.
     """
     if not (isinstance(X, np.ndarray) and isinstance(Y, np.ndarray) and X.dtype == Y.dtype and X.dtype in _FLOATS):
         return False

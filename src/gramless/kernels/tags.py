@@ -8,7 +8,7 @@ from gramless.kernels.base import Kernel
 
 
 def is_pairwise(kernel: Any) -> bool:
-    """Return whether the parameter `kernel` means that `X` holds kernel values; a list counts if one of its kernels does."""
+    """Return whether the parameter `kernel` (or one kernel of a list) means that `X` is a matrix of kernel values."""
     if isinstance(kernel, list | tuple):
         return any(map(is_pairwise, kernel))
     return kernel == "precomputed" if isinstance(kernel, str) else isinstance(kernel, Kernel) and not kernel.uses_points

@@ -18,13 +18,14 @@ class KernelTuning:
     near_roundings: float = 256.0
     near_strip_rows: int = 64
     differences_per_step: int = 1 << 18
-    # Coordinates (rows * columns * features). Up to so many, differences take less time than the calls of the product form.
+    # Coordinates (rows * columns * features). Up to this number, computing differences takes less time than the matrix
+    # product form.
     few_differences: int = 1 << 14
     # Kernel values of a block. Importing numba and loading compiled loops takes about 1 s once per process; NumPy computes
     # a Gaussian block of this size in about 1 ms (20 features, float64). Smaller blocks always use NumPy and SciPy.
     compiled_values: int = 1 << 18
-    # Kernel values of a block. The same bound for callers that have loaded compiled loops anyway (the dual solvers): below
-    # it, the call costs more than it saves.
+    # Kernel values of a block. The same bound for callers that have already loaded compiled loops (the dual solvers): for
+    # smaller blocks the call takes more time than it saves.
     compiled_values_if_loaded: int = 1 << 12
     # Bytes of a row. Longer rows do not stay in the first-level cache (32 KB) while a register tile is summed.
     longest_row_bytes: int = 1 << 12

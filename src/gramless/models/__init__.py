@@ -1,1 +1,1 @@
-"""What a fitted machine is: a kernel expansion on some points, plus a bias."""
+"""Base classes of the support vector estimators and of the one-pass estimators."""

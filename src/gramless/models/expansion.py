@@ -1,4 +1,4 @@
-"""Former place of helpers of kernel expansions; importers move to the modules named below."""
+"""Functions shared by estimators: build the kernel, and convert scores to labels and probabilities."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ __all__ = [
 
 
 def kernel_from_settings(estimator: Any) -> Kernel:
-    """Return the kernel that the parameters of an estimator mean."""
+    """Return the kernel given by the parameters `kernel`, `gamma`, `degree` and `coef0` of an estimator."""
     settings = {name: value for name, value in vars(estimator).items() if name in ("gamma", "degree", "coef0")}
     return as_kernel(estimator.kernel, **settings)
 
 
 def set_single_output(model: Any, single: bool) -> None:
-    """Set whether `predict` of a regressor returns a vector."""
+    """Set whether `predict` of a regressor returns a vector (one output) or a matrix."""
     model._single_output = single
 
 
 def scores_to_probabilities(model: Any, scores: np.ndarray) -> np.ndarray:
-    """Return class probabilities by the method of the model."""
+    """Return class probabilities by the method that the parameter `probability` of the model selects."""
     if model.probability == "sigmoid":
-        check_is_fitted(model, "sigmoids_", msg="%(name)s has no sigmoids: they are fitted at the end of fit")
+        check_is_fitted(model, "sigmoids_", msg="%(name)s has no sigmoids, which are fitted at the end of fit")
         return class_probabilities(scores, sigmoids=model.sigmoids_)
     if model.probability == "temperature":
-        check_is_fitted(model, "temperature_", msg="%(name)s has no temperature: it is fitted at the end of fit")
+        check_is_fitted(model, "temperature_", msg="%(name)s has no temperature, which is fitted at the end of fit")
         return class_probabilities(scores, temperature=model.temperature_)
     if model.probability == "auto":
         return class_probabilities(scores, temperature=getattr(model, "temperature_", 1.0))

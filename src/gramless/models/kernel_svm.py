@@ -1,9 +1,9 @@
-"""The common `fit` of the support vector estimators: targets and dual problem vary, the orchestration does not.
+"""The common `fit` of the support vector estimators: subclasses define the targets and the dual problem.
 
 A model is fitted to NumPy or CSR rows, to a square matrix of kernel values, or to a sequence of objects (texts, graphs) for
-which the user's kernel function is defined. It stores the rows of its support vectors. Of objects all are stored, because
-the kernel function receives all of them again; a precomputed kernel has no rows and reads the support's columns at
-prediction.
+which the user's kernel function is defined. It stores the rows of its support vectors. All objects are stored, because
+the kernel function receives all of them again at prediction; with a precomputed kernel no rows are stored, and prediction
+reads the columns of the support vectors.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class BaseKernelSVM(BaseEstimator):
     def coef_(self) -> Any:
         """Weights of the features for each problem, read-only; only after a fit with a linear kernel."""
         if not isinstance(getattr(self, "kernel_", None), Linear):
-            raise AttributeError("coef_ is there after a fit with kernel='linear' only")
+            raise AttributeError("coef_ exists only after a fit with kernel='linear'")
         beta = self._model.by_problem()
         if xa.is_sparse(self.support_vectors_):
             coef = sp.csr_matrix(beta) @ self.support_vectors_
@@ -185,13 +185,15 @@ class BaseKernelSVM(BaseEstimator):
 
     @property
     def _reports_arrays(self) -> bool:
-        """Whether the attributes that describe the solution have one entry for each problem, or are numbers."""
+        """Whether attributes such as `n_iter_` are arrays with one entry for each problem instead of numbers."""
         return False
 
     def _check_settings(self) -> None:
         """Raise ValueError for combinations of parameters that cannot be fitted."""
         if self.nu is not None and self.solver == "simple_smo":
-            raise ValueError("solver='simple_smo' cannot keep the two sums that nu fixes; use solver='smo'")
+            raise ValueError(
+                "solver='simple_smo' does not support nu, which fixes two sums of multipliers; use solver='smo'"
+            )
         if not np.isfinite(self.C) and self.solver == "simple_smo":
             raise ValueError("C must be finite with solver='simple_smo'; use solver='smo'")
 
@@ -200,7 +202,7 @@ class BaseKernelSVM(BaseEstimator):
         return {} if self.nu is None else {"nu": self.nu}
 
     def _read_targets(self, y: Any, weights: np.ndarray | None, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the encoded targets, and the factors of the multipliers' bounds with class weights included."""
+        """Return the encoded targets, and the weights of the multipliers' bounds, including class weights."""
         raise NotImplementedError
 
     def _solve(self, fit: DualFit, targets: np.ndarray, weights: np.ndarray) -> SupportVectorModel:
@@ -231,8 +233,8 @@ class BaseKernelSVM(BaseEstimator):
     def _read_rows(self, X: Any, kernel: Kernel, sample_weight: Any) -> tuple[Any, Kernel]:
         """Return `X` as NumPy or CSR rows and the kernel with numeric settings.
 
-        Objects become the matrix of their kernel values, and their kernel a precomputed one. The weights are used by
-        `gamma="weighted_scale"` only.
+        Objects are replaced by the matrix of their kernel values, and their kernel by a precomputed one. Only
+        `gamma="weighted_scale"` uses the weights.
         """
         self.__dict__.pop("_objects", None)
         if isinstance(kernel, Callable_) and _contains_objects(X):
@@ -246,7 +248,7 @@ class BaseKernelSVM(BaseEstimator):
             check_square(X)
         self.shape_fit_ = X.shape
         kernel = kernel.resolve(_dense_if_faster(X), check_weights(sample_weight, X))
-        if not isinstance(kernel, Callable_):  # a kernel function checks all its values
+        if not isinstance(kernel, Callable_):  # values of a kernel function are validated by `Callable_`
             with np.errstate(over="ignore", invalid="ignore"):
                 largest = kernel.diag(X).max()
             if not np.isfinite(largest):
@@ -260,7 +262,7 @@ class BaseKernelSVM(BaseEstimator):
         """Return validated rows as NumPy or CSR."""
         if not kernel.uses_points and xa.is_sparse(X):
             raise TypeError(
-                "Sparse precomputed kernel values are not understood: pass a dense array, for instance K.toarray()"
+                "Sparse precomputed kernel values are not supported: pass a dense array, for instance K.toarray()"
             )
         X = check_X(self, X, dtype=dtype, accept_sparse=kernel.accepts_sparse, reset=reset)
         return X if xa.is_sparse(X) else xa.to_numpy(X)
@@ -307,8 +309,8 @@ class BaseKernelSVM(BaseEstimator):
         return SupportVectorModel(self.support_, self.n_support_, coef, self.intercept_, [])
 
     def _scoring_inputs(self, X: Any) -> tuple[Any, Any]:
-        """Return the rows of `X` (or the support's columns of kernel values) and the support vectors, on the device."""
-        if "dual_coef_" not in vars(self):  # check_is_fitted takes as long as scoring a row
+        """Return the rows of `X` (or its kernel values with the support) and the support vectors, on the device."""
+        if "dual_coef_" not in vars(self):  # `check_is_fitted` is not used: it takes as long as scoring one row
             check_is_fitted(self, "dual_coef_")
         vectors = self.support_vectors_
         if "_objects" in vars(self):
@@ -330,7 +332,7 @@ class BaseKernelSVM(BaseEstimator):
 
 
 def rows_on(X: Any, device: str) -> Any:
-    """Return rows on a device; dense unless it is the CPU."""
+    """Return rows on a device; sparse rows are converted to dense rows unless the device is the CPU."""
     if device == "cpu":
         return X
     return xa.to_device(X.toarray() if xa.is_sparse(X) else X, device)
@@ -342,7 +344,7 @@ def support_rows(X: Any, support: np.ndarray, kernel: Kernel) -> Any:
 
 
 def scale_bound(C: float, weights: np.ndarray) -> np.ndarray:
-    """Return the upper bound of each multiplier: zero for zero weight, also if `C` is infinite."""
+    """Return the upper bound of each multiplier, which is zero for zero weight even if `C` is infinite."""
     return np.where(weights > 0, C, 0.0) * np.where(weights > 0, weights, 1.0)
 
 
@@ -361,13 +363,13 @@ def _check_finite(solutions: list[DualSolution]) -> None:
     """Raise ValueError if a solution has values that are not finite."""
     if not all(np.isfinite([s.bias, s.objective, s.violation]).all() and np.isfinite(s.beta).all() for s in solutions):
         raise ValueError(
-            "the fit left the range of floating-point numbers: the kernel values are too large or not finite; scale the "
+            "the fit exceeded the range of floating-point numbers: the kernel values are too large or not finite; scale the "
             "features, or lower C"
         )
 
 
 def _dense_if_faster(X: Any) -> Any:
-    """Return sparse rows with few zeros as dense rows, for which matrix products are faster; others unchanged."""
+    """Convert sparse rows with few zeros to dense rows, whose matrix products are faster; return other rows unchanged."""
     if not xa.is_sparse(X):
         return X
     dense = X.shape[0] * X.shape[1] * X.dtype.itemsize

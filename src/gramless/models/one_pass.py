@@ -1,10 +1,10 @@
-"""What the one-pass estimators share: training passes, predictions and calibration.
+"""Base classes of the one-pass estimators: training passes, predictions and calibration.
 
     settings = pass_settings() = (feature map, learner, options),     f(x) = Phi(x) A + b
 
 `OnePassEstimator` stores the training pass and computes scores; `OnePassClassifier` and `OnePassRegressor` add the encoding
-of the targets and the predictions. A family of estimators (landmarks, random features, budget) has one class with its
-parameters, its `pass_settings` and its `fit`, from which its classifier and its regressor inherit.
+of the targets and the predictions. A family of estimators (landmarks, random features, budget) has a base class with
+the parameters, `pass_settings` and `fit`, from which its classifier and its regressor inherit.
 """
 
 from __future__ import annotations
@@ -64,14 +64,16 @@ CALIBRATED_PROBABILITY: dict[str, Any] = {
 
 
 def model_attribute(path: str, doc: str) -> property:
-    """Return a property that reads an attribute of the solved model and raises AttributeError if there is none."""
+    """Return a property that reads an attribute of the solved model and raises AttributeError if it is missing."""
 
     def read(estimator: OnePassEstimator) -> Any:
         if estimator.pass_ is None:
             raise AttributeError(f"this {type(estimator).__name__} is not fitted yet")
         value = attrgetter(path)(estimator.pass_.model(estimator.pass_settings()))
         if value is None:
-            raise AttributeError(f"this fit of {type(estimator).__name__} has no {path}: its settings do not request it")
+            raise AttributeError(
+                f"this fit of {type(estimator).__name__} has no {path}, because its parameters do not request it"
+            )
         return value
 
     return property(read, doc=doc)
@@ -93,7 +95,7 @@ def inherit_parameter_docs(family: type) -> Callable[[_Class], _Class]:
 
 
 class OnePassEstimator(BaseEstimator):
-    """Estimator that learns from rows in one pass; `pass_settings` returns the meaning of its parameters."""
+    """Estimator that learns from rows in one pass; `pass_settings` converts its parameters to the settings of the pass."""
 
     pass_: TrainingPass | None = None
     history_: list[dict[str, Any]]
@@ -105,11 +107,11 @@ class OnePassEstimator(BaseEstimator):
     random_state: Any
 
     def pass_settings(self) -> PassSettings:
-        """Return the feature map, the learner and the options that the parameters mean."""
+        """Return the feature map, the learner and the options given by the parameters."""
         raise NotImplementedError(f"{type(self).__name__} does not implement pass_settings")
 
     def set_pass(self, state: TrainingPass) -> Self:
-        """Store a training pass that was made with `pass_settings()`, here or by distributed workers.
+        """Store a training pass with the settings `pass_settings()`, run in this process or by distributed workers.
 
         Parameters
         ----------
@@ -170,7 +172,7 @@ class OnePassEstimator(BaseEstimator):
         return check_X(self, X, dtype=kind, reset=reset, accept_sparse=self.pass_settings().feature_map.accepts_sparse)
 
     def _learn_more(self, X: Any, y: Any, sample_weight: Any, targets: Targets) -> Self:
-        """Add rows to the pass, or to a new one."""
+        """Add rows to the training pass, or to a new pass if there is none."""
         settings = self.pass_settings()
         stream, checked = further_rows(self._checked(X, reset=self.pass_ is None), y, sample_weight, targets)
         state = self.pass_
@@ -189,8 +191,8 @@ class OnePassEstimator(BaseEstimator):
         device = xa.device_of(checked) if xa.is_torch(checked) else self.device_
         rows, coef = xa.to_device(checked, device), xa.to_device(model.coef, device)
         scores = model.features.scores(rows, coef, precision_of(settings.options.device))
-        # The intercept of a regressor contains the mean of the targets. If that is large, float32 would lose the digits of
-        # everything else.
+        # The intercept of a regressor contains the mean of the targets. Adding a large mean in float32 would lose the digits
+        # of the other terms.
         scores = xa.astype(scores, np.result_type(model.coef, model.intercept))
         scores += xa.like(model.intercept, scores)
         return xa.in_namespace_of(scores, X)
@@ -242,7 +244,7 @@ class OnePassClassifier(ClassifierMixin, OnePassEstimator):
         return self._learn_more(X, y, sample_weight, further_labels(known, classes, self.class_weight))
 
     def set_pass(self, state: TrainingPass) -> Self:
-        """Store a training pass that was made with `pass_settings()`, here or by distributed workers.
+        """Store a training pass with the settings `pass_settings()`, run in this process or by distributed workers.
 
         Parameters
         ----------
@@ -258,9 +260,9 @@ class OnePassClassifier(ClassifierMixin, OnePassEstimator):
         return super().set_pass(state)
 
     def finish(self) -> Self:
-        """Keep the model and drop everything that only `partial_fit` needs: sums, and stored rows.
+        """Delete the sums and stored rows, which only `partial_fit` needs; the model does not change.
 
-        In memory and in a saved file, `m` points remain instead of `m^2` sums. Later calls of `partial_fit` raise
+        The model in memory and in a saved file then has `m` points instead of `m^2` sums. Later calls of `partial_fit` raise
         ValueError.
 
         Returns
@@ -305,8 +307,8 @@ class OnePassClassifier(ClassifierMixin, OnePassEstimator):
     def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
         """Return sets of classes that contain the true class with a chosen probability.
 
-        Adaptive prediction sets on leave-one-out probabilities: rows that are hard to classify get large sets. A set may be
-        empty if the coverage is below the accuracy.
+        The sets are adaptive prediction sets from leave-one-out probabilities: rows that are hard to classify get large
+        sets. A set may be empty if the coverage is below the accuracy.
 
         Parameters
         ----------
@@ -335,7 +337,7 @@ class OnePassClassifier(ClassifierMixin, OnePassEstimator):
         return prediction_sets(probabilities, own, codes, coverage, per_class=per_class, random_state=random_state)
 
     def _calibration(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the conformal scores of the true classes of the rows left out, and these classes; cached by the model."""
+        """Return the conformal scores of the true classes of the left-out rows, and these classes; the model caches both."""
         state = self._fitted_pass()
         model = state.model(self.pass_settings())
         if model.calibration is None:
@@ -405,7 +407,7 @@ def _has_intervals(estimator: OnePassRegressor) -> bool:
 class OnePassRegressor(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     """Regressor that learns from rows in one pass."""
 
-    _exact = True  # whether the family has a learner with sums over the rows
+    _exact = True  # Whether the learner stores sums over the rows.
     _single_output: bool
     _posterior: tuple[OnePassModel, OnePassProcess] | None = None
 
@@ -436,7 +438,7 @@ class OnePassRegressor(RegressorMixin, MultiOutputMixin, OnePassEstimator):
         return self._learn_more(X, y, sample_weight, targets)
 
     def set_pass(self, state: TrainingPass) -> Self:
-        """Store a training pass that was made with `pass_settings()`, here or by distributed workers.
+        """Store a training pass with the settings `pass_settings()`, run in this process or by distributed workers.
 
         Parameters
         ----------
@@ -452,9 +454,9 @@ class OnePassRegressor(RegressorMixin, MultiOutputMixin, OnePassEstimator):
         return super().set_pass(state)
 
     def finish(self) -> Self:
-        """Keep the model and drop everything that only `partial_fit` needs: sums, and stored rows.
+        """Delete the sums and stored rows, which only `partial_fit` needs; the model does not change.
 
-        In memory and in a saved file, `m` points remain instead of `m^2` sums. Later calls of `partial_fit` raise
+        The model in memory and in a saved file then has `m` points instead of `m^2` sums. Later calls of `partial_fit` raise
         ValueError, and so do standard deviations and intervals with `local=True`, which need the sums.
 
         Returns
@@ -469,7 +471,7 @@ class OnePassRegressor(RegressorMixin, MultiOutputMixin, OnePassEstimator):
         return self
 
     def _process(self) -> OnePassProcess | None:
-        """Return the Gaussian process of the model, cached until rows are added; None if it has no sums."""
+        """Return the Gaussian process of the model, cached until rows are added; None if the model has no sums."""
         state, settings = self._fitted_pass(), self.pass_settings()
         model = state.model(settings)
         if self._posterior is None or self._posterior[0] is not model:
@@ -525,7 +527,7 @@ class OnePassRegressor(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     def predict_interval(self, X: Any, coverage: float = 0.9, *, local: bool = False) -> np.ndarray:
         """Return intervals that contain the value of a new row with a chosen probability, by the jackknife+.
 
-        The models without each of up to 8,192 rows, a uniform sample, are known in closed form.
+        The models without each row of a uniform sample of up to 8,192 rows are known in closed form.
 
         Parameters
         ----------
@@ -554,7 +556,7 @@ class OnePassRegressor(RegressorMixin, MultiOutputMixin, OnePassEstimator):
 
 
 def _labels(targets: Targets) -> LabelTargets:
-    """Return the targets of a classifier; raise TypeError if they are values."""
+    """Return the targets of a classifier; raise TypeError for the targets of a regressor."""
     if not isinstance(targets, LabelTargets):
         raise TypeError("a classifier needs a training pass with labels, not with values")
     return targets

@@ -1,9 +1,10 @@
 """Sequential minimal optimisation of many dual problems at the same time, on a graphics card.
 
-The method is that of `gramless.svm.smo`: each round solves a working set of every unsolved problem, half of it the worst
-violators and half kept from earlier rounds, and then updates the slopes of all variables. A set is one program on the card
-with its variables in registers. If the kernel values are not stored (`gramless.svm.device_gram`), sets are large, so that
-few rounds compute the rows of all points, and a set is itself solved by this method on its own Gram matrix.
+The method is that of `gramless.svm.smo`: each round solves a working set of every unsolved problem, half of which are the
+worst violators and half variables of earlier rounds, and then updates the slopes of all variables. Each set is solved by one
+program instance on the card with its variables in registers. If the kernel values are not stored
+(`gramless.svm.device_gram`), sets are large, so that fewer rounds compute kernel rows, and each set is solved by the same
+method on its own Gram matrix.
 
 Cost, with P problems of n points and working sets of q: a round takes O(P q^2) kernel values for the sets, O(q) for each
 pair moved and O(P q n) additions; all kernel values once, or O(P q n d) operations per round if they are not stored.
@@ -30,7 +31,7 @@ from gramless.svm.dual_solver import SolverProgress
 from gramless.svm.gram_rows import Part, as_indices
 from gramless.svm.tuning import TUNING
 
-# Mask of a variable that may not move: finite, so that it is selected before variables already in the set (-inf).
+# Score of a variable that may not move: finite, so that it is selected before variables already in the set (-inf).
 _MASKED = 1e300
 
 
@@ -71,7 +72,7 @@ class BatchedSMO:
     def _largest_set(
         self, state: BatchState, values: StoredDeviceGram | TiledDeviceGram, budget: float, working_set: int
     ) -> int:
-        """Return the size of a set: larger if rows are not stored, as far as its Gram matrix fits and is cheap."""
+        """Return the size of a working set, larger if kernel rows are not stored and its Gram matrix fits the budget."""
         n_problems, n = state.beta.shape
         if isinstance(values, StoredDeviceGram):
             return min(working_set, n)
@@ -89,25 +90,25 @@ class BatchedSMO:
                 return q, max(one, min(total, TUNING.device_state_fraction * budget, budget - values))
             if q <= TUNING.smallest_set:
                 raise MemoryError(
-                    f"a dual problem of {largest} points takes {format_bytes(one + values)} beside the points, and "
-                    f"memory_budget leaves {format_bytes(int(budget))} for it; allow more"
+                    f"a dual problem of {largest} points takes {format_bytes(one + values)} in addition to the points, and "
+                    f"memory_budget leaves {format_bytes(int(budget))} for it; raise memory_budget"
                 )
             q //= 2
 
 
 def _set_size(n: int, working_set: int) -> int:
-    """Return the size of a set of a problem with `n` variables: all if they are few, padded to a power of two."""
+    """Return the size of a working set for `n` variables: all variables if they are few, rounded up to a power of two."""
     return max(TUNING.smallest_set, min(working_set, 1 << max(0, n - 1).bit_length()))
 
 
 def _state_bytes(n: int, working_set: int, itemsize: int) -> int:
-    """Return the bytes of a problem with `n` variables: its state, the Gram matrix of its set, and a copy to gather it."""
+    """Return the bytes of a problem with `n` variables: its state, and the Gram matrix of its set with a temporary copy."""
     q = _set_size(n, working_set)
     return 8 * TUNING.device_numbers_per_variable * max(q, n) + 2 * itemsize * q**2
 
 
 def _groups(problems: Sequence[BoxQP], working_set: int, itemsize: int, budget: float) -> list[list[int]]:
-    """Group problems that are solved together: of similar size, to limit the padding, and as many as fit the budget."""
+    """Group problems of similar size, which limits the padding; a group has as many problems as fit the budget."""
     groups: list[list[int]] = []
     n_free = 0
     for p in sorted(range(len(problems)), key=lambda p: -problems[p].size):
@@ -133,7 +134,7 @@ class BatchState:
     # Indices of the variables among the rows and the columns of the kernel values.
     rows: Any
     columns: Any
-    # Whether a starting point is not zero.
+    # Whether the starting point of any problem is not zero.
     is_started: bool
 
     @classmethod
@@ -193,7 +194,7 @@ class BatchedAscent:
         self.random.manual_seed(seed)
 
     def solve(self, progress: SolverProgress, *, inner: bool = False) -> None:
-        """Run rounds until every problem is solved or cannot move; rounds of an inner problem are not reported."""
+        """Run rounds until every problem is solved or no variable can move; rounds of an inner problem are not reported."""
         torch = xa.import_torch()
         state = self.state
         if state.is_started and not inner:

@@ -20,7 +20,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class BoxQP:
-    """A dual problem; the module docstring has the formula."""
+    """Data of a dual problem; the module docstring has the formula."""
 
     linear: np.ndarray
     lower: np.ndarray
@@ -28,7 +28,7 @@ class BoxQP:
     epsilon: float = 0.0
     # A feasible starting point, zero if None; solvers keep the sum of its variables.
     start: np.ndarray | None = None
-    # `K @ start` if it is already known.
+    # `K @ start` if known, else None.
     K_start: np.ndarray | None = None
 
     @classmethod
@@ -78,7 +78,7 @@ class BoxQP:
         return float(top), float(bottom)
 
     def violation(self, beta: np.ndarray, slope: np.ndarray) -> float:
-        """Return the violation of the optimality conditions: 0 if optimal or if nothing can move, NaN if a slope is NaN."""
+        """Return the violation of the optimality conditions: 0 if no variable can move or improve, NaN if a slope is NaN."""
         top, bottom = self.extremes(beta, slope)
         return 0.0 if np.isinf(top) or np.isinf(bottom) else max(top - bottom, 0.0)
 

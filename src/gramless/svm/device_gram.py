@@ -1,7 +1,7 @@
 """The Gram matrix of dual problems on a device: stored, or computed tile by tile.
 
     gram(rows)    the Gram matrix of each working set
-    add(...)      weighted rows added to the totals of their problems, in double precision
+    add(...)      adds weighted rows to the sums of their problems, in double precision
 
 The full matrix is stored if its n^2 values fit the budget. Otherwise the rows of a round are computed in tiles and
 discarded, because recomputing them costs less than transferring them.
@@ -56,7 +56,7 @@ class StoredDeviceGram:
 
 @dataclass(frozen=True)
 class FusedRowSums:
-    """Weighted sums of kernel rows in one pass over the points on a CUDA device, for kernels of products and distances."""
+    """Weighted sums of kernel rows on a CUDA device, for kernels that are functions of inner products or distances."""
 
     X: Any
     norms: Any

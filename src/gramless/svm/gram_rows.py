@@ -2,7 +2,7 @@
 
 A support vector machine needs the rows of the points that ever become support vectors, usually a small part of the matrix.
 `GramRows` computes many rows at a time (one matrix product) and evicts the least recently used ones when the cache is full.
-Blocks that are already known, such as the Gram matrix of one class that several problems share, are copied.
+Blocks that were computed before, such as the Gram matrix of a class that several problems share, are copied.
 
 Cost: O(n d) for each row computed; capacity * n numbers of memory.
 """
@@ -32,7 +32,7 @@ _STORED_ENTRY_COST = 0.25
 
 
 class GramSource(Protocol):
-    """The operations that dual solvers need of a Gram matrix."""
+    """Interface of a Gram matrix for dual solvers."""
 
     size: int
     workers: int
@@ -55,7 +55,7 @@ class GramSource(Protocol):
 class GramRows:
     """Gram matrix of the points in `parts` of `X`, computed row by row and cached within `budget` bytes.
 
-    `blocks` has for each part its own square Gram matrix if known; `workers` is the number of threads.
+    `blocks` has the square Gram matrix of each part, or None; `workers` is the number of threads.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class GramRows:
         self.capacity = int(min(self.size, max(1, (1 - for_sets) * budget // (self.size * dtype.itemsize))))
         # Two matrices exist at a time: that of the previous round and its successor.
         self.largest_set = int((for_sets * budget / (2 * dtype.itemsize)) ** 0.5)
-        # The operating system allocates pages on first use, so the full capacity costs nothing here.
+        # The operating system allocates pages on first use, so unused capacity takes no memory.
         self.rows = np.empty((self.capacity, self.size), dtype=dtype)
         self.slot_of = np.full(self.size, -1)
         self._owner = np.full(self.capacity, -1)
@@ -97,8 +97,8 @@ class GramRows:
     def entry_cost(self) -> float:
         """Cost of computing and adding one entry, in units of the cost of one variable in the move of a pair.
 
-        Counted in vector instructions on eight numbers: one half per feature, six for the kernel function, three for the
-        addition; twelve for a variable in a move.
+        Counts of vector instructions on eight numbers: an entry takes one half per feature, six for the kernel function and
+        three for the addition; a variable in a move takes twelve.
         """
         if not self.kernel.uses_points:
             return _STORED_ENTRY_COST
@@ -190,7 +190,7 @@ class GramRows:
         slots = np.arange(self._filled, self._filled + fresh)
         self._filled += fresh
         if fresh < missing.size:
-            # Rows of this request have the newest time stamp, so they are never among the oldest.
+            # Rows of this request have the newest time stamp, so they are not evicted.
             oldest = np.argsort(self._used_at[: self._filled - fresh], kind="stable")[: missing.size - fresh]
             self.slot_of[self._owner[oldest]] = -1
             slots = np.concatenate([slots, oldest])

@@ -1,10 +1,10 @@
 """A multi-class support vector classifier as two-class problems that share their kernel values.
 
 One-vs-one: each pair of classes is a problem on the points of the two classes. The Gram matrix of each class is computed
-once, if the budget allows, and used by all its pairs; the block between two classes belongs to one pair and is computed row
+once, if the budget allows, and used by all its pairs; the block between two classes is used by one pair and is computed row
 by row. Pairs run in parallel with single-threaded matrix products; on a device all pairs advance together (`batched_smo`).
 
-One-vs-rest: all problems are on all points and advance together, so a common kernel row is computed once.
+One-vs-rest: all problems use all points and advance together, so a kernel row that several problems need is computed once.
 
 Scores: a support vector of class i takes part in k - 1 pairs, so the block `K(X, vectors of class i)` is computed once and
 multiplied with k - 1 columns.
@@ -64,14 +64,14 @@ class SupportVectorModel:
 
     @classmethod
     def of_solutions(cls, solutions: list[DualSolution]) -> SupportVectorModel:
-        """Combine problems on the same points, without classes."""
+        """Return the model of the solutions of problems on the same points, without classes."""
         beta = np.stack([solution.beta for solution in solutions])
         support = np.flatnonzero(beta.any(axis=0))
         intercept = np.array([solution.bias for solution in solutions])
         return cls(support, np.array([support.size]), beta[:, support], intercept, solutions)
 
     def spread(self, n: int) -> np.ndarray:
-        """Return the coefficients over all `n` points, zero where there is no support vector."""
+        """Return the coefficients over all `n` points, which are zero for points that are not support vectors."""
         beta = np.zeros((self.dual_coef.shape[0], n))
         beta[:, self.support] = self.dual_coef
         return beta
@@ -205,7 +205,7 @@ def _solve_pairs(
     kernel, X, resources = fit.kernel, fit.X, fit.resources
     pairs = list(combinations(range(len(parts)), 2))
     workers = resources.workers if kernel.thread_safe else 1
-    # With few pairs and many cores, all cores compute the rows of one pair after the other.
+    # With fewer than two pairs per core, pairs are solved one after the other, and all cores compute the rows of each pair.
     n_parallel = workers if len(pairs) >= 2 * workers else 1
     blocks = class_grams(kernel, X, parts, resources.budget / 2 if stored is None else 0, workers)
     budget = (resources.budget - sum(block.nbytes for block in blocks if block is not None)) / n_parallel
@@ -214,7 +214,7 @@ def _solve_pairs(
 
     def solve(number: int, i: int, j: int) -> DualSolution:
         problem = problems[number]
-        if not problem.size:  # a fold may have no point of either class
+        if not problem.size:  # a cross-validation fold may have no point of the two classes
             return DualSolution.at(problem, problem.linear, problem.linear, 0, 0.0)
         gram: GramSource
         if stored is not None:
@@ -227,8 +227,8 @@ def _solve_pairs(
             return fit.solver.maximise([problem], gram, rng, fit.progress)[0]
         return solve_to_margin(fit.solver, problem, gram, rng, fit.progress, nu=nu, largest=largest)
 
-    # Pairs differ in difficulty, so each free thread takes the next one. Each pair has its own rows and random numbers, so
-    # the result does not depend on the thread. After a stop the remaining pairs stay at zero.
+    # Pairs differ in difficulty, so each idle thread takes the next pair. Each pair has its own rows and random numbers, so
+    # the result does not depend on the thread. After a stop the multipliers of the remaining pairs are zero.
     waiting = list(enumerate(pairs))[::-1]
 
     def work(_: int) -> None:
@@ -308,7 +308,7 @@ def votes(scores: np.ndarray, n_classes: int) -> np.ndarray:
     # is second gives its wins.
     count = (scores >= 0) @ _sides(n_classes) + np.arange(n_classes)
     confidence = scores @ _sides(n_classes)
-    # The bound preserves the order of the confidences and never outweighs a vote.
+    # The tie-breaker has the order of the summed scores and is smaller than a vote.
     return count + confidence / (3 * (np.abs(confidence) + 1))
 
 

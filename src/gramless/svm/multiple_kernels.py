@@ -2,8 +2,8 @@
 
     K = sum_m d_m K_m,    S_m = sum over problems of beta' K_m beta
 
-Alternation: for fixed weights the classifier is solved from the previous solution; for a fixed classifier the weights are
-closed-form. With `||d||_p <= 1` they are proportional to `(d_m^2 S_m)^(1 / (p + 1))`, and the duality gap is
+Alternation: for fixed weights the classifier is solved starting from the previous solution; for a fixed classifier the
+weights have a closed form. With `||d||_p <= 1` they are proportional to `(d_m^2 S_m)^(1 / (p + 1))`, and the duality gap is
 `(||S||_q - d' S) / 2` with `1/p + 1/q = 1`. With the penalty `penalty ||d||^2 / 2` the update is `(d_m^2 S_m / (2
 penalty))^(1/3)`, with the fixed point `d = S / (2 penalty)`.
 
@@ -47,7 +47,7 @@ def weighted_sum(kernels: Sequence[Kernel], weights: np.ndarray) -> Kernel:
 
 
 class StreamedKernels:
-    """Kernels that are evaluated on demand; nothing is stored."""
+    """Kernels that are evaluated on demand, without stored kernel values."""
 
     def __init__(self, kernels: Sequence[Kernel], X: Any):
         self.kernels = kernels
@@ -168,7 +168,7 @@ def learn_by_alternation(
 def _update_weights(
     weights: np.ndarray, S: np.ndarray, objective: float, p: float, penalty: float | None
 ) -> tuple[np.ndarray, float]:
-    """Return the next weights and the relative distance of the present ones from the optimum."""
+    """Return the next weights and the relative distance of the current weights from the optimum."""
     norms = weights**2 * S
     if penalty is not None:
         updated = np.cbrt(norms / (2 * penalty))
@@ -325,7 +325,7 @@ def _root_of_increasing(cubic: np.ndarray, low: float, high: float) -> float:
     inside = [r.real for r in np.roots(cubic) if abs(r.imag) <= 1e-7 * (1 + abs(r.real)) and low <= r.real <= high]
     if inside:
         return float(inside[0])
-    # Rounding moved the root out of the interval or made it complex; bisection between two signs always converges.
+    # By rounding the root is outside the interval or complex. Bisection converges, because the signs at the ends differ.
     for _ in range(200):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if np.polyval(cubic, middle) < 0 else (low, middle)

@@ -9,7 +9,7 @@ Classification has `linear = 0`, the box `[0, w_i]` or `[-w_i, 0]` by the label,
 
 A pair is moved on one side of zero at a time. Slopes are measured from the middle of the admissible interval of their side,
 so the violation is comparable on both sides. If `nu` requires a tube of negative width, the problem without a tube is solved
-instead, which has the smaller sum.
+instead; its sum of multipliers is smaller than `nu` requires.
 
 Reference: Schölkopf, Smola, Williamson and Bartlett (2000), New support vector algorithms; Chang and Lin (2001).
 """
@@ -52,7 +52,7 @@ class NuQP(BoxQP):
         half, order = nu * bounds.sum() / 2, np.argsort(-y, kind="stable")
         up, down = fill_to_sum(bounds[order], half), fill_to_sum(bounds[order][::-1], half)[::-1]
         if np.any((up > 0) & (down > 0)):
-            # All multipliers except part of one are at their bounds: the tube has width zero.
+            # All multipliers but one are at their bounds, so the tube has width zero.
             return BoxQP(y.astype(np.float64), -bounds, bounds)
         start = np.empty(y.size)
         start[order] = up - down
@@ -104,10 +104,10 @@ class NuQP(BoxQP):
 def solve_to_margin(
     solver: Any, problem: BoxQP, rows: Any, rng: np.random.Generator, progress: SolverProgress, *, nu: float, largest: float
 ) -> DualSolution:
-    """Solve a nu-classification problem and scale the solution to margin one, with the solver's tolerance in these units.
+    """Solve a nu-classification problem and scale the solution to margin one, with the tolerance in units of the margin.
 
-    The margin is known only at the solution, so the solver continues from there with a tolerance relative to the margin. A
-    margin below the rounding error of the kernel values, of which none exceeds `largest`, raises ValueError.
+    The margin is known only at the solution, so the solver then continues from this solution with a tolerance relative to
+    the margin. A margin below the rounding error of the kernel values, of which none exceeds `largest`, raises ValueError.
     """
     assert problem.start is not None
     tol, rounding = solver.tol, np.finfo(np.float64).eps * largest * max(float(np.abs(problem.start).sum()), 1.0)
@@ -123,8 +123,8 @@ def solve_to_margin(
         narrower = min(0.1 * solver.tol, max(0.5 * tol * margin, 1e-3 * solver.tol))
         if narrower < rounding:
             raise ValueError(
-                f"nu={nu:g} leaves no margin: the two classes have equal means in the space of the kernel; lower nu, choose "
-                "another kernel, or give C instead of nu"
+                f"nu={nu:g} leaves no margin: the two classes have equal means in the space of the kernel; lower nu, use "
+                "another kernel, or set C instead of nu"
             )
         solver = replace(solver, tol=narrower)
         problem = replace(problem, start=solution.beta, K_start=None)

@@ -1,16 +1,17 @@
-"""The dual problem of the one-class support vector machine, with a start for many rows.
+"""The dual problem of the one-class support vector machine, with a starting point for many rows.
 
     minimise    alpha' K alpha / 2
     subject to  0 <= alpha_i <= w_i,  sum alpha = nu sum w
 
-A row is an inlier if `sum_j alpha_j K(x_j, x)` exceeds the level rho at which the free multipliers agree. This is a `BoxQP`
-without a linear term.
+A row is an inlier if `sum_j alpha_j K(x_j, x)` exceeds rho, the common value of this sum for all free multipliers. This is a
+`BoxQP` without a linear term.
 
-The start determines the cost of a large fit, because a fraction nu of the rows ends at its bound. An eighth of the rows is
-fitted first and scores all rows; the rows with the lowest scores start at their bound, and the solver moves only the few
-rows on which the two models disagree. `K @ start` is computed once in tiles, O(nu n^2 d). For many rows it is computed in
-float32 with an error estimate from a sample; if the error exceeds the tolerance, rows close to rho are recomputed in
-float64, and the solution is checked: all other rows must be farther from rho than the error.
+The starting point determines the cost of a large fit, because the multipliers of a fraction nu of the rows end at their
+bounds. A model of an eighth of the rows is fitted first and scores all rows; the multipliers of the rows with the lowest
+scores start at their bounds, and the solver moves only the few multipliers on which the two models disagree. `K @ start` is
+computed once in tiles, O(nu n^2 d). For many rows it is computed in float32 with an error estimate from a sample; if the
+error exceeds the tolerance, rows close to rho are recomputed in float64, and the solution is checked: all other rows must be
+farther from rho than the error.
 
 Reference: Schölkopf, Platt, Shawe-Taylor, Smola and Williamson (2001).
 """
@@ -75,7 +76,7 @@ class _StartScores:
     def of(
         cls, kernel: Kernel, X: Any, weights: np.ndarray, start: np.ndarray, error: float, tuning: SVMTuning
     ) -> _StartScores:
-        """Compute scores to `error`, or to a larger error with exact values close to the level; 0 means exact scores."""
+        """Compute scores to `error` (0: exactly), or to a larger error with exact values for rows close to rho."""
         n, idx = X.shape[0], np.flatnonzero(start)
         if error:
             values, reached = _product(kernel, X, idx, start[idx], tuning)
@@ -83,7 +84,7 @@ class _StartScores:
             values, reached = _exact_product(kernel, X, idx, start[idx], tuning), 0.0
         is_exact = np.full(n, reached <= error)
         if reached > error:
-            # In the start the multipliers of the lowest scores are at their bounds.
+            # At the starting point the multipliers of the rows with the lowest scores are at their bounds.
             order = np.argsort(values, kind="stable")
             level = values[order[np.searchsorted(np.cumsum(weights[order]), start.sum()).clip(max=n - 1)]]
             near = np.argsort(np.abs(values - level), kind="stable")[: n // tuning.refined_divisor]

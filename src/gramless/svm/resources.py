@@ -1,7 +1,7 @@
-"""Memory, threads and device of a support vector machine's fit.
+"""Memory, threads and device of the fit of a support vector machine.
 
-The budget pays for a copy of the rows sorted by class, one tile per thread and the Gram matrices of working sets; the
-remainder caches kernel rows, which is the only part that may shrink.
+The budget is used for a copy of the rows sorted by class, one tile per thread and the Gram matrices of working sets; the
+remainder is the cache of kernel rows, the only part whose size is variable.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def row_resources(memory_budget: Any, kernel: Kernel, X: Any, seed: int, tuning:
     budget = parse_budget(memory_budget)
     if budget < fixed:
         raise MemoryError(
-            f"the fit needs {format_bytes(fixed)} beside kernel rows (a sorted copy of the data and the working sets) and "
-            f"memory_budget allows {format_bytes(budget)}; allow more, or fit fewer samples"
+            f"the fit needs {format_bytes(fixed)} besides kernel rows (a sorted copy of the data and the working sets) and "
+            f"memory_budget allows {format_bytes(budget)}; raise memory_budget, or fit fewer samples"
         )
     return FitResources(budget - fixed, workers, seed)
 
@@ -84,14 +84,14 @@ def svm_memory(
     workers = blas_threads() if many and kernel.thread_safe else 1
     memory = MemoryEstimate(_fixed_memory(kernel, n, n * d * itemsize, itemsize, workers, tuning), device)
     budget = parse_budget(memory_budget, device)
-    memory.check(budget, "allow more, or fit fewer samples")
+    memory.check(budget, "raise memory_budget, or fit fewer samples")
     all_rows = n * n * itemsize / (1 - tuning.set_budget_fraction)
     memory.parts["kernel rows"] = int(min(budget - memory.nbytes, all_rows))
     return memory
 
 
 def workers_for_values(kernel: Kernel, X: Any, tuning: SVMTuning = TUNING) -> int:
-    """Return the number of threads that compute all kernel values once; one if they are few."""
+    """Return the number of threads that compute all kernel values once; 1 if there are few kernel values."""
     return workers_for(kernel, X) if _operations(X, tuning) >= tuning.operations_for_threads_once else 1
 
 
@@ -105,7 +105,7 @@ def _operations(X: Any, tuning: SVMTuning) -> float:
 
 
 def _fixed_memory(kernel: Kernel, n: int, nbytes: int, itemsize: int, workers: int, tuning: SVMTuning) -> dict[str, int]:
-    """Return the bytes, by name, that a fit of `n` rows with `nbytes` in total allocates beside kernel rows."""
+    """Return the bytes, by name, that a fit of `n` rows with `nbytes` in total allocates in addition to kernel rows."""
     tile, working_set = min(CPU_TILE, n), min(tuning.solved_whole, n)
     return {
         "sorted copy of the data": nbytes if kernel.uses_points else 0,

@@ -7,7 +7,8 @@ without a move. In signed variables `beta_i = y_i alpha_i` with error `E_i = (K 
     violated   E_i < -tol and beta_i < upper_i, or E_i > tol and beta_i > lower_i
     step       beta_j += s, beta_i -= s,  s = (E_i - E_j) / (K_ii + K_jj - 2 K_ij), clipped to both boxes
 
-It is the readable reference for the fast solver: O(n) for each step, n^2 memory, many more steps.
+This solver is the readable reference for the fast solver: it costs O(n) for each step and n^2 memory, and needs many more
+steps.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class SimpleSMO:
         beta = np.zeros(qp.size) if qp.start is None else qp.start.astype(np.float64)
         K_beta = beta @ K
         bias, quiet, n_iter = 0.0, 0, 0
-        tol = self.tol / 2  # each slope within tol / 2 of the bias: no two differ by more than tol
+        tol = self.tol / 2  # if each slope is within tol / 2 of the bias, no two slopes differ by more than tol
         while quiet < self.patience and n_iter < self.max_iter and not progress.stopped:
             moved = 0
             for i in range(qp.size):

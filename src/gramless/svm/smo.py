@@ -3,7 +3,8 @@
 Each round solves the dual problem over a working set of variables, with a compiled second-order SMO on their Gram matrix,
 and then updates the slopes of all variables with the kernel rows of the variables that moved.
 
-- Half of a working set are the worst violators; the other half is kept from the previous round, free variables first. Only
+- Half of a working set are the worst violators; the other half are variables of the previous round, free variables first.
+Only
   the new rows and columns of its Gram matrix are computed.
 - The accuracy to which a set is solved balances the cost of moves against the cost of kernel rows.
 - If more variables are free than a set contains, sets grow. A large set is solved by the same method with small sets.
@@ -104,7 +105,7 @@ class WorkingSetAscent:
         self.update: Update
 
     def initial(self) -> Update:
-        """Return the rows that the slopes at the starting point need."""
+        """Return the kernel rows and weights that give the slopes at the starting point."""
         nonzero = np.flatnonzero(self.beta if self.qp.K_start is None else [])
         return nonzero, self.beta[nonzero], self.K_beta
 
@@ -139,9 +140,9 @@ class WorkingSetAscent:
         return True
 
     def _replace(self, new: np.ndarray, size: int, free: np.ndarray | None = None) -> None:
-        """Add variables to the set; if it is full they take the positions of others, so its Gram matrix is not moved.
+        """Add variables to the set; in a full set they replace others in place, so the Gram matrix is not copied.
 
-        Variables chosen in this round stay, then free variables, then the most recently chosen ones.
+        Variables chosen in this round are kept first, then free variables, then the most recently chosen variables.
         """
         n_leaving = max(0, self.set.size + new.size - size)
         leaving = np.empty(0, dtype=np.intp)

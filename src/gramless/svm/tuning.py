@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class SVMTuning:
     """Sizes and accuracies of the dual solvers; they change the cost of a fit, and its solution only within `tol`."""
 
-    # Variables. Problems up to this size are one working set, because rounds would cost more than the kernel values that
-    # they save.
+    # Variables. Problems up to this size are solved as one working set, because several rounds would take more time than the
+    # kernel values that they avoid.
     solved_whole: int = 2048
     # Variables. The Gram matrix and slopes of a set of this size stay in the cache of one core.
     small_set: int = 1024
@@ -37,7 +37,8 @@ class SVMTuning:
     # does it several times; the kernel values of a small problem are computed once.
     operations_for_threads: float = 1e8
     operations_for_threads_once: float = 1e7
-    # Multiply-adds that cost as much as applying the kernel function (an exponential or a power) to one inner product.
+    # Number of multiply-adds that cost as much as applying the kernel function (an exponential or a power) to one inner
+    # product.
     operations_per_kernel_function: int = 32
     # Bytes. A fit with smaller temporaries does not query the free memory.
     small_fit_bytes: int = 2**26
