@@ -102,8 +102,8 @@ def test_a_fit_of_a_table_reports_compilation(monkeypatch, capsys, verbose):
     model = gramless.TableRegressor(kernel="rbf", metric="plain", callback=collect, verbose=verbose, random_state=0)
     model.fit(X, X[:, 0])
     place = next(k for k, text in enumerate(messages) if text.startswith(COMPILING))
-    assert messages[place].startswith(f"{COMPILING}; trying every preparation")
-    assert messages[place + 1].startswith("trying every preparation")
+    assert messages[place].startswith(f"{COMPILING}; evaluating every scaling")
+    assert messages[place + 1].startswith("evaluating every scaling")
     assert sum(text.startswith(COMPILING) for text in messages) == 1
     assert (COMPILING in capsys.readouterr().err) == bool(verbose)
 

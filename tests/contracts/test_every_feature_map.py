@@ -60,7 +60,7 @@ def test_same_seed_same_features_and_a_row_at_a_time(made):
     np.testing.assert_array_equal(first(X), second(X))
     one_by_one = np.concatenate([first(X[i : i + 1]) + 0 for i in range(len(X))])
     np.testing.assert_allclose(one_by_one, first(X), atol=1e-7)
-    if not made.looks_at_rows:
+    if not made.depends_on_rows:
         np.testing.assert_array_equal(begun(made, X[:7])(X), first(X))
 
 

@@ -35,9 +35,9 @@ def report_compilation(report: Callable[[str], None]) -> Iterator[Callable[[str]
         message = text
         repeat()
 
-    def on_compilation(begins: bool) -> None:
+    def on_compilation(started: bool) -> None:
         nonlocal compiling
-        compiling = begins
+        compiling = started
         repeat()
 
     with compilation_listener(on_compilation):
@@ -56,10 +56,10 @@ class Progress:
         self._last = 0.0
         self._listening = compilation_listener(self._on_compilation)
 
-    def _on_compilation(self, begins: bool) -> None:
+    def _on_compilation(self, started: bool) -> None:
         if self._bar is not None:
-            self._bar.update(self._task, numbers=COMPILING if begins else "")
-        elif begins:
+            self._bar.update(self._task, numbers=COMPILING if started else "")
+        elif started:
             log_progress(self.verbose, f"{self.label}: {COMPILING}")
 
     def __enter__(self) -> Progress:

@@ -69,7 +69,7 @@ def test_what_has_no_such_features_says_so():
     rng = np.random.RandomState(0)
     with pytest.raises(ValueError, match="for RBF and Laplacian kernels"):
         draw_fourier_features(Linear(), 6, 10, rng)
-    with pytest.raises(ValueError, match="looks the same in all directions"):
+    with pytest.raises(ValueError, match="needs a rotation-invariant kernel"):
         draw_fourier_features(Laplacian(gamma=1.0), 6, 10, rng, "orthogonal")
     with pytest.raises(ValueError, match="unknown draw"):
         draw_fourier_features(RBF(gamma=1.0), 6, 10, rng, "best")

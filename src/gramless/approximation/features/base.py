@@ -1,4 +1,4 @@
-"""Interface of feature maps: settings from which features are chosen, given a sample of the rows.
+"""Interface of feature maps: settings that determine features, given a sample of the rows.
 
     feature_map.begin(X, y, rng) -> Features,     Features(X) -> Phi,     f(x) = Phi(x) A + b,     penalty tr(A^T P A)
 
@@ -19,11 +19,11 @@ from gramless._core.arrays import Array
 from gramless._core.threads import slices
 from gramless.kernels import Kernel
 
-_SCORED_ROWS = 4096
+_SCORED_ROWS = 4096  # rows whose features are in memory at a time
 
 
 class Features(ABC):
-    """Chosen features: a callable that maps rows to `Phi`."""
+    """A fitted feature map: a callable that maps rows to `Phi`."""
 
     kernel: Kernel
     targets: np.ndarray | None = None
@@ -33,11 +33,11 @@ class Features(ABC):
     @property
     @abstractmethod
     def n_features(self) -> int:
-        """Number of columns of `Phi`."""
+        """Number of features (columns of `Phi`)."""
 
     @abstractmethod
     def __call__(self, X: Array) -> Array:
-        """Features `Phi` of shape (n, n_features), in the library, device and dtype of `X`; valid until the next call."""
+        """Return `Phi` of shape (n, n_features) with the device and dtype of `X`; the next call may overwrite the result."""
 
     @property
     def identity_penalty(self) -> bool:
@@ -45,7 +45,7 @@ class Features(ABC):
         return True
 
     def penalty(self) -> Array | None:
-        """The matrix `P` in float64, or None for the identity."""
+        """Return the matrix `P` in float64, or None for the identity."""
         return None
 
     def penalty_product(self, A: Array, nbytes: int) -> Array:
@@ -53,7 +53,7 @@ class Features(ABC):
         return A
 
     def coefficients(self, A: np.ndarray) -> np.ndarray:
-        """Return the coefficients of the model, given those of the features."""
+        """Return the coefficients for `scores`, given the coefficients `A` of the features."""
         return A
 
     def scores(self, X: Array, coef: Array, precision: str = "highest") -> Array:
@@ -64,21 +64,21 @@ class Features(ABC):
         return out
 
     def for_prediction(self) -> Features:
-        """Return the features without the arrays that only learning needs."""
+        """Return a copy without the arrays that only training needs."""
         return self
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """Arrays, numbers and text from which `FeatureMap.restore` makes the same features."""
+        """Return arrays, numbers and strings from which `FeatureMap.restore` builds the same features."""
 
 
 class FeatureMap(BaseEstimator, ABC):
-    """Settings from which `begin` chooses features."""
+    """Settings of a feature map; `begin` returns the features for a sample of the rows."""
 
     accepts_sparse: bool = True
     """Whether the features accept CSR rows."""
-    looks_at_rows: ClassVar[bool] = True
-    """Whether what is chosen depends on the rows seen; if not, a seed draws the same features whatever they are."""
+    depends_on_rows: ClassVar[bool] = True
+    """Whether the features depend on the sampled rows; otherwise the same seed gives the same features for all rows."""
     keeps_penalty: bool = False
     """Whether products with the penalty use a cached matrix."""
 
@@ -87,15 +87,15 @@ class FeatureMap(BaseEstimator, ABC):
         """Return the number of features for `n_rows` rows (None if unknown)."""
 
     def rows_needed(self, n_rows: int | None) -> int:
-        """Return the number of rows that `begin` needs at least."""
+        """Return the smallest number of rows that `begin` accepts."""
         return 1
 
     @abstractmethod
     def rows_wanted(self, n_rows: int | None) -> int:
-        """Return the number of rows that `begin` examines if the rows cannot be read again."""
+        """Return the number of rows that are passed to `begin` if the data can be read only once."""
 
     def named_rows(self, n_rows: int | None) -> np.ndarray | None:
-        """Return the row numbers that the user gave as landmarks, or None; `begin` gets these rows as `named`."""
+        """Return the row indices that the user passed as landmarks, or None; the caller passes these rows as `named`."""
         return None
 
     @abstractmethod

@@ -1,18 +1,16 @@
-"""Random Fourier features: a finite feature map whose inner products are, on average, a stationary kernel.
+"""Random Fourier features: a finite feature map whose inner products have a stationary kernel as their expected value.
 
-    k(x - y) = E cos(w . (x - y)),   phi(x) = [cos(W x), sin(W x)] / sqrt(D)   for D frequencies w drawn from k's spectrum
+    k(x - y) = E cos(w . (x - y)),   phi(x) = [cos(W x), sin(W x)] / sqrt(D)
 
-(Rahimi and Recht, "Random features for large-scale kernel machines", 2007). The spectrum of the RBF kernel is normal, that
-of the Laplacian kernel Cauchy: independent in each coordinate for the city-block norm, spherical for the Euclidean one. That
-of a Matern kernel is a multivariate t with 2 nu degrees of freedom, of which the spherical Cauchy (`Exponential`) is the
-first. A scale for each column multiplies the frequencies. A
-cosine and a sine of the same frequency have a smaller variance than one cosine with a random phase, at the same number of
-features.
+for D frequencies w drawn from the spectral distribution of k (Rahimi and Recht, "Random features for large-scale kernel
+machines", 2007): normal for the RBF kernel; Cauchy, independent in each coordinate, for the Laplacian kernel with the l1
+norm; spherical Cauchy for the l2 norm (`Exponential`); multivariate t with 2 nu degrees of freedom for Matern kernels.
+Column scales multiply the frequencies. For the same number of features, a cosine and a sine of one frequency have a smaller
+variance than two cosines with random phases.
 
-Frequencies of spherical spectra can be drawn orthogonal to each other, with the same lengths as independent ones: still
-unbiased, with a smaller variance (Yu et al., "Orthogonal random features", 2016). For many columns the orthogonal matrix is
-made of three Hadamard matrices with random signs between them: O(D) numbers and, through two small matrix products for each
-Hadamard matrix, a map that is cheaper than a dense one.
+Orthogonal frequencies with the same distribution of lengths are also unbiased and have a smaller variance (Yu et al.,
+"Orthogonal random features", 2016); this needs a spherical distribution. For many columns the orthogonal matrix is a product
+of three Hadamard matrices and diagonal matrices of random signs: O(D) memory, and less time than a dense matrix product.
 """
 
 from __future__ import annotations
@@ -31,9 +29,9 @@ from gramless.approximation.features.base import FeatureMap, Features
 from gramless.kernels import RBF, Exponential, Kernel, Laplacian, Matern32, Matern52, ScaledColumns, as_kernel
 
 DRAWS = ("auto", "plain", "orthogonal", "structured")
-# From this many columns on, three Hadamard products are faster than one dense one.
+# Smallest number of columns for which three Hadamard products take less time than one dense product.
 _STRUCTURED_FROM = 2048
-# Rows of a stream that is read once from which gamma="scale" is computed.
+# Number of rows from which gamma="scale" is computed if the data can be read only once.
 _HEAD_ROWS = 1024
 
 
@@ -103,7 +101,7 @@ class FourierBasis(Features):
 
 
 def hadamard_rows(V: Array) -> Array:
-    """Each row times the orthonormal Hadamard matrix of its length (a power of two), as two small matrix products."""
+    """Return `V H` for the orthonormal Hadamard matrix `H`, by two small matrix products; the width is a power of two."""
     n, width = int(V.shape[0]), int(V.shape[1])
     left = 1 << ((width.bit_length() - 1) // 2)
     right = width // left
@@ -115,7 +113,7 @@ def hadamard_rows(V: Array) -> Array:
 def draw_fourier_features(
     kernel: Kernel, n_columns: int, n_features: int, rng: np.random.RandomState, draw: str = "auto"
 ) -> FourierBasis:
-    """Draw frequencies from the spectrum of `kernel`."""
+    """Return Fourier features with frequencies drawn from the spectral distribution of `kernel`."""
     if isinstance(kernel, ScaledColumns):
         return _with_scales(kernel, draw_fourier_features(kernel.kernel, n_columns, n_features, rng, draw))
     if not isinstance(kernel, (RBF, Laplacian, Exponential, Matern32, Matern52)):
@@ -128,7 +126,7 @@ def draw_fourier_features(
     gamma = float(kernel.gamma)
     if isinstance(kernel, Laplacian) and kernel.norm == "l1":
         if draw not in ("auto", "plain"):
-            raise ValueError(f"draw={draw!r} needs a spectrum that looks the same in all directions: RBF, or norm='l2'")
+            raise ValueError(f"draw={draw!r} needs a rotation-invariant kernel: use RBF, norm='l2' or draw='plain'")
         return FourierBasis(kernel, np.ones(D), gamma * rng.standard_cauchy(size=(n_columns, D)), None, n_columns)
     if draw == "auto":
         draw = "structured" if n_columns >= _STRUCTURED_FROM else "orthogonal"
@@ -146,7 +144,7 @@ def draw_fourier_features(
 
 
 def _lengths(kernel: Kernel, gamma: float, D: int, width: int, rng: np.random.RandomState) -> np.ndarray:
-    """Norms of frequencies in `width` dimensions: chi for the RBF, of a multivariate t for the Matern family."""
+    """Draw the norms of `D` frequencies in `width` dimensions: chi for RBF, multivariate t for the other kernels."""
     chi = np.sqrt(rng.chisquare(width, size=D))
     if isinstance(kernel, RBF):
         return np.sqrt(2 * gamma) * chi
@@ -156,12 +154,12 @@ def _lengths(kernel: Kernel, gamma: float, D: int, width: int, rng: np.random.Ra
     return gamma * chi / np.sqrt(rng.chisquare(degrees, size=D) / degrees)
 
 
-def _with_scales(kernel: ScaledColumns, made: FourierBasis) -> FourierBasis:
-    """The same frequencies for columns that are multiplied by the kernel's scales first."""
-    if made.directions is None:
-        raise ValueError("draw='structured' mixes the columns and takes no scales; use draw='orthogonal'")
-    directions = made.directions * np.asarray(kernel.scales, dtype=np.float64)[:, None]
-    return FourierBasis(kernel, made.lengths, directions, None, made.n_columns)
+def _with_scales(kernel: ScaledColumns, unscaled: FourierBasis) -> FourierBasis:
+    """Return the features of a kernel with column scales, which multiply the frequencies."""
+    if unscaled.directions is None:
+        raise ValueError("draw='structured' does not support column scales; use draw='orthogonal'")
+    directions = unscaled.directions * np.asarray(kernel.scales, dtype=np.float64)[:, None]
+    return FourierBasis(kernel, unscaled.lengths, directions, None, unscaled.n_columns)
 
 
 def _gamma_name(kernel: Kernel) -> str:
@@ -169,9 +167,9 @@ def _gamma_name(kernel: Kernel) -> str:
 
 
 class FourierMap(FeatureMap):
-    """Random Fourier features of an RBF or Laplacian kernel."""
+    """Settings of random Fourier features of an RBF, Laplacian or Matern kernel."""
 
-    looks_at_rows = False
+    depends_on_rows = False
 
     def __init__(self, kernel: Any = "rbf", n_components: int = 500, draw: str = "auto"):
         self.kernel = kernel

@@ -1,16 +1,16 @@
-"""Kernel values with landmarks as features: the functions that `m` points span.
+"""Features that are kernel values with `m` landmarks (the Nyström approximation).
 
     phi(x) = k(G, x),  P = K(G, G)        or, whitened,        phi(x) = L^-1 k(G, x),  P = I,     K(G, G) = L L^T
 
 for landmarks `G` (Williams and Seeger, "Using the Nyström method to speed up kernel machines", 2001). Both give the same
-model. Rows in float64 are whitened before they are summed: sums of plain kernel values carry a rounding that `L^-1` then
-divides by the smallest eigenvalues of `K(G, G)`. Kernel values in float32 carry a larger rounding of their own, and their
-sums are whitened afterwards: half the work for each row.
+model. Features in float64 are whitened before they are summed over the rows, because `L^-1` would divide the rounding errors
+of sums of kernel values by the smallest eigenvalues of `K(G, G)`. In float32 the kernel values themselves have larger
+rounding errors, so that the sums are whitened instead, which takes half of the time for each row.
 
-Directions of the feature space below the rounding of the kernel values hold nothing but rounding. The jitter on the diagonal
-of `K(G, G)` is at that level (`gramless.linalg.operators.jitter`).
+Eigenvalues of `K(G, G)` below the rounding errors of the kernel values contain no information. The jitter added to its
+diagonal has that size (`gramless.linalg.operators.jitter`).
 
-Cost: O(m d) for each row, O(m^2) more where rows are whitened; O(m^2) memory and O(m^3) time once to factor `K(G, G)`.
+Cost: O(m d) for each row, and O(m^2) more if rows are whitened; O(m^2) memory and O(m^3) time once to factor `K(G, G)`.
 """
 
 from __future__ import annotations
@@ -32,44 +32,41 @@ from gramless.linalg.operators import KernelOperator, evaluate, expand, nbytes_c
 from gramless.linalg.operators.blocks import tile_edge
 from gramless.linalg.operators.jitter import jittered_cholesky, rounding_of
 
-# A multiple of the width of every BLAS's innermost loops.
+# Rows of a block: a multiple of the register tiles of all BLAS libraries.
 _WHITENED_ROWS = 64
-# Rows seen for each landmark where rows cost memory: enough for a rule to have a choice.
+# Rows for each landmark from which a rule selects if the rows must be stored for it.
 _ROWS_PER_LANDMARK = 4
 
 
-# Squares of kernel values are added up over all rows: this leaves room for a trillion of them.
+# Largest kernel value for which the sum of squares over 1e12 rows does not overflow.
 _LARGEST_VALUE = float(np.finfo(np.float64).max) ** 0.5 * 1e-6
 
 
 class Whitening:
-    """The factor `L` of a kernel matrix `K(G, G) = L L^T`, which turns kernel values into features with the identity as
-    their Gram matrix.
-    """
+    """The Cholesky factor `L` of `K(G, G)`, which converts kernel values to whitened features."""
 
     def __init__(self, K: Array, dtype: Any):
         self.L, self.jitter = jittered_cholesky(K, rounding_of(K, np.finfo(np.dtype(dtype)).eps))
 
     def features(self, values: Array) -> Array:
-        """Features of points from their (n, m) kernel values with the landmarks, float64."""
+        """Return the features of points in float64, given their kernel values with the landmarks, of shape (n, m)."""
         return xa.solve_triangular(self.L, xa.astype(values, np.float64).T).T
 
     def coefficients(self, A: Array) -> Array:
-        """Coefficients of the landmarks' kernel functions from those of the features: `L^-T A`."""
+        """Return the coefficients `L^-T A` of the kernel functions of the landmarks, given those of the features."""
         return xa.solve_triangular(self.L, A, transposed=True)
 
 
 def whiten_rows(L: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """`L^-1 k` for each row `k` of kernel values, the same to the last bit whatever rows stand beside it.
+    """Return `L^-1 k` for each row `k` of kernel values, bit-identical for every division of the rows into batches.
 
-    The rounding of a triangular solve is enlarged by the condition of `L`, up to 1e8 where landmarks are all but dependent.
-    BLAS takes the columns that are left over at an edge of its blocks through other loops, whose rounding differs; were a
-    row's features to depend on where it stands in its batch, so would the model on how the rows are cut into batches.
+    The condition number of `L`, up to 1e8 for nearly dependent landmarks, amplifies rounding. BLAS computes incomplete
+    blocks by other loops with other rounding, so the rows are padded to complete blocks.
     """
-    n, edge = len(values), _WHITENED_ROWS * blas_threads()  # each thread gets whole blocks
+    n, edge = len(values), _WHITENED_ROWS * blas_threads()  # each thread gets complete blocks
     block = np.zeros((-(-n // edge) * edge, values.shape[1]))
     block[:n] = values
-    # Row-major factors and blocks are the column-major transposes that BLAS solves in place.
+    # The transposes of row-major arrays are column-major, so that BLAS solves in place without a copy.
     scipy.linalg.blas.dtrsm(1.0, L.T, block.T, lower=0, trans_a=1, overwrite_b=1)
     return block[:n]
 
@@ -105,21 +102,21 @@ class LandmarkFeatures(Features):
         if self.factor is None:
             return values
         if xa.is_torch(values):
-            return xa.solve_triangular(self._beside("factor", values), values.T).T
+            return xa.solve_triangular(self._on_device_of("factor", values), values.T).T
         return whiten_rows(self.factor, xa.to_numpy(values))
 
     def _values(self, X: Array) -> Array:
-        points = self._beside("points", X)
+        points = self._on_device_of("points", X)
         if xa.is_torch(X) or xa.is_sparse(X):
             return evaluate(self.kernel, X, points)
-        # One block for all batches: a fresh one would be paged in again each time.
+        # All batches share one block, because page faults of newly allocated memory take time.
         n = int(X.shape[0])
         if self._block is None or self._block.shape[0] < n or self._block.dtype != X.dtype:
             self._block = np.empty((n, self.n_features), dtype=X.dtype)
         return evaluate(self.kernel, X, points, out=self._block[:n])
 
-    def _beside(self, name: str, X: Array) -> Array:
-        """An array of these features where `X` is, moved once."""
+    def _on_device_of(self, name: str, X: Array) -> Array:
+        """Return the attribute `name` on the device of `X`; the copy is cached."""
         if not xa.is_torch(X):
             return getattr(self, name)
         kept = self._copies.get(name)
@@ -138,7 +135,7 @@ class LandmarkFeatures(Features):
         if self.identity_penalty:
             return A
         if self._operator is None or xa.device_of(self._operator.X) != xa.device_of(A):
-            points = self._beside("points", A)
+            points = self._on_device_of("points", A)
             size = nbytes_cached(self.n_features, xa.numpy_dtype(A).itemsize, tile_edge(points))
             self._operator = KernelOperator(points, self.kernel, cache=size <= nbytes)
         return self._operator @ A
@@ -147,7 +144,7 @@ class LandmarkFeatures(Features):
         return A if self.factor is None else xa.to_numpy(xa.solve_triangular(self.factor, A, transposed=True))
 
     def scores(self, X: Array, coef: Array, precision: str = "highest") -> Array:
-        return expand(self.kernel, X, self._beside("points", X), coef, precision)
+        return expand(self.kernel, X, self._on_device_of("points", X), coef, precision)
 
     def for_prediction(self) -> LandmarkFeatures:
         return LandmarkFeatures(self.kernel, self.points, self.device)
@@ -163,7 +160,7 @@ class LandmarkFeatures(Features):
 
 
 def landmark_gram(kernel: Kernel, points: Array, device: str) -> Array:
-    """`K(G, G)` in float64; refused where sums of squares of such values leave the range of numbers."""
+    """Return `K(G, G)` in float64; raise `ValueError` if sums of squares of its entries could overflow."""
     double = xa.to_device(points, device, np.float64)
     gram = evaluate(kernel, double, double)
     largest = float(xa.namespace(gram).max(xa.namespace(gram).abs(gram))) if 0 not in gram.shape else 0.0
@@ -176,7 +173,7 @@ def landmark_gram(kernel: Kernel, points: Array, device: str) -> Array:
 
 
 class LandmarkMap(FeatureMap):
-    """Settings of features that are kernel values with landmarks; `size_name` names `n_landmarks` in errors."""
+    """Settings of landmark features; `size_name` is the name of the parameter `n_landmarks` in error messages."""
 
     def __init__(
         self,
@@ -195,29 +192,29 @@ class LandmarkMap(FeatureMap):
 
     @property
     def accepts_sparse(self) -> bool:  # type: ignore[override]
-        """Whether the kernel understands CSR rows."""
+        """Whether the kernel accepts CSR rows."""
         return as_kernel(self.kernel).accepts_sparse
 
     @property
     def keeps_penalty(self) -> bool:  # type: ignore[override]
-        """Whether products with `K(G, G)` are needed again and again: unless features are whitened."""
+        """Whether products with `K(G, G)` use a cached matrix: True if the features are not whitened."""
         return not self.whiten
 
     def _given(self) -> Any:
-        """The user's own landmarks, or None where a rule chooses."""
+        """Return the landmarks that the user passed, or None if a rule selects them."""
         return None if isinstance(self.landmarks, (str, LandmarkRule)) else self.landmarks
 
     def n_features(self, n_rows: int | None) -> int:
         m, name, given = self.n_landmarks, self.size_name, self._given()
         count = isinstance(m, Integral) and not isinstance(m, bool) and int(m) >= 1
         if not count and not (isinstance(m, Real) and not isinstance(m, (Integral, bool)) and 0 < float(m) <= 1):
-            raise ValueError(f"{name} must be an integer of at least 1, or a share above 0 and at most 1, got {m!r}")
+            raise ValueError(f"{name} must be an integer of at least 1, or a fraction above 0 and at most 1, got {m!r}")
         if given is not None:
             return int(given.shape[0]) if hasattr(given, "shape") else len(given)
         if count:
             return int(m) if n_rows is None else min(int(m), n_rows)
         if n_rows is None:
-            raise ValueError(f"{name} as a share needs data of known length; give a number for a stream")
+            raise ValueError(f"{name} as a fraction needs data of known length; pass an integer for a stream")
         return max(1, round(float(m) * n_rows))
 
     def rows_needed(self, n_rows: int | None) -> int:
@@ -232,7 +229,7 @@ class LandmarkMap(FeatureMap):
             return None
         rows = np.asarray(given)
         if rows.dtype.kind not in "iu" or n_rows is None or rows.min() < 0 or rows.max() >= n_rows:
-            raise ValueError(f"landmarks given as a vector must be row numbers below {n_rows}, got {given!r}")
+            raise ValueError(f"landmarks given as a vector must be row indices below {n_rows}, got {given!r}")
         return rows
 
     def begin(
@@ -246,10 +243,10 @@ class LandmarkMap(FeatureMap):
         named: tuple[Array, np.ndarray | None] | None = None,
         nbytes: int | None = None,
     ) -> LandmarkFeatures:
-        settled = as_kernel(self.kernel)
-        if not settled.uses_points:
+        unresolved = as_kernel(self.kernel)
+        if not unresolved.uses_points:
             raise ValueError("a precomputed kernel has no rows to evaluate: pass the data and a kernel, or use LSSVC")
-        kernel = settled.resolve(X, weights)
+        kernel = unresolved.resolve(X, weights)
         if named is not None:
             points, targets = named
         else:

@@ -138,7 +138,7 @@ class CollectingPass:
         if X.shape[0] == 0:
             raise ValueError("all sample weights are zero: there is nothing to fit")
         # Features that do not depend on the rows must be equal in fit and in partial_fit, whatever either was given.
-        rng = rng if feature_map.looks_at_rows else np.random.RandomState(self.seed)
+        rng = rng if feature_map.depends_on_rows else np.random.RandomState(self.seed)
         own = None if named is None else (self.format.convert(named[0]), named[1])
         converted = self.format.convert(X)
         features = feature_map.begin(converted, y, rng, n_rows=n_rows, weights=weights, named=own, nbytes=nbytes)
