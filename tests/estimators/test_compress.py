@@ -10,11 +10,11 @@ from sklearn.datasets import load_digits, make_classification, make_moons
 
 import gramless
 from gramless import LSSVC, LSSVR, KernelSVC, NystromLSSVC, compiled, compress
+from gramless._core.targets.columns import scores_to_labels
 from gramless.deployment import compress as module
 from gramless.deployment.kernel_expansion import KernelExpansion, expansion_of
 from gramless.deployment.tuning import TUNING
 from gramless.kernels import RBF, ScaledColumns
-from gramless.models.expansion import scores_to_labels
 
 X, Y = load_digits(return_X_y=True)
 
@@ -203,7 +203,7 @@ def test_probabilities_stay_and_what_needs_the_training_is_refused():
     values.predict(X[:2], return_std=True)
     few = compress(values, n_points=20, rounds=2, random_state=0)
     for ask in (lambda: few.predict(X[:2], return_std=True), lambda: few.predict_interval(X[:2])):
-        with pytest.raises(ValueError, match="compressed model has the points"):
+        with pytest.raises(ValueError, match="compressed model no longer has its training rows"):
             ask()
     few.fit(X[:200], Y[:200])
     assert not hasattr(few, "compression_")

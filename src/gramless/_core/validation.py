@@ -87,10 +87,12 @@ def working_dtype(X: Any, dtype: Any) -> np.dtype:
 def check_X(estimator: Any, X: Any, *, dtype: np.dtype, accept_sparse: bool = True, reset: bool, **options: Any) -> Array:
     """Return `X` as a finite 2D NumPy array, CSR matrix or tensor; with `reset`, store its number and names of features."""
     if xa.is_torch(X):
-        _check_tensor(estimator, X, reset)
+        _check_tensor(X, type(estimator).__name__, None if reset else estimator.n_features_in_)
+        if reset:
+            validate_data(estimator, X, skip_check_array=True, reset=True)
         return xa.astype(X, dtype)
     if not options and _is_plain(estimator, X, dtype, reset):
-        return X
+        return validate_data(estimator, X, skip_check_array=True, reset=True) if reset else X
     sparse = "csr" if accept_sparse else False
     try:
         return validate_data(estimator, X, dtype=dtype, accept_sparse=sparse, reset=reset, order="C", **options)
@@ -112,11 +114,7 @@ def _is_plain(estimator: Any, X: Any, dtype: np.dtype, reset: bool) -> bool:
         return False
     known = vars(estimator)
     if reset:
-        if not _all_finite(X):
-            return False
-        estimator.n_features_in_ = X.shape[1]
-        remove_feature_names(estimator)
-        return True
+        return _all_finite(X)
     return "feature_names_in_" not in known and X.shape[1] == known.get("n_features_in_") and _all_finite(X)
 
 
@@ -126,7 +124,8 @@ def _all_finite(X: np.ndarray) -> bool:
         return bool(np.isfinite(X.sum()))
 
 
-def _check_tensor(estimator: Any, X: Any, reset: bool) -> None:
+def _check_tensor(X: Any, name: str, n_features: int | None) -> None:
+    """Raise `ValueError` if an estimator of this name, fitted to `n_features` features, cannot use the tensor."""
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D tensor instead; reshape it to (n_samples, n_features)")
     if X.is_complex():
@@ -135,24 +134,14 @@ def _check_tensor(estimator: Any, X: Any, reset: bool) -> None:
     if 0 in X.shape:
         raise ValueError(f"Found a tensor of shape {tuple(X.shape)}: at least one sample and one feature are required")
     if X.is_floating_point() and not bool(X.isfinite().all()):
-        raise ValueError(f"Input X contains NaN or infinity; {type(estimator).__name__} does not accept missing values")
-    if reset:
-        estimator.n_features_in_ = X.shape[1]
-        remove_feature_names(estimator)
-    elif X.shape[1] != estimator.n_features_in_:
-        raise ValueError(
-            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} features"
-        )
+        raise ValueError(f"Input X contains NaN or infinity; {name} does not accept missing values")
+    if n_features is not None and X.shape[1] != n_features:
+        raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {n_features} features")
 
 
 def _check_no_gradient(name: str, tensor: Any) -> None:
     if tensor.requires_grad:
         raise ValueError(f"{name} is a tensor that requires a gradient, and gramless computes none: pass {name}.detach()")
-
-
-def remove_feature_names(estimator: Any) -> None:
-    """Remove the feature names of an earlier fit."""
-    estimator.__dict__.pop("feature_names_in_", None)
 
 
 def check_square(X: Array) -> None:

@@ -10,13 +10,10 @@ library must not change modules of a process that it did not start.
 from __future__ import annotations
 
 import gc
-import sys
 
 
 def import_skops() -> None:
-    """Import skops without its list of scikit-learn estimators; do nothing if skops is already imported."""
-    if "skops.io" in sys.modules:
-        return
+    """Import skops without its list of scikit-learn estimators."""
     collecting = gc.isenabled()
     gc.disable()  # the imports create hundreds of thousands of objects, which garbage collection would search repeatedly
     try:

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.linalg import eigh, solve_triangular
 from sklearn.base import is_classifier
 
+from gramless._core.targets.columns import scores_to_labels
 from gramless._core.threads import slices
 from gramless.deployment.kernel_expansion import KernelExpansion, expansion_of
 from gramless.deployment.tuning import TUNING
@@ -26,7 +27,6 @@ from gramless.estimators.novelty import NystromNovelty
 from gramless.kernels import RBF, Kernel, ScaledColumns
 from gramless.kernels.stationary import can_use_register_tiles
 from gramless.linalg.operators.blocks import PackedGaussian
-from gramless.models.expansion import scores_to_labels, scores_to_probabilities
 
 
 class CompiledModel:
@@ -134,7 +134,7 @@ class CompiledModel:
         ndarray of shape (n, n_classes)
             Probabilities in the order of `classes_`.
         """
-        return scores_to_probabilities(self._model, self._scores(X))
+        return self._model._probabilities(self._scores(X))
 
     def predict_one(self, x: Any) -> Any:
         """Return the label or the value of one row.

@@ -12,12 +12,11 @@ from typing import Any
 import dask
 import numpy as np
 from dask.distributed import Client, Future
-from sklearn.base import is_classifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.random import sample_without_replacement
 
 from gramless._core.dask_dispatch import is_dask_collection
-from gramless._core.validation import missing_mask, remove_feature_names, working_dtype
+from gramless._core.validation import missing_mask, working_dtype
 from gramless.distributed.cluster import cluster_memory
 
 # Up to so many rows a sample is drawn as a permutation, which is what a fit on one machine draws.
@@ -121,7 +120,7 @@ def draw(n: int, size: int, rng: np.random.RandomState) -> np.ndarray:
     return np.sort(sample_without_replacement(n, size, random_state=rng))
 
 
-def describe(client: Client, estimator: Any, X: Any, y: Any, sample_weight: Any) -> Rows:
+def describe(client: Client, X: Any, y: Any, sample_weight: Any, *, dtype: Any, classification: bool) -> Rows:
     """Have the workers read and check the collections, and gather what the client needs to know about them."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
@@ -129,7 +128,6 @@ def describe(client: Client, estimator: Any, X: Any, y: Any, sample_weight: Any)
     y_parts = _aligned("y", y, X, len(parts))
     w_parts = [None] * len(parts) if sample_weight is None else _aligned("sample_weight", sample_weight, X, len(parts))
     load = dask.delayed(load_piece, pure=False)
-    dtype = getattr(estimator, "dtype", None)
     names = list(X.columns) if hasattr(X, "columns") else X.shape[1]
     pieces = zip(parts, y_parts, w_parts, strict=True)
     lazy = [load(part, target, weight, dtype, names) for part, target, weight in pieces]
@@ -137,18 +135,19 @@ def describe(client: Client, estimator: Any, X: Any, y: Any, sample_weight: Any)
     # The size of a dataframe is not known before it has been read once.
     if not hasattr(X, "columns") and float(X.nbytes) <= cluster_memory(client) / 2:
         rows.keep()
-    summaries = client.gather(rows.map(summarise, is_classifier(estimator)))
+    summaries = client.gather(rows.map(summarise, classification))
     filled = [i for i, summary in enumerate(summaries) if summary.n]
     if not filled:
         raise ValueError("the collection has no rows")
     rows.pieces = [rows.pieces[i] for i in filled]
     _combine(rows, [summaries[i] for i in filled])
-    estimator.n_features_in_ = rows.d
-    if hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
-        estimator.feature_names_in_ = np.asarray(X.columns, dtype=object)
-    else:
-        remove_feature_names(estimator)
     return rows
+
+
+def example_rows(X: Any) -> Any:
+    """Return an empty table with the feature names of a collection, or an empty array if a name is not a string."""
+    named = hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns)
+    return X._meta if named else np.empty((0, X.shape[1]))
 
 
 def _row_parts(X: Any) -> list[Any]:

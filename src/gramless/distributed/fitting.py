@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from sklearn.base import is_classifier
+from sklearn.utils.validation import validate_data
+
 from gramless._core.validation import atomic_fit
 from gramless.distributed.cluster import active_client
-from gramless.distributed.collections import describe
+from gramless.distributed.collections import describe, example_rows
 from gramless.distributed.lssvm import check_least_squares, fit_least_squares
 from gramless.distributed.one_pass import check_one_pass, fit_one_pass
 from gramless.distributed.risvo import check_risvo, fit_risvo
@@ -68,7 +71,10 @@ def fit(estimator: Any, X: Any, y: Any, sample_weight: Any = None, *, client: An
 
 @atomic_fit
 def _fit(estimator: Any, work: Callable[[Any, Any, Any], None], client: Any, X: Any, y: Any, sample_weight: Any) -> Any:
-    work(client, estimator, describe(client, estimator, X, y, sample_weight))
+    classification = is_classifier(estimator)
+    rows = describe(client, X, y, sample_weight, dtype=getattr(estimator, "dtype", None), classification=classification)
+    validate_data(estimator, example_rows(X), skip_check_array=True, reset=True)
+    work(client, estimator, rows)
     return estimator
 
 

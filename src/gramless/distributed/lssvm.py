@@ -27,6 +27,7 @@ from gramless.distributed.collections import Piece, Rows, class_factors, draw, j
 from gramless.distributed.operator import DistributedOperator, RemoteColumns
 from gramless.distributed.settings import check_settings
 from gramless.estimators.lssvm import LSSVC, LSSVR
+from gramless.kernels import kernel_from_parameters
 from gramless.linalg.operators.kernel import check_diagonal
 from gramless.linalg.operators.system import LinearSystem
 from gramless.linalg.planning.plan import SolverPlan, make_plan, problem_size, solver_name
@@ -34,7 +35,6 @@ from gramless.linalg.preconditioner import NystromPreconditioner
 from gramless.linalg.solvers import CG, Averaged, solve
 from gramless.linalg.stopping import predictions_converged
 from gramless.linalg.tuning import TUNING
-from gramless.models.expansion import kernel_from_settings, set_single_output
 
 HONOURED = frozenset(
     {
@@ -69,7 +69,7 @@ def check_least_squares(estimator: LSSVC | LSSVR) -> None:
     # The mean of several runs of CG has the name of CG, and is not one.
     if solver_name(estimator.solver) not in ("auto", "cg") or isinstance(estimator.solver, Averaged):
         raise ValueError(f"dask collections need solver='cg', 'auto' or a CG object, got solver={estimator.solver!r}")
-    if not kernel_from_settings(estimator).uses_points:
+    if not kernel_from_parameters(vars(estimator)).uses_points:
         raise ValueError("a precomputed kernel cannot be distributed by rows; pass the data and a kernel")
     callbacks = read_callbacks(estimator.callback)
     for refused in (callbacks.checkpoint, callbacks.early_stopping):
@@ -89,7 +89,7 @@ def fit_least_squares(client: Client, estimator: LSSVC | LSSVR, rows: Rows) -> N
         raise ValueError("rows of weight zero must be left out of a distributed fit: X[sample_weight > 0]")
     sample = np.arange(rows.n) if rows.n <= _SCALE_ROWS else draw(rows.n, _SCALE_ROWS, rng)
     own_weights = weights[sample] if (weights != 1).any() else None
-    task = client.submit(_resolve, kernel_from_settings(estimator), rows.take(sample), own_weights, pure=False)
+    task = client.submit(_resolve, kernel_from_parameters(vars(estimator)), rows.take(sample), own_weights, pure=False)
     estimator.kernel_ = task.result()
 
     cg = _cg(estimator)
@@ -160,7 +160,7 @@ def _targets(estimator: LSSVC | LSSVR, rows: Rows) -> tuple[np.ndarray, np.ndarr
     y = np.concatenate([part[0] for part in parts])
     weights = np.concatenate([part[1] for part in parts])
     if rows.classes is None:
-        set_single_output(estimator, not rows.target_shape)
+        estimator._single_output = not rows.target_shape
         shifted = getattr(estimator, "fit_intercept", True)
         targets = Standardised.of(y.reshape(len(y), -1), weights, shifted=shifted)
         return targets.Z, weights, targets.model

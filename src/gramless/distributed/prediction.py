@@ -12,7 +12,7 @@ import numpy as np
 
 from gramless._core.arrays import Array, to_numpy
 from gramless._core.dask_dispatch import is_dask_collection
-from gramless._core.validation import check_X, remove_feature_names
+from gramless._core.validation import check_X
 from gramless.kernels import Kernel, Linear
 from gramless.linalg.operators import expand
 
@@ -175,5 +175,5 @@ def _of_scores(estimator: Any, k: int, dtype: np.dtype) -> Any:
     model = copy.copy(estimator)
     model.kernel_, model.points_, model.dual_coef_ = Linear(), np.eye(k, dtype=dtype), np.eye(k, dtype=dtype)
     model.intercept_, model.support_, model.n_features_in_ = np.zeros(k, dtype), np.arange(k), k
-    remove_feature_names(model)
+    vars(model).pop("feature_names_in_", None)
     return model

@@ -21,6 +21,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from gramless._core import arrays as xa
+from gramless._core.targets.columns import scores_to_labels
 from gramless.approximation.features.landmark_map import Whitening
 from gramless.approximation.landmarks import as_points, select
 from gramless.callbacks import read_functions
@@ -35,9 +36,9 @@ from gramless.estimators.risvo import (
     signed_targets,
     warn_if_ill_conditioned,
 )
+from gramless.kernels import kernel_from_parameters
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators import evaluate, expand
-from gramless.models.expansion import kernel_from_settings, scores_to_labels
 from gramless.streaming.learners.active_set import ActiveStep, should_sum_again, shrink
 from gramless.streaming.learners.ridge_sums import RidgeSums
 
@@ -110,7 +111,7 @@ def check_risvo(estimator: RiSVOClassifier) -> None:
     check_settings(estimator, HONOURED)
     if isinstance(estimator.landmarks, str) and estimator.landmarks == "all":
         raise ValueError("landmarks='all' needs all rows on one machine; choose a basis, such as landmarks='basis'")
-    if not kernel_from_settings(estimator).uses_points:
+    if not kernel_from_parameters(vars(estimator)).uses_points:
         raise ValueError("a precomputed kernel cannot be distributed by rows; pass the data and a kernel")
     if estimator.merge == "average":
         check_settings(estimator, HONOURED - {"callback", "check_inclusion"})
@@ -146,7 +147,7 @@ def _candidates(estimator: RiSVOClassifier, rows: Rows, rng: np.random.RandomSta
 def _choose(blank: RiSVOClassifier, piece: Piece, numbers: np.ndarray, state: Any) -> Basis:
     kept = slice(None) if piece.weights is None else np.flatnonzero(piece.weights)
     X, numbers = piece.X[kept], numbers[kept]
-    kernel = kernel_from_settings(blank).resolve(piece.X, piece.weights)
+    kernel = kernel_from_parameters(vars(blank)).resolve(piece.X, piece.weights)
     rng = np.random.RandomState()
     rng.set_state(state)
     rule = blank.landmarks

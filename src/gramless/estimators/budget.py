@@ -31,7 +31,7 @@ from gramless._core.doc_links import link_documentation
 from gramless._core.validation import atomic_fit
 from gramless.approximation.features import LandmarkMap
 from gramless.callbacks import read_callbacks
-from gramless.models.expansion import kernel_from_settings
+from gramless.kernels import kernel_from_parameters
 from gramless.models.one_pass import (
     OnePassClassifier,
     OnePassEstimator,
@@ -137,7 +137,7 @@ class BudgetLSSVM(OnePassEstimator):
         PassSettings
             Arguments of the training pass.
         """
-        kernel = kernel_from_settings(self)
+        kernel = kernel_from_parameters(vars(self))
         feature_map = LandmarkMap(kernel, self.budget, self.landmarks, whiten=False, size_name="budget")
         learner = GradientDescent(
             self.C, optimizer=self.optimizer, batch_size=self.batch_size, epochs=self.epochs, loss=self.loss

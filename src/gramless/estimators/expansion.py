@@ -25,9 +25,9 @@ from gramless._core.threads import slices
 from gramless._core.validation import check_square, check_X, working_dtype
 from gramless.inference.posterior import LeastSquaresModel
 from gramless.inference.prediction_sets import prediction_sets
-from gramless.inference.probabilities import class_probabilities, has_probabilities
+from gramless.inference.probabilities import ProbabilityMixin, has_probabilities
 from gramless.inference.regression import Posterior, make_posterior, prediction_intervals, standard_deviations
-from gramless.kernels import Kernel, as_kernel
+from gramless.kernels import Kernel, kernel_from_parameters
 from gramless.kernels.tags import set_input_tags
 from gramless.linalg.operators import expand
 from gramless.linalg.tuning import TUNING, LinalgTuning
@@ -49,7 +49,7 @@ def check_kernel_input(X: Array, *kernels: Kernel) -> None:
         check_square(X)
 
 
-class KernelExpansion(BaseEstimator):
+class BaseKernelExpansion(BaseEstimator):
     """Estimator with `kernel_`, `points_`, `dual_coef_`, `intercept_` and `device_`; subclasses fit, this class scores."""
 
     kernel_: Kernel
@@ -64,8 +64,7 @@ class KernelExpansion(BaseEstimator):
 
     def _kernel(self) -> Kernel:
         """Return the kernel given by the parameters `kernel`, `gamma`, `degree` and `coef0`."""
-        options = {name: value for name, value in vars(self).items() if name in ("gamma", "degree", "coef0")}
-        return as_kernel(self.kernel, **options)
+        return kernel_from_parameters(vars(self))
 
     def _check_rows(self, X: Any) -> Array:
         """Return the validated training rows in the working precision."""
@@ -126,11 +125,10 @@ class KernelExpansion(BaseEstimator):
         return set_input_tags(super().__sklearn_tags__(), self.kernel)
 
 
-class ExpansionClassifier(ClassifierMixin, KernelExpansion):
+class ExpansionClassifier(ProbabilityMixin, ClassifierMixin, BaseKernelExpansion):
     """Classifier whose scores are a kernel expansion with one output for two classes, else one for each class."""
 
     classes_: np.ndarray
-    probability: str | bool
 
     @dispatch_prediction
     def decision_function(self, X: Any) -> Array:
@@ -183,15 +181,6 @@ class ExpansionClassifier(ClassifierMixin, KernelExpansion):
         """
         return self._probabilities(xa.to_numpy(self._scores(X)))
 
-    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
-        if self.probability == "sigmoid":
-            check_is_fitted(self, "sigmoids_", msg="%(name)s has no sigmoids, which are fitted at the end of fit")
-            return class_probabilities(scores, sigmoids=self.sigmoids_)
-        if self.probability == "temperature":
-            check_is_fitted(self, "temperature_", msg="%(name)s has no temperature, which is fitted at the end of fit")
-        temperature = 1.0 if self.probability == "softmax" else getattr(self, "temperature_", 1.0)
-        return class_probabilities(scores, temperature=temperature)
-
 
 class LeastSquaresClassifier(ExpansionClassifier):
     """Classifier with prediction sets that are computed from the leave-one-out scores of its training rows."""
@@ -231,7 +220,7 @@ class LeastSquaresClassifier(ExpansionClassifier):
         return prediction_sets(probabilities, own, codes, coverage, per_class=per_class, random_state=random_state)
 
 
-class ExpansionRegressor(RegressorMixin, MultiOutputMixin, KernelExpansion):
+class ExpansionRegressor(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
     """Regressor whose predicted values are a kernel expansion."""
 
     _single_output: bool

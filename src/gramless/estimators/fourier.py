@@ -24,7 +24,7 @@ from gramless._core.doc_links import link_documentation
 from gramless._core.validation import atomic_fit
 from gramless.approximation.features import DRAWS, FourierMap
 from gramless.callbacks import read_callbacks
-from gramless.models.expansion import kernel_from_settings
+from gramless.kernels import kernel_from_parameters
 from gramless.models.one_pass import (
     CALIBRATED_PROBABILITY,
     OnePassClassifier,
@@ -137,7 +137,7 @@ class FourierLSSVM(OnePassEstimator):
         """
         probability = getattr(self, "probability", None)
         leave_one_out = probability in ("sigmoid", "temperature")
-        feature_map = FourierMap(kernel_from_settings(self), self.n_components, self.draw)
+        feature_map = FourierMap(kernel_from_parameters(vars(self)), self.n_components, self.draw)
         if self.method == "exact":
             learner = NormalEquations(
                 self.C,

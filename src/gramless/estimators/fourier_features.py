@@ -26,9 +26,8 @@ from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate
 from gramless._core.validation import atomic_fit, check_X, working_dtype
 from gramless.approximation.features.fourier_map import DRAWS, FourierMap
-from gramless.kernels import Kernel
+from gramless.kernels import Kernel, kernel_from_parameters
 from gramless.linalg.planning.plan import FitPlan
-from gramless.models.expansion import kernel_from_settings
 
 
 @link_documentation
@@ -131,7 +130,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """
         self._validate_params()
         X = check_X(self, X, dtype=working_dtype(X, self.dtype), reset=True)
-        feature_map = FourierMap(kernel_from_settings(self), self.n_components, draw=self.draw)
+        feature_map = FourierMap(kernel_from_parameters(vars(self)), self.n_components, draw=self.draw)
         self._map = feature_map.begin(X, None, check_random_state(self.random_state))
         self._dtype = xa.numpy_dtype(X).name
         self.kernel_ = self._map.kernel

@@ -29,7 +29,7 @@ from gramless._core.constraints import CLASS_WEIGHT, POSITIVE, POSITIVE_INTEGER
 from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
 from gramless._core.progress import log_progress
-from gramless._core.targets.columns import class_targets
+from gramless._core.targets.columns import class_targets, scores_to_labels
 from gramless._core.validation import atomic_fit, check_labels, check_weights
 from gramless.estimators.lssvm import LSSVC
 from gramless.images.patch_dictionary import PatchDictionary
@@ -37,7 +37,6 @@ from gramless.images.reading import ImageShape, image_shape, read_images
 from gramless.images.tuning import TUNING
 from gramless.inference.leave_one_out import dense_scores
 from gramless.kernels import Kernel, Polynomial, Reflected
-from gramless.models.expansion import scores_to_labels
 
 # Float64 matrices of the sample during the selection: the kernel matrix, its float32 source, and its inverse.
 _SAMPLE_MATRICES = 3

@@ -41,7 +41,7 @@ from gramless._core.validation import (
 )
 from gramless.callbacks import read_callbacks
 from gramless.estimators.expansion import (
-    KernelExpansion,
+    BaseKernelExpansion,
     LeastSquaresClassifier,
     LeastSquaresRegressor,
     check_kernel_input,
@@ -72,7 +72,7 @@ _CONSTRAINTS: dict[str, Any] = {
 }
 
 
-class _LeastSquares(KernelExpansion):
+class _LeastSquares(BaseKernelExpansion):
     """Base class of `LSSVC` and `LSSVR`: the part of the fit from the target columns to the stored model."""
 
     C: float

@@ -27,7 +27,7 @@ from gramless._core.targets.columns import class_targets, scores_to_labels
 from gramless._core.validation import atomic_fit, check_labels, check_outputs, check_positive, check_weights
 from gramless.callbacks import read_functions
 from gramless.estimators.expansion import (
-    KernelExpansion,
+    BaseKernelExpansion,
     LeastSquaresClassifier,
     LeastSquaresRegressor,
     check_kernel_input,
@@ -83,7 +83,7 @@ def kernel_candidates(kernel: Any, param_grid: dict[str, Sequence[Any]] | None) 
     return found
 
 
-class _LeaveOneOutSearch(KernelExpansion):
+class _LeaveOneOutSearch(BaseKernelExpansion):
     """Base class of `LSSVCCV` and `LSSVRCV`: the search over leave-one-out scores of every kernel and every C."""
 
     Cs: Sequence[float]

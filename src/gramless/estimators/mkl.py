@@ -31,12 +31,12 @@ from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, POSITIVE, POSITIVE
 from gramless._core.doc_links import link_documentation
 from gramless._core.memory import parse_budget
 from gramless._core.progress import Progress
+from gramless._core.targets.columns import scores_to_labels
 from gramless._core.validation import atomic_fit, check_labels, check_weights, check_X, working_dtype
 from gramless.callbacks import read_functions
 from gramless.kernels import RBF, Kernel, Precomputed, Scaled, as_kernel
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.linalg.planning.plan import FitPlan
-from gramless.models.expansion import scores_to_labels
 from gramless.models.kernel_svm import check_class_bounds, support_rows
 from gramless.svm.dual_solver import SolverProgress
 from gramless.svm.multiclass import (

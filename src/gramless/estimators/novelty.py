@@ -33,10 +33,9 @@ from gramless._core.threads import slices
 from gramless._core.validation import atomic_fit, check_X, working_dtype
 from gramless.estimators.nystrom_features import NystromFeatures
 from gramless.inference.feature_process import FeatureProcess
-from gramless.kernels import Kernel
+from gramless.kernels import Kernel, kernel_from_parameters
 from gramless.linalg.operators import evaluate
 from gramless.linalg.planning.plan import FitPlan
-from gramless.models.expansion import kernel_from_settings
 from gramless.streaming.learners.ridge_sums import RidgeSums
 
 _ROWS_PER_BLOCK = 512  # rows of features: 2 MB in float64 for 500 landmarks
@@ -175,7 +174,7 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
             Fitted estimator.
         """
         self._validate_params()
-        kernel, rng = kernel_from_settings(self), check_random_state(self.random_state)
+        kernel, rng = kernel_from_parameters(vars(self)), check_random_state(self.random_state)
         dtype, sparse = working_dtype(X, self.dtype), kernel.accepts_sparse
         X = check_X(self, X, dtype=dtype, reset=True, accept_sparse=sparse, ensure_min_samples=2)
         X = X if xa.is_sparse(X) else xa.to_numpy(X)
@@ -264,7 +263,7 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
             Peak memory by purpose.
         """
         m, itemsize = min(int(self.n_landmarks), n // 2), np.dtype(dtype).itemsize
-        features = NystromFeatures(n_landmarks=m, landmarks=self.landmarks, kernel=kernel_from_settings(self))
+        features = NystromFeatures(n_landmarks=m, landmarks=self.landmarks, kernel=kernel_from_parameters(vars(self)))
         memory = features.plan(n, d, n_outputs, dtype, device).memory
         memory.parts["sums and factors"] = _MATRICES * m * m * 8
         memory.parts["batch"] = min(n, _ROWS_PER_BLOCK) * (m * (itemsize + _BLOCK_COPIES * 8) + d * itemsize)

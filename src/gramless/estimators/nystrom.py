@@ -25,7 +25,7 @@ from gramless._core.doc_links import link_documentation
 from gramless._core.validation import atomic_fit
 from gramless.approximation.features import LandmarkMap
 from gramless.callbacks import read_callbacks
-from gramless.models.expansion import kernel_from_settings
+from gramless.kernels import kernel_from_parameters
 from gramless.models.one_pass import (
     CALIBRATED_PROBABILITY,
     OnePassClassifier,
@@ -135,7 +135,7 @@ class NystromLSSVM(OnePassEstimator):
             leave_one_out=getattr(self, "probability", None) in ("sigmoid", "temperature"),
             keep_rows=isinstance(self, OnePassRegressor),
         )
-        feature_map = LandmarkMap(kernel_from_settings(self), self.n_landmarks, self.landmarks)
+        feature_map = LandmarkMap(kernel_from_parameters(vars(self)), self.n_landmarks, self.landmarks)
         return PassSettings(feature_map, learner, self._options(self.batch_size))
 
     @atomic_fit

@@ -28,10 +28,9 @@ from gramless._core.threads import slices
 from gramless._core.validation import atomic_fit, check_X, working_dtype
 from gramless.approximation.features.landmark_map import LandmarkMap, Whitening, landmark_gram, whiten_rows
 from gramless.approximation.landmarks import as_points, select
-from gramless.kernels import Kernel
+from gramless.kernels import Kernel, kernel_from_parameters
 from gramless.linalg.operators import evaluate
 from gramless.linalg.planning.plan import FitPlan
-from gramless.models.expansion import kernel_from_settings
 from gramless.streaming.tuning import TUNING
 
 _ROWS_PER_BLOCK = 4096  # rows of kernel values: 16 MB in float64 for 500 landmarks
@@ -152,7 +151,7 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             Fitted transformer.
         """
         self._validate_params()
-        kernel = kernel_from_settings(self)
+        kernel = kernel_from_parameters(vars(self))
         rng = check_random_state(self.random_state)
         X = check_X(self, X, dtype=working_dtype(X, self.dtype), reset=True, accept_sparse=kernel.accepts_sparse)
         X = X if xa.is_sparse(X) else xa.to_numpy(X)
@@ -233,7 +232,7 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         FitPlan
             Peak memory by purpose.
         """
-        m = LandmarkMap(kernel_from_settings(self), self.n_landmarks, self.landmarks).n_features(n)
+        m = LandmarkMap(kernel_from_parameters(vars(self)), self.n_landmarks, self.landmarks).n_features(n)
         itemsize = np.dtype(dtype).itemsize
         uniform = isinstance(self.landmarks, str) and self.landmarks == "uniform"
         parts = {

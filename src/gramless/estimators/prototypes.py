@@ -36,8 +36,8 @@ from gramless.estimators.expansion import ExpansionClassifier
 from gramless.estimators.lssvm import LSSVC
 from gramless.estimators.nystrom import NystromLSSVC
 from gramless.estimators.spherical_kmeans import SphericalKMeans, kmeans_memory
+from gramless.kernels import kernel_from_parameters
 from gramless.linalg.solvers import Solver
-from gramless.models.expansion import kernel_from_settings
 
 
 @dataclass
@@ -249,7 +249,7 @@ class PrototypeLSSVC(ExpansionClassifier):
             The fitted estimator.
         """
         self._validate_params()
-        kernel = kernel_from_settings(self)
+        kernel = kernel_from_parameters(vars(self))
         if not kernel.uses_points:
             raise ValueError("prototypes are new points, at which a precomputed kernel has no values; use LSSVC")
         dtype = working_dtype(X, self.dtype)
@@ -341,7 +341,7 @@ class PrototypeLSSVC(ExpansionClassifier):
         else:
             solver = "auto" if isinstance(self.solver, str) and self.solver == "auto" else self.solver
             model = LSSVC(solver=solver, memory_budget=left, probability=self.probability)
-        model.set_params(kernel=kernel_from_settings(self))
+        model.set_params(kernel=kernel_from_parameters(vars(self)))
         memory = model.plan(n if self.refit else m, d, 1 if k == 2 else k, dtype, device).memory
         memory.parts["data"] = 0
         memory.parts |= common

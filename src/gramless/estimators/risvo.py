@@ -30,6 +30,7 @@ from gramless._core.arrays import Array
 from gramless._core.dask_dispatch import dispatch_fit
 from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate, parse_budget
+from gramless._core.targets.columns import scores_to_labels
 from gramless._core.threads import CPU_TILE, blas_threads
 from gramless._core.validation import (
     atomic_fit,
@@ -46,7 +47,6 @@ from gramless.callbacks import read_functions
 from gramless.estimators.expansion import ExpansionClassifier
 from gramless.kernels.base import Kernel
 from gramless.linalg.planning.plan import cholesky_memory, problem_size
-from gramless.models.expansion import kernel_from_settings, scores_to_labels
 from gramless.streaming.learners.active_set import ActiveSetLSSVM, ActiveStep, BasisRidge, shrink
 
 # Matrices of m x m in float64 at the peak of a step: the sums of the active rows, the sums of the discarded rows, the factor
@@ -247,7 +247,7 @@ class RiSVOClassifier(ExpansionClassifier):
             The fitted estimator.
         """
         check_risvo_parameters(self)
-        kernel = kernel_from_settings(self)
+        kernel = self._kernel()
         dtype = working_dtype(X, self.dtype)
         X = check_X(self, X, dtype=dtype, reset=True, accept_sparse=kernel.accepts_sparse)
         if not kernel.uses_points:
@@ -299,7 +299,7 @@ class RiSVOClassifier(ExpansionClassifier):
             Memory plan; `MemoryError` is raised if it exceeds `memory_budget`.
         """
         # Two classes have one target column; the plan reserves two.
-        return self._plan(kernel_from_settings(self), (n, d), max(2, n_outputs), np.dtype(dtype), device)
+        return self._plan(self._kernel(), (n, d), max(2, n_outputs), np.dtype(dtype), device)
 
     def _plan(self, kernel: Kernel, shape: tuple[int, int], k: int, dtype: np.dtype, device: str) -> BasisPlan:
         (n, d), itemsize = shape, dtype.itemsize

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 from sklearn.utils._param_validation import Options, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from gramless.inference.platt import sigmoid_probabilities
 from gramless.inference.temperature import temperature_probabilities
@@ -51,6 +52,22 @@ def class_probabilities(scores: np.ndarray, *, sigmoids: np.ndarray | None = Non
     """Return probabilities of shape (n, n_classes): normalised sigmoids if they are given, else a softmax."""
     scores = scores.astype(np.float64)
     return temperature_probabilities(scores, temperature) if sigmoids is None else sigmoid_probabilities(scores, sigmoids)
+
+
+class ProbabilityMixin:
+    """Conversion of scores to probabilities by the parameter `probability` of a classifier."""
+
+    probability: str | bool
+
+    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
+        """Return the class probabilities of scores."""
+        if self.probability == "sigmoid":
+            check_is_fitted(self, "sigmoids_", msg="%(name)s has no sigmoids, which are fitted at the end of fit")
+            return class_probabilities(scores, sigmoids=self.sigmoids_)  # type: ignore[attr-defined]
+        if self.probability == "temperature":
+            check_is_fitted(self, "temperature_", msg="%(name)s has no temperature, which is fitted at the end of fit")
+        temperature = 1.0 if self.probability == "softmax" else getattr(self, "temperature_", 1.0)
+        return class_probabilities(scores, temperature=temperature)
 
 
 def label_probabilities(

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gramless.kernels.base import Callable_, Columns, Kernel, Power, Product, Scaled, ScaledColumns, Sum
@@ -102,3 +102,9 @@ def as_kernel(kernel: str | Kernel | Callable[[Any, Any], Any], **settings: Any)
     if callable(kernel):
         return Callable_(kernel)
     raise TypeError(f"kernel must be a name, a Kernel or a callable, got {type(kernel).__name__}")
+
+
+def kernel_from_parameters(parameters: Mapping[str, Any]) -> Kernel:
+    """Return the kernel that the parameters `kernel`, `gamma`, `degree` and `coef0` of an estimator specify."""
+    settings = {name: parameters[name] for name in ("gamma", "degree", "coef0") if name in parameters}
+    return as_kernel(parameters["kernel"], **settings)

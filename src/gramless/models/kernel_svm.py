@@ -29,13 +29,12 @@ from gramless._core.validation import (
     check_square,
     check_weights,
     check_X,
-    remove_feature_names,
     working_dtype,
 )
 from gramless.callbacks import read_functions
-from gramless.kernels import Callable_, Kernel, Linear, Precomputed
+from gramless.kernels import Callable_, Kernel, Linear, Precomputed, kernel_from_parameters
+from gramless.kernels.tags import set_input_tags
 from gramless.linalg.planning.plan import FitPlan
-from gramless.models.expansion import kernel_from_settings, set_input_tags
 from gramless.svm.box_qp import DualSolution
 from gramless.svm.dual_solver import SolverProgress
 from gramless.svm.multiclass import (
@@ -114,7 +113,7 @@ class BaseKernelSVM(BaseEstimator):
         """
         self._validate_params()
         self._check_settings()
-        kernel = kernel_from_settings(self)
+        kernel = kernel_from_parameters(vars(self))
         self.device_ = self._resolve_device(kernel)
         X, self.kernel_ = self._read_rows(X, kernel, sample_weight)
         targets, weights = self._read_targets(y, check_weights(sample_weight, X), X.shape[0])
@@ -167,7 +166,7 @@ class BaseKernelSVM(BaseEstimator):
             The estimated peak memory by name.
         """
         itemsize, where = np.dtype(dtype).itemsize, xa.resolve_device(self.device)
-        memory = svm_memory(self.memory_budget, kernel_from_settings(self), n, d, itemsize, where)
+        memory = svm_memory(self.memory_budget, kernel_from_parameters(vars(self)), n, d, itemsize, where)
         if self.cache_size is not None and self.memory_budget is None:
             memory.parts["kernel rows"] = min(memory.parts["kernel rows"], int(self.cache_size * 2**20))
         return FitPlan(memory)
@@ -239,7 +238,7 @@ class BaseKernelSVM(BaseEstimator):
         self.__dict__.pop("_objects", None)
         if isinstance(kernel, Callable_) and _contains_objects(X):
             self.__dict__.pop("n_features_in_", None)
-            remove_feature_names(self)
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
             values = self._object_values(kernel, X, X)
             self._objects, self.shape_fit_ = X, (len(X),)
             return values, Precomputed()

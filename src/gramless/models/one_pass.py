@@ -26,8 +26,9 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.dask_dispatch import dispatch_prediction
 from gramless._core.device import precision_of
+from gramless._core.targets.columns import scores_to_labels
 from gramless._core.targets.streamed import LabelTargets, Targets, ValueTargets
-from gramless._core.validation import atomic_fit, check_X, remove_feature_names, working_dtype
+from gramless._core.validation import atomic_fit, check_X, working_dtype
 from gramless.inference.one_pass import (
     OnePassProcess,
     constant_width_intervals,
@@ -37,8 +38,8 @@ from gramless.inference.one_pass import (
 )
 from gramless.inference.platt import fit_sigmoids
 from gramless.inference.prediction_sets import adaptive_scores, prediction_sets
+from gramless.inference.probabilities import ProbabilityMixin, has_probabilities
 from gramless.inference.temperature import fit_temperature
-from gramless.models.expansion import has_probabilities, scores_to_labels, scores_to_probabilities
 from gramless.streaming.from_user import further_labels, further_rows, is_streamed, labelled_stream, valued_stream
 from gramless.streaming.learners import (
     BatchPlan,
@@ -208,15 +209,14 @@ class OnePassEstimator(BaseEstimator):
         return tags
 
 
-class OnePassClassifier(ClassifierMixin, OnePassEstimator):
+class OnePassClassifier(ProbabilityMixin, ClassifierMixin, OnePassEstimator):
     """Classifier that learns from rows in one pass."""
 
     classes_: np.ndarray
     class_weight: Any
-    probability: str | bool
 
     def _read_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Stream, Targets]:
-        remove_feature_names(self)
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         return labelled_stream(self._checked(X, reset=True), y, sample_weight, self.class_weight)
 
     @atomic_fit
@@ -343,7 +343,7 @@ class OnePassClassifier(ClassifierMixin, OnePassEstimator):
         if model.calibration is None:
             scores, codes, _ = self._left_out(model)
             uniform = check_random_state(state.seed).random_sample(len(codes))
-            own = adaptive_scores(scores_to_probabilities(self, scores), uniform)[np.arange(len(codes)), codes]
+            own = adaptive_scores(self._probabilities(scores), uniform)[np.arange(len(codes)), codes]
             model.calibration = own, codes
         return model.calibration
 
@@ -395,7 +395,7 @@ class OnePassClassifier(ClassifierMixin, OnePassEstimator):
         ndarray of shape (n_samples, n_classes)
             Columns in the order of `classes_`.
         """
-        return scores_to_probabilities(self, xa.to_numpy(self._scores(X)))
+        return self._probabilities(xa.to_numpy(self._scores(X)))
 
 
 def _has_intervals(estimator: OnePassRegressor) -> bool:
@@ -412,7 +412,7 @@ class OnePassRegressor(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     _posterior: tuple[OnePassModel, OnePassProcess] | None = None
 
     def _read_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Stream, Targets]:
-        remove_feature_names(self)
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         return valued_stream(self._checked(X, reset=True), y, sample_weight)
 
     @atomic_fit
