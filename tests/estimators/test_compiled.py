@@ -66,7 +66,7 @@ def test_points_that_are_sparse():
 def test_what_is_no_expansion_is_refused():
     with pytest.raises(ValueError, match="KernelSVC is not a kernel expansion"):
         compiled(KernelSVC().fit(X, Y))
-    with pytest.raises(ValueError, match="has no points of its own"):
+    with pytest.raises(ValueError, match="does not have its points"):
         compiled(LSSVC(kernel="precomputed").fit(X @ X.T, Y))
     with pytest.raises(ValueError, match="not fitted"):
         compiled(LSSVC())

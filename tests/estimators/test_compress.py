@@ -213,8 +213,8 @@ def test_probabilities_stay_and_what_needs_the_training_is_refused():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "give one of"),
-        ({"n_points": 5, "loss": 0.1}, "give one of"),
+        ({}, "give exactly one of"),
+        ({"n_points": 5, "loss": 0.1}, "give exactly one of"),
         ({"n_points": 0}, "n_points must lie"),
         ({"loss": 2.0}, "loss must lie"),
     ],

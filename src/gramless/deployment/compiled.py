@@ -1,11 +1,11 @@
-"""Predictions of fitted models without input validation, with everything constant computed beforehand.
+"""Predictions of fitted models without input validation, with constants computed in advance.
 
     expansion   f(x) = sum_i a_i K(x, b_i) + c
     novelty     v(x) = k(x, x) - |P k(x)|^2,    P = M^(1/2) L^-1,  M = I - ridge (Phi^T Phi + ridge I)^-1
 
-For the RBF kernel the exponent is one matrix product with precomputed factors; other kernels are called directly. One row of
-50 features and 2,000 points takes about ten microseconds of arithmetic, and scikit-learn's validation several times that:
-here the caller guarantees finite, dense rows of the right width. Batches of rows use the compiled loop of
+For the RBF kernel the exponent is one matrix product with precomputed factors; other kernels are called directly. For one
+row with 50 features and 2,000 points, the arithmetic takes about ten microseconds and scikit-learn's validation several
+times as long; here the caller guarantees finite, dense rows of the right width. Batches of rows use the compiled loop of
 `gramless.linalg.operators.blocks` with points packed once. v is the variance of `NystromNovelty` for the kernel values k(x)
 with the landmarks, whose Gram matrix is L L^T: one product with P, O(m d + m^2) per row and O(m^3) once for m landmarks.
 """
@@ -37,7 +37,7 @@ class CompiledModel:
     model : estimator
         Fitted model, whose labels and calibration are used.
     expansion : KernelExpansion
-        Its kernel, points and coefficients.
+        Kernel, points and coefficients of the model.
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the kernel values; None is that of the coefficients.
 

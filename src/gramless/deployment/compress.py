@@ -56,7 +56,7 @@ def compress(
         Fitted kernel expansion: `LSSVC`, `LSSVR`, `LSSVCCV`, `LSSVRCV`, `PrototypeLSSVC` or `RiSVOClassifier`. Models on
         landmarks cannot be compressed; fit them with fewer landmarks.
     n_points : int or None, default=None
-        Number of points of the result; give this or `loss`.
+        Number of points of the result; exactly one of `n_points` and `loss` must be given.
     loss : float or None, default=None
         Maximum share of held-out predictions that may change (for regression: of the variance that is not explained). The
         number of points is doubled, starting from one in a hundred, until the share is reached.
@@ -105,7 +105,7 @@ def compress(
         raise ValueError(f"{type(model).__name__} cannot be compressed: fit it with fewer landmarks")
     n = len(expansion.points)
     if (n_points is None) == (loss is None):
-        raise ValueError("give one of n_points and loss")
+        raise ValueError("give exactly one of n_points and loss")
     if n_points is not None and not 1 <= n_points < n:
         raise ValueError(f"n_points must lie between 1 and {n - 1}, got {n_points}")
     if loss is not None and not 0 < loss < 1:
@@ -127,7 +127,7 @@ def compress(
 
 
 class Compression(NamedTuple):
-    """A compressed expansion, its share of changed predictions, the number of held-out points, and if it is rounded."""
+    """Compressed expansion, share of changed predictions, number of held-out points, and whether points are rounded."""
 
     expansion: KernelExpansion
     changed: float
@@ -185,7 +185,7 @@ def compress_expansion(
 
 def _copy_with(model: BaseEstimator, before: KernelExpansion, small: Compression) -> BaseEstimator:
     """Return a copy of a model whose state, as it would be pickled, has the points of a compressed expansion."""
-    getattr(model, "temperature_", None)  # calibrated at the first access, which needs all points
+    getattr(model, "temperature_", None)  # calibrate now, because the calibration at first access needs all points
     points = np.ascontiguousarray(xa.to_numpy(small.expansion.points))
     state = model.__getstate__() | {
         "kernel_": small.expansion.kernel,

@@ -1,4 +1,4 @@
-"""The kernel expansion f(x) = sum_i a_i K(x, b_i) + c of a fitted model, as a value."""
+"""Kernel expansion f(x) = sum_i a_i K(x, b_i) + c of a fitted model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def expansion_of(model: Any, action: str) -> KernelExpansion:
         check_is_fitted(model)
         raise ValueError(f"{type(model).__name__} is not a kernel expansion with {missing[0]}, and cannot be {action}")
     if not model.kernel_.uses_points or not isinstance(model.points_, np.ndarray | sp.spmatrix | sp.sparray):
-        raise ValueError(f"{type(model).__name__} has no points of its own in memory, and cannot be {action}")
+        raise ValueError(f"{type(model).__name__} does not have its points in memory, and cannot be {action}")
     points: Any = model.points_
     points = np.asarray(points.toarray() if sp.issparse(points) else points)
     return KernelExpansion(model.kernel_, points, model.dual_coef_, np.asarray(model.intercept_))

@@ -3,8 +3,8 @@
 A file is a skops archive of the estimator, a format version and the versions of gramless and scikit-learn. Reading it
 creates only types that skops trusts (NumPy arrays, SciPy matrices, scikit-learn objects) and instances of classes of this
 library, from their attributes: no constructor is called, and no module outside gramless and scikit-learn is imported. The
-sizes declared in the file are added up before anything is read; afterwards every array is checked, and the model must
-predict two rows of zeros.
+sum of the sizes declared in the file is checked before any array is read; afterwards every array is checked, and the model
+must predict two rows of zeros.
 """
 
 from __future__ import annotations
@@ -133,9 +133,9 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     }
     target = Path(path)
     if target.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "this is a folder, and a model is a file", str(target))
+        raise IsADirectoryError(errno.EISDIR, "a model cannot be saved to a folder: give the name of a file", str(target))
     if not target.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "there is no such folder to save a model in", str(target.parent))
+        raise FileNotFoundError(errno.ENOENT, "the folder of the model file does not exist", str(target.parent))
     with atomic_write(target) as partial:
         skops.io.dump(payload, partial, compression=zipfile.ZIP_DEFLATED, compresslevel=TUNING.compression_level)
         with open(partial, "rb") as file, zipfile.ZipFile(file) as archive:
@@ -202,7 +202,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Any:
 
 
 class _RejectedFileError(ValueError):
-    """A complete file that must not or cannot be loaded."""
+    """Error of a complete file whose contents cannot be loaded or are not allowed."""
 
 
 def _read(file: BinaryIO, source: Path, max_bytes: int | None, tuning: DeploymentTuning) -> Any:
@@ -263,12 +263,12 @@ def _read(file: BinaryIO, source: Path, max_bytes: int | None, tuning: Deploymen
 
 
 def _version_advice(source: Path) -> str:
-    """Return which versions can read a file that other versions wrote; "" if the versions agree or are unknown."""
+    """Return advice for a file that other versions wrote; "" if the versions agree or are unknown."""
     try:
         with zipfile.ZipFile(source) as archive:
             content = json.loads(archive.read("schema.json"))["content"]
             stored = {name: json.loads(content[name]["content"]) for name in ("gramless", "scikit-learn") if name in content}
-    except Exception:  # a damaged file, which the error itself reports
+    except Exception:  # the file is damaged, which the original error reports
         return ""
     here = {"gramless": __version__, "scikit-learn": version("scikit-learn")}
     known = {name: number for name, number in stored.items() if isinstance(number, str) and len(number) < 40}
@@ -314,7 +314,7 @@ def _is_own_estimator(name: str) -> bool:
 
 
 def _is_sklearn_estimator(name: str) -> bool:
-    """Return True for estimators that scikit-learn exports; imports only its public packages."""
+    """Return True for estimators that scikit-learn exports; imports only public packages of scikit-learn."""
     module, _, short = name.rpartition(".")
     package = module.split("._")[0]
     parts = package.split(".")
@@ -339,7 +339,7 @@ def _rejected_types(schema: Any) -> list[str]:
 
 
 def _use_current_names(schema: Any) -> bool:
-    """Replace old names of classes and modules by the current ones, in place; return True if there were any."""
+    """Replace old names of classes and modules by the current names, in place; return True if any were replaced."""
     changed = False
     for node in _nodes(schema):
         name = f"{node.get('__module__')}.{node.get('__class__')}"

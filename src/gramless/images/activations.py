@@ -3,10 +3,10 @@
     a = <filter, (patch - mean) / sqrt(var + floor)> + offset
     feature = sum over a cell of weight * max(0, +-a - threshold)
 
-Centring, contrast normalisation and whitening are linear or one factor per patch, so all of them are part of the filters and
-one matrix product remains. Cells divide the grid of positions into equal areas: a position on the border of two cells
-counts for both in parts, so that pooling commutes with a reflection for every size. Time O(n positions atoms d), memory of
-a few images per thread.
+Centring and whitening are linear and contrast normalisation is one factor per patch, so the filters include them and one
+matrix product computes all activations. Cells divide the grid of positions into equal areas: a position on the border of
+two cells counts for both in parts, so that pooling commutes with a reflection for every size. Time O(n positions atoms d),
+memory of a few images per thread.
 """
 
 from __future__ import annotations

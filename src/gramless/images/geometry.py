@@ -4,10 +4,10 @@
     Deskew    out[r, c] = in[r, c + a (r - r0)],    r0 the centre of mass
 
 The slope a of each image comes from its second moments, a = sum I (r - r0)(c - c0) / sum I (r - r0)^2, or from its dominant
-line: the Hough transform sums the intensities along every line c cos(t) - r sin(t) = rho with |t| up to `max_angle`, and
-a = tan(t) for the largest sum. The transform is linear, so it is one product with a sparse matrix for all images of a block.
-Time O(n d), with the Hough transform O(n d n_angles); temporaries of one block. `scipy.ndimage.map_coordinates` returns the
-same values in four times the time.
+line: the Hough transform sums the intensities along every line c cos(t) - r sin(t) = rho with |t| up to `max_angle`, and a
+= tan(t) for the largest sum. The transform is linear, so it is one product with a sparse matrix for all images of a block.
+Time O(n d), with the Hough transform O(n d n_angles); memory of one block of images. `scipy.ndimage.map_coordinates`
+returns the same values in four times the time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _sample_columns(images: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 
 def _extent(occupied: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first True of each row and the length up to its last one; the full length for rows without any."""
+    """Return the first True of each row and the length up to the last True; rows without True have full length."""
     side = occupied.shape[1]
     not_empty = occupied.any(axis=1)
     first = np.where(not_empty, occupied.argmax(axis=1), 0)
@@ -132,7 +132,7 @@ class Crop(OneToOneFeatureMixin, ImageTransformer):
                 centre = first + (length - 1) / 2
                 where = centre[:, None] + (np.arange(side) - (side - 1) / 2) * step[:, None]
                 if not self.keep_aspect:
-                    # Half a pixel at each end lies outside the box: repeat the edge instead of fading it.
+                    # Half a pixel at each end is outside the box: repeat the edge instead of interpolating with zeros.
                     where = np.clip(where, first[:, None], (first + length - 1)[:, None])
                 return where.astype(dtype)[:, None, :]
 

@@ -122,7 +122,7 @@ class HOG(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
         def apply(images: np.ndarray) -> np.ndarray:
             n = len(images)
             down, across, magnitude = (g[:, :height, :width] for g in _gradients(images.astype(dtype)))
-            # Degrees represent horizontal and vertical edges exactly on the limits of the bins. Opposite gradients have the
+            # In degrees, horizontal and vertical edges lie exactly on the limits of the bins. Opposite gradients have the
             # same direction; the modulus may round up to 180, which belongs to the last bin.
             degrees = np.mod(np.rad2deg(np.arctan2(down, across)), 180)
             bin_of_pixel = (degrees * bins / 180).astype(np.int64)

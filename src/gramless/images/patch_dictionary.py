@@ -4,13 +4,14 @@
 2. The patches are whitened with `whitening` added to the eigenvalues of their covariance.
 3. The atoms are the centroids of spherical k-means on a sample of patches.
 4. A patch activates an atom, and its negative, by max(0, +-<atom, patch> - threshold).
-5. Activations are averaged over a grid of cells; then square root, minus the mean of the sample, unit norm.
+5. Activations are averaged over a grid of cells; then the square root is taken, the mean
+   of the sample is subtracted, and rows are scaled to unit norm.
 6. With `n_components`, rows are projected on the leading right singular vectors of the sample.
 
-Inner products of rows are cosines. Time 2 n positions atoms d for the product and half as much for the rest; memory the
-result and a few images per thread: the (images, positions, atoms) activations are never stored. References: Coates and Ng,
-"The importance of encoding versus training with sparse coding and vector quantization", 2011; Kurugodu and Kongara, "KMeans
-kernel classifier", 2023, for spherical k-means on patches.
+Inner products of rows are cosines. The matrix product takes 2 n positions atoms d operations, the other steps half of its
+time. Memory: the result and a few images per thread, because the (images, positions, atoms) activations are never stored.
+References: Coates and Ng, "The importance of encoding versus training with sparse coding and vector quantization", 2011;
+Kurugodu and Kongara, "KMeans kernel classifier", 2023, for spherical k-means on patches.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from gramless.images.projection import leading_directions, n_sample_rows
 from gramless.images.reading import ImageShape, integer_pair, pixel_range, read_images, sample_images
 from gramless.images.tuning import TUNING
 
-# Rows with a smaller norm, those of images without contrast, are rounding errors and become zero.
+# Rows with a smaller norm belong to images without contrast; they are rounding errors and are set to zero.
 _NO_NORM = 1e-12
 # Float64 values per patch in spherical k-means: norm, mass, label, cosine and temporaries of these.
 _CLUSTERING_VALUES = 8
@@ -145,9 +146,9 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     n_components : int or None, default=None
         Number of features. If given, features are projected on this number of leading directions of the sample.
     n_images : int, default=10000
-        Number of random images that the dictionary is learned from.
+        Number of random images from which the dictionary is learned.
     n_patches : int, default=400000
-        Number of patches that the atoms are learned from.
+        Number of patches from which the atoms are learned.
     n_passes : int, default=15
         Number of passes of k-means.
     shape : (height, width) or (height, width, channels), optional
@@ -347,7 +348,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     @property
     def patches_(self) -> np.ndarray:
-        """Atoms as patches of pixels: the patch of given contrast that activates each of them most."""
+        """Atoms as patches of pixels: for each atom, the patch of given contrast with the largest activation."""
         height, width = self._geometry.patch
         return self.filters_[:-1].T.reshape(-1, height, width, self.image_shape_[2])
 

@@ -24,7 +24,7 @@ from gramless.images.transformer import BlockTransform, ImageTransformer, apply_
 
 @link_documentation
 class Patches(ImageTransformer):
-    """Extract all patches of every image, one row per patch, those of one image after the other.
+    """Extract all patches of every image, one row per patch, ordered by image.
 
     The result has more rows than there are images, so `Patches` cannot be a step of a pipeline with `y`; use
     `gramless.PatchClassifier` instead. Unlike `sklearn.feature_extraction.image.PatchExtractor`, it normalises patches and
@@ -159,6 +159,6 @@ class Patches(ImageTransformer):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # One image has many rows in the result, which the checks for tables of samples do not expect.
+        # The result has several rows per image, which checks of scikit-learn for tables of samples do not allow.
         tags.input_tags.two_d_array = False
         return tags

@@ -45,8 +45,8 @@ def _orthonormal(A: Array) -> Array:
     """Return orthonormal columns from columns that are orthogonal up to rounding, changing the first ones least.
 
     The Gram matrix of unit columns is close to the identity, so its Cholesky factor is exact to rounding (Yamamoto,
-    Nakatsukasa, Yanagisawa and Fukaya, "Roundoff error analysis of the CholeskyQR2 algorithm", 2015). Columns that consist
-    of rounding errors, of zero singular values, need not be orthogonal: these cases use a QR decomposition.
+    Nakatsukasa, Yanagisawa and Fukaya, "Roundoff error analysis of the CholeskyQR2 algorithm", 2015). Columns of
+    zero singular values consist of rounding errors and need not be orthogonal: these cases use a QR decomposition.
     """
     norms = xa.sqrt_(xa.square_norms(A.T))
     if float(norms.min()) > 0:

@@ -4,9 +4,9 @@
     features = [xi / ||xi||, phi / ||phi||] / sqrt(2)
 
 The transform is one-dimensional over the image as a vector, column by column and channel by channel; the first half of its
-symmetric magnitudes is kept, so d values become d + ceil(d / 2). The magnitudes are invariant to cyclic shifts of the image.
-Time O(n d log d); temporaries of one block. Reference: Andrecut, "Randomized kernel methods for least-squares support
-vector machines", 2016, eqs. (69)-(75).
+symmetric magnitudes is kept, so d values become d + ceil(d / 2). The magnitudes are invariant to cyclic shifts of the
+image. Time O(n d log d); memory of one block of images. Reference: Andrecut, "Randomized kernel methods for least-squares
+support vector machines", 2016, eqs. (69)-(75).
 """
 
 from __future__ import annotations

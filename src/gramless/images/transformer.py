@@ -102,7 +102,7 @@ class ImageTransformer(TransformerMixin, BaseEstimator):
         self._validate_params()
         X, layout = flatten_images(X)
         X = validate_data(self, X, reset=reset)
-        if X.dtype == np.float16:  # which the filters of SciPy do not accept
+        if X.dtype == np.float16:  # SciPy filters do not accept this dtype
             X = X.astype(np.float32)
         layout = layout or X.shape[1:]
         images = X.reshape(len(X), *image_shape(layout, self.shape, vectors_allowed=self._vectors_allowed))

@@ -10,7 +10,7 @@ class ImageTuning:
     """Sizes with their units and origins."""
 
     # Bytes of temporaries of one block of images in a transformer: small enough to stay in the last-level cache, large
-    # enough to hide the overhead of NumPy calls.
+    # enough that the overhead of NumPy calls is negligible.
     block_bytes: int = 8 * 2**20
     # Bytes of activations that one thread computes at a time, which stay in its second-level cache.
     activation_cache_bytes: int = 2**20
@@ -22,14 +22,14 @@ class ImageTuning:
     covariance_rows: int = 16_384
     # Rows and columns of the pooling grid by default (4 instead of 3: 17.1 instead of 17.8 % errors on CIFAR-10).
     pooling_cells: int = 4
-    # Rows that the principal directions are computed from: this many for each direction, and at least this many, whose
-    # eigenvectors take about a second.
+    # Rows from which the principal directions are computed: a number for each direction, and a smallest number, for which
+    # the eigenvectors take about a second.
     rows_per_direction: int = 2
     min_direction_rows: int = 2000
-    # Images on which ImageClassifier chooses C and mirror: leave-one-out takes some tenths of a second per candidate.
+    # Images on which ImageClassifier selects C and mirror: leave-one-out takes less than a second per candidate.
     selection_rows: int = 2000
     min_selection_rows: int = 100
-    # Dictionary that decides whether mirror images help; its accuracy does not matter.
+    # Sizes of the small dictionary with which ImageClassifier selects mirror; it is not part of the model.
     pilot_atoms: int = 64
     pilot_patches: int = 100_000
     # Bytes of patches that PatchClassifier classifies at a time.

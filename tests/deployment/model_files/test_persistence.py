@@ -150,9 +150,9 @@ def test_files_are_compressed(tmp_path):
 
 def test_places_that_are_no_files_are_named(tmp_path):
     model = LSSVC().fit(X, Y)
-    with pytest.raises(IsADirectoryError, match="a model is a file"):
+    with pytest.raises(IsADirectoryError, match="a model cannot be saved to a folder"):
         gramless.save(model, tmp_path)
-    with pytest.raises(FileNotFoundError, match="no such folder to save a model in"):
+    with pytest.raises(FileNotFoundError, match="the folder of the model file does not exist"):
         gramless.save(model, tmp_path / "none" / "model.skops")
     with pytest.raises(IsADirectoryError, match="not a model file"):
         gramless.load(tmp_path)

@@ -94,7 +94,7 @@ def to_onnx(model: Any) -> Any:
     if is_table and steps:
         raise ValueError(f"{name} preprocesses columns itself: export it without steps before it")
     by_column = is_table or (bool(steps) and isinstance(steps[0], ColumnTransformer))
-    # Transformers compute in float64, whatever the precision of the estimator.
+    # Transformers compute in float64 for every precision of the estimator.
     dtype = np.dtype(np.float64) if steps or is_table else _precision(estimator)
     graph = Graph(dtype)
     number_type = helper.np_dtype_to_tensor_dtype(dtype)
@@ -198,7 +198,7 @@ def _least_squares(graph: Graph, model: Any, scores: str) -> Outputs:
 
 
 def _support_vectors(graph: Graph, model: Any, x: str) -> Outputs:
-    """Add a regressor, or binary classifiers on shared support vectors that vote or compete by their scores."""
+    """Add a support vector regressor, or binary classifiers combined by one-vs-one votes or one-vs-rest scores."""
     block = kernel_block(graph, model.kernel_, x, _dense(model.support_vectors_))
     dual = _dense(model.dual_coef_)
     if not is_classifier(model):

@@ -92,7 +92,7 @@ class Graph:
         names |= {part.name: self.value(numpy_helper.to_array(part)) for part in model.graph.initializer}
         for node in model.graph.node:
             if any(attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for attribute in node.attribute):
-                raise ValueError(f"the operator {node.op_type} has a graph of its own")
+                raise ValueError(f"the operator {node.op_type} contains a subgraph")
             copied = NodeProto()
             copied.CopyFrom(node)
             copied.name = f"{prefix}_{node.name}"

@@ -84,7 +84,7 @@ def _power(graph: Graph, values: str, exponent: int) -> str:
 
 
 def _square_distances(graph: Graph, x: str, points: np.ndarray) -> str:
-    """Return squared Euclidean distances, which are never negative."""
+    """Return squared Euclidean distances, with negative rounding errors set to zero."""
     points = np.asarray(points, dtype=np.float64)
     centre = points.mean(axis=0)
     points = points - centre

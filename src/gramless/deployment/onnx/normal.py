@@ -10,7 +10,7 @@ import numpy as np
 
 from gramless.deployment.onnx.graph import Graph
 
-# Coefficients from the constant term up: the middle (a over b) and the tails (c over d).
+# Polynomial coefficients in ascending order: the centre is the ratio a / b, the tails are the ratio c / d.
 _A = [3.3871328727963666080, 133.14166789178437745, 1971.5909503065514427, 13731.693765509461125]
 _A += [45921.953931549871457, 67265.770927008700853, 33430.575583588128105, 2509.0809287301226727]
 _B = [1.0, 42.313330701600911252, 687.18700749205790830, 5394.1960214247511077]
@@ -54,7 +54,7 @@ def rank_among(graph: Graph, x: str, quantiles: np.ndarray, references: np.ndarr
         return graph.row_sums(graph.cast(graph.op(kind, row, x), np.int64))
 
     def interpolated(low: str, from_low: bool) -> str:
-        """Interpolate on the line from quantile `low` to the next one, starting from one of the two."""
+        """Interpolate linearly between quantile `low` and the next quantile, starting from one of the two."""
         low = graph.op("Clip", low, np.array(0), np.array(max(last - 1, 0)))
         high = graph.op("Min", graph.op("Add", low, np.array([[1]])), np.array([[last]]))
         q, r = graph.number(quantiles), graph.number(references)

@@ -23,7 +23,7 @@ from gramless.tables.preparation import Preparation
 
 
 def table_columns(model: Any) -> list[tuple[str, bool]]:
-    """Return the columns that a table model uses, and if each contains strings."""
+    """Return the columns that a table model uses, each with True if it contains strings."""
     kinds = zip(model.columns_.names_, model.columns_.kinds_, strict=True)
     return [(name, kind == "category") for name, kind in kinds if kind != "left out"]
 

@@ -1,9 +1,9 @@
 """Transformers of scikit-learn as ONNX graphs: the steps before a gramless estimator in a pipeline.
 
-skl2onnx converts them, in float64. Four have functions of their own because skl2onnx 1.20 does not convert what is needed:
-imputers (its float64 operator does not exist in onnxruntime), encoders with infrequent categories, normalisers by the
-maximum, and quantile transformers to a normal distribution. Feature selectors stay because skl2onnx uses an operator of
-the optional domain ai.onnx.ml for them.
+skl2onnx converts most of them, in float64. This module converts the transformers that skl2onnx 1.20 does not support as
+needed: imputers (onnxruntime has no float64 version of the operator), encoders with infrequent categories, normalisers by
+the maximum, and quantile transformers to a normal distribution. It also converts feature selectors, for which skl2onnx uses
+an operator of the optional domain ai.onnx.ml.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def transformed(graph: Graph, transformer: Any, x: str) -> str:
 
 
 def named_columns(transformer: ColumnTransformer) -> list[tuple[str, bool]]:
-    """Return the columns of a fitted column transformer in the order of its parts, and if each contains strings."""
+    """Return the columns of a fitted column transformer in the order of its parts, each with True if it contains strings."""
     found: dict[str, bool] = {}
     for _, part, columns in transformer.transformers_:
         if isinstance(part, str) and part == "drop":
@@ -99,7 +99,7 @@ def _normalizer(graph: Graph, model: Normalizer, x: str) -> str:
 def _imputer(graph: Graph, model: SimpleImputer, x: str) -> str:
     if model.add_indicator:
         raise ValueError("SimpleImputer(add_indicator=True) cannot be written as ONNX operators")
-    if any(isinstance(value, str) for value in model.statistics_):  # a missing string is an empty string
+    if any(isinstance(value, str) for value in model.statistics_):  # missing strings are empty strings in ONNX
         filler = model.statistics_.astype(str).astype(object)[None, :]
         return graph.op("Where", graph.op("Equal", x, np.array([""], dtype=object)), filler, x)
     if not (isinstance(model.missing_values, float) and np.isnan(model.missing_values)):

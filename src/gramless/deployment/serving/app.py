@@ -44,7 +44,7 @@ from gramless.deployment.serving.request_rows import CSV, JSON
 from gramless.deployment.serving.scorer import RequestError, Scores, effects_of_columns, row_count, with_typical_values
 from gramless.deployment.serving.server import HOSTS, PAGE_HEADERS
 
-_CLIENT_CLOSED_REQUEST = 499  # a status for the metrics; no client receives it
+_CLIENT_CLOSED_REQUEST = 499  # status for the metrics only; the client has disconnected
 _ERROR_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}, 408: {"Connection": "close"}}
 
 _log = logging.getLogger("gramless.deployment.serving")
@@ -142,7 +142,7 @@ def scoring_app(
         title="gramless",
         version=__version__,
         description="Predictions of fitted models.",
-        openapi_url=None,  # replaced by a route below, which knows the columns of the models
+        openapi_url=None,  # replaced by a route below, which includes the columns of the models
         lifespan=lifespan,
         middleware=[
             Middleware(MetricsMiddleware, metrics=metrics),
@@ -160,7 +160,7 @@ def scoring_app(
     app.router.route_class = _RequestRoute
     prediction: dict[str, Any] = {"response_model": PredictionResponse, "responses": _PREDICTION_RESPONSES}
 
-    # The first route, since routes are matched in this order.
+    # Added as the first route, because routes are matched in order.
     @app.post("/predict", summary="Predictions of the first model", **prediction)
     async def default_predict(request: Request) -> Response:
         return await _predict(request, models.get(None), limits)

@@ -29,7 +29,7 @@ class _WaitingRequest:
     scores: asyncio.Future[Scores]
 
     def resolve(self, outcome: Scores | Exception) -> None:
-        """Set the result or the exception, unless the client has left or the request has timed out."""
+        """Set the result or the exception, unless the client has disconnected or the request has timed out."""
         if self.scores.done():
             return
         if isinstance(outcome, Exception):
@@ -73,7 +73,7 @@ class RequestBatcher:
         """Score batches until the queue is empty."""
         try:
             while self._queue:
-                await asyncio.sleep(0)  # so that requests that have arrived are read before the batch is formed
+                await asyncio.sleep(0)  # let the event loop read requests that have arrived before the batch is formed
                 batch = self._next_batch()
                 if batch:
                     started = time.perf_counter()
@@ -105,7 +105,7 @@ class RequestBatcher:
             if len(batch) == 1:
                 batch[0].resolve(reason)
                 return
-            for request in batch:  # so that only the request that causes the error fails
+            for request in batch:  # score each request separately, so that only the request that causes the error fails
                 await self._score_batch([request])
             return
         start = 0
@@ -114,7 +114,7 @@ class RequestBatcher:
             start += request.rows
 
     def _is_fast(self, rows: int) -> bool:
-        # The minimum of several times: other processes make a fast model slow at times, but never a slow one fast.
+        # The minimum of several times, because other processes can only increase the measured time.
         seconds = min(self._small_batch_seconds, default=np.inf)
         return rows <= self._limits.inline_scoring_rows and seconds < self._limits.inline_scoring_seconds
 

@@ -25,7 +25,7 @@ _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384)
 
 
 class Metrics:
-    """Metrics of one application, in a registry of their own."""
+    """Metrics of one application, in a separate registry."""
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -36,7 +36,9 @@ class Metrics:
         own: dict[str, Any] = {"registry": self._registry}
         seconds, rows = {"buckets": _SECONDS, **own}, {"buckets": _ROWS, **own}
         self._requests = Counter("gramless_requests", "Requests by route and status.", ["route", "status"], **own)
-        self._seconds = Histogram("gramless_request_seconds", "From a request to its response.", ["route"], **seconds)
+        self._seconds = Histogram(
+            "gramless_request_seconds", "Seconds from a request to its response.", ["route"], **seconds
+        )
         self._rows = Counter("gramless_rows", "Rows scored.", ["model"], **own)
         self._batch_rows = Histogram("gramless_batch_rows", "Rows of a batch.", ["model"], **rows)
         self._batch_seconds = Histogram("gramless_batch_seconds", "Seconds of a batch.", ["model"], **seconds)

@@ -36,7 +36,7 @@ class ServedModel:
     loaded_at: float = field(default_factory=time.time)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the description of the model that `/schema` answers."""
+        """Return the description of the model for the route `/schema`."""
         scorer = self.scorer
         return {
             "model": self.name,
@@ -75,7 +75,7 @@ class ModelStore:
         """Return a model by name, or the default model if the name is None."""
         model = self._models.get(self.names[0] if name is None else name)
         if model is None:
-            raise RequestError(404, f"there is no model {name!r}; there are {', '.join(map(repr, self.names))}")
+            raise RequestError(404, f"there is no model {name!r}; the models are {', '.join(map(repr, self.names))}")
         return model
 
     async def reload(self, *, changed_only: bool = False) -> dict[str, str]:
@@ -89,7 +89,7 @@ class ModelStore:
                     new = await asyncio.to_thread(self._load_model, name)
                 except Exception as reason:
                     outcomes[name] = str(reason)
-                    old.file_version = _file_version(old.path)  # so that the broken file is not loaded again
+                    old.file_version = _file_version(old.path)  # do not try to load the same broken file again
                     self._metrics.count_reload(name, "refused")
                     continue
                 self._models[name] = new
@@ -115,7 +115,7 @@ class ModelStore:
 
 
 def _file_version(path: Path) -> tuple[int, ...]:
-    """Return values that change when a file is replaced; empty if there is no file."""
+    """Return values that change when a file is replaced; an empty tuple if there is no file."""
     try:
         status = os.stat(path)
     except OSError:

@@ -59,7 +59,7 @@ class RequestRows:
     def __init__(self, columns: Sequence[InputColumn], most_rows: int):
         self._columns = columns
         self._most_rows = most_rows
-        typed_dict: Any = TypedDict  # mypy accepts only literal keys
+        typed_dict: Any = TypedDict  # mypy accepts TypedDict only with literal keys
         row = typed_dict("Row", {column.name: _cell_type(column) for column in columns})
         rows = Annotated[list[row], Field(min_length=1, max_length=most_rows), FailFast()]  # type: ignore[valid-type]
         explain = Annotated[StrictBool, Field(description="Also return the effect of each column on each prediction.")]

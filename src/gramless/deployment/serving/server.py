@@ -1,8 +1,8 @@
 """Run an application with uvicorn, on the loopback interface by default.
 
-Requests must name 127.0.0.1 or localhost as host, so that a page of another site cannot make a browser send requests here
-under the name of that site. Clients that do not send their headers in time are disconnected. On Ctrl-C or SIGTERM, running
-requests are completed.
+Requests must name 127.0.0.1 or localhost as host, so that a page of another site cannot make a browser send requests to
+this server under the host name of that site (DNS rebinding). Clients that do not send their headers in time are
+disconnected. On Ctrl-C or SIGTERM, running requests are completed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The datasets that `load` knows: file name, source, checksum, and functions that read the published files.
+"""The datasets of `load`: file name, source, checksum, and functions that read the published files.
 
 The publisher's checksum of a file is given if there is one. In addition, `digest` covers the names, types, shapes and bytes
 of all arrays that were read.

@@ -10,7 +10,7 @@ from sklearn.model_selection import train_test_split
 
 
 class DatasetError(RuntimeError):
-    """A dataset is missing, cannot be downloaded or has unexpected contents; the message says what to do."""
+    """Error of a dataset that is missing, cannot be downloaded or has unexpected contents."""
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Dataset:
     """Arrays of one dataset, split into training and test rows.
 
     Images are flattened to rows, and `image_shape` is their height, width and number of channels. `class_names` follow the
-    order of the sorted labels. `categorical` are the indices of columns with category codes. `split` says where the split
-    comes from: "original", or how it was drawn.
+    order of the sorted labels. `categorical` are the indices of columns with category codes. `split` is the origin
+    of the split: "original", or a description of the random split.
     """
 
     name: str

@@ -122,7 +122,7 @@ def fetch(url: str, folder: Path, name: str, checksum: str | None, *, progress: 
     downloader = pooch.HTTPDownloader(
         progressbar=False if progress is None else _ProgressBar(name, progress),
         timeout=TIMEOUT,
-        headers={"Accept-Encoding": "identity"},  # a compressed transfer has another length and checksum
+        headers={"Accept-Encoding": "identity"},  # the length and the checksum are those of the uncompressed file
     )
     try:
         return Path(cache.fetch(name, downloader=downloader))
@@ -151,7 +151,7 @@ class _ProgressBar:
         return self._total
 
     @total.setter
-    def total(self, length: int) -> None:  # pooch assigns it at every attempt
+    def total(self, length: int) -> None:  # pooch assigns this attribute at every attempt
         self._total, self._done = length, 0
 
     def update(self, size: int) -> None:
@@ -167,7 +167,7 @@ class _ProgressBar:
 
 
 def where_to_put(name: str, data: str | os.PathLike | None = None) -> str:
-    """Return a sentence that names the missing file and the folders in which it may lie."""
+    """Return an error message with the missing file and the folders in which it is searched."""
     entry = _entry(name)
     folders = ", ".join(str(folder) for folder in search_path(data))
     return (

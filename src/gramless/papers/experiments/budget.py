@@ -342,7 +342,7 @@ SPECS: tuple[Spec, ...] = (
     _accuracy_by_budget(
         "bank",
         "Bank Marketing",
-        "Categories are one-hot encoded, numbers standardised. One client in nine says yes, hence the balanced accuracy. "
+        "Categories are one-hot encoded, numbers standardised. One client in nine subscribes, hence balanced accuracy. "
         "The difference between the budget and Nyström is the linear term of its loss: without it the two agree to 0.1 "
         "percentage points; with it the smallest budgets have 0.5 points less accuracy, and all have 3 to 5 points more "
         "balanced accuracy.",
@@ -350,7 +350,7 @@ SPECS: tuple[Spec, ...] = (
         data=bank_sample,
         features=one_hot_and_standardised,
         estimator=bank_classifier,
-        quick=None,  # on the breast cancer data it would repeat the experiment on Spambase
+        quick=None,  # the quick form on the breast cancer data would repeat the quick form of Spambase
     ),
     _loss_and_epochs(
         "why-budget-spambase",

@@ -146,7 +146,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of a paper in our words, its place in the paper, and the comparisons that test it (possibly none)."""
+    """Paraphrased claim of a paper, its place in the paper, and the comparisons that test it (possibly none)."""
 
     name: str
     statement: str
@@ -167,7 +167,7 @@ class Check:
 
     @property
     def measured(self) -> float:
-        """Return our mean."""
+        """Return the mean of our setting."""
         return _mean(self.one, self.comparison.measure)
 
     @property
@@ -188,14 +188,14 @@ class Check:
 
 
 def check_claim(claim: Claim, paper: str, found: ByExperiment) -> tuple[str, list[Check]]:
-    """Return the verdict on a claim, one of `VERDICTS`, and the checks that it follows from."""
-    made = [check for comparison in claim.comparisons for check in check_comparison(comparison, paper, found)]
+    """Return the verdict on a claim, one of `VERDICTS`, and the checks from which it follows."""
+    checks = [check for comparison in claim.comparisons for check in check_comparison(comparison, paper, found)]
     if not claim.comparisons:
-        return "not tested", made
-    if not made:
-        return "not run", made
-    holding = sum(check.holds for check in made)
-    return "yes" if holding == len(made) else "partly" if holding else "no", made
+        return "not tested", checks
+    if not checks:
+        return "not run", checks
+    n_holding = sum(check.holds for check in checks)
+    return "yes" if n_holding == len(checks) else "partly" if n_holding else "no", checks
 
 
 def check_comparison(comparison: Comparison, paper: str, found: ByExperiment) -> list[Check]:
@@ -237,5 +237,5 @@ def _tolerance_of_value(comparison: Comparison, value: float, point: Point) -> f
 
 def _mean(point: Point, measure: str | Measure) -> float:
     mean = point.mean(measure)
-    assert mean is not None, "checks have points that have the measure"
+    assert mean is not None, "the point of a check has no value of the measure"
     return mean

@@ -14,7 +14,7 @@ from gramless.papers.experiments.spec import Confusion, Curve, Gallery, Params, 
 # Fits with more prototypes per class than this do not run within the budget and use all memory of the device.
 MAX_PROTOTYPES_IN_BUDGET = 1000
 MEMORY_BUDGET = "6GB"
-# Later k-means iterations change the error by less than the seed does.
+# Further k-means iterations change the error by less than the variation between seeds.
 KMEANS_ITERATIONS = 20
 
 SIZES = [100, 500, 1000, 2000, 4000]
@@ -140,5 +140,5 @@ CLAIMS = (
         note="Compared are 1,000 prototypes of whole images, including k-means, with preconditioned conjugate gradients on "
         "all 60,000 images, which is not a solution of cubic cost.",
     ),
-    Claim("robust", "The classifier is more robust.", "Conclusion", note="The paper does not say compared with what."),
+    Claim("robust", "The classifier is more robust.", "Conclusion", note="The paper does not name a method for comparison."),
 )

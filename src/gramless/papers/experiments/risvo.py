@@ -17,7 +17,7 @@ from gramless.papers.experiments.spec import QUICK_DATA, Curve, History, Params,
 # Rows on which the kernel error is measured.
 KERNEL_SAMPLE = 2000
 
-# No active set, one reduction of it, and reductions until it is stable.
+# No active set, one reduction of the active set, and reductions until it is stable.
 ONE_SETTING = product(max_iter=[1, 2, 30])
 TWO_SETTINGS = (*product(settings=["printed"], max_iter=[1, 30]), *product(settings=["validated"], max_iter=[1, 2, 30]))
 
@@ -169,7 +169,7 @@ SPECS: tuple[Spec, ...] = (
         grid=ONE_SETTING,
         quick=_on_digits(grid=product(max_iter=[1, 2, 10])),
     ),
-    # On the digits the following four would be the same experiment as the first.
+    # On the digits, the next four experiments would be the same as the first.
     _active_set(
         "usps",
         "USPS",

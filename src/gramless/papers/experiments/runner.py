@@ -45,7 +45,7 @@ class Event:
 
 @dataclass(frozen=True)
 class FitTask:
-    """Everything that the process of one fit needs."""
+    """Input of the process of one fit."""
 
     spec: Spec
     params: Params
@@ -100,7 +100,7 @@ def _run_in_process(fit: FitTask, notify: Notify) -> dict[str, Any]:
             process.start()
         sender.close()
         outcome: dict[str, Any] | None = None
-        # End of file without an outcome: the process was killed, usually for lack of memory.
+        # End of file before a result: the process was killed, usually because memory ran out.
         with contextlib.suppress(EOFError):
             while outcome is None:
                 kind, detail = receiver.recv()
@@ -157,7 +157,7 @@ def _context() -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    # Every child imports the main module of the run; these are its slow imports.
+    # Every child imports the main module of the run; the fork server preloads its slow imports.
     context.set_forkserver_preload(
         ["gramless.papers.experiments.fit", "sklearn.datasets", "numba", "typer", "rich.progress"]
     )
@@ -181,7 +181,7 @@ def _delayed_interrupts() -> Iterator[None]:
         return
     blocked = None
     if hasattr(signal, "pthread_sigmask"):
-        resource_tracker.ensure_running()  # started later, it would unblock Ctrl-C
+        resource_tracker.ensure_running()  # a fork server that is started later would unblock Ctrl-C
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,6 +1,6 @@
 """Line charts of the report, drawn by matplotlib as SVG.
 
-A chart is drawn at about the size in pixels at which the page shows it, because its text is scaled with it.
+A chart is drawn at about the size in pixels at which the page shows it, because text is scaled together with the chart.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gramless.papers.report.formatting import plain_number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_MOST_MARKERS = 14  # points of a line; more of them would hide the line
+_MOST_MARKERS = 14  # largest number of markers on a line; more markers would hide the line
 # Margins in pixels; the left one grows with the numbers of the axis.
 _RIGHT, _TOP, _BOTTOM = 14, 14, 46
 
@@ -109,8 +109,8 @@ def draw(chart: LineChart, width: int, height: int, css_class: str = "chart", be
     for k, line in enumerate(chart.lines):
         hidden = sum(_coincide(other, line, heights) for other in chart.lines[:k])
         y, colour = np.maximum(line.y, floor), COLOURS[f"c{line.colour}"]
-        if len(line.x) > 2:  # a line through two points would suggest a course
-            # A line over others is dashed, with longer gaps the more there are, so that all of them are visible.
+        if len(line.x) > 2:  # a line through two points would suggest values between them
+            # A line on top of other lines is dashed, with longer gaps for more lines, so that all lines are visible.
             style: dict[str, Any] = {"dashes": (2, 2 * hidden), "linewidth": 2.6} if hidden else {"linewidth": 2}
             axes.plot(line.x, y, color=colour, solid_capstyle="round", gid=f"line-{k}", **style)
             tooltips[f"line-{k}"] = [line.name or "line"]
@@ -197,5 +197,5 @@ def _locator(scale: str, low: float, high: float, nbins: int) -> Any:
 
 
 def _coincide(one: ChartLine, other: ChartLine, heights: dict[str, np.ndarray]) -> bool:
-    """Return whether two lines are less than two pixels apart everywhere."""
+    """Return True if two lines are less than two pixels apart everywhere."""
     return list(one.x) == list(other.x) and bool(np.all(np.abs(heights[one.name] - heights[other.name]) < 2))

@@ -11,7 +11,7 @@ from gramless.papers.experiments import Confusion, Gallery, Pictures, Spec
 from gramless.papers.report.formatting import parameters
 from gramless.papers.report.groups import Record, headline
 
-_MOST_CLASSES_WITH_NUMBERS = 12  # larger matrices have coloured cells only
+_MOST_CLASSES_WITH_NUMBERS = 12  # larger matrices have coloured cells without numbers
 
 
 def confusion_matrix(view: Confusion, spec: Spec, records: Sequence[Record]) -> dict[str, Any] | None:
@@ -26,7 +26,7 @@ def confusion_matrix(view: Confusion, spec: Spec, records: Sequence[Record]) -> 
         cells = []
         for j, count in enumerate(counts[i]):
             share = count / total
-            # Errors are rare, so that their colour must grow faster than their share to be visible.
+            # Errors are rare, so the colour is a concave function of their share, which makes small shares visible.
             depth = share if i == j else min(1.0, (share * 4) ** 0.6)
             cells.append(
                 {

@@ -69,7 +69,7 @@ def curve_figure(view: Curve, spec: Spec, records: Sequence[Record], *, alone: b
 
 
 def _has_course(lines: Sequence[ChartLine]) -> bool:
-    """Return whether a line has enough points to be drawn; one or two are easier to read in the table."""
+    """Return True if a line has enough points to be drawn; one or two points are easier to read in the table."""
     return any(len(line.x) >= _FEWEST_POINTS for line in lines)
 
 

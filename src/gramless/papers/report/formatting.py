@@ -84,7 +84,7 @@ def memory(megabytes: float) -> str:
 
 
 def comparison(metric: str, ours: float | None, theirs: float | None, where: str = "") -> list[dict[str, str]]:
-    """Return two cells of a table: the value of the paper, found at `where` in it, and the difference of ours."""
+    """Return two cells of a table: the value at `where` in the paper, and the difference of our value from it."""
     if ours is None or theirs is None:
         return [{"text": "–", "small": "", "kind": "dim"}] * 2
     difference = f"{ours - theirs:+.2f}".replace("-", "−")

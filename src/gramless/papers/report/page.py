@@ -1,7 +1,7 @@
 """Report of experiments as one self-contained HTML page.
 
-Style, script, charts and images are inside the page, which has a dark form and a layout for phones. The modules of this
-package compute values; the templates write them, and jinja2 escapes all text.
+Style, script, charts and images are inside the page, which has a dark color scheme and a layout for phones. The modules of
+this package compute values; the templates write them, and jinja2 escapes all text.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _chapter(name: str, group: Sequence[Spec], found: Any, quick: bool) -> Templ
         "title": about.heading,
         "summary": about.summary,
         "citation": about.citation,
-        # Claims are about the paper's data, which the quick forms do not use.
+        # Claims refer to the paper's data, which the quick forms do not use.
         "claims": None if quick else claims_section(claims(name), name, found),
         "experiments": [_experiment(spec, found[name, spec.name], quick) for spec in group],
     }
@@ -216,7 +216,7 @@ def _facts(done: Sequence[Record]) -> list[str]:
 
 
 def _views(spec: Spec, done: Sequence[Record], quick: bool) -> list[TemplateValues]:
-    """Return the views of an experiment; charts show one device, and those of other devices are folded."""
+    """Return the views of an experiment; charts of the first device are shown, and charts of other devices are collapsed."""
     devices = list(by_device(done).items())
     shown = _in_rows(spec, spec.views, done, devices[0][1], quick)
     drawn = [view for view in spec.views if isinstance(view, History | Curve | Confusion)]
@@ -230,7 +230,7 @@ def _views(spec: Spec, done: Sequence[Record], quick: bool) -> list[TemplateValu
 def _in_rows(
     spec: Spec, views: Sequence[View], done: Sequence[Record], records: Sequence[Record], quick: bool
 ) -> list[TemplateValues]:
-    """Return the views in order, with neighbouring charts combined into one row of the page where they fit."""
+    """Return the views in order, with adjacent charts combined into one row of the page if they fit."""
     drawn: list[TemplateValues | None] = []
     waiting = list(views)
     while waiting:

@@ -21,7 +21,7 @@ from gramless.papers.report.formatting import (
 )
 from gramless.papers.report.groups import Point, Record, name_of, paper_value, points, varying, varying_among
 
-_ROWS_SHOWN = 14  # longer tables are folded
+_ROWS_SHOWN = 14  # longer tables are collapsed
 _BARS_SHOWN = 12
 _SMALLEST_DIFFERENCE = 0.1  # of the longest bar; bars that differ less are replaced by a sentence
 
