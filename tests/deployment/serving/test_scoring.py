@@ -179,7 +179,7 @@ def test_other_wrong_requests(address):
     for path, method, status, said in [
         ("/nowhere", "GET", 404, "there is no page /nowhere"),
         ("/predict", "GET", 405, "/predict does not accept GET"),
-        ("/models/none/predict", "POST", 404, "there is no model 'none'; there are 'kinds', 'weights', 'plain'"),
+        ("/models/none/predict", "POST", 404, "there is no model 'none'; the models are 'kinds', 'weights', 'plain'"),
     ]:
         answer = httpx.request(method, address + path)
         assert (answer.status_code, answer.json()["error"]) == (status, said)
