@@ -17,7 +17,7 @@ import scipy.sparse as sp
 def build_checked_csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, ...]) -> sp.csr_matrix:
     """Return a CSR matrix, or raise `ValueError` if its parts are inconsistent."""
     if len(shape) != 2 or min(shape) < 0:
-        raise ValueError(f"the file has a sparse matrix of shape {shape}")
+        raise ValueError(f"the file contains a sparse matrix of invalid shape {shape}")
     matrix = sp.csr_matrix((np.asarray(data), np.asarray(indices), np.asarray(indptr)), shape=shape)
     check_sparse_arrays(matrix)
     return matrix
@@ -26,16 +26,16 @@ def build_checked_csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, ..
 def check_sparse_arrays(matrix: Any) -> None:
     """Raise `ValueError` if an index or pointer of a CSR or CSC matrix is out of bounds or a value is not finite."""
     if matrix.format not in ("csr", "csc"):
-        raise ValueError(f"a sparse matrix in the form {matrix.format!r}, which no model has")
+        raise ValueError(f"the file contains a sparse matrix in the format {matrix.format!r}; accepted: 'csr', 'csc'")
     lines = matrix.shape[0 if matrix.format == "csr" else 1]
     if matrix.data.ndim != 1 or matrix.indices.ndim != 1 or matrix.indptr.shape != (lines + 1,):
-        raise ValueError("a sparse matrix whose parts do not fit together")
+        raise ValueError("the file contains a sparse matrix with inconsistent sizes of its arrays")
     # SciPy's own check accepts a last pointer beyond the stored values.
     if matrix.indptr[0] != 0 or not 0 <= matrix.indptr[-1] <= min(len(matrix.indices), len(matrix.data)):
-        raise ValueError("a sparse matrix whose pointers leave its values")
+        raise ValueError("the file contains a sparse matrix with pointers outside of its values")
     matrix.check_format(full_check=True)
     if matrix.data.dtype.kind not in "biuf" or not np.isfinite(matrix.data).all():
-        raise ValueError("a sparse matrix with values that are not finite numbers")
+        raise ValueError("the file contains a sparse matrix with values that are not finite numbers")
 
 
 def unzipped_bytes(archive: zipfile.ZipFile) -> int:
@@ -60,9 +60,9 @@ def _check_size(file: BinaryIO, size: int) -> None:
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(file)
     if dtype.hasobject or dtype.names is not None:
-        raise ValueError(f"an array of {dtype}, which no model has")
+        raise ValueError(f"the file contains an array of dtype {dtype}; object and structured arrays are not accepted")
     declared = dtype.itemsize
     for side in shape:
         declared *= side
     if not 0 <= declared <= size:
-        raise ValueError(f"an array of shape {shape} in {size:,} bytes")
+        raise ValueError(f"the file contains an array of shape {shape} in only {size:,} bytes")

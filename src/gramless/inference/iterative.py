@@ -207,7 +207,7 @@ class _ProbeEstimates:
 class _QuadraticForms:
     """The forms `b^T A^-1 b` of all columns `b` during conjugate gradients, and their missing parts.
 
-    It is passed as the preconditioner, and so receives every residual.
+    An instance is passed to CG as the preconditioner, so that it receives every residual.
     """
 
     def __init__(self, columns: Array, op: KernelOperator, preconditioner: NystromPreconditioner | None):

@@ -4,8 +4,8 @@ The score of a class on a row is the probability of all classes that are more pr
 
     s(x, y) = sum_{c: p_c > p_y} p_c + u p_y,     u uniform on [0, 1]
 
-The threshold is a quantile of the scores of the true classes on rows that the model did not see (leave-one-out ones); the
-set of a new row contains every class whose score does not exceed it. Rows that are hard to classify get large sets. The
+The threshold is a quantile of the scores of the true classes on rows that the model was not fitted on (leave-one-out);
+the set of a new row contains every class whose score does not exceed it. Rows that are hard to classify get large sets. The
 random fraction makes the coverage exact if the probabilities have jumps: with `u = 1` the sets are larger, never empty, and
 cover at least as often. Sets of a larger coverage contain those of a smaller one. Cost: O(n k log k) for n rows and k
 classes.

@@ -16,7 +16,7 @@ class InferenceTuning:
     new_rows: int = 256
     """New rows that conjugate gradients solve for at a time."""
     fewest_new_rows: int = 16
-    """Smallest such number; a smaller memory budget raises a `MemoryError`."""
+    """Smallest number of new rows to solve for at a time; a memory budget for fewer raises a `MemoryError`."""
     lanczos_steps: int = 60
     """Lanczos iterations for the log determinant."""
     lanczos_probes: int = 16

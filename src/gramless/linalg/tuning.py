@@ -13,11 +13,11 @@ class LinalgTuning:
     cholesky_max_rows_cpu: int = 4096
     """Rows up to which one factorisation is faster than a preconditioner and iterations; measured."""
     cholesky_max_rows_cuda: int = 16384
-    """The same on a CUDA device; measured on an H200."""
+    """Rows up to which one factorisation is faster than CG on a CUDA device; measured on an H200."""
     landmarks_per_root_n_cpu: float = 7.0
     """Landmarks divided by sqrt(rows) of the preconditioner; measured. Float64 products make landmarks costly on a CPU."""
     landmarks_per_root_n_cuda: float = 12.0
-    """The same on a CUDA device, where float64 products are as fast as float32 ones."""
+    """Landmarks divided by sqrt(rows) on a CUDA device, where float64 products are as fast as float32 ones."""
     landmark_multiple: int = 32
     """The number of landmarks is rounded up to this multiple, so that compiled products have full vectors."""
     free_columns: int = 6
@@ -27,7 +27,7 @@ class LinalgTuning:
     sketch_min_rows: int = 400_000
     """Rows from which `sketch_project` reaches a residual of 0.1 before CG does; benchmarks/gpu.py, crossover."""
     sketch_min_tol: float = 0.05
-    """Smallest tolerance for which `"auto"` selects `sketch_project`; the same benchmark."""
+    """Smallest tolerance for which `"auto"` selects `sketch_project`; benchmarks/gpu.py, crossover."""
     sketch_min_rows_times_tol: float = 40_000.0
     """Smallest product of rows and tolerance for `sketch_project`: 0.05 is reached first from 800,000 rows on."""
     working_columns: int = 20
@@ -44,7 +44,7 @@ class LinalgTuning:
     value_tol: float = 1e-3
     """Relative residual that ends every solve of `tol="auto"` for regression and for solvers other than CG."""
     label_tol: float = 5e-3
-    """The same for class targets, of whose scores only the sign or the largest is used."""
+    """Relative residual that ends every such solve for class targets, which use only the sign or the largest score."""
     planned_tol: float = 1e-2
     """Residual at which predictions usually converge, to order of magnitude; the preconditioner is sized for it."""
 
@@ -54,13 +54,13 @@ class LinalgTuning:
     min_values_for_registers: int = 1 << 20
     """Kernel values from which the compiled Gaussian loop, which takes 1 s to load once, is used."""
     small_tile_edge: int = 256
-    """Rows of a tile of a small expansion: too few values for a kernel to load compiled code."""
+    """Rows of a tile of a small expansion; such tiles have too few values for a kernel to load compiled loops."""
     operations_per_exponential: int = 30
     """Multiplications in a matrix product that take as long as one exponential; measured."""
     min_operations_for_threads: float = 1e7
     """Multiplications that take as long as starting and joining threads; measured."""
     few_values: int = 2**16
-    """Kernel values up to which a block is computed at once: tiles and threads cost more."""
+    """Kernel values up to which a block is computed at once, because tiles and threads would take longer."""
     smallest_device_tile: int = 256
     """Rows of a tile below which a device that is out of memory raises an error instead of halving the tiles."""
     tiles_per_arena: int = 16
@@ -70,7 +70,7 @@ class LinalgTuning:
     sparse_rows_on_device: int = 8192
     """Sparse rows that are converted to dense ones on a device at a time."""
     max_narrow_columns: int = 6
-    """Right-hand sides up to which the loop with float64 sums throughout is used; beyond, 8 or 12 share the registers."""
+    """Right-hand sides up to which `narrow_products` is used; `tile_loops` multiplies 8 or 12 at a time."""
     max_compiled_double_columns: int = 48
     """Columns beyond which BLAS with a float64 copy is faster than the compiled loops; benchmarks/cpu_products.py."""
     min_entries_to_compile: int = 1 << 22
@@ -88,13 +88,13 @@ class LinalgTuning:
 
     # Solvers.
     stalled_restarts: int = 2
-    """Restarts from a true residual without halving it after which the precision is exhausted."""
+    """Restarts without halving the true residual after which CG stops, because the precision is exhausted."""
     lost_residual_factor: float = 1e3
     """Rise of the CG residual over its best value that shows a recurrence broken by rounding."""
     trusted_residual_factor: float = 1.5
     """Largest ratio of true to recurrence residual at which the stopping rule of predictions is trusted."""
     one_thread_factor_rows: int = 1000
-    """Rows up to which a factorisation runs on one thread: milliseconds, and no waiting for busy cores."""
+    """Rows up to which a factorisation runs on one thread: it takes milliseconds, less than synchronising busy cores."""
     one_thread_columns: int = 16
     """Right-hand sides up to which a triangular solve on one core is as fast as on several; measured."""
     refinements: int = 5
@@ -114,11 +114,11 @@ class LinalgTuning:
     power_iterations: int = 10
     """Power iterations for the largest eigenvalue of a preconditioned block."""
     power_safety: float = 1.2
-    """Factor on that eigenvalue, which the power method approaches from below."""
+    """Factor on the eigenvalue of the power iterations, which approach the largest eigenvalue from below."""
     residual_smoothing: float = 0.9
-    """Weight of the past in the running mean of block residuals."""
+    """Weight of previous blocks in the running mean of block residuals."""
     residual_rise: float = 1.5
-    """Rise of that mean over its best value that restarts the accelerated sequences."""
+    """Rise of the mean block residual over its best value that restarts the accelerated sequences."""
     curvature_floor: float = 1e-3
     """Smallest curvature relative to the damping if the operator has no ridge."""
 

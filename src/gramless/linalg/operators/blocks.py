@@ -39,8 +39,8 @@ def byte_rows(kernel: Kernel, X: Array, partners: int) -> Array:
 
     `partners` is the number of points that each point is multiplied with; see `gramless._core.grid`.
     """
-    worth_it = X.shape[0] * partners * X.shape[1] >= TUNING.min_operations_for_bytes or xa.is_grid(X)
-    rows: Any = on_grid(X) if worth_it and kernel.uses_points else None
+    saves_time = X.shape[0] * partners * X.shape[1] >= TUNING.min_operations_for_bytes or xa.is_grid(X)
+    rows: Any = on_grid(X) if saves_time and kernel.uses_points else None
     return rows if rows is not None and kernel.accepts_grid(rows) else X
 
 
@@ -180,8 +180,10 @@ def _add_gaussian(
         packed.add(X[rows], out[rows])
 
     n_values = X.shape[0] * points.shape[0]
-    enough = n_values * (X.shape[1] + coef.shape[1] + TUNING.operations_per_exponential) >= TUNING.min_operations_for_threads
-    workers = workers_for(kernel, X) if enough else 1
+    use_threads = (
+        n_values * (X.shape[1] + coef.shape[1] + TUNING.operations_per_exponential) >= TUNING.min_operations_for_threads
+    )
+    workers = workers_for(kernel, X) if use_threads else 1
     # The same number of tasks of equal size for each thread.
     tasks = workers * -(-X.shape[0] // (workers * CPU_TILE))
     parallel_for(slices(X.shape[0], -(-X.shape[0] // tasks)), add, workers, blas=False)

@@ -42,7 +42,7 @@ def jittered_cholesky(A: Array, jitter: float | None = None) -> tuple[Array, flo
             with one_blas_thread() if A.shape[0] <= TUNING.small_factor_rows else nullcontext():
                 return xa.lower_triangle(xa.jittered_cholesky_copy(A, jitter)), jitter
         except xa.NotPositiveDefiniteError:
-            jitter = max(10 * jitter, rounding)  # also from zero
+            jitter = max(10 * jitter, rounding)  # a jitter of zero also has to grow
     raise np.linalg.LinAlgError(
         f"the matrix stays indefinite with a jitter of {jitter / scale:.0e} of its largest entry: the kernel is not "
         "positive semi-definite"

@@ -68,7 +68,9 @@ class Averaged(Solver):
             return [self.solver] * self.n_runs
         sizes = list(self.block_size) if isinstance(self.block_size, Sequence) else [self.block_size] * self.n_runs
         if len(sizes) != self.n_runs:
-            raise ValueError(f"block_size has {len(sizes)} entries for n_runs={self.n_runs}; give 1 or as many")
+            raise ValueError(
+                f"block_size has {len(sizes)} entries for n_runs={self.n_runs}; pass one entry or n_runs entries"
+            )
         return [clone(self.solver).set_params(block_size=size) for size in sizes]
 
     @property
@@ -115,7 +117,7 @@ class Averaged(Solver):
                 yield Step(
                     (total + own) / (run + 1),
                     step.residual,
-                    # The residual is that of the last run, and is no evidence for the others.
+                    # The residual of the last run says nothing about the residuals of the other runs.
                     status=None if not last else Status.CONVERGED if all_converged else Status.RUNS_NOT_CONVERGED,
                     state=outer,
                     info={**step.info, "run": run},

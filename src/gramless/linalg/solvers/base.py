@@ -286,7 +286,7 @@ def solve(
             if monitor is not None and n_iter - best_at >= patience:
                 status = Status.NO_IMPROVEMENT
                 break
-            # Not after the last iteration: a resumed solve would make one iteration too many.
+            # No checkpoint after the last iteration, because a resumed solve would compute one more iteration.
             if checkpoint is not None and n_iter % checkpoint.every == 0 and n_iter < solver.max_iter:
                 best = {"best_W": best_W, "best_value": best_value, "best_at": best_at} if monitor is not None else {}
                 checkpoint.save(step.W, {**step.state, **best}, rng, history, elapsed)
@@ -318,7 +318,7 @@ def check_requirements(solver: Solver, op: Operator) -> None:
         able = [name for name, needs in declared.items() if set(needs) <= op.capabilities]
         raise TypeError(
             f"{type(solver).__name__} needs {', '.join(map(repr, missing))} of its operator, which {type(op).__name__} does "
-            f"not have; it has {sorted(op.capabilities)}, enough for {', '.join(sorted(able)) or 'no solver here'}"
+            f"not have; it has {sorted(op.capabilities)}, enough for {', '.join(sorted(able)) or 'no solver'}"
         )
 
 
