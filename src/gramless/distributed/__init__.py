@@ -1,13 +1,13 @@
-"""Fits on more than one machine, with dask.
+"""Fits and predictions on Dask clusters.
 
 `fit` of `NystromLSSVC`, `FourierLSSVC`, `RiSVOClassifier` and `LSSVC(solver="cg")` (and of the regressors) takes dask arrays
-and dataframes and calls `fit` here. The rows stay on the workers; what comes to the client is the model and small sums.
+and dataframes and calls `fit` of this package. The rows stay on the workers; the client receives the model and small sums.
 
-- Landmark and Fourier models: each partition is reduced to its normal equations, these are merged in a tree on the workers.
-- `RiSVOClassifier`: the same, again for the rows that leave the active set; or one fit for each partition, averaged.
-- `LSSVC`: conjugate gradients with an operator whose tiles are computed, and kept where they fit, on the workers.
+- Landmark and Fourier models: the normal equations of the partitions are computed and added in a tree on the workers.
+- `RiSVOClassifier`: the same, repeated for the rows that leave the active set, or the mean of one fit for each partition.
+- `LSSVC`: conjugate gradients with an operator whose tiles are computed, and cached if they fit, on the workers.
 
-Everything is a graph of tasks without side effects: what a lost worker held is computed again by the others.
+Tasks have no side effects, so the other workers recompute the results of a lost worker.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""The client, what its workers can hold, and sums merged in a tree on them."""
+"""Dask client, memory of its workers, and tree reductions on them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dask.distributed import Client, get_client, progress, wait
 
 from gramless._core.memory import free_memory
 
-# How many partial sums one task merges: wide enough for few tasks, narrow enough for few sums in memory at once.
+# Partial sums that one task merges: more need fewer tasks, fewer need less memory of a worker.
 _BRANCHES = 8
 
 
 @contextmanager
 def active_client(client: Any = None) -> Iterator[Client]:
-    """The given client, one for the given scheduler's address, or the active one."""
+    """Yield the given client, a new client of the given scheduler address, or the active client."""
     if isinstance(client, Client):
         yield client
     elif isinstance(client, str):
@@ -35,7 +35,7 @@ def active_client(client: Any = None) -> Iterator[Client]:
 
 
 def reduce_in_tree(client: Client, leaves: Sequence[Any], merge: Callable[..., Any]) -> Any:
-    """One future: `merge` of all leaves, a few at a time, where they are."""
+    """Return a future of `merge` applied to all leaves, a group at a time, on the workers."""
     level = list(leaves)
     while len(level) > 1:
         groups = [level[i : i + _BRANCHES] for i in range(0, len(level), _BRANCHES)]
@@ -44,14 +44,14 @@ def reduce_in_tree(client: Client, leaves: Sequence[Any], merge: Callable[..., A
 
 
 def show_progress(verbose: int, futures: Any) -> None:
-    """A bar while the cluster works, for those who asked; the dashboard shows the same in detail."""
+    """Show a progress bar until the futures are done, if `verbose` is positive."""
     if verbose:
         progress(futures, notebook=False)
         wait(futures)
 
 
 def cluster_memory(client: Client) -> int:
-    """Bytes that all workers together may hold; a worker without a limit counts its share of what its machine has free."""
+    """Return the bytes of memory of all workers; a worker without a limit counts a share of the free memory of its host."""
     workers = client.scheduler_info(n_workers=-1)["workers"]
     limits = {address: int(worker["memory_limit"] or 0) for address, worker in workers.items()}
     unlimited = [address for address, limit in limits.items() if not limit]
@@ -61,4 +61,5 @@ def cluster_memory(client: Client) -> int:
 
 
 def n_threads(client: Client) -> int:
+    """Return the number of threads of all workers."""
     return sum(client.nthreads().values())

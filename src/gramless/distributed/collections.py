@@ -1,6 +1,6 @@
-"""The rows of dask collections as pieces on the workers, and what the client needs to know about them.
+"""Rows of dask collections as pieces on the workers, and their sizes and classes on the client.
 
-Pieces that fit into half of the workers' memory are kept there; others are read again from their source for each pass.
+Pieces that fit into half of the workers' memory are cached; others are read again from their source for each pass.
 """
 
 from __future__ import annotations
@@ -19,50 +19,50 @@ from gramless._core.dask_dispatch import is_dask_collection
 from gramless._core.validation import missing_mask, working_dtype
 from gramless.distributed.cluster import cluster_memory
 
-# Up to so many rows a sample is drawn as a permutation, which is what a fit on one machine draws.
+# Number of rows up to which a sample is drawn as a permutation, as in a local fit; larger permutations cost too much memory.
 _PERMUTED_ROWS = 10**7
 
 
 @dataclass
 class Piece:
-    """The rows of one partition, on a worker."""
+    """Rows of one partition, on a worker."""
 
     X: np.ndarray
     y: np.ndarray
     weights: np.ndarray | None
 
     def __sizeof__(self) -> int:
-        # The scheduler places and spills by size.
+        # The scheduler places and spills objects by their size in bytes.
         return int(self.X.nbytes + self.y.nbytes + (0 if self.weights is None else self.weights.nbytes))
 
 
 @dataclass
 class Summary:
-    """What one piece tells the client."""
+    """Sizes and labels of one piece, returned to the client."""
 
     n: int
     d: int
     dtype: np.dtype
     labels: Any
     mass: Any
-    """Weight of each label."""
+    """Total weight of each label."""
     target_shape: tuple[int, ...]
 
 
 @dataclass
 class Rows:
-    """All rows, piece by piece, and what is known about them."""
+    """All pieces of the training rows, with their sizes and classes."""
 
     client: Client
     pieces: list[Any]
-    """Futures where the pieces are kept, else delayed objects."""
+    """Futures if the pieces are cached, else delayed objects."""
     counts: list[int]
     d: int
     dtype: np.dtype
     classes: Any
-    """Sorted labels, or None for values."""
+    """Sorted labels, or None for regression."""
     mass: Any
-    """Weight of each class."""
+    """Total weight of each class."""
     target_shape: tuple[int, ...]
 
     @property
@@ -71,7 +71,7 @@ class Rows:
 
     @property
     def offsets(self) -> list[int]:
-        """Number of the first row of each piece."""
+        """Index of the first row of each piece."""
         return [0, *np.cumsum(self.counts)[:-1].tolist()]
 
     @property
@@ -79,12 +79,12 @@ class Rows:
         return isinstance(self.pieces[0], Future)
 
     def keep(self) -> None:
-        """Keep the pieces on the workers for several passes; what does not fit in their memory goes to their disks."""
+        """Cache the pieces on the workers for several passes; workers spill to disk what exceeds their memory."""
         if not self._kept:
             self.pieces = self.client.compute(self.pieces)
 
     def map(self, work: Callable[..., Any], *shared: Any, each: Sequence[tuple[Any, ...]] | None = None) -> list[Any]:
-        """Futures of `work(piece, *own, *shared)` for each piece, with `each` giving its own arguments."""
+        """Return futures of `work(piece, *own, *shared)`, where `each` contains the arguments `own` of each piece."""
         own = [()] * len(self.pieces) if each is None else each
         if self._kept:
             return [
@@ -95,7 +95,7 @@ class Rows:
         return self.client.compute([lazy(p, *args, *shared) for p, args in zip(self.pieces, own, strict=True)])
 
     def take(self, rows: np.ndarray) -> Any:
-        """A future of the given rows (sorted numbers), together on one worker, as a `Piece`."""
+        """Return a future of one `Piece` with the rows of the given sorted indices."""
         bounds = np.searchsorted(rows, [*self.offsets, self.n])
         wanted = [rows[bounds[i] : bounds[i + 1]] - start for i, start in enumerate(self.offsets)]
         parts = self.map(take_rows, each=[(idx,) for idx in wanted])
@@ -103,7 +103,7 @@ class Rows:
 
 
 def class_factors(class_weight: Any, rows: Rows) -> np.ndarray | None:
-    """The factor that `class_weight` gives to each class, or None."""
+    """Return the factor of `class_weight` for each class, or None."""
     if class_weight is None:
         return None
     if isinstance(class_weight, dict):
@@ -114,14 +114,14 @@ def class_factors(class_weight: Any, rows: Rows) -> np.ndarray | None:
 
 
 def draw(n: int, size: int, rng: np.random.RandomState) -> np.ndarray:
-    """Numbers of `size` of `n` rows (all, where there are fewer), sorted."""
+    """Return the sorted indices of `size` random rows of `n`, or of all rows if `n` is smaller."""
     if n <= _PERMUTED_ROWS:
         return np.sort(rng.permutation(n)[: min(size, n)])
     return np.sort(sample_without_replacement(n, size, random_state=rng))
 
 
 def describe(client: Client, X: Any, y: Any, sample_weight: Any, *, dtype: Any, classification: bool) -> Rows:
-    """Have the workers read and check the collections, and gather what the client needs to know about them."""
+    """Read and check the collections on the workers, and return their rows with sizes and classes."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     parts = _row_parts(X)
@@ -151,7 +151,7 @@ def example_rows(X: Any) -> Any:
 
 
 def _row_parts(X: Any) -> list[Any]:
-    """Delayed partitions of whole rows."""
+    """Return delayed partitions that contain all columns of their rows."""
     if hasattr(X, "columns"):
         return list(X.to_delayed())
     if X.ndim != 2:
@@ -160,14 +160,14 @@ def _row_parts(X: Any) -> list[Any]:
 
 
 def _aligned(name: str, values: Any, X: Any, n_parts: int) -> list[Any]:
-    """Delayed partitions of targets or weights, cut like the rows of `X`."""
+    """Return delayed partitions of targets or weights that match the partitions of `X`."""
     lengths = (np.nan,) if hasattr(X, "columns") else X.chunks[0]
     known = not np.isnan(lengths).any()
     if not is_dask_collection(values):
         import dask.array as da
 
         if not known:
-            raise ValueError(f"{name} must be a dask collection where the lengths of the partitions of X are not known")
+            raise ValueError(f"{name} must be a dask collection if the lengths of the partitions of X are unknown")
         values = da.from_array(np.asarray(values), chunks=-1)
     if known and hasattr(values, "chunks") and not np.isnan(values.chunks[0]).any():
         if values.shape[0] != sum(lengths):
@@ -175,12 +175,12 @@ def _aligned(name: str, values: Any, X: Any, n_parts: int) -> list[Any]:
         values = values.rechunk({0: lengths, **({1: -1} if values.ndim == 2 else {})})
     parts = np.ravel(values.to_delayed()).tolist()
     if len(parts) != n_parts:
-        raise ValueError(f"X has {n_parts} partitions and {name} has {len(parts)}: they must be cut alike")
+        raise ValueError(f"X has {n_parts} partitions and {name} has {len(parts)}: repartition them alike")
     return parts
 
 
 def load_piece(X: Any, y: Any, weights: Any, dtype: Any, columns: int | list[Any]) -> Piece:
-    """One partition as checked arrays of the working precision; `columns` is their number, or their names in order."""
+    """Return a partition as checked arrays in the working precision; `columns` is their number, or their names in order."""
     _check_columns(X, columns)
     X = np.asarray(X)
     X = np.ascontiguousarray(X, dtype=working_dtype(X, dtype))
@@ -199,7 +199,7 @@ def load_piece(X: Any, y: Any, weights: Any, dtype: Any, columns: int | list[Any
 
 
 def _check_columns(X: Any, columns: int | list[Any]) -> None:
-    """What the collection says about its columns is believed by nobody before it is seen."""
+    """Raise `ValueError` if a partition does not have the columns that the metadata of the collection declares."""
     if isinstance(columns, list):
         if list(X.columns) != columns:
             raise ValueError(f"a partition of X has the columns {list(X.columns)}, but X says that it has {columns}")
@@ -210,7 +210,7 @@ def _check_columns(X: Any, columns: int | list[Any]) -> None:
 
 
 def summarise(piece: Piece, classification: bool) -> Summary:
-    """What the client needs to know about a piece."""
+    """Return the sizes and labels of a piece."""
     labels = mass = None
     if classification and len(piece.y):
         y = piece.y.reshape(len(piece.y)) if piece.y.ndim == 2 and piece.y.shape[1] == 1 else piece.y
@@ -224,12 +224,12 @@ def summarise(piece: Piece, classification: bool) -> Summary:
 
 
 def take_rows(piece: Piece, idx: np.ndarray) -> Piece:
-    """Some rows of a piece."""
+    """Return the rows of a piece at the given indices."""
     return Piece(piece.X[idx], piece.y[idx], None if piece.weights is None else piece.weights[idx])
 
 
 def join(pieces: list[Piece]) -> Piece:
-    """Pieces one after the other."""
+    """Return the concatenation of pieces."""
     weights = None
     if pieces[0].weights is not None:
         weights = np.concatenate([p.weights for p in pieces if p.weights is not None])
@@ -237,6 +237,7 @@ def join(pieces: list[Piece]) -> Piece:
 
 
 def _combine(rows: Rows, summaries: list[Summary]) -> None:
+    """Set the sizes and classes of the rows from the summaries of all pieces."""
     for attribute, text in (("d", "columns"), ("target_shape", "outputs"), ("dtype", "dtype")):
         found = {getattr(summary, attribute) for summary in summaries}
         if len(found) > 1:

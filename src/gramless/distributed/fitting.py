@@ -1,4 +1,4 @@
-"""Which way an estimator is fitted on many machines."""
+"""Select the distributed fit of an estimator and run it."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ ONE_PASS = (NystromLSSVC, NystromLSSVR, FourierLSSVC, FourierLSSVR, BudgetLSSVC,
 def fit(estimator: Any, X: Any, y: Any, sample_weight: Any = None, *, client: Any = None) -> Any:
     """Fit an estimator to dask collections.
 
-    `estimator.fit(X, y)` does the same with the active client.
+    `estimator.fit(X, y)` calls this function with the active client.
 
     Parameters
     ----------
     estimator : NystromLSSVC, FourierLSSVC, RiSVOClassifier, LSSVC or one of the regressors
-        A setting that cannot be honoured on a cluster is refused by name.
+        A parameter that a cluster does not support raises a `ValueError` that names it.
     X : dask array of shape (n_samples, n_features) or dask dataframe
-        The rows, which stay on the workers.
+        Training rows, which stay on the workers.
     y : dask array, series or ndarray
-        Labels or values, cut like the rows of `X`; an array where the partitions' lengths are known.
+        Labels or values, partitioned like `X`; an ndarray is accepted if the lengths of the partitions are known.
     sample_weight : dask array, series or ndarray, optional
-        One weight for each row, cut like `y`.
+        One weight for each row, partitioned like `y`.
     client : distributed.Client or str, optional
-        A client, or a scheduler's address; by default the active client.
+        Client or scheduler address; None uses the active client.
 
     Returns
     -------
     estimator
-        The same object, fitted.
+        The fitted estimator.
 
     See Also
     --------
-    predict_partitions : Predict for a collection; nothing is computed before it is asked for.
+    predict_partitions : Predict lazily for a collection.
 
     Examples
     --------

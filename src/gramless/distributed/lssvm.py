@@ -1,9 +1,9 @@
-"""The least-squares support vector machine by conjugate gradients, with the rows on the workers.
+"""Least-squares support vector machine by conjugate gradients, with the rows on the workers.
 
-The mathematics is that of one machine: the plan, `solve` with `CG`, an operator, and the Nyström preconditioner on columns
-that ask the workers. The client holds the right-hand sides and a few columns like them (`n k` numbers) and the factor of the
-preconditioner (`m^2`), never the rows. The fitted machine's `points_` is a dask array that stays on the workers; predicting
-asks them again. `model.points_ = model.points_.compute()` makes it a model of one machine.
+The algorithm is that of local fits: plan, `solve` with `CG`, operator, Nyström preconditioner, whose products the workers
+compute. The client stores the right-hand sides and vectors of their size (`n k` numbers) and the factor of the
+preconditioner (`m^2`), never the rows. `points_` of the fitted model is a dask array on the workers, which also compute the
+predictions; `model.points_ = model.points_.compute()` converts the model to a local one.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ HONOURED = frozenset(
         "random_state",
     }
 )
-"""The settings of `LSSVC` and `LSSVR` that a fit on many machines reads."""
+"""Parameters of `LSSVC` and `LSSVR` that a distributed fit reads."""
 
-_SCALE_ROWS = 50_000
-_BLOCKS_PER_THREAD = 2
+_SCALE_ROWS = 50_000  # rows from which the variance of gamma="scale" is estimated
+_BLOCKS_PER_THREAD = 2  # more blocks balance the load better, but the number of tiles is their square
 
 
 def check_least_squares(estimator: LSSVC | LSSVR) -> None:
-    """Refuse what cannot be distributed, before anything is read."""
+    """Raise ValueError for parameters that cannot be distributed, before any row is read."""
     estimator._validate_params()
     check_settings(estimator, HONOURED)
-    # The mean of several runs of CG has the name of CG, and is not one.
+    # An `Averaged` solver of CG runs has the name "cg" too.
     if solver_name(estimator.solver) not in ("auto", "cg") or isinstance(estimator.solver, Averaged):
         raise ValueError(f"dask collections need solver='cg', 'auto' or a CG object, got solver={estimator.solver!r}")
     if not kernel_from_parameters(vars(estimator)).uses_points:
@@ -77,7 +77,7 @@ def check_least_squares(estimator: LSSVC | LSSVR) -> None:
             raise ValueError(f"{type(refused).__name__} is not available on dask collections: leave it out of callback")
     if getattr(estimator, "probability", False) in ("sigmoid", "temperature"):
         wanted = estimator.probability
-        raise ValueError(f"probability={wanted!r} needs all rows on one machine; use probability='softmax'")
+        raise ValueError(f"probability={wanted!r} needs all rows in one process; use probability='softmax'")
 
 
 def fit_least_squares(client: Client, estimator: LSSVC | LSSVR, rows: Rows) -> None:
@@ -94,7 +94,7 @@ def fit_least_squares(client: Client, estimator: LSSVC | LSSVR, rows: Rows) -> N
 
     cg = _cg(estimator)
     size = problem_size(rows.n, rows.d, Z.shape[1], rows.dtype, "cpu", estimator.kernel_)
-    # Half of the workers' memory: dask needs room for what it moves.
+    # Half of the workers' memory is reserved for the transfers of dask.
     watch = estimator.tol == "auto" and not isinstance(estimator.solver, CG)
     tol = TUNING.planned_tol if watch else cg.tol
     plan = make_plan(size, "cg", cluster_memory(client) // 2, n_landmarks=cg.n_landmarks, tol=tol)
@@ -134,7 +134,7 @@ def fit_least_squares(client: Client, estimator: LSSVC | LSSVR, rows: Rows) -> N
 
 
 def _cg(estimator: LSSVC | LSSVR) -> CG:
-    """The settings of the solver: those of an object, or of the name."""
+    """Return the `CG` object of the parameter `solver`, or one with the parameters `tol` and `max_iter`."""
     if isinstance(estimator.solver, CG):
         return estimator.solver
     limit: dict[str, Any] = {} if estimator.max_iter in (None, -1) else {"max_iter": int(estimator.max_iter or 0)}
@@ -152,10 +152,7 @@ def _preconditioned(cg: CG, plan: SolverPlan, op: DistributedOperator, rows: Row
 
 
 def _targets(estimator: LSSVC | LSSVR, rows: Rows) -> tuple[np.ndarray, np.ndarray, Callable[..., Any]]:
-    """Target matrix and weights of all rows, and the way from a solution to the model.
-
-    Labels come to the client as small codes, rows never do.
-    """
+    """Return the target matrix, the weights of all rows, and the function that rescales a solution."""
     parts = rows.client.gather(rows.map(_codes_and_weights, rows.classes))
     y = np.concatenate([part[0] for part in parts])
     weights = np.concatenate([part[1] for part in parts])
@@ -183,7 +180,7 @@ def _resolve(kernel: Any, sample: Piece, weights: np.ndarray | None) -> Any:
 
 
 def _grouped(client: Client, rows: Rows) -> tuple[list[Any], list[int]]:
-    """At most a few blocks for each thread: the tiles are as many as the square of that."""
+    """Return at most `_BLOCKS_PER_THREAD` blocks of rows for each thread, and their numbers of rows."""
     most = max(2, _BLOCKS_PER_THREAD * n_threads(client))
     if len(rows.pieces) <= most:
         return rows.pieces, rows.counts

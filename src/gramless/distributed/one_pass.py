@@ -1,8 +1,8 @@
-"""Estimators that need one pass: each piece is reduced to its normal equations, and these are merged in a tree.
+"""One-pass estimators: the normal equations of the pieces are computed on the workers and added in a tree.
 
-The sums of all rows are the sums of the pieces' sums, so the model is that of one machine up to the order of additions. What
-moves between workers is `p^2` numbers for each merge; what comes to the client is the model. The features (landmarks, random
-frequencies) are chosen on one worker, from the same rows that one machine would draw.
+The model equals that of a local fit up to the order of additions. Each merge transfers `p^2` numbers between workers, and
+the client receives the model only. The features (landmarks, random frequencies) are chosen on one worker, from the same rows
+that a local fit draws.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ HONOURED = frozenset(
         "random_state",
     }
 )
-"""The settings of the one-pass estimators that a fit on many machines reads."""
+"""Parameters of the one-pass estimators that a distributed fit reads."""
 
 
 def check_one_pass(estimator: OnePassEstimator) -> None:
@@ -65,7 +65,7 @@ def check_one_pass(estimator: OnePassEstimator) -> None:
     learner.check()
     if not learner.merges:
         raise ValueError(
-            f"{options.name} learns online, a step after the other; partitions need sums: "
+            f"{options.name} learns online, one step after the other, and partitions need sums: "
             "use NystromLSSVC or FourierLSSVC(method='exact')"
         )
     check_settings(estimator, HONOURED)

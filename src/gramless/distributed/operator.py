@@ -1,15 +1,15 @@
 """The matrix `K(X, X) + diag(ridge)` and its columns at the landmarks, with the rows on the workers.
 
-The rows are in a few blocks. A product visits the tiles on and below the diagonal once, wherever they are:
+The rows are divided into a few blocks. A product uses each tile on and below the diagonal once, on its worker:
 
     out[i] += T_ij V[j]      out[j] += T_ij^T V[i]
 
-Only `V` and the product travel, `n k` numbers each way. Tiles stay on the workers where the plan says that they fit;
-otherwise each product computes them again, and the blocks of rows are copied between workers. A worker that is lost takes
-along its tiles, which the others compute again, and perhaps its share of `V`: the product is then repeated.
+Only `V` and the product are transferred, `n k` numbers each way. Tiles are cached on the workers if the plan says that they
+fit; otherwise each product computes them again, and the blocks of rows are copied between workers. If a worker is lost, the
+others compute its tiles again; if its part of `V` is lost, the product is repeated.
 
-`RemoteColumns` is what `gramless.linalg.preconditioner` multiplies with: its sums over the rows of a block are those of
-`gramless.linalg.operators.tall`, and the blocks' sums are added in a tree.
+`RemoteColumns` has the products that `gramless.linalg.preconditioner` needs: those of `gramless.linalg.operators.tall` for
+each block, added in a tree.
 """
 
 from __future__ import annotations
@@ -31,26 +31,13 @@ from gramless.linalg.operators import Operator, evaluate
 from gramless.linalg.operators.kernel import KernelOperator
 from gramless.linalg.operators.tall import TallMatrix
 
-_ATTEMPTS = 6
-_SECONDS_BEFORE_THE_NEXT = 0.25
-_TILE = 2048
+_ATTEMPTS = 6  # calls of a product before the error of a lost worker is raised
+_FIRST_DELAY = 0.25  # seconds before the second attempt, doubled for each further one
+_TILE = 2048  # rows and columns of a tile that is not cached: 32 MB in float64
 
 
 class DistributedOperator(Operator):
-    """`K(X, X) + diag(ridge)` over blocks of rows on the workers.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    blocks : list of futures of Piece
-    counts : list of int
-        Rows in each block.
-    kernel : Kernel
-    ridge : ndarray of shape (n,)
-    dtype : dtype
-    cache : bool
-        Keep the tiles.
-    """
+    """`K(X, X) + diag(ridge)` over blocks of rows on the workers; `blocks` are futures of `Piece` with `counts` rows."""
 
     capabilities = frozenset({"spd", "ridge"})
 
@@ -79,11 +66,11 @@ class DistributedOperator(Operator):
             self._tiles = {(i, j): client.submit(_tile, kernel, blocks[i], blocks[j], pure=False) for i, j in self._pairs}
 
     def __matmul__(self, V: Array) -> Array:
-        product = again_if_lost(lambda: self._product(V))
+        product = retry_if_lost(lambda: self._product(V))
         return product + self.ridge[:, None] * V
 
     def scattered(self, V: Array) -> list[Any]:
-        """Futures of the rows of `V` that belong to each block."""
+        """Return futures of the rows of `V` that belong to each block."""
         return self.client.scatter([np.ascontiguousarray(V[part]) for part in self.parts], hash=False)
 
     def _product(self, V: Array) -> np.ndarray:
@@ -104,7 +91,7 @@ class DistributedOperator(Operator):
         return np.concatenate(self.client.gather(sums))
 
     def rows(self, idx: np.ndarray, out: Any = None) -> np.ndarray:
-        """The rows `idx`, ridge included: as a product with unit vectors."""
+        """Return the rows `idx` with the ridge, by a product with unit vectors."""
         units = np.zeros((self.shape[0], len(idx)), self.dtype)
         units[idx, np.arange(len(idx))] = 1
         block = np.ascontiguousarray((self @ units).T)
@@ -114,24 +101,13 @@ class DistributedOperator(Operator):
         return out
 
     def diag(self) -> np.ndarray:
-        """The diagonal, ridge included."""
+        """Return the diagonal with the ridge."""
         parts = self.client.gather([self.client.submit(_diagonal, self.kernel, b, pure=False) for b in self.blocks])
         return np.concatenate(parts) + self.ridge
 
 
 class RemoteColumns:
-    """`K(X, s)` over blocks of rows on the workers, as `gramless.linalg.operators.landmark_columns.LandmarkColumns` has it.
-
-    Parameters
-    ----------
-    op : DistributedOperator
-    rows : Rows
-        Of the same rows, from which the landmarks and samples are taken.
-    landmarks : ndarray of int
-        Sorted.
-    store : bool
-        Keep `K(X, s)` on the workers, or compute it again at each use.
-    """
+    """`K(X, s)` at sorted landmarks, with the interface of `LandmarkColumns`; `store` caches the values on the workers."""
 
     def __init__(self, op: DistributedOperator, rows: Rows, landmarks: np.ndarray, *, store: bool):
         self.shape = (op.shape[0], len(landmarks))
@@ -139,16 +115,16 @@ class RemoteColumns:
         self.dtype, self.sums = op.dtype, np.dtype(np.float64)
         self._op, self._rows = op, rows
         self._points = rows.take(landmarks)
-        self._held: list[Any] = [None] * len(op.blocks)
+        self._stored: list[Any] = [None] * len(op.blocks)
         if store:
-            self._held = [op.client.submit(_cross, op.kernel, block, self._points, pure=False) for block in op.blocks]
+            self._stored = [op.client.submit(_cross, op.kernel, block, self._points, pure=False) for block in op.blocks]
 
     def square(self) -> Array:
-        """`K(s, s)` in float64, computed on a worker."""
+        """Return `K(s, s)` in float64, computed on a worker."""
         return self._op.client.submit(_square, self._op.kernel, self._points, pure=False).result()
 
     def sample(self, rows: np.ndarray) -> tuple[Array, Array]:
-        """`K(rows, s)` and the diagonal of these rows, in float64."""
+        """Return `K(rows, s)` and the diagonal of these rows, in float64."""
         order = np.argsort(rows)
         taken = self._rows.take(rows[order])
         C, diagonal = self._op.client.submit(_sample, self._op.kernel, taken, self._points, pure=False).result()
@@ -156,24 +132,24 @@ class RemoteColumns:
         return C[back], diagonal[back]
 
     def add_gram_(self, S: Array, weights: Array) -> Array:
-        """The lower triangle of `S + K(s, X) diag(weights) K(X, s)`."""
-        total = again_if_lost(lambda: self._added(_gram, weights))
+        """Add `K(s, X) diag(weights) K(X, s)` to the lower triangle of `S`, and return `S`."""
+        total = retry_if_lost(lambda: self._added(_gram, weights))
         S += total
         return S
 
     def transposed_times(self, V: Array) -> Array:
-        """`K(s, X) V`."""
-        return again_if_lost(lambda: self._added(_transposed_times, V))
+        """Return `K(s, X) V`."""
+        return retry_if_lost(lambda: self._added(_transposed_times, V))
 
     def times(self, W: Array) -> Array:
-        """`K(X, s) W`."""
+        """Return `K(X, s) W`."""
         client = self._op.client
 
         def work() -> np.ndarray:
             share = client.scatter(W, hash=False)
             return np.concatenate(client.gather(self._for_each_block(_times, [share] * len(self._op.blocks))))
 
-        return again_if_lost(work)
+        return retry_if_lost(work)
 
     def _added(self, work: Callable[..., Array], V: Array) -> Array:
         return reduce_in_tree(self._op.client, self._for_each_block(work, self._op.scattered(V)), _add).result()
@@ -181,20 +157,20 @@ class RemoteColumns:
     def _for_each_block(self, work: Callable[..., Array], shares: list[Any]) -> list[Any]:
         op = self._op
         return [
-            # A block that is held needs none of its rows: they may be elsewhere.
-            op.client.submit(work, op.kernel, block if held is None else None, self._points, held, share, pure=False)
-            for block, held, share in zip(op.blocks, self._held, shares, strict=True)
+            # Cached values do not need the rows of the block, which may be on another worker.
+            op.client.submit(work, op.kernel, block if stored is None else None, self._points, stored, share, pure=False)
+            for block, stored, share in zip(op.blocks, self._stored, shares, strict=True)
         ]
 
 
-def again_if_lost(work: Callable[[], Array]) -> Array:
-    """Do `work`, and do it again where a lost worker took along numbers that came from the client."""
+def retry_if_lost(work: Callable[[], Array]) -> Array:
+    """Return `work()`, called again if a lost worker had data that came from the client."""
     for attempt in range(_ATTEMPTS - 1):
         try:
             return work()
         except (CancelledError, OSError):
-            # A closed connection, before the scheduler has noticed that the worker is gone, is an OSError.
-            time.sleep(_SECONDS_BEFORE_THE_NEXT * 2**attempt)
+            # A connection that closes before the scheduler has noticed the lost worker raises an OSError.
+            time.sleep(_FIRST_DELAY * 2**attempt)
     return work()
 
 

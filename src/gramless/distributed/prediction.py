@@ -1,4 +1,4 @@
-"""Prediction over collections: lazy, one task for each partition; and by models whose points live on the workers."""
+"""Lazy prediction for collections, one task for each partition, and prediction by models whose points are on the workers."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _ROWS_AT_ONCE = 8192
 
 
 def predict_partitions(estimator: Any, method: str, X: Any) -> da.Array:
-    """The result of a prediction method for a collection, as a dask array.
+    """Return the result of a prediction method for a collection as a lazy dask array.
 
-    It is computed partition by partition, when it is asked for; `estimator.predict(X)` of a collection comes here.
+    `estimator.predict(X)` of a collection calls this function.
 
     Parameters
     ----------
     estimator : estimator
-        Fitted, on one machine or on many.
+        Estimator fitted locally or on a cluster.
     method : {"predict", "decision_function", "predict_proba"}
-        The name of the method.
+        Name of the method.
     X : dask array of shape (n_samples, n_features) or dask dataframe
         The rows.
 
     Returns
     -------
     dask.array.Array
-        What the method returns, in the partitions of `X`.
+        Result of the method, in the partitions of `X`.
 
     See Also
     --------
-    predict_rows : For rows on this machine.
+    predict_rows : Predict for rows in local memory.
 
     Examples
     --------
@@ -73,27 +73,27 @@ def predict_partitions(estimator: Any, method: str, X: Any) -> da.Array:
 
 
 def predict_rows(estimator: Any, method: str, X: Any) -> np.ndarray:
-    """The result of a prediction method for rows on this machine, by a model whose points are on the workers.
+    """Return the result of a prediction method for local rows, by a model whose points are on the workers.
 
-    `estimator.predict(X)` of such a model comes here.
+    `estimator.predict(X)` of such a model calls this function.
 
     Parameters
     ----------
     estimator : LSSVC or LSSVR
-        Fitted to dask collections.
+        Estimator fitted to dask collections.
     method : {"predict", "decision_function", "predict_proba"}
-        The name of the method.
+        Name of the method.
     X : array of shape (n_samples, n_features)
         The rows.
 
     Returns
     -------
     ndarray
-        What the method returns.
+        Result of the method.
 
     See Also
     --------
-    predict_partitions : For the rows of a collection.
+    predict_partitions : Predict for the rows of a collection.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def predict_rows(estimator: Any, method: str, X: Any) -> np.ndarray:
 
 
 def _apply(estimator: Any, method: str, X: Any, meta: np.ndarray) -> np.ndarray:
-    if len(X) == 0:  # a partition that a filter has left empty
+    if len(X) == 0:  # for example after a filter
         return meta[:0]
     return np.asarray(getattr(estimator, method)(X))
 
@@ -124,7 +124,7 @@ def _as_array(X: Any) -> da.Array:
 
 
 def _scores_by_workers(estimator: Any, X: da.Array) -> da.Array:
-    """`K(X, points) @ coef + intercept`, points partition by points partition."""
+    """Return `K(X, points) @ coef + intercept`, summed over the partitions of the points."""
     points = estimator.points_
     coef, k = estimator.dual_coef_, estimator.dual_coef_.shape[1]
     edges = np.cumsum([0, *points.chunks[0]])
@@ -159,7 +159,7 @@ def _add(parts: list[np.ndarray], intercept: np.ndarray) -> np.ndarray:
 
 
 def _from_scores(estimator: Any, method: str, scores: da.Array) -> da.Array:
-    """What the method makes of scores, as the estimator itself would."""
+    """Return the result of a prediction method from the scores of the estimator."""
     model = _of_scores(estimator, scores.shape[1], scores.dtype)
     meta = np.asarray(getattr(model, method)(np.zeros((1, scores.shape[1]), scores.dtype)))
     light, apply = dask.delayed(model, traverse=False, pure=False), dask.delayed(_apply, pure=False)
@@ -171,7 +171,7 @@ def _from_scores(estimator: Any, method: str, scores: da.Array) -> da.Array:
 
 
 def _of_scores(estimator: Any, k: int, dtype: np.dtype) -> Any:
-    """A model that has `k` scores for features and for scores: `f(s) = s`, labels and probabilities as `estimator` has."""
+    """Return a copy of the estimator whose `k` features are its scores, `f(s) = s`, with equal labels and probabilities."""
     model = copy.copy(estimator)
     model.kernel_, model.points_, model.dual_coef_ = Linear(), np.eye(k, dtype=dtype), np.eye(k, dtype=dtype)
     model.intercept_, model.support_, model.n_features_in_ = np.zeros(k, dtype), np.arange(k), k

@@ -1,11 +1,11 @@
-"""RiSVO on many machines: exact, by sums over the active rows of every piece; or one fit for each piece, averaged.
+"""Distributed RiSVO: exact, by sums over the active rows of all pieces, or the mean of one fit for each piece.
 
-The masks of active rows stay with the pieces. A step is one pass of small tasks: new coefficients go out to the workers
-(`m k` numbers each), every piece answers with a handful of counts, and the sums of the rows that leave (or stay, whichever
-are fewer) are merged in a tree. The coefficients are those of one machine up to the order of additions.
+The masks of active rows stay with the pieces on the workers. In each step the coefficients are sent to the workers (`m k`
+numbers each), each piece returns counts, and the sums of the discarded or of the remaining rows (the smaller group) are
+added in a tree. The coefficients equal those of a local fit up to the order of additions.
 
-`merge="average"` is the map-reduce of Yu, Diamantaras, McKelvey and Kung (2014): each piece is fitted on its own, active set
-and all, on the common basis, and the coefficients are averaged. No communication until the end, and another model.
+`merge="average"` is the map-reduce of Yu, Diamantaras, McKelvey and Kung (2014): each piece is fitted separately on the
+common basis, and the coefficients are averaged. This needs no communication until the end and gives a different model.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ from gramless.distributed.settings import check_settings
 from gramless.estimators.risvo import (
     RiSVOClassifier,
     active_rows,
-    check_risvo_parameters,
-    set_violations,
     signed_targets,
     warn_if_ill_conditioned,
 )
@@ -42,14 +40,14 @@ from gramless.linalg.operators import evaluate, expand
 from gramless.streaming.learners.active_set import ActiveStep, should_sum_again, shrink
 from gramless.streaming.learners.ridge_sums import RidgeSums
 
-# Rows from which a basis is chosen and gamma="scale" is computed, all where there are fewer.
+# Rows from which the basis is chosen and gamma="scale" is computed.
 _CANDIDATES = 50_000
 _ROWS_AT_A_TIME = 2048
 
 
 @dataclass
 class Basis:
-    """The landmarks, on a worker."""
+    """Kernel, landmarks and their whitening, on a worker."""
 
     kernel: Kernel
     points: np.ndarray
@@ -59,7 +57,7 @@ class Basis:
 
 @dataclass
 class Model:
-    """A solution, on a worker."""
+    """Coefficients of one step, on a worker."""
 
     coef: np.ndarray
     bias: np.ndarray
@@ -69,13 +67,13 @@ class Model:
 
 @dataclass
 class State:
-    """Which rows of a piece are active, and what the last step made of them."""
+    """Class codes and masks of the rows of a piece: active, staying active, misclassified, inclusion violations."""
 
     codes: np.ndarray
     active: np.ndarray
     stays: np.ndarray
     wrong: np.ndarray
-    came_back: np.ndarray
+    violations: np.ndarray
 
 
 HONOURED = frozenset(
@@ -102,12 +100,12 @@ HONOURED = frozenset(
         "random_state",
     }
 )
-"""The settings that a fit on many machines reads."""
+"""Parameters that a distributed fit reads."""
 
 
 def check_risvo(estimator: RiSVOClassifier) -> None:
-    """Refuse what cannot be distributed, before anything is read."""
-    check_risvo_parameters(estimator)
+    """Raise ValueError for parameters that cannot be distributed, before any row is read."""
+    estimator._check_parameters()
     check_settings(estimator, HONOURED)
     if isinstance(estimator.landmarks, str) and estimator.landmarks == "all":
         raise ValueError("landmarks='all' needs all rows on one machine; choose a basis, such as landmarks='basis'")
@@ -118,11 +116,11 @@ def check_risvo(estimator: RiSVOClassifier) -> None:
 
 
 def fit_risvo(client: Client, estimator: RiSVOClassifier, rows: Rows) -> None:
-    """Fit to rows on the workers."""
+    """Fit `RiSVOClassifier` to rows on the workers."""
     rows.keep()
     estimator.classes_ = rows.classes
     rng = check_random_state(estimator.random_state)
-    blank = clone(estimator).set_params(callback=None, verbose=0)  # a callback stays with the client
+    blank = clone(estimator).set_params(callback=None, verbose=0)  # callbacks run on the client
     candidates = _candidates(estimator, rows, rng)
     basis = client.submit(_choose, blank, rows.take(candidates), candidates, rng.get_state(), pure=False)
     estimator.kernel_, estimator.points_, estimator.support_, estimator.jitter_ = client.submit(_describe, basis).result()
@@ -136,7 +134,7 @@ def fit_risvo(client: Client, estimator: RiSVOClassifier, rows: Rows) -> None:
 def _candidates(estimator: RiSVOClassifier, rows: Rows, rng: np.random.RandomState) -> np.ndarray:
     given = estimator.landmarks
     if isinstance(given, (list, np.ndarray)) and np.ndim(given) == 1:
-        # gamma="scale" still needs a sample; the user's rows are among it.
+        # gamma="scale" needs a sample, which includes the given rows.
         sample = draw(rows.n, _CANDIDATES, np.random.RandomState(0))
         return np.union1d(sample, np.asarray(given, dtype=np.intp))
     if rows.n <= _CANDIDATES:
@@ -165,38 +163,28 @@ def _describe(basis: Basis) -> tuple[Any, ...]:
 
 
 def _iterate(client: Client, estimator: RiSVOClassifier, rows: Rows, basis: Any, blank: RiSVOClassifier) -> None:
-    there = ActiveRowsThere(client, estimator, rows, basis, blank)
+    remote_rows = RemoteActiveRows(client, estimator, rows, basis, blank)
     callbacks = read_functions(estimator)
 
     def callback(record: dict[str, Any]) -> bool:
-        there.set_model()
+        remote_rows.set_model()
         return callbacks(estimator, record)
 
     estimator.history_, estimator.message_ = shrink(
-        there,
+        remote_rows,
         max_iter=estimator.max_iter,
         present=rows.mass > 0,
         callback=callback if callbacks.functions else None,
     )
-    result = there.set_model()
+    result = remote_rows.set_model()
     estimator.n_iter_ = len(estimator.history_)
-    estimator.active_set_ = _row_numbers(rows, there.states, "active")
-    set_violations(estimator, _row_numbers(rows, there.states, "came_back") if estimator.check_inclusion else None)
+    estimator.active_set_ = _row_numbers(rows, remote_rows.states, "active")
+    estimator._set_violations(_row_numbers(rows, remote_rows.states, "violations") if estimator.check_inclusion else None)
     warn_if_ill_conditioned(result, estimator.rho)
 
 
-class ActiveRowsThere:
-    """The active rows of data on many machines, for `shrink`: masks stay with the pieces.
-
-    Parameters
-    ----------
-    client : Client
-    estimator : RiSVOClassifier
-    rows : Rows
-    basis : future of Basis
-    blank : RiSVOClassifier
-        The settings, without what stays with the client.
-    """
+class RemoteActiveRows:
+    """Active rows on the workers, for `shrink`; `basis` is a future, `blank` the estimator without callbacks."""
 
     def __init__(self, client: Client, estimator: RiSVOClassifier, rows: Rows, basis: Any, blank: RiSVOClassifier):
         self.client, self.estimator, self.rows, self.basis, self.blank = client, estimator, rows, basis, blank
@@ -208,7 +196,7 @@ class ActiveRowsThere:
         self._model: Any = None
 
     def fit(self) -> ActiveStep:
-        """Solve once, send the coefficients out, and add up what the pieces count."""
+        """Fit to the active rows, score the rows on the workers and add the counts of the pieces."""
         client, rows = self.client, self.rows
         self._model = client.submit(_solve, self._total, self.basis, self.estimator.rho, pure=False)
         show_progress(self.estimator.verbose, self._model)
@@ -224,7 +212,7 @@ class ActiveRowsThere:
         return ActiveStep(int(counts["active"]), counts["kept"], error, self._updated_by, condition, violations)
 
     def discard(self) -> None:
-        """The sums over the rows that stay: by removal where fewer leave than stay and rounding allows."""
+        """Discard rows; subtract their sums if they are fewer than the remaining rows and rounding errors allow it."""
         kept = int(self._counts["kept"].sum())
         removed = None
         if self._counts["active"] - kept < kept:
@@ -240,7 +228,7 @@ class ActiveRowsThere:
         return reduce_in_tree(self.client, sums, _merge)
 
     def set_model(self) -> Model:
-        """Give the estimator the coefficients of the last fit."""
+        """Set the coefficients of the estimator to those of the last fit and return them."""
         result: Model = self._model.result()
         self.estimator.dual_coef_, self.estimator.intercept_ = result.coef, result.bias
         return result
@@ -249,12 +237,12 @@ class ActiveRowsThere:
 def _begin(piece: Piece, classes: np.ndarray) -> State:
     codes = np.searchsorted(classes, piece.y.reshape(len(piece.y)))
     active = np.ones(len(codes), dtype=bool) if piece.weights is None else piece.weights > 0
-    nobody = np.zeros(len(codes), dtype=bool)
-    return State(codes, active, active, nobody, nobody)
+    none = np.zeros(len(codes), dtype=bool)
+    return State(codes, active, active, none, none)
 
 
 def _sums(piece: Piece, state: State, basis: Basis, needs: dict[str, Any], leaving: bool) -> RidgeSums | None:
-    """Sums over the rows of a piece that stay active, or over those that are about to leave."""
+    """Return the sums over the rows of a piece that stay active, or over those that will be discarded."""
     idx = np.flatnonzero(state.active & ~state.stays if leaving else state.active & state.stays)
     Z = signed_targets(state.codes, len(needs["classes"]))
     weights = piece.weights
@@ -271,11 +259,11 @@ def _sums(piece: Piece, state: State, basis: Basis, needs: dict[str, Any], leavi
 
 
 def _merge(parts: list[RidgeSums | None]) -> RidgeSums | None:
-    some = [part for part in parts if part is not None]
-    if not some:
+    filled = [part for part in parts if part is not None]
+    if not filled:
         return None
-    total = some[0].copy()  # what a task is given stays as it was: the task may be run again
-    for part in some[1:]:
+    total = filled[0].copy()  # tasks may run again, so arguments stay unchanged
+    for part in filled[1:]:
         total.merge(part)
     return total
 
@@ -296,7 +284,7 @@ def _condition(model: Model) -> float:
 
 
 def _step(piece: Piece, state: State, basis: Basis, model: Model, blank: RiSVOClassifier) -> State:
-    """Score the active rows (all, to check inclusion) and see who stays."""
+    """Score the active rows (all rows with `check_inclusion`) and determine which rows stay active."""
     counted = np.ones(len(state.codes), dtype=bool) if piece.weights is None else piece.weights > 0
     seen = counted if blank.check_inclusion else state.active
     scores = xa.to_numpy(expand(basis.kernel, piece.X[seen], basis.points, model.coef)) + model.bias
@@ -306,7 +294,7 @@ def _step(piece: Piece, state: State, basis: Basis, model: Model, blank: RiSVOCl
     stays[seen] = active_rows(signed_targets(codes, n_classes) * scores, codes, blank)
     wrong[seen] = scores_to_labels(np.arange(n_classes), scores) != codes
     outside = counted & ~state.active
-    return State(state.codes, state.active, stays, wrong, state.came_back | (outside & stays))
+    return State(state.codes, state.active, stays, wrong, state.violations | (outside & stays))
 
 
 def _count(state: State, n_classes: int) -> dict[str, Any]:
@@ -325,11 +313,11 @@ def _added(counts: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _shrink(state: State) -> State:
     active = state.active & state.stays
-    return State(state.codes, active, active, state.wrong, state.came_back)
+    return State(state.codes, active, active, state.wrong, state.violations)
 
 
 def _average(client: Client, estimator: RiSVOClassifier, rows: Rows, basis: Any) -> None:
-    """One fit for each piece on the common basis; the mean of their coefficients."""
+    """Fit each piece on the common basis and store the mean of the coefficients."""
     blank = clone(estimator).set_params(callback=None, verbose=0)
     fits = rows.map(_fit_alone, basis, blank, rows.classes, class_factors(estimator.class_weight, rows))
     total = reduce_in_tree(client, fits, _add_models)
@@ -341,18 +329,18 @@ def _average(client: Client, estimator: RiSVOClassifier, rows: Rows, basis: Any)
     estimator.n_iter_ = max(map(len, histories))
     estimator.message_ = f"the mean of {len(rows.pieces)} independent fits"
     for name in ("active_set_", "inclusion_violations_"):
-        estimator.__dict__.pop(name, None)  # each partition had its own
+        estimator.__dict__.pop(name, None)  # of an earlier fit: partitions have separate active sets
 
 
 def _fit_alone(
     piece: Piece, basis: Basis, blank: RiSVOClassifier, classes: np.ndarray, factors: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, list[Any]]:
-    """Coefficients and bias for all classes, from a fit to this piece, which may lack some."""
+    """Return coefficients and bias of all classes from a fit to one piece, in which classes may be missing."""
     y = piece.y.reshape(len(piece.y))
     weights = np.ones(len(y)) if piece.weights is None else piece.weights
     if factors is not None:
         weights = weights * factors[np.searchsorted(classes, y)]
-    # A class that is not here has -1 for every target: no coefficients and that bias.
+    # A missing class has the target -1 in every row: zero coefficients and bias -1.
     coef, bias = np.zeros((len(basis.points), len(classes))), np.full(len(classes), -1.0)
     present = np.unique(y[weights > 0])
     columns, history = np.searchsorted(classes, present), []
@@ -374,7 +362,7 @@ def _add_models(parts: list[tuple[np.ndarray, np.ndarray, list[Any]]]) -> tuple[
 
 
 def _row_numbers(rows: Rows, states: list[Any], mask: str) -> da.Array:
-    """Row numbers of a mask that stays on the workers, as a dask array."""
+    """Return the indices of the rows in a mask on the workers as a dask array."""
     numbers = dask.delayed(_numbers, pure=False)
     length = rows.client.gather([rows.client.submit(_length, state, mask, pure=False) for state in states])
     blocks = [

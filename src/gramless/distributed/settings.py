@@ -1,7 +1,6 @@
-"""Which settings a fit on many machines honours: a setting that it cannot honour is refused by name, none is ignored.
+"""Check that a distributed fit supports the parameters of an estimator.
 
-Every fit names the settings that it reads. Any other must be at its default, so that a setting that is new to an estimator
-is refused until somebody says what it means on a cluster.
+Each fit lists the parameters that it reads. Every other parameter must have its default value, so no parameter is ignored.
 """
 
 from __future__ import annotations
@@ -11,25 +10,19 @@ from collections.abc import Collection
 from typing import Any
 
 WHY = {
-    "callback": "workers are on their own until the end, and what a lost one did is done again without a checkpoint",
-    "device": "the workers compute on their processors",
-    "forgetting_factor": "it needs rows in an order, and partitions are summed in any order",
-    "memory_budget": "what a worker may hold is the cluster's to say: Client(memory_limit=...)",
+    "callback": "workers do not report until the end, and a lost result is computed again without a checkpoint",
+    "device": "the workers compute on their CPUs",
+    "forgetting_factor": "it needs an order of the rows, and partitions are summed in any order",
+    "memory_budget": "the cluster sets the memory of a worker: Client(memory_limit=...)",
     "warm_start": "every fit on a cluster starts from zero",
 }
-"""Why a setting means nothing on a cluster, or what takes its place."""
+"""Reason why a parameter is not supported on a cluster, or its replacement."""
 
 _AS_GOOD_AS_DEFAULT = {"device": ("cpu",)}
 
 
 def check_settings(estimator: Any, honoured: Collection[str]) -> None:
-    """Raise a `ValueError` that names the first setting of `estimator` that is neither honoured nor at its default.
-
-    Parameters
-    ----------
-    estimator : estimator
-    honoured : collection of str
-        The settings that the fit reads.
+    """Raise a `ValueError` that names the first parameter that is neither in `honoured` nor at its default value.
 
     Examples
     --------
@@ -50,6 +43,6 @@ def check_settings(estimator: Any, honoured: Collection[str]) -> None:
 
 
 def same(value: Any, default: Any) -> bool:
-    """Whether a setting is at its default; arrays and objects are not compared entry by entry."""
+    """Return True if a parameter has its default value; arrays and objects are compared by identity."""
     plain = (str, int, float, bool)
     return value is default or (isinstance(value, plain) and isinstance(default, plain) and value == default)

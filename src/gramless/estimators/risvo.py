@@ -19,14 +19,17 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from numbers import Real
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import LinAlgWarning
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import StrOptions
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
+from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, KERNEL, POSITIVE, POSITIVE_INTEGER
 from gramless._core.dask_dispatch import dispatch_fit
 from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate, parse_budget
@@ -34,9 +37,7 @@ from gramless._core.targets.columns import scores_to_labels
 from gramless._core.threads import CPU_TILE, blas_threads
 from gramless._core.validation import (
     atomic_fit,
-    check_choice,
     check_labels,
-    check_positive,
     check_square,
     check_weights,
     check_X,
@@ -45,6 +46,7 @@ from gramless._core.validation import (
 from gramless.approximation.landmarks import LandmarkRule, as_points, select
 from gramless.callbacks import read_functions
 from gramless.estimators.expansion import ExpansionClassifier
+from gramless.inference.probabilities import probability_constraint
 from gramless.kernels.base import Kernel
 from gramless.linalg.planning.plan import cholesky_memory, problem_size
 from gramless.streaming.learners.active_set import ActiveSetLSSVM, ActiveStep, BasisRidge, shrink
@@ -178,6 +180,23 @@ class RiSVOClassifier(ExpansionClassifier):
     active_set_: Any
     inclusion_violations_: Any
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **KERNEL,
+        **COMPUTE,
+        **CLASS_WEIGHT,
+        "n_landmarks": [POSITIVE_INTEGER],
+        "landmarks": "no_validation",
+        "gamma_l": [Real],
+        "gamma_u": [Real],
+        "zeta_l": [Real],
+        "zeta_u": [Real],
+        "rho": [POSITIVE],
+        "max_iter": [POSITIVE_INTEGER],
+        "check_inclusion": ["boolean"],
+        "merge": [StrOptions({"sum", "average"})],
+        "probability": probability_constraint("softmax"),
+    }
+
     def __init__(
         self,
         *,
@@ -246,7 +265,7 @@ class RiSVOClassifier(ExpansionClassifier):
         self
             The fitted estimator.
         """
-        check_risvo_parameters(self)
+        self._check_parameters()
         kernel = self._kernel()
         dtype = working_dtype(X, self.dtype)
         X = check_X(self, X, dtype=dtype, reset=True, accept_sparse=kernel.accepts_sparse)
@@ -263,6 +282,22 @@ class RiSVOClassifier(ExpansionClassifier):
         system = self._system(X, rows, targets, weights)
         self._iterate(system, X, rows, codes, targets)
         return self
+
+    def _check_parameters(self) -> None:
+        """Raise ValueError for parameters that are invalid for any data."""
+        self._validate_params()
+        if not (self.gamma_l < self.gamma_u and self.zeta_l < self.zeta_u):
+            raise ValueError(
+                f"need gamma_l < gamma_u and zeta_l < zeta_u, got {self.gamma_l}, {self.gamma_u} "
+                f"and {self.zeta_l}, {self.zeta_u}"
+            )
+
+    def _set_violations(self, rows: Any) -> None:
+        """Set `inclusion_violations_`, or delete it if `check_inclusion` is False."""
+        if self.check_inclusion:
+            self.inclusion_violations_ = rows
+        else:
+            self.__dict__.pop("inclusion_violations_", None)
 
     def _system(self, X: Array, rows: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> Any:
         """Return the least-squares system of this fit, with its arrays on the device."""
@@ -361,7 +396,7 @@ class RiSVOClassifier(ExpansionClassifier):
         )
         self._set_model(X, system, local_rows)
         self.n_iter_ = len(self.history_)
-        set_violations(self, np.flatnonzero(local_rows.violations))
+        self._set_violations(np.flatnonzero(local_rows.violations))
         warn_if_ill_conditioned(system, self.rho)
 
     def _set_model(self, X: Array, system: Any, local_rows: LocalActiveRows) -> None:
@@ -413,29 +448,6 @@ class LocalActiveRows:
 
     def _kept(self) -> np.ndarray:
         return self.active[self._stays[self.active]]
-
-
-def set_violations(estimator: RiSVOClassifier, rows: Any) -> None:
-    """Set `inclusion_violations_`, or delete it if `check_inclusion` is False."""
-    if estimator.check_inclusion:
-        estimator.inclusion_violations_ = rows
-    else:
-        estimator.__dict__.pop("inclusion_violations_", None)
-
-
-def check_risvo_parameters(estimator: RiSVOClassifier) -> None:
-    """Raise ValueError for parameters that are invalid for any data."""
-    check_positive("rho", estimator.rho)
-    check_positive("max_iter", estimator.max_iter, integer=True)
-    check_positive("n_landmarks", estimator.n_landmarks, integer=True)
-    check_choice("merge", estimator.merge, {"sum", "average"})
-    if estimator.probability is not False:
-        check_choice("probability", estimator.probability, {"softmax"})
-    if not (estimator.gamma_l < estimator.gamma_u and estimator.zeta_l < estimator.zeta_u):
-        raise ValueError(
-            f"need gamma_l < gamma_u and zeta_l < zeta_u, got {estimator.gamma_l}, {estimator.gamma_u} "
-            f"and {estimator.zeta_l}, {estimator.zeta_u}"
-        )
 
 
 def warn_if_ill_conditioned(solution: Any, rho: float) -> None:
