@@ -1,7 +1,7 @@
 """`gramless train FOLDER`, `predict MODEL PICTURE` and `evaluate MODEL FOLDER`: pictures in one subfolder per class.
 
-All pictures are resized to the most common size, reduced in proportion if a side has more than `LONGEST_SIDE` pixels. They
-are converted to grey if all training pictures are grey.
+All pictures are resized to the most common size, which is first reduced in proportion if one of its sides has more than
+`LONGEST_SIDE` pixels. They are converted to grey if all training pictures are grey.
 """
 
 from __future__ import annotations

@@ -382,7 +382,7 @@ def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
 def _to_stored(value: Any) -> Any:
     """Return an estimator, list or dict without callbacks and with points in half precision where that loses no digit.
 
-    Copies only the objects that contain something to replace.
+    Only objects that contain a replaced value are copied.
     """
     if type(value) in (list, tuple):
         items = [_to_stored(item) for item in value]

@@ -5,8 +5,8 @@
 
 Centring and whitening are linear and contrast normalisation is one factor per patch, so the filters include them and one
 matrix product computes all activations. Cells divide the grid of positions into equal areas: a position on the border of
-two cells counts for both in parts, so that pooling commutes with a reflection for every size. Time O(n positions atoms d),
-memory of a few images per thread.
+two cells belongs partly to both, so that reflecting an image only reorders its cells. Time O(n positions atoms d), memory
+of a few images per thread.
 """
 
 from __future__ import annotations

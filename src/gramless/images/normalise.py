@@ -4,9 +4,9 @@
     Scale01           x <- (x - min(x)) / (max(x) - min(x))
     GaussianWindow    x[i, j] <- x[i, j] exp(-c ((i - L/2)^2 + (j - L/2)^2)),    i, j = 1..L,    c = 4 / L^2 by default
 
-A constant image becomes zero in the first two. The Gaussian window of an image that is not square uses the factor 4 /
-height^2 for rows and 4 / width^2 for columns. Time O(n d); memory of one block of images. Reference: Andrecut, "Randomized
-kernel methods for least-squares support vector machines", 2016, eqs. (61)-(62) and (76).
+`UnitNormalizer` and `Scale01` map a constant image to zeros. The Gaussian window of an image that is not square uses the
+factor 4 / height^2 for rows and 4 / width^2 for columns. Time O(n d); memory of one block of images. Reference: Andrecut,
+"Randomized kernel methods for least-squares support vector machines", 2016, eqs. (61)-(62) and (76).
 """
 
 from __future__ import annotations

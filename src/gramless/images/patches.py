@@ -1,7 +1,7 @@
 """All square patches of every image as normalised vectors.
 
-An image of h x w pixels has ((h - l) / s + 1) ((w - l) / s + 1) patches of side l at stride s: 16 patches of 25 x 25 for
-a digit of 28 x 28. Each is centred and scaled to unit norm; a constant patch becomes zero. The patches are views of the
+An image of h x w pixels has ((h - l) / s + 1) ((w - l) / s + 1) patches of side l at stride s: 16 patches of 25 x 25 for a
+digit of 28 x 28. Each patch is centred and scaled to unit norm; a constant patch becomes zero. The patches are views of the
 images until a block of them is normalised, so `iterate` never stores more than one block. Time O(n p l^2).
 """
 

@@ -113,7 +113,7 @@ class RequestRows:
                     raise RequestError(422, f"row {len(rows) + 1} has {len(cells)} cells, and the header has {len(header)}")
                 rows.append(dict(zip(header, cells, strict=True)))
                 if len(rows) > self._most_rows:
-                    break  # validation raises the error
+                    break  # the validation reports that there are too many rows
         except UnicodeDecodeError as reason:
             raise RequestError(400, f"the body is not text in UTF-8: {reason}") from reason
         except csv.Error as reason:
