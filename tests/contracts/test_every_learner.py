@@ -142,7 +142,7 @@ def test_what_does_not_merge_says_so(learner, features):
     if learner.merges:
         pytest.skip("merges")
     run = learner.begin(features, features(X) + 0, 2, n_rows=300, budget=10**9)
-    with pytest.raises(TypeError, match="does not merge"):
+    with pytest.raises(TypeError, match="cannot be merged"):
         run.merge(run)
     with pytest.raises(TypeError, match="reduce the weights"):
         run.decay(0.5)

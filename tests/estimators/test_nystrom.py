@@ -232,7 +232,7 @@ def test_class_weights(digits):
     streamed = as_dict.fit([(X[few], y[few])])
     assert (balanced.predict(X[y == 8]) == 8).mean() > (plain.predict(X[y == 8]) == 8).mean() + 0.3
     np.testing.assert_allclose(streamed.decision_function(X), balanced.decision_function(X), atol=1e-8)
-    with pytest.raises(ValueError, match="needs all labels beforehand"):
+    with pytest.raises(ValueError, match="needs all labels in advance"):
         NystromLSSVC(class_weight="balanced").fit([(X[few], y[few])])
 
 
@@ -243,7 +243,7 @@ def test_class_weights_hold_for_rows_that_come_after_a_fit(digits):
     pieces = clone(machine).fit(X[:300], y[:300]).partial_fit(X[300:600], y[300:600])
     np.testing.assert_allclose(pieces.decision_function(X), together, atol=1e-8)
     counted = clone(machine).set_params(class_weight="balanced").fit(X[:300], y[:300])
-    with pytest.raises(ValueError, match="needs all labels beforehand"):
+    with pytest.raises(ValueError, match="needs all labels in advance"):
         counted.partial_fit(X[300:600], y[300:600])
 
 
@@ -337,7 +337,7 @@ def test_finished_it_predicts_and_learns_no_more(digits, tmp_path):
     # 300 x 300 sums and the rows sampled for leave-one-out are gone.
     assert (tmp_path / "finished.skops").stat().st_size < 0.3 * (tmp_path / "whole.skops").stat().st_size
     for finished in (model, loaded):
-        with pytest.raises(ValueError, match="finished and takes no more rows"):
+        with pytest.raises(ValueError, match="finished and accepts no more rows"):
             finished.partial_fit(X, y)
     np.testing.assert_array_equal(model.fit(X, y).decision_function(X), scores)
     model.partial_fit(X, y)

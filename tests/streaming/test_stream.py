@@ -195,7 +195,7 @@ def test_a_bad_row_of_an_npz_file_or_a_batch_is_named(tmp_path, rows):
 def test_batches_that_do_not_fit_together(rows):
     X, y = rows
     for batches, message in (
-        ([(X[:5], y[:5]), (X[:5, :2], y[:5])], "different numbers of columns|columns, those before"),
+        ([(X[:5], y[:5]), (X[:5, :2], y[:5])], "different numbers of columns|columns, and earlier"),
         ([(X[:5], y[:4])], "batch 0 has 5 rows and 4 targets"),
         ([(X[0], y[0:1])], "X of batch 0 has 1 dimensions"),
         ([(np.array([["a", "b"]]), y[:1])], "row 0 of batch 0 has 'a' in column 0"),

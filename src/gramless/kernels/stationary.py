@@ -190,7 +190,7 @@ class Laplacian(Kernel):
 
 
 def compiled_block(kernel: Kernel, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
-    """Return `kernel.block(X, rows, columns)`, by compiled code even for blocks below `compiled_values`."""
+    """Return `kernel.block(X, rows, columns)`, by compiled code from `compiled_values_if_loaded` values on."""
     if isinstance(kernel, RBF | Laplacian):
         x, y = xa.take_rows(X, rows), xa.take_rows(X, columns)
         return kernel._values(x, y, out, TUNING.compiled_values_if_loaded)

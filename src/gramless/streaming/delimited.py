@@ -1,7 +1,7 @@
 """Rows of a delimited text file (.csv, .tsv, .txt, also compressed), read in pieces by `text`.
 
-The first line is a header if it has strings where rows have numbers. Every column but the target must be numeric. If a piece
-has another value, the file is parsed again line by line up to that row, so that the error message can name it.
+The first line is a header if it has strings where rows have numbers. All columns except the target must be numeric. If
+a piece has a value that is not numeric, the file is parsed again line by line, so that the error message can name the row.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MISSING = (*ALWAYS_MISSING, *MISSING_NUMBERS)
 class CsvSource:
     """Rows of a delimited text file."""
 
-    n_rows = None  # counting the lines would read the whole file
+    n_rows = None  # unknown, because counting the lines would read the full file
     repeatable = True
 
     def __init__(self, path: Path, target: str | int | None = None, piece_rows: int = TUNING.file_rows):

@@ -1,6 +1,7 @@
 """Streams and targets from the arguments of `fit` and `partial_fit`.
 
-Arrays are validated by the estimator before; files, iterables and arrays on disk are validated while they are read.
+Arrays are validated by the estimator before this module reads them; files, iterables and arrays on disk are validated while
+they are read.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def further_rows(X: Any, y: Any, sample_weight: Any, targets: Targets) -> tuple[
 
 
 def further_labels(known: LabelTargets | None, classes: Any, class_weight: Any) -> LabelTargets:
-    """Return the targets of a classifier's `partial_fit`; `known` are those of the earlier calls."""
+    """Return the targets of a classifier's `partial_fit`; `known` are the targets of the earlier calls."""
     if known is None:
         if classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit.")
@@ -59,7 +60,7 @@ def further_labels(known: LabelTargets | None, classes: Any, class_weight: Any) 
     before = known.sorted()[0]
     if classes is not None and not np.array_equal(np.unique(classes), before):
         raise ValueError(f"classes={list(classes)!r} is not the same as on the first call: {list(before)!r}")
-    # Also after a fit on arrays, which multiplies the class weights into the row weights.
+    # This also applies after a fit on arrays, in which the row weights already contain the class weights.
     known.class_weight = class_factors(class_weight)
     return known
 
@@ -70,7 +71,7 @@ def class_factors(class_weight: Any) -> dict[Any, float] | None:
         return None
     if isinstance(class_weight, dict):
         return check_class_weights(class_weight)
-    raise ValueError(f"class_weight={class_weight!r} needs all labels beforehand: pass arrays to fit, or a dict of weights")
+    raise ValueError(f"class_weight={class_weight!r} needs all labels in advance: pass arrays to fit, or a dict of weights")
 
 
 def _stream(X: Any, y: Any, sample_weight: Any) -> Stream:

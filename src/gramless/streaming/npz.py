@@ -67,7 +67,7 @@ class NpzSource:
         with zipfile.ZipFile(self.path) as archive, archive.open(f"{key}.npy") as member:
             shape, column_major, dtype = _read_header(member)
             if dtype.hasobject:
-                raise ValueError(f"{self.path}: {key!r} has Python objects, which are not read from files")
+                raise ValueError(f"{self.path}: {key!r} has Python objects, which are not loaded: store numbers or strings")
             if column_major and len(shape) > 1:
                 yield from self._slices_of_column_major(key, member, shape, dtype, size, start)
                 return

@@ -25,7 +25,7 @@ def open_parquet(path: Path) -> Iterator[Any]:
             repeated = sorted({name for name in names if names.count(name) > 1})
             if not repeated:
                 yield file
-    except Exception as reason:  # of pyarrow, or of pandas if its metadata are damaged
+    except Exception as reason:  # raised by pyarrow, or by pandas for damaged metadata
         raise ValueError(f"{path} is not a complete Parquet file: {reason}") from reason
     if repeated:
         raise ValueError(f"{path} has more than one column named {', '.join(map(repr, repeated))}: rename them")
@@ -52,7 +52,7 @@ def frames(path: Path, size: int | None) -> Iterator[Any]:
 
 
 class ParquetSource:
-    """A Parquet file; every column but the target must be numbers."""
+    """A Parquet file; all columns except the target must be numeric."""
 
     repeatable = True
 

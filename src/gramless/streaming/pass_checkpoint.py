@@ -1,7 +1,7 @@
-"""Checkpoint file of a training pass: the sums and the number of rows in them.
+"""Checkpoint file of a training pass: the sums, and the number of rows that they contain.
 
-The file is replaced atomically between two batches, so sums and count always agree: after an interruption at any moment
-exactly the counted rows are skipped.
+The file is replaced atomically between two batches, so sums and count always agree: after an interruption the
+resumed pass skips exactly the rows that the sums contain.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reservoir sampling: every row gets a random key, and the rows with the smallest keys are kept.
+"""Reservoir sampling: every row gets a random key, and the rows with the smallest keys are the sample.
 
 The sample is drawn uniformly without replacement from all rows so far, in O(capacity) memory. Given the keys, it does not
 depend on the batches.
@@ -22,7 +22,7 @@ class Reservoir:
 
     def add(self, rows: RowBlock, keys: np.ndarray) -> None:
         """Add rows with independent uniform keys."""
-        if len(self.keys) == self.capacity:  # most rows do not enter and are not copied
+        if len(self.keys) == self.capacity:  # most rows are not sampled and need no copy
             enter = np.flatnonzero(keys < self.keys.max(initial=0.0))
             if not enter.size:
                 return

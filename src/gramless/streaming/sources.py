@@ -81,7 +81,7 @@ class ArraySource:
         return tuple(None if part is None else xa.take_rows(part, idx) for part in (self.X, self.y, self.weights))  # type: ignore[return-value]
 
     def identity(self) -> tuple[Any, ...]:
-        # A few rows at equal distances: to hash every row would read all data.
+        # Only a few rows at equal distances are hashed, because hashing every row would read all data.
         compared = np.unique(np.linspace(0, self.length - 1, min(TUNING.compared_rows, self.length)).astype(np.int64))
         X, y, weights = self.take(compared)
         file = getattr(self.X, "filename", None)
@@ -127,7 +127,7 @@ class IterableSource:
                 raise ValueError(f"X of batch {number} has {X.ndim} dimensions; batches are (n_samples, n_features)")
             width = width or int(X.shape[1])
             if X.shape[1] != width:
-                raise ValueError(f"batch {number} has {X.shape[1]} columns, those before it {width}")
+                raise ValueError(f"batch {number} has {X.shape[1]} columns, and earlier batches have {width}")
             if not xa.is_torch(X) and X.dtype.kind not in "biuf":
                 X = _as_numbers(X, f"batch {number}")
             weights = None if weights is None else np.asarray(weights, dtype=np.float64)

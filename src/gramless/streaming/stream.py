@@ -88,7 +88,7 @@ class Stream:
 
     @property
     def indexable(self) -> bool:
-        """Whether rows can be taken in any order at no cost; True for arrays in memory."""
+        """Whether rows can be read in any order at the same cost; True for arrays in memory."""
         return isinstance(self._source, ArraySource) and not isinstance(self._source.X, np.memmap)
 
     def identity(self) -> tuple[Any, ...]:
@@ -166,7 +166,7 @@ class Stream:
     def _check(self, X: Array, y: Any, weights: Any, position: int, width: int) -> None:
         n = int(X.shape[0])
         if X.shape[1] != width:
-            raise ValueError(f"{self._source.row(position)} has {X.shape[1]} columns, those before it have {width}")
+            raise ValueError(f"{self._source.row(position)} has {X.shape[1]} columns, and earlier rows have {width}")
         for name, values in (("targets", y), ("weights", weights)):
             if values is not None and len(values) != n:
                 raise ValueError(f"{self._source.row(position)} starts a batch of {n} rows with {len(values)} {name}")
@@ -242,7 +242,9 @@ def is_stream_like(X: Any) -> bool:
 def _open(data: Any, y: Any, sample_weight: Any) -> Source:
     if isinstance(data, (str, os.PathLike)):
         if sample_weight is not None:
-            raise ValueError("sample_weight goes with arrays; for a file, pass an iterable of (X, y, sample_weight) batches")
+            raise ValueError(
+                "sample_weight is accepted only with arrays; for a file, pass an iterable of (X, y, sample_weight) batches"
+            )
         return _open_file(Path(data), y)
     if hasattr(data, "shape") and len(data.shape) == 2:
         return ArraySource(data, y, sample_weight)

@@ -1,7 +1,7 @@
 """Delimited text (.csv, .tsv, .txt, .data; also compressed by gzip or bzip2) as data frames, in pieces.
 
 A column is numeric if all its values are numbers or missing. The decimal separator may be a comma if another character
-separates the columns. The C parser of pandas releases Python's lock, so prefetching slows the computation little.
+separates the columns. The C parser of pandas releases Python's lock, so prefetching hardly slows the computation.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _with_numbers(frame: Any, separator: str, strings: Collection[str], path: Pa
     """Convert columns that pandas read as strings because of missing values or decimal commas to numbers."""
     pd = import_reader("pandas")
     if len(frame) and not isinstance(frame.index, pd.RangeIndex):
-        # pandas uses surplus values as row names, and every column name would belong to the values of its neighbour.
+        # pandas uses surplus values as row names, which would shift the column names by one column.
         raise ValueError(f"{path}: rows have more values than the header has names; name all columns")
     for name in frame.columns:
         column = frame[name]

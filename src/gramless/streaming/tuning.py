@@ -13,7 +13,7 @@ class StreamingTuning:
 
     # Rows. Size of the uniform sample from which landmarks and gamma="scale" are chosen if the rows can be read again.
     candidate_rows: int = 50_000
-    # Rows per batch. 4096 rows keep BLAS at its full speed; below 64 the time per batch is overhead.
+    # Rows per batch. 4096 rows keep BLAS at its full speed; below 64 rows most of the time per batch is overhead.
     largest_batch: int = 4096
     smallest_batch: int = 64
     # Rows converted from float32 to float64 at a time. Each product reads and writes all sums, so more rows are faster;
@@ -32,7 +32,7 @@ class StreamingTuning:
     poll_seconds: float = 0.1
 
     # Stochastic gradient descent. Eigenvectors of the curvature whose eigenvalues are equalised: 160 is the largest number
-    # that pays off on a CPU, as each costs as much time per row as one more output.
+    # that saves time on a CPU, as each costs as much time per row as one more output.
     equalised_eigenvectors: int = 160
     # Steps between two copies of the coefficients that a diverging fit returns to.
     snapshot_steps: int = 20

@@ -5,7 +5,7 @@ and then updates the slopes of all variables with the kernel rows of the variabl
 
 - Half of a working set are the worst violators; the other half are variables of the previous round, free variables first.
 Only
-  the new rows and columns of its Gram matrix are computed.
+  the rows and columns of new variables are computed in the Gram matrix of the set.
 - The accuracy to which a set is solved balances the cost of moves against the cost of kernel rows.
 - If more variables are free than a set contains, sets grow. A large set is solved by the same method with small sets.
 

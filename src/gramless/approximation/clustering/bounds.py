@@ -6,10 +6,11 @@ least `lower`, a rotation of the centroids by the angles `drift` changes these b
     upper + drift[own],    lower - max drift of the others,
 
 and a point with upper < lower keeps its label (Hamerly, "Making k-means even faster", 2010). A few centroids with a large
-drift would loosen the bounds of all points, so they are excluded from the bound and multiplied with all points; their number
-is chosen in each assignment for the least work. The labels equal those of the full product.
+drift would loosen the bounds of all points, so they are excluded from the bound and multiplied with all points; each
+assignment selects the number of excluded centroids with the least work. The labels equal those of the full product.
 
-Time O(n m d + s k d) for m excluded centroids and s points without a decision, instead of O(n k d); memory O(n).
+Time O(n m d + s k d) for m excluded centroids and s points whose label the bounds do not determine, instead of O(n k d);
+memory O(n).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class AngleBounds:
         self.labels = np.zeros(X.shape[0], np.int64)
         self.upper = np.full(X.shape[0], np.inf)
         self.lower = np.full(X.shape[0], -np.inf)
-        # A rounding error of the cosine becomes its square root in a small angle.
+        # The rounding error of a small angle is the square root of the rounding error of its cosine.
         self.slack = 4 * float(np.finfo(X.dtype).eps) ** 0.5
         # Fraction of the full product that the last assignment computed.
         self.computed = 0.0

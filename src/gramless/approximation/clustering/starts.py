@@ -30,7 +30,7 @@ def random_points(mass: np.ndarray, k: int, rng: np.random.Generator) -> np.ndar
 def plus_plus(
     X: Array, unit: Callable[[np.ndarray], Array], nearest: Nearest, mass: np.ndarray, k: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the indices of `k` points chosen by k-means++; different while the points have different directions.
+    """Return the indices of `k` points chosen by k-means++; different if there are enough directions.
 
     `unit(idx)` returns rows of `X` scaled to unit norm, and `mass` has the weight of each point, zero for zero rows.
     """

@@ -14,7 +14,7 @@ from gramless._core.threads import CPU_TILE, CUDA_TILE, blas_threads, run_thread
 _COINCIDENT = 1 - 1e-6
 
 
-# Function (worker, range of rows, rows, labels) that is called for each tile while it is in the cache.
+# Function (worker, range of rows, rows, labels) that is called for each tile while the tile is in the processor cache.
 Visit = Callable[[int, slice, Array, Array], None]
 
 
@@ -86,7 +86,7 @@ def deviation_of(chords: np.ndarray) -> float:
 
 
 def reseed(cosines: Array, scale: Array, mass: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return empty clusters and for each a point far from its centroid; fewer if fewer points differ from theirs."""
+    """Return empty clusters and for each a point far from its centroid; fewer if fewer points differ from their centroid."""
     empty = np.flatnonzero(counts == 0)
     if not len(empty):
         return empty, empty

@@ -4,11 +4,11 @@ The squared cosine of a row to the span of the basis `G` in feature space is
 
     cos^2(x) = k(G, x)^T K_G^-1 k(G, x) / k(x, x) = ||L^-1 k(G, x)||^2 / k(x, x),    K_G = L L^T,
 
-and the row joins the basis if it is below `epsilon` (Algorithm B.C. of Yu, Diamantaras, McKelvey and Kung 2014). The
-Cholesky factor grows by rows, which is more accurate than updating the inverse. A larger basis explains more of every row,
-so a row that fails the test always fails it later: a block of rows is tested against the present basis by one product and
-one triangular solve, and only the rows that pass are tested one by one. The result is that of the one-by-one algorithm.
-O(m^2 n + m n d) for a full pass; m^2 numbers for the factor and one block of kernel values.
+and the row joins the basis if its squared cosine is below `epsilon` (Algorithm B.C. of Yu, Diamantaras, McKelvey and Kung
+2014). The Cholesky factor grows by rows, which is more accurate than updating the inverse. A larger basis explains more of
+every row, so a row that fails the test always fails it later: a block of rows is tested against the present basis by one
+product and one triangular solve, and only the rows that pass are tested one by one. The result is that of the one-by-one
+algorithm. O(m^2 n + m n d) for a full pass; m^2 numbers for the factor and one block of kernel values.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class BasisConstruction(LandmarkRule):
         order = rng.permutation(X.shape[0])
         basis = _Basis(X, kernel, m, self.block_size)
         gap = 1 - self.epsilon
-        # The rounding error of a float64 factor is below m eps of the diagonal; a smaller gap would accept rows in the span.
+        # The rounding error of a float64 factor is below m eps of the diagonal; a smaller difference would accept rows in
+        # the span.
         smallest_gap = 10 * m * float(np.finfo(np.float64).eps)
         basis.scan(order[: self.n_init], 1 - smallest_gap)
         order = order[self.n_init :]
@@ -79,7 +80,7 @@ class BasisConstruction(LandmarkRule):
             if gap < _LEAST_FLOAT32_GAP:
                 basis.use_double()
             left = basis.scan(order, 1 - gap)
-            # No rejected row has a larger unexplained part than `left`: data of low rank ends here, not after forty passes.
+            # No rejected row passes a test above `left`, their largest unexplained fraction: data of low rank ends early.
             gap = min(gap, left) / 2
             if basis.size == m or not self.relax or gap < smallest_gap:
                 return basis.members
@@ -104,7 +105,7 @@ class _Basis:
         """Test rows in order until the basis is full; return the largest unexplained fraction of a rejected row."""
         start, left = 0, 0.0
         while start < len(order) and self.size < self.m:
-            # While the basis is small nearly all rows pass, and a large block would be tested twice.
+            # While the basis is small nearly all rows pass, so most rows of a large block would be tested twice.
             size = min(rows_per_block(self.m), max(self.block_size, 4 * self.size))
             block = order[start : start + size]
             start += size
@@ -124,7 +125,7 @@ class _Basis:
         members, self.size = self.members, 0
         self._factor = xa.zeros((self.m, self.m), self._factor, np.float64)
         for start in range(0, len(members), self.block_size):
-            # They passed a test with a gap above the float32 error, so a squared cosine below one is sufficient.
+            # These rows passed a test with a threshold above the float32 error, so a squared cosine below one is sufficient.
             self._admit(members[start : start + self.block_size], 1.0)
 
     def _half(self, rows: np.ndarray) -> Array:

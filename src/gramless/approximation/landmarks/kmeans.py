@@ -50,7 +50,7 @@ class KMeans(LandmarkRule):
 
     def select(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> Array:
         if not kernel.uses_points:
-            raise ValueError("k-means landmarks are new points, whose values a precomputed kernel does not have")
+            raise ValueError("k-means landmarks are new points, for which a precomputed kernel has no values")
         data = X if xa.is_sparse(X) else xa.to_numpy(X)
         clustering = MiniBatchKMeans(
             n_clusters=m, batch_size=max(self.batch_size, m), max_iter=self.max_iter, n_init=1, random_state=rng

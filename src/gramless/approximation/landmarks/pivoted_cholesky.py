@@ -6,7 +6,8 @@ Each landmark is drawn with probability proportional to the diagonal of the resi
 
 which is within a factor of the best rank-m approximation in expectation (Chen, Epperly, Tropp and Webber 2023). The
 accelerated form (Epperly, Tropp and Webber 2024) proposes a block from the current diagonal and accepts each proposal with
-the probability of the one-by-one method, so it has the same distribution with matrix-matrix products: O(n m d + n m^2).
+the probability of the one-by-one method, so it has the same distribution and uses matrix-matrix products. Cost: O(n m d + n
+m^2).
 
 `F` (n m numbers) is stored if it fits the memory. Otherwise each round recomputes the required part, `K(:, S) K(S, S)^-1`,
 in one pass over `X` with one block of memory.
@@ -122,7 +123,7 @@ class _PartialCholesky:
         self._dtype = xa.numpy_dtype(reference(X)) if store else np.dtype(np.float64)
 
     def propose(self, count: int, rng: np.random.RandomState) -> np.ndarray:
-        """Draw points from the current diagonal, with replacement."""
+        """Draw rows with replacement, with probabilities proportional to the current diagonal."""
         cumulative = np.cumsum(self.left)
         drawn = np.searchsorted(cumulative, rng.random_sample(count) * cumulative[-1], side="right")
         return np.minimum(drawn, len(self.left) - 1)
@@ -137,7 +138,7 @@ class _PartialCholesky:
         taken, L, _ = eliminate(K - half @ half.T, least, self.m - q)
         new, k = proposals[taken], len(taken)
         if k == 0:
-            # No proposal exceeds the rounding error, so their residuals are rounding errors too.
+            # The residuals of all proposals are rounding errors.
             self.left[proposals] = 0.0
             return
         self._L[q : q + k, :q] = half[taken]

@@ -1,16 +1,16 @@
-"""Landmarks of large quadratic Renyi entropy: far from each other within the data.
+"""Landmarks of large quadratic Renyi entropy: training rows that are far from each other.
 
 With the kernel as a Parzen window, the quadratic Renyi entropy of a set `S` of `m` points is
 
     H(S) = -log( 1/m^2 sum_{i, j in S} k(x_i, x_j) / sqrt(k(x_i, x_i) k(x_j, x_j)) )
 
-(the division has no effect for stationary kernels; other kernels would prefer short vectors without it). The rule adds the
+(the division has no effect for stationary kernels; without it, other kernels would prefer short vectors). The rule adds the
 point with the smallest sum of kernel values to the points already chosen, which maximises `H`; the first is drawn at random.
 
 For kernels without negative values the sums only grow, so the smallest sums of the last pass bound all others from below:
 points are chosen from a pool with the smallest sums until one exceeds the bound, and then all sums are updated by one block
-of columns. The result is that of the one-by-one method; for other kernels at most a quarter of a pool is chosen. O(n m d)
-time, one block of memory (Girolami 2002; Suykens et al. 2002, chapter 6).
+of columns. The result is that of the one-by-one method; for other kernels at most a quarter of a pool is chosen. Cost:
+O(n m d) time and one block of memory (Girolami 2002; Suykens et al. 2002, chapter 6).
 """
 
 from __future__ import annotations

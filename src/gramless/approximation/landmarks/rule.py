@@ -20,7 +20,7 @@ _MEMORY_LIMIT: ContextVar[int | None] = ContextVar("bytes that a landmark rule m
 
 
 class LandmarkRule(BaseEstimator):
-    """Base class of the rules that select landmarks; it has settings and no fitted state.
+    """Base class of the rules that select landmarks; a rule has parameters and no fitted state.
 
     Subclasses define `select`.
 
@@ -80,7 +80,7 @@ def rows_per_block(width: int) -> int:
 
 @contextmanager
 def limit_memory(nbytes: int | None) -> Iterator[None]:
-    """Limit the memory that rules allocate in this context where they have a choice; None is their default."""
+    """Limit the optional memory that rules allocate in this context; None is the default limit."""
     token = _MEMORY_LIMIT.set(nbytes)
     try:
         yield

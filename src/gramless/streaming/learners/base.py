@@ -2,7 +2,7 @@
 
     state = learner.begin(features, ...),     state.add(Phi, Z, weights) for each batch,     learner.solve(state, ...)
 
-A `Learner` has only settings; a `LearnerState` is what was learned so far. Neither depends on the source of the rows:
+A `Learner` has only settings; a `LearnerState` is the result of the rows so far. Neither depends on the source of the rows:
 `run_pass` reads the rows, maps them to features and measures the time.
 """
 
@@ -58,11 +58,11 @@ class LearnerState(ABC):
         """Learn from a batch of features and targets; `measured` is the result of `measure` for the same rows."""
 
     def measure(self, Phi: Array) -> Array | None:
-        """Return one number per row that `add` needs beside the features, or None; cached together with the features."""
+        """Return one number per row that `add` needs in addition to the features, or None if it needs only the features."""
         return None
 
     def attach(self, features: Features, budget: int) -> None:  # noqa: B027 (optional hook)
-        """Set the features of the rows to come, after the state was read from a file."""
+        """Set the features of later rows after the state was read from a file."""
 
     @abstractmethod
     def widen(self, n_targets: int) -> None:
@@ -73,15 +73,15 @@ class LearnerState(ABC):
         raise TypeError(f"{type(self).__name__} cannot reduce the weights of earlier rows")
 
     def merge(self, other: Any) -> Any:
-        """Add what another state learned from other rows, and return this state."""
-        raise TypeError(f"{type(self).__name__} depends on the order of its rows and does not merge")
+        """Add the state of other rows to this state, and return this state."""
+        raise TypeError(f"{type(self).__name__} depends on the order of its rows and cannot be merged")
 
     def end_pass(self) -> dict[str, float]:
         """Finish an epoch and return numbers for the history."""
         return {}
 
     def reopen(self) -> None:  # noqa: B027 (optional hook)
-        """Prepare for more rows of unknown number."""
+        """Prepare the state for an unknown number of further rows."""
 
     @abstractmethod
     def copy(self) -> Any:

@@ -3,15 +3,15 @@
     L(A, b) = 1/n [ 1/2 sum_i w_i ||z_i - A^T phi_i - b||^2 + (1 / C) (1/2 tr(A^T P A) - tr(A^T Q)) ]
 
 The curvature `H = mean phi phi^T` of kernel features has eigenvalues of very different size, and a plain gradient step is
-limited by the largest. So the leading eigenvectors `V` of `H` on a subsample are equalised to the first one left out,
-`g <- g - V (1 - v_{q+1} / v) V^T g`, where `v` is the curvature of the full loss along `V` (Ma and Belkin, "Diving into the
-shallows", 2017). The step is `batch / (max ||phi||^2 + (batch - 1) v_{q+1})`, measured after equalisation on rows that were
-not used for the eigenvectors. If the loss exceeds a multiple of that of the zero model, or is not a number, the coefficients
-return to the last snapshot and the step is halved.
+limited by the largest. The leading eigenvalues of `H` on a subsample, with eigenvectors `V`, are therefore reduced to the
+next eigenvalue, `g <- g - V (1 - v_{q+1} / v) V^T g`, where `v` is the curvature of the full loss along `V` (Ma and Belkin,
+"Diving into the shallows", 2017). The step is `batch / (max ||phi||^2 + (batch - 1) v_{q+1})`, measured after equalisation
+on rows that were not used for the eigenvectors. If the loss exceeds a multiple of that of the zero model, or is not a
+number, the coefficients return to the last snapshot and the step is halved.
 
 A few rows can have a hundred times the squared norm of most rows and would make the step small for all. With `limit_norms`
 the step is derived from four times the mean squared norm, and the weight of a row above that limit is reduced accordingly.
-As the step decreases all weights return to one, so the minimum is that of the loss; a third of the epochs is enough.
+As the step decreases all weights return to one, so the minimum is that of the loss; a third of the epochs suffices.
 
 `Q` are the targets of the landmarks (`loss="dual"`) or zero (`loss="primal"`). The product with `P` is computed once for
 several batches. Cost: O(p (k + q)) for each row, O(s^2 p + s^3) once for a subsample of s rows.
@@ -193,7 +193,7 @@ class GradientState(LearnerState):
         gram /= half
         values, U = xa.eigh(gram)
         top = xa.to_numpy(values)[::-1]
-        # At most a tenth of the rows: further eigenvectors of the sample differ from those of the data.
+        # At most a tenth of the number of rows, because further eigenvectors of the sample differ from those of the data.
         noise = 10 * float(np.finfo(xa.numpy_dtype(features)).eps) * top[0]
         q = min(self._tuning.equalised_eigenvectors, half // 10, int(np.count_nonzero(top > noise)) - 1)
         if q > 0:
@@ -343,7 +343,7 @@ class GradientState(LearnerState):
     def _return_to_snapshot(self) -> None:
         """Restore the last snapshot and halve the step after divergence."""
         if self.halvings >= self._tuning.halvings:
-            raise ArithmeticError("the loss grows however small the step is: check that the features are finite and scaled")
+            raise ArithmeticError("the loss increases for every step size: check that the features are finite and scaled")
         # If the snapshot diverges too, start again from the zero model.
         keep = 0.0 if self._failures else 1.0
         self.A, self.b = self._snapshot[0] * keep, self._snapshot[1] * keep

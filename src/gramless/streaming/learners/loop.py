@@ -1,4 +1,4 @@
-"""Training passes over streams: `run_pass` for a whole stream, `continue_pass` for more rows.
+"""Training passes over streams: `run_pass` for a full stream, `continue_pass` for more rows.
 
     stream -> (X, y) -> feature map -> Phi,    targets -> Z,    state.add(Phi, Z, weights),    learner.solve(state) -> model
 
@@ -58,13 +58,13 @@ def run_pass(
 ) -> LearningPass:
     """Learn from all rows of a stream: in one pass, or in the epochs of the learner if the rows can be read again.
 
-    A `Checkpoint` among the callbacks saves the pass; a file of the same pass is resumed. Functions are called after each
-    epoch with `show(pass)`, such as a fitted estimator, and end the pass by returning True.
+    A `Checkpoint` among the callbacks saves the pass, and a pass with a saved file is resumed. Callback functions receive
+    `show(pass)`, such as a fitted estimator, after each epoch, and stop the pass by returning True.
     """
     _, learner, options = settings
     learner.check()
     if callbacks.early_stopping is not None:
-        raise ValueError(f"{options.name} holds out no rows: leave EarlyStopping out of callback, or use C='loo'")
+        raise ValueError(f"{options.name} has no validation rows: remove EarlyStopping from callback, or use C='loo'")
     file = _checkpoint_file(stream, settings, targets, random_state, callbacks)
     saved = None if file is None else file.load()
     if saved is None:
@@ -73,7 +73,7 @@ def run_pass(
         learning = collecting.choose_features_from(stream, settings, rng)
     else:
         learning = LearningPass.restore(saved, targets, settings)
-        rng = np.random.RandomState(learning.seed)  # not used: only learners that keep the order have checkpoints
+        rng = np.random.RandomState(learning.seed)  # unused, because learners with checkpoints do not shuffle
     skip = learning.rows_seen
     plan = _plan(learning.format, targets, stream, settings)
     log_progress(options.verbose, f"{options.name}: {plan.batch_rows} rows at a time; peak {plan.memory}")
@@ -108,11 +108,11 @@ def run_pass(
 def continue_pass(
     state: TrainingPass, stream: Stream, settings: PassSettings, tuning: StreamingTuning = TUNING
 ) -> CollectingPass | LearningPass:
-    """Add the rows of a stream to a pass, which is changed, and return the pass in its phase afterwards."""
+    """Add the rows of a stream to a pass in place, and return the pass in its resulting phase."""
     _, learner, options = settings
     learner.check()
     if isinstance(state, FinishedPass):
-        raise ValueError(f"this {options.name} is finished and takes no more rows: fit it anew, on all of them")
+        raise ValueError(f"this {options.name} is finished and accepts no more rows: fit it again on all rows")
     stream.first()  # raises ValueError if there are no rows or no targets
 
     def convert(X: Array) -> Array:
@@ -135,7 +135,7 @@ def continue_pass(
     current: CollectingPass | LearningPass = state
     for batch in stream.batches(tuning.largest_batch, prepare=convert):
         encoded = current.targets.read(batch.y)
-        if isinstance(current, LearningPass):  # since an earlier batch of this stream
+        if isinstance(current, LearningPass):  # the features were chosen from earlier rows
             current.add(batch.X, encoded, batch.weights, learner, options.budget(current.format.device))
             continue
         current.blocks.append((batch.X, encoded, batch.weights))
@@ -153,7 +153,7 @@ def _checkpoint_file(
     if checkpoint is None:
         return None
     if not learner.merges:
-        raise ValueError(f"a Checkpoint goes with sums (method='exact'), not with steps, in {options.name}")
+        raise ValueError(f"{options.name} supports a Checkpoint only with method='exact', which stores sums")
     seed = type(random_state).__name__ if isinstance(random_state, np.random.RandomState) else random_state
     identity = [options.name, feature_map, learner, targets.class_weight, options.batch_rows, options.dtype]
     return PassCheckpoint(checkpoint.path, checkpoint.every, [*identity, options.device, seed], stream)
@@ -217,7 +217,7 @@ def _begin_with_random_rows(
     X, _, weights = stream.sample(learner.rows_measured, rng)
     if weights is not None and (weights > 0).any():
         X = xa.take_rows(X, np.flatnonzero(weights > 0))
-    # The learner compares two halves of the sample: they must not be the two ends of sorted data.
+    # The learner compares two halves of the sample, which must not be the two ends of sorted data.
     X = learning.format.convert(xa.take_rows(X, rng.permutation(int(X.shape[0]))), options.name)
     n, known = stream.n_rows or int(X.shape[0]), stream.n_rows is not None
     return learning.begin(learning.features(X) + 0, learner, options.budget(learning.format.device), n, known=known)

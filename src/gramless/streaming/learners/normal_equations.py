@@ -26,7 +26,8 @@ from gramless.streaming.tuning import TUNING
 
 C_PATH = tuple(float(C) for C in 10.0 ** np.arange(-3, 6.01, 0.5))
 """Values of C that `C="loo"` tries by default."""
-# Copies of the features of rows that are left out together: centred, transposed, whitened, rotated, squared; one for BLAS.
+# Copies of the features of rows whose residuals are computed together: centred, transposed, whitened, rotated, squared; one
+# for BLAS.
 _LEFT_OUT_COPIES = 6
 # Matrices of p x p float64 at the peak of the solution: sums, penalty, factor, whitened copy, eigenvectors, workspace.
 _SOLVE_MATRICES = 7
@@ -56,7 +57,7 @@ class NormalEquations(Learner):
 
     @property
     def rows_left_out(self) -> int:  # type: ignore[override]
-        """Size of the sample for leave-one-out; 0 if the settings need none."""
+        """Size of the sample for leave-one-out; 0 if the settings need no leave-one-out."""
         return self.most_left_out if self._needs_loo or self.keep_rows else 0
 
     @property
@@ -72,7 +73,8 @@ class NormalEquations(Learner):
         """Return the bytes of the sums and of their solution."""
         parts = {"normal equations": _SOLVE_MATRICES * 8 * p * p}
         if itemsize < 8:
-            parts["rows in float64"] = 2 * TUNING.converted_rows * p * 8  # converted, and multiplied by weights
+            # One copy in float64, and one multiplied by the weights.
+            parts["rows in float64"] = 2 * TUNING.converted_rows * p * 8
         return parts
 
     def memory_left_out(self, p: int, n_columns: int, n_targets: int, itemsize: int, n_rows: int | None) -> int:

@@ -1,4 +1,4 @@
-"""Settings of a training pass: what is computed, and with which precision, device, memory and batch size."""
+"""Settings of a training pass: feature map and learner, precision, device, memory and batch size."""
 
 from __future__ import annotations
 

@@ -102,7 +102,9 @@ class RidgeSums(LearnerState):
         b = int(features.shape[0])
         if b == 0:
             return
-        if xa.device_of(features) != xa.device_of(self.upper):  # read from a file, or merged from another device
+        if xa.device_of(features) != xa.device_of(
+            self.upper
+        ):  # the sums were read from a file, or merged from another device
             self.__dict__.update(RidgeSums.from_state(self.state(), features).__dict__)
         self.n_rows += b
         self.eps = max(self.eps, float(np.finfo(xa.numpy_dtype(features)).eps))

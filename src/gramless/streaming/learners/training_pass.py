@@ -77,7 +77,7 @@ def rows_to_examine(
     tuning: StreamingTuning = TUNING,
 ) -> int:
     """Return the size of the sample from which the features are chosen."""
-    if not repeatable:  # the first rows stay in memory until they are read again
+    if not repeatable:  # the first rows are stored until they are read again
         return feature_map.rows_wanted(n_rows)
     affordable = options.budget(format.device) // (8 * format.n_columns * np.dtype(format.dtype).itemsize)
     return max(feature_map.rows_needed(n_rows), min(tuning.candidate_rows, affordable))
@@ -85,7 +85,7 @@ def rows_to_examine(
 
 @dataclass
 class CollectingPass:
-    """A pass whose features are not chosen yet: rows are stored."""
+    """A pass that stores rows, because its features are not chosen yet."""
 
     format: RowFormat
     targets: Targets
@@ -127,9 +127,9 @@ class CollectingPass:
         encoded: bool = False,
         nbytes: int | None = None,
     ) -> LearningPass:
-        """Return the pass after its features were chosen from a sample of the rows and the rows that the user named.
+        """Return the pass after its features were chosen from a sample of the rows, or from landmarks given by the user.
 
-        `encoded` tells whether the targets of `rows` are encoded; `nbytes` bounds the memory of the choice.
+        `encoded` is True if the targets of `rows` are encoded; `nbytes` limits the memory for choosing the features.
         """
         X, y, weights = rows
         if weights is not None and not (weights > 0).all():
@@ -137,7 +137,7 @@ class CollectingPass:
             X, y, weights = xa.take_rows(X, kept), xa.take_rows(y, kept), weights[kept]
         if X.shape[0] == 0:
             raise ValueError("all sample weights are zero: there is nothing to fit")
-        # Features that do not depend on the rows must be equal in fit and in partial_fit, whatever either was given.
+        # Features that do not depend on the rows must be equal in fit and in partial_fit for any rows.
         rng = rng if feature_map.depends_on_rows else np.random.RandomState(self.seed)
         own = None if named is None else (self.format.convert(named[0]), named[1])
         converted = self.format.convert(X)
@@ -284,8 +284,8 @@ class LearningPass:
         if found.loo_scores is not None:
             scores = (self.targets.outputs(found.loo_scores), encoded, weights)
         coef = self.features.coefficients(self.targets.outputs(found.A)).astype(self.format.dtype)
-        # The intercept of a regressor contains the mean of the targets. If that is large, float32 would lose the digits of
-        # everything else.
+        # The intercept of a regressor contains the mean of the targets. Adding a large mean in float32 would lose the digits
+        # of the other terms.
         values = isinstance(self.targets, ValueTargets)
         intercept = self.targets.outputs(found.bias).astype(np.float64 if values else self.format.dtype)
         return OnePassModel(self.features, coef, intercept, found.C, found.jitter, found.loo_errors, scores)
@@ -349,5 +349,5 @@ TrainingPass = CollectingPass | LearningPass | FinishedPass
 
 
 def _for_prediction(model: OnePassModel) -> OnePassModel:
-    """Return the model without what only learning needs."""
+    """Return the model without attributes that only training needs."""
     return replace(model, features=model.features.for_prediction(), left_out=None)
