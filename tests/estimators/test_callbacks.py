@@ -71,6 +71,6 @@ def test_patches_say_where_their_windows_are(capsys, budget, place):
     machine = NystromLSSVC(n_landmarks=20, batch_size=64)
     PatchClassifier(machine, patch_size=7, memory_budget=budget, verbose=1).fit(X[:200], y[:200])
     said = "".join(capsys.readouterr())
-    assert "800 windows of 200 images" in said
+    assert "800 patches of 200 images" in said
     assert place in said
     assert ("images written" in said) == (place == "in a temporary file")

@@ -310,7 +310,7 @@ def test_landmarks_by_row_number(digits):
     X, y = digits
     model = NystromLSSVC(landmarks=[5, 3, 8], gamma=0.1).fit(X[:100], y[:100])
     np.testing.assert_array_equal(model.points_, X[[5, 3, 8]])
-    with pytest.raises(ValueError, match="row numbers below 100"):
+    with pytest.raises(ValueError, match="row indices below 100"):
         NystromLSSVC(landmarks=[100], gamma=0.1).fit(X[:100], y[:100])
 
 

@@ -14,6 +14,7 @@ each block, added in a tree.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError
@@ -175,7 +176,7 @@ def retry_if_lost(work: Callable[[], Array]) -> Array:
 
 
 def _tile(kernel: Kernel, rows: Piece, columns: Piece) -> Array:
-    return evaluate(kernel, rows.X, columns.X)
+    return evaluate(kernel, rows.X, columns.X, n_points=sys.maxsize)
 
 
 def _both_halves(tile: np.ndarray, own: np.ndarray, other: np.ndarray, diagonal: bool) -> tuple[Any, Any]:
@@ -191,7 +192,7 @@ def _both_halves_computed(
     up = np.zeros((len(columns.X), own.shape[1]), own.dtype)
     for i in range(0, len(rows.X), _TILE):
         for j in range(0, len(columns.X), _TILE):
-            tile = evaluate(kernel, rows.X[i : i + _TILE], columns.X[j : j + _TILE])
+            tile = evaluate(kernel, rows.X[i : i + _TILE], columns.X[j : j + _TILE], n_points=sys.maxsize)
             down[i : i + _TILE] += tile @ other[j : j + _TILE]
             up[j : j + _TILE] += tile.T @ own[i : i + _TILE]
     return down, up

@@ -313,14 +313,14 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
 
     Parameters
     ----------
+    kernel : {"auto", "rbf", "matern52", "exponential", "laplacian", "matern32", "poly", "linear"}, default="auto"
+        Kernel function. `"auto"` compares `"rbf"`, `"matern52"`, `"exponential"` and `"laplacian"` by leave-one-out in the
+        search, and is `"rbf"` for a single model; `"matern32"`, `"poly"` and `"linear"` are for single models only.
     estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
         Model that is fitted to the preprocessed data. `"table"` is the average of exact least-squares models that the search
         selects. The others are single models on standardised columns: `LSSVC` or `LSSVR`, `NystromLSSVC` or `NystromLSSVR`,
         and `KernelSVC` or `KernelSVR`. `"auto"` is `"table"` unless `C`, `gamma`, `tune="none"`, a device other than the CPU
         or another kernel than those of the search is given; then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
-    kernel : {"auto", "rbf", "matern52", "exponential", "laplacian", "matern32", "poly", "linear"}, default="auto"
-        Kernel function. `"auto"` compares `"rbf"`, `"matern52"`, `"exponential"` and `"laplacian"` by leave-one-out in the
-        search, and is `"rbf"` for a single model; `"matern32"`, `"poly"` and `"linear"` are for single models only.
     C : float or None, default=None
         Inverse regularisation strength; a larger value fits the training rows more closely. None selects the value by
         leave-one-out.
@@ -420,8 +420,8 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     def __init__(
         self,
         *,
-        estimator: str = "auto",
         kernel: str = "auto",
+        estimator: str = "auto",
         C: float | None = None,
         gamma: float | str | None = None,
         tune: str = "loo",
@@ -586,7 +586,8 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         """
         if self.model_ is not None:
             return self.model_.predict(self._scaled(X))
-        return self.classes_[link_probabilities(self._scores(X), self.link_).argmax(axis=1)]
+        scores = self._scores(X)
+        return self.classes_[link_probabilities(scores, self.link_).argmax(axis=1)]
 
 
 @link_documentation
@@ -598,14 +599,14 @@ class TableRegressor(RegressorMixin, _TableEstimator):
 
     Parameters
     ----------
+    kernel : {"auto", "rbf", "matern52", "exponential", "laplacian", "matern32", "poly", "linear"}, default="auto"
+        Kernel function. `"auto"` compares `"rbf"`, `"matern52"`, `"exponential"` and `"laplacian"` by leave-one-out in the
+        search, and is `"rbf"` for a single model; `"matern32"`, `"poly"` and `"linear"` are for single models only.
     estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
         Model that is fitted to the preprocessed data. `"table"` is the average of exact least-squares models that the search
         selects. The others are single models on standardised columns: `LSSVC` or `LSSVR`, `NystromLSSVC` or `NystromLSSVR`,
         and `KernelSVC` or `KernelSVR`. `"auto"` is `"table"` unless `C`, `gamma`, `tune="none"`, a device other than the CPU
         or another kernel than those of the search is given; then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
-    kernel : {"auto", "rbf", "matern52", "exponential", "laplacian", "matern32", "poly", "linear"}, default="auto"
-        Kernel function. `"auto"` compares `"rbf"`, `"matern52"`, `"exponential"` and `"laplacian"` by leave-one-out in the
-        search, and is `"rbf"` for a single model; `"matern32"`, `"poly"` and `"linear"` are for single models only.
     C : float or None, default=None
         Inverse regularisation strength; a larger value fits the training rows more closely. None selects the value by
         leave-one-out.
@@ -693,8 +694,8 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     def __init__(
         self,
         *,
-        estimator: str = "auto",
         kernel: str = "auto",
+        estimator: str = "auto",
         C: float | None = None,
         gamma: float | str | None = None,
         tune: str = "loo",

@@ -11,6 +11,7 @@ shifted first. City-block distances are computed by SciPy or, in large blocks, b
 
 from __future__ import annotations
 
+import sys
 from typing import Any, TypeGuard, cast
 
 import numpy as np
@@ -195,6 +196,13 @@ def compiled_block(kernel: Kernel, X: Array, rows: Any, columns: Any, out: Array
         x, y = xa.take_rows(X, rows), xa.take_rows(X, columns)
         return kernel._values(x, y, out, TUNING.compiled_values_if_loaded)
     return kernel.block(X, rows, columns, out=out)
+
+
+def values_at_points(kernel: Kernel, X: Array, Y: Array, out: Array, n_points: int) -> Array:
+    """Return `kernel(X, Y)`, compiled only if the model has many points: values do not depend on the batches of X."""
+    if isinstance(kernel, RBF | Laplacian):
+        return kernel._values(X, Y, out, 0 if n_points >= TUNING.compiled_points else sys.maxsize)
+    return kernel(X, Y, out=out)
 
 
 def can_use_register_tiles(X: Array, Y: Array, n_values: int, compiled_values: int) -> bool:

@@ -27,6 +27,10 @@ class KernelTuning:
     # Kernel values of a block. The same bound for callers that have already loaded compiled loops (the dual solvers): for
     # smaller blocks the call takes more time than it saves.
     compiled_values_if_loaded: int = 1 << 12
+    # Points of a model. Blocks with at least this number of points use compiled code for any number of rows, and others
+    # never do, so that the values of a row do not depend on the batch that contains it. 1,024 points and 256 rows are
+    # `compiled_values` values.
+    compiled_points: int = 1 << 10
     # Bytes of a row. Longer rows do not stay in the first-level cache (32 KB) while a register tile is summed.
     longest_row_bytes: int = 1 << 12
     # Values. Number of entries converted to float64 at a time for the variance: 8 MB.

@@ -10,6 +10,7 @@ the parameters, `pass_settings` and `fit`, from which its classifier and its reg
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from operator import attrgetter
@@ -81,15 +82,30 @@ def model_attribute(path: str, doc: str) -> property:
 
 
 def inherit_parameter_docs(family: type) -> Callable[[_Class], _Class]:
-    """Return a class decorator that inserts the documented parameters of `family` before those of the class."""
+    """Return a class decorator that merges the parameters of `family` into the docstring and signature of the class.
+
+    The parameters of the class itself precede `dtype`, so that all estimators have their parameters in the same order.
+    """
 
     def insert(cls: _Class) -> _Class:
         if cls.__doc__ and family.__doc__:
-            inherited = family.__doc__.split("----------\n", 1)[1].rstrip(" ")
+            first, split, last = family.__doc__.split("----------\n", 1)[1].rstrip(" ").partition("    dtype :")
             heading = "    Parameters\n    ----------\n"
-            if heading not in cls.__doc__:
-                cls.__doc__ = cls.__doc__.replace("    Attributes\n", f"{heading}\n    Attributes\n", 1)
-            cls.__doc__ = cls.__doc__.replace(heading, heading + inherited, 1)
+            text, own = cls.__doc__, ""
+            if heading in text:
+                text, _, rest = text.partition(heading)
+                own, _, attributes = rest.partition("\n    Attributes\n")
+                text = f"{text}    Attributes\n{attributes}"
+            merged = f"{heading}{first}{own}{split}{last}\n    Attributes\n"
+            cls.__doc__ = text.replace("    Attributes\n", merged, 1)
+        signature = inspect.signature(cls.__init__)
+        parameters = list(signature.parameters.values())
+        inherited = inspect.signature(family).parameters
+        names = [parameter.name for parameter in parameters]
+        added = [parameter for parameter in parameters[1:] if parameter.name not in inherited]
+        others = [parameter for parameter in parameters if parameter not in added]
+        at = names.index("dtype")
+        cls.__init__.__signature__ = signature.replace(parameters=[*others[:at], *added, *others[at:]])
         return cls
 
     return insert
@@ -378,7 +394,8 @@ class OnePassClassifier(ProbabilityMixin, ClassifierMixin, OnePassEstimator):
         ndarray of shape (n_samples,)
             Always NumPy, since labels may be strings.
         """
-        return scores_to_labels(self.classes_, xa.to_numpy(self._scores(X)))
+        scores = xa.to_numpy(self._scores(X))
+        return scores_to_labels(self.classes_, scores)
 
     @available_if(has_probabilities)
     @dispatch_prediction

@@ -17,7 +17,7 @@ from gramless._core.grid import on_grid
 from gramless._core.threads import CPU_TILE, CUDA_TILE, blas_threads, parallel_for, slices
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
-from gramless.kernels.stationary import RBF, can_use_register_tiles, offset_to_remove
+from gramless.kernels.stationary import RBF, can_use_register_tiles, offset_to_remove, values_at_points
 from gramless.linalg.operators.fused import FusedProduct, can_fuse
 from gramless.linalg.tuning import TUNING
 
@@ -51,8 +51,8 @@ def _both_as_bytes(kernel: Kernel, X: Array, Y: Array) -> tuple[Array, Array]:
     return (left, right) if xa.is_grid(right) else (X, Y)
 
 
-def evaluate(kernel: Kernel, X: Array, Y: Array, out: Array | None = None) -> Array:
-    """Return the block `K(X, Y)` of a resolved kernel, written to `out` if it is given."""
+def evaluate(kernel: Kernel, X: Array, Y: Array, out: Array | None = None, *, n_points: int | None = None) -> Array:
+    """Return the block `K(X, Y)` of a resolved kernel, written to `out`; `n_points` are the points of which Y is a part."""
     shape = (X.shape[0], Y.shape[0])
     if xa.is_torch(X) or min(shape) == 0 or not kernel.uses_points:
         return kernel(X, Y, out=out)
@@ -64,7 +64,7 @@ def evaluate(kernel: Kernel, X: Array, Y: Array, out: Array | None = None) -> Ar
 
     def fill(task: tuple[slice, slice]) -> None:
         rows, columns = task
-        kernel(X[rows], Y[columns], out=out[rows, columns])
+        values_at_points(kernel, X[rows], Y[columns], out[rows, columns], n_points or shape[1])
 
     parallel_for(tasks, fill, workers_for(kernel, X))
     return out
