@@ -98,14 +98,15 @@ def inherit_parameter_docs(family: type) -> Callable[[_Class], _Class]:
                 text = f"{text}    Attributes\n{attributes}"
             merged = f"{heading}{first}{own}{split}{last}\n    Attributes\n"
             cls.__doc__ = text.replace("    Attributes\n", merged, 1)
-        signature = inspect.signature(cls.__init__)
+        untyped: Any = cls
+        signature = inspect.signature(untyped.__init__)
         parameters = list(signature.parameters.values())
         inherited = inspect.signature(family).parameters
         names = [parameter.name for parameter in parameters]
         added = [parameter for parameter in parameters[1:] if parameter.name not in inherited]
         others = [parameter for parameter in parameters if parameter not in added]
         at = names.index("dtype")
-        cls.__init__.__signature__ = signature.replace(parameters=[*others[:at], *added, *others[at:]])
+        untyped.__init__.__signature__ = signature.replace(parameters=[*others[:at], *added, *others[at:]])
         return cls
 
     return insert
