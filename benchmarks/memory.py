@@ -246,11 +246,11 @@ def measure(name: str, case: Case, budget: int) -> dict[str, Any]:
     return found | {"sentence": answer.partition(": ")[2]}
 
 
-TRAIN = {"table": ["--time", "1s"], "machine": ["--kernel", "rbf"]}
+TRAIN = {"table": ["--time", "1s"], "lssvm": ["--estimator", "lssvm", "--kernel", "rbf"]}
 """Options of the command line under which `gramless train` is measured."""
 
 
-def train(way: str, budget: int | None, folder: Path) -> str:
+def train(mode: str, budget: int | None, folder: Path) -> str:
     """Run `gramless train` on a table of 2,500 rows."""
     X, y = data("LSSVC", Case(d=8))
     table, out = folder / "t.csv", folder / "m.skops"
@@ -260,19 +260,19 @@ def train(way: str, budget: int | None, folder: Path) -> str:
     heard = io.StringIO()
     with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard):
         try:
-            options = ["train", table, "--target", "y", "--task", "classification", "--out", out, *TRAIN[way], *limit]
+            options = ["train", table, "--target", "y", "--task", "classification", "--out", out, *TRAIN[mode], *limit]
             app([str(option) for option in options], standalone_mode=False)
         except MemoryError as reason:  # The command explains the error and exits with its own code.
             return f"refused: {reason}"
     return "fitted" if out.exists() else f"failed: {heard.getvalue()}"
 
 
-def measure_train(way: str, budget: int, folder: Path) -> dict[str, Any]:
+def measure_train(mode: str, budget: int, folder: Path) -> dict[str, Any]:
     """Call the command line; the peak includes reading the table."""
-    peak, answer = peak_of(lambda: train(way, budget, folder))
+    peak, answer = peak_of(lambda: train(mode, budget, folder))
     if not answer.startswith(("fitted", "refused")):
-        raise RuntimeError(f"gramless train {way}: {answer}")
-    found = {"estimator": "gramless train", "settings": {"way": way}, "dtype": "float64", "rows": 2500, "columns": 8}
+        raise RuntimeError(f"gramless train {mode}: {answer}")
+    found = {"estimator": "gramless train", "settings": {"mode": mode}, "dtype": "float64", "rows": 2500, "columns": 8}
     found |= {"outputs": 3, "budget": budget, "estimate": "", "answer": answer.partition(":")[0]}
     if answer == "fitted":
         return found | {"peak": peak, "share": round(peak / budget, 3)}
@@ -330,10 +330,10 @@ def main() -> None:
                 print(json.dumps(found[-1]) if arguments.lines else line(found[-1]), flush=True)
     if not arguments.only:
         with tempfile.TemporaryDirectory() as folder:
-            for way in list(TRAIN)[-1:] if arguments.quick else TRAIN:
+            for mode in list(TRAIN)[-1:] if arguments.quick else TRAIN:
                 for budget in BUDGETS:
-                    train(way, budget, Path(folder))  # Load or compile what this budget selects.
-                    found.append(measure_train(way, budget, Path(folder)))
+                    train(mode, budget, Path(folder))  # Load or compile what this budget selects.
+                    found.append(measure_train(mode, budget, Path(folder)))
                     print(json.dumps(found[-1]) if arguments.lines else line(found[-1]), flush=True)
     if not arguments.lines:
         for name, nbytes in loading.items():
