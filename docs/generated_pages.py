@@ -202,7 +202,7 @@ def _example(checks: list[dict[str, str]]) -> str:
         return ""
     one = next((check for check in checks if check["holds"] == "no"), checks[0])
     return _cell(
-        f"{one['what']} ({one['device']}): {one['ours']}, {one['wanted']} {one['theirs']}, tolerance {one['tolerance']}"
+        f"{one['what']} ({one['device']}): {one['ours']}, {one['expected']} {one['theirs']}, tolerance {one['tolerance']}"
     )
 
 
