@@ -5,8 +5,8 @@
 Here x are the features of `gramless.images.PatchDictionary`. With `mirror`, k averages over both images and their mirror
 images (`gramless.kernels.Reflected`): the dictionary is closed under reflection, so k needs no second matrix product. "auto"
 parameters minimise the squared closed-form leave-one-out errors on a sample of the training images; squared errors are used
-because the error rate of a few thousand images varies more by chance than between candidates. Time O(n positions atoms d)
-for the features and O(n^2 n_components) for the LS-SVM; memory for the projected features and for `LSSVC`. References:
+because the error rate of a few thousand images varies more by chance than between candidates. The features
+take O(n positions atoms d) time and the LS-SVM O(n^2 n_components); the memory is that of `LSSVC`. References:
 Coates and Ng, "The importance of encoding versus training with sparse coding and vector quantization", 2011; Suykens and
 Vandewalle, "Least squares support vector machine classifiers", 1999.
 """

@@ -51,7 +51,7 @@ class MaternKernel(Kernel):
         return ones_diagonal(X)
 
     def _apply(self, block: Array) -> Array:
-        """Return the kernel values for a block of `-t`, which may be overwritten."""
+        """Return the kernel values `f(t)` of a block that contains `-t`; the block may be overwritten."""
         raise NotImplementedError
 
 

@@ -285,7 +285,7 @@ def _pairs(n_classes: int) -> tuple[np.ndarray, np.ndarray]:
 
 @cache
 def _pair_of(n_classes: int) -> np.ndarray:
-    """Return the index of the pair of each class with each of the other classes, in their order."""
+    """Return, in row c, the indices of the one-vs-one problems that contain class c, ordered by the other class."""
     first, second = _pairs(n_classes)
     pair_of = np.empty((n_classes, n_classes - 1), dtype=np.intp)
     pair_of[first, second - 1] = pair_of[second, first] = np.arange(first.size)

@@ -1,4 +1,4 @@
-"""Randomly pivoted Cholesky: landmarks drawn by the error of their approximation by earlier landmarks.
+"""Randomly pivoted Cholesky: rows that the selected landmarks approximate poorly are drawn more often as landmarks.
 
 Each landmark is drawn with probability proportional to the diagonal of the residual
 
