@@ -292,7 +292,7 @@ def test_probabilities(machine, n_classes):
 
 
 def test_sigmoids_equal_those_of_brute_force_leave_one_out():
-    from gramless.inference.platt import fit_sigmoids
+    from gramless.inference.probabilities import fit_sigmoids
 
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 2)), np.arange(40) % 2

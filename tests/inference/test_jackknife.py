@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gramless.inference.jackknife import jackknife_plus
+from gramless.inference.intervals import jackknife_plus
 from gramless.inference.posterior import ExactPosterior, LeastSquaresModel
 from gramless.kernels import RBF
 

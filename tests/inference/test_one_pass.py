@@ -15,7 +15,7 @@ from gramless import (
     load,
     save,
 )
-from gramless.inference.jackknife import jackknife_plus
+from gramless.inference.intervals import jackknife_plus
 
 
 def friedman(n, seed):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from gramless.inference.platt import fit_sigmoid, fit_sigmoids, sigmoid_probabilities
+from gramless.inference.probabilities import fit_sigmoid, fit_sigmoids, sigmoid_probabilities
 
 
 def reference(scores, positive, weights):

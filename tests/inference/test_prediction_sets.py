@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import log_loss
 
 from gramless import LSSVC
-from gramless.inference.prediction_sets import adaptive_scores, class_thresholds, score_threshold
+from gramless.inference.intervals import adaptive_scores, class_thresholds, score_threshold
 
 
 def labelled(n, seed, k=5):

@@ -10,8 +10,8 @@ from sklearn.metrics import log_loss
 
 import gramless
 from gramless import LSSVC
-from gramless.inference.calibration import leave_one_out_on_demand
-from gramless.inference.temperature import fit_temperature, temperature_probabilities
+from gramless.inference.leave_one_out import leave_one_out_on_demand
+from gramless.inference.probabilities import fit_temperature, temperature_probabilities
 from gramless.inference.tuning import TUNING
 from gramless.kernels import RBF
 

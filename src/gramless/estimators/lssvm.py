@@ -46,11 +46,11 @@ from gramless.estimators.expansion import (
     LeastSquaresRegressor,
     check_kernel_input,
 )
-from gramless.inference.calibration import calibrate, leave_one_out_on_demand
-from gramless.inference.leave_one_out import leave_one_out_scores
+from gramless.inference.leave_one_out import leave_one_out_on_demand, leave_one_out_scores
 from gramless.inference.probabilities import (
     LEAVE_ONE_OUT_METHODS,
     METHODS,
+    calibrate,
     has_probabilities,
     label_probabilities,
     probability_constraint,

@@ -33,11 +33,8 @@ from gramless.estimators.expansion import (
     check_kernel_input,
 )
 from gramless.estimators.lssvm import check_two_classes
-from gramless.inference.calibration import calibrate
-from gramless.inference.jackknife import LeaveOneOut
-from gramless.inference.leave_one_out import leave_one_out_path
-from gramless.inference.optimism import optimism
-from gramless.inference.probabilities import METHODS, probability_constraint
+from gramless.inference.leave_one_out import LeaveOneOut, leave_one_out_path, optimism
+from gramless.inference.probabilities import METHODS, calibrate, probability_constraint
 from gramless.kernels import Kernel, as_kernel
 from gramless.linalg.operators import KernelOperator
 from gramless.linalg.planning.plan import SolverPlan, double_points_bytes

@@ -32,8 +32,7 @@ from gramless._core.device import Device
 from gramless._core.doc_links import link_documentation
 from gramless._core.targets.columns import scores_to_labels
 from gramless._core.validation import check_class_weights, check_labels
-from gramless.inference.coupling import couple
-from gramless.inference.platt import fit_sigmoid, fit_sigmoids, sigmoid_probabilities
+from gramless.inference.probabilities import couple, fit_sigmoid, fit_sigmoids, sigmoid_probabilities
 from gramless.kernels import Kernel
 from gramless.models.kernel_svm import BaseKernelSVM, check_class_bounds, rows_on, scale_bound, support_rows
 from gramless.svm.multiclass import (

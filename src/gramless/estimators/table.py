@@ -30,7 +30,7 @@ from gramless.estimators.lssvm import LSSVC, LSSVR
 from gramless.estimators.nystrom import NystromLSSVC, NystromLSSVR
 from gramless.estimators.svc import KernelSVC
 from gramless.estimators.svr import KernelSVR
-from gramless.inference.prediction_sets import adaptive_scores, prediction_sets, score_threshold
+from gramless.inference.intervals import adaptive_scores, prediction_sets, score_threshold
 from gramless.inference.softmax_link import fit_link, link_probabilities, link_scores
 from gramless.tables.column_types import Encoded, TableColumns, column_names, frame_rows, is_frame
 from gramless.tables.losses import ClassLoss, ValueLoss

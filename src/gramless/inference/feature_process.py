@@ -1,4 +1,4 @@
-"""Gaussian process of a model that is linear in features, from sums over its rows.
+"""Gaussian process of a one-pass model, which is linear in features, from sums over its rows and a sample of them.
 
 A least-squares model on features `phi` with the identity as penalty is the posterior mean of a process with covariance
 `s phi(x) . phi(y)`, noise variance `s ridge` and a constant with a flat prior. With the sums of `RidgeSums` (mean feature m,
@@ -11,12 +11,21 @@ The unexplained variance is small near the landmarks and `k(x, x)` far from all 
 variance given the other rows is `ridge h / (1 - h) + unexplained`, and that of its leave-one-out residual
 `ridge / (1 - h) + unexplained`, both times `s`. Cost: O(p^3) once, O(p^2) for each row.
 
+The stored rows of a one-pass regressor, a uniform sample of at most some thousand, give its leave-one-out residuals:
+
+    r_i = (y_i - f(x_i)) / (1 - h_i),     f_-i(x) = f(x) - r_i h_i(x),     h_i(x) = w_i (1 / N + u_i . u(x))
+
+The intervals are the jackknife+ of the stored rows, and the scale `s` is estimated from their residuals. Landmarks are
+represented better by the features than new rows are, so rows that are landmarks are excluded from the residuals if at least
+as many other rows are stored. An interval costs O(stored rows) for each new row in addition.
+
 References: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, sections 2.1 and 8.3; Snelson and
 Ghahramani, "Sparse Gaussian processes using pseudo-inputs", 2006, for the unexplained variance.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +33,20 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.threads import slices
+from gramless.approximation.features import Features, LandmarkFeatures
+from gramless.inference.intervals import ProcessBatch, check_coverage, score_threshold
+from gramless.inference.leave_one_out import LeaveOneOut
+from gramless.kernels import Kernel
 from gramless.linalg.operators.jitter import jittered_cholesky, rounding_of
-from gramless.streaming.learners.ridge_sums import RidgeSums
+from gramless.streaming.learners import LearningPass, OnePassModel, RidgeSums
 
 # Lower bound on one minus the leverage: a row with leverage 1 determines its own fitted value, and its variance given the
 # other rows is not defined.
 SMALLEST_FREEDOM = 1e-10
+
+_ROWS_PER_BLOCK = 1024  # 4 MB of features in float64 for 500 landmarks
 
 
 @dataclass(frozen=True)
@@ -91,3 +108,93 @@ class FeatureProcess:
         """Return `var f / s` of summed rows, each given the other rows."""
         h = self.leverages(Phi)
         return self.ridge * h / np.maximum(1.0 - h, SMALLEST_FREEDOM) + unexplained
+
+
+@dataclass(frozen=True)
+class OnePassProcess:
+    """Gaussian process of a one-pass regressor, with the leave-one-out residuals of the stored rows."""
+
+    model: OnePassModel
+    features: Features
+    process: FeatureProcess
+    projected: np.ndarray
+    """Stored rows in the coordinates of the process, shape (n, p)."""
+    leave_one_out: LeaveOneOut
+    freedom: np.ndarray
+    """One minus the leverage of each stored row."""
+    unexplained: np.ndarray
+    """Variance of the kernel that the features do not represent, for each stored row."""
+    scale: np.ndarray
+    """`s` of each output."""
+
+    def batches(self, X: Array, *, variances: bool = True) -> Iterator[ProcessBatch]:
+        """Yield the process at new rows in batches; without `variances` these are NaN."""
+        process, kernel = self.process, self.features.kernel
+        for rows in slices(int(X.shape[0]), _ROWS_PER_BLOCK):
+            block = X[rows]
+            Phi = xa.to_numpy(self.features(block)).astype(np.float64)
+            smoothing = self.leave_one_out.weights * (process.constant + process.project(Phi) @ self.projected.T)
+            unknown = np.full(len(Phi), np.nan)
+            found = process.variances(Phi, _unexplained(process, kernel, block, Phi)) if variances else unknown
+            yield ProcessBatch(rows, _values(self.model, block), found, smoothing)
+
+    def width_ratios(self, batch: ProcessBatch) -> np.ndarray:
+        """Return the ratios of the standard deviations of values at new rows and at stored rows, of shape (m, n)."""
+        own = self.process.ridge / self.freedom + self.unexplained
+        return np.sqrt((batch.variances + self.process.ridge)[:, None] / own)
+
+
+def fit_process(learning: LearningPass, model: OnePassModel) -> OnePassProcess | None:
+    """Return the process of a pass in float64 on the host; None if the pass has no sums or no stored rows."""
+    if not isinstance(learning.state, RidgeSums) or learning.sample is None or learning.sample.rows is None:
+        return None
+    features = learning.features
+    process = FeatureProcess.from_sums(learning.state, 1.0 / model.C, penalty=features.penalty())
+    X, y, weights = learning.sample.rows
+    used = np.flatnonzero(weights > 0)
+    if isinstance(features, LandmarkFeatures):
+        used = used[_not_landmarks(X, features.points)[used]]
+    X, y, weights = xa.take_rows(X, used), y[used], np.asarray(weights[used], dtype=np.float64)
+    rows = learning.format.convert(X)
+    Phi = xa.to_numpy(features(rows)).astype(np.float64)
+    unexplained = _unexplained(process, model.features.kernel, rows, Phi)
+    projected = process.project(Phi)
+    errors = learning.targets.matrix(y) - _values(model, rows)
+    leverages = weights * (process.constant + np.einsum("ij,ij->i", projected, projected))
+    freedom = np.maximum(1.0 - leverages, SMALLEST_FREEDOM)
+    residuals = errors / freedom[:, None]
+    scale = np.average(residuals**2 / (process.ridge / freedom + unexplained)[:, None], axis=0, weights=weights)
+    left_out = LeaveOneOut(residuals, residuals, weights)
+    return OnePassProcess(model, features, process, projected, left_out, freedom, unexplained, scale)
+
+
+def _not_landmarks(X: Any, points: Any) -> np.ndarray:
+    """Return the mask of rows that are not landmarks; all True if most rows are landmarks."""
+    if xa.is_sparse(X) or xa.is_sparse(points):
+        return np.ones(X.shape[0], dtype=bool)
+    known = {row.tobytes() for row in np.ascontiguousarray(points)}
+    others = np.array([row.tobytes() not in known for row in np.ascontiguousarray(X, dtype=points.dtype)], dtype=bool)
+    return others if 2 * np.count_nonzero(others) >= len(others) else np.ones(len(others), dtype=bool)
+
+
+def _unexplained(process: FeatureProcess, kernel: Kernel, rows: Array, Phi: np.ndarray) -> np.ndarray:
+    """Return `k(x, x) - |phi(x)|^2` of each row, at least zero."""
+    own = xa.to_numpy(kernel.diag(rows)).astype(np.float64)
+    return np.maximum(own - process.square_norms(Phi), 0.0)
+
+
+def _values(model: OnePassModel, rows: Array) -> np.ndarray:
+    """Return the predicted values in float64, shape (m, k)."""
+    coef = xa.like(model.coef, rows.data if xa.is_sparse(rows) else rows)
+    return xa.to_numpy(model.features.scores(rows, coef)).astype(np.float64) + model.intercept
+
+
+def constant_width_intervals(model: OnePassModel, rows: Array, coverage: float) -> np.ndarray:
+    """Return intervals of equal width, shape (m, k, 2), from the residuals that a finished model stores."""
+    check_coverage(coverage)
+    if model.calibration is None:
+        raise ValueError("the finished model has no residuals: fit it anew, with method='exact'")
+    residuals, weights = model.calibration
+    lengths = [score_threshold(np.abs(column), coverage, weights) for column in residuals.T]
+    means = _values(model, rows)
+    return np.stack([means - lengths, means + lengths], axis=2)

@@ -34,9 +34,9 @@ from sklearn.utils import check_random_state
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import slices
-from gramless.inference.jackknife import LeaveOneOut
-from gramless.inference.leave_one_out import diagonal_from_probes, diagonal_probes
-from gramless.inference.posterior import LeastSquaresModel, PosteriorBatch, log_likelihood, process_scale
+from gramless.inference.intervals import ProcessBatch
+from gramless.inference.leave_one_out import LeaveOneOut, diagonal_from_probes, diagonal_probes
+from gramless.inference.posterior import ExactPosterior, LeastSquaresModel, Posterior, log_likelihood, process_scale
 from gramless.inference.tuning import TUNING, InferenceTuning
 from gramless.linalg.least_squares import planned_preconditioner
 from gramless.linalg.operators import KernelOperator, evaluate
@@ -44,9 +44,19 @@ from gramless.linalg.planning.plan import SolverPlan, make_plan, problem_size
 from gramless.linalg.preconditioner import NystromPreconditioner
 from gramless.linalg.solvers import CG, solve
 from gramless.linalg.tuning import TUNING as LINALG_TUNING
+from gramless.linalg.tuning import LinalgTuning
 
 
-class IterativePosterior:
+def make_posterior(
+    model: LeastSquaresModel, budget: int, *, random_state: Any = None, tuning: LinalgTuning = LINALG_TUNING
+) -> Posterior:
+    """Return the process by a factorisation if that fits the budget, else by conjugate gradients."""
+    n, d = model.points.shape
+    fits = n <= tuning.exact_leave_one_out_max_rows and ExactPosterior.memory(n, d, model.device).nbytes <= budget
+    return ExactPosterior(model) if fits else IterativePosterior(model, budget, random_state=random_state)
+
+
+class IterativePosterior(Posterior):
     """The posterior by conjugate gradients, within `budget` bytes.
 
     `tol` is the largest fraction of a variance by which it may still fall, as estimated: half of it is the relative error of
@@ -77,7 +87,7 @@ class IterativePosterior:
         self.preconditioner = planned_preconditioner(self.op, self.plan, self.rng)
         self._estimates: _ProbeEstimates | None = None
 
-    def batches(self, X: Array, *, variances: bool = True) -> Iterator[PosteriorBatch]:
+    def batches(self, X: Array, *, variances: bool = True) -> Iterator[ProcessBatch]:
         """Yield the posterior at new rows in batches, with smoothing weights of zero.
 
         Without `variances` a new row costs no iterations, and its variance is NaN.
@@ -93,7 +103,7 @@ class IterativePosterior:
             if variances and model.fit_intercept:
                 left += (1.0 - self.u @ values) ** 2 / self.total
             means = values.T @ model.coef.astype(np.float64) + model.intercept
-            yield PosteriorBatch(rows, means, np.maximum(left, 0.0), np.zeros((means.shape[0], n)))
+            yield ProcessBatch(rows, means, np.maximum(left, 0.0), np.zeros((means.shape[0], n)))
 
     def _explained(self, K: Array, prior: np.ndarray) -> np.ndarray:
         """Return `k(x)^T A^-1 k(x)` for each new row; the first call also solves for the random signs."""

@@ -8,10 +8,19 @@ for row i, exactly and with weights (Cawley and Talbot 2004). With `A = L L^T`, 
 norms of `L^-1`: `2 n^3 / 3` operations in all. The eigenvectors of `K` give it for every `C` at once, since `A^-1` has the
 same eigenvectors with eigenvalues `1 / (lambda + 1/C)`: O(n^3) once and O(n^2) for each `C`. If the kernel matrix does not
 fit the memory, the diagonal of `A^-1` is estimated from solves with random signs.
+
+A row of weight `w > 1` stands for `w` copies, one of which is left out: with `g = 1 / C` and smoothing weights `h`,
+
+    r_i = g a_i / (w - 1 + g (M^-1)_ii / w)            f_-i(x) = f(x) - g a_i / (w (w - 1) + g (M^-1)_ii) h_i(x)
+
+The smallest error of many settings is optimistic. `optimism` draws bootstrap samples of the rows, selects the setting that
+is best on the drawn rows, and measures its error on the other rows (Tsamardinos, Greasidou and Borboudakis, "Bootstrapping
+the out-of-sample predictions for efficient and accurate cross-validation", 2018).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,12 +30,40 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.lapack import factor_lower_in_place, invert_lower_in_place
 from gramless._core.targets.columns import split_bias
+from gramless.inference.tuning import TUNING, InferenceTuning
+from gramless.kernels import Kernel
 from gramless.linalg.least_squares import planned_preconditioner
 from gramless.linalg.operators import KernelOperator
-from gramless.linalg.planning.plan import SolverPlan
+from gramless.linalg.planning.plan import SolverPlan, leave_one_out_memory
 from gramless.linalg.preconditioner import NystromPreconditioner
 from gramless.linalg.solvers import CG, solve
-from gramless.linalg.tuning import TUNING
+from gramless.linalg.tuning import TUNING as LINALG_TUNING
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """Effect of leaving out each row: its residual, and the change of other predictions."""
+
+    residuals: np.ndarray
+    """`y_i - f_-i(x_i)`, of shape (n, k)."""
+    changes: np.ndarray
+    """Factors in `f_-i(x) = f(x) - changes_i h_i(x)`, of shape (n, k)."""
+    weights: np.ndarray
+    """Number of copies that each row stands for."""
+
+    @classmethod
+    def from_solution(
+        cls, coef: np.ndarray, inverse_diagonal: np.ndarray, ridge: float, weights: np.ndarray | None = None
+    ) -> LeaveOneOut:
+        """Compute the effect from coefficients, the diagonal of the inverse of the bordered matrix, and `ridge = 1 / C`."""
+        coef = np.asarray(coef, dtype=np.float64).reshape(len(inverse_diagonal), -1)
+        p = np.asarray(inverse_diagonal, dtype=np.float64)[:, None]
+        w = np.ones(len(p)) if weights is None else np.asarray(weights, dtype=np.float64)
+        rest = np.maximum(w - 1.0, 0.0)[:, None]
+        copies = np.maximum(w, 1.0)[:, None]  # a row of weight at most one is left out entirely
+        residuals = ridge * coef / (rest + ridge * p / copies)
+        changes = ridge * coef / (copies * rest + ridge * p)
+        return cls(residuals, changes, w)
 
 
 class DenseFit(NamedTuple):
@@ -105,7 +142,7 @@ def estimated_diagonal(
     return diagonal_from_probes(op, probes, solve(op, xa.like(probes, op.reference), solver, random_state=rng).W)
 
 
-def diagonal_probes(n: int, rng: np.random.RandomState, n_probes: int = TUNING.n_probes) -> np.ndarray:
+def diagonal_probes(n: int, rng: np.random.RandomState, n_probes: int = LINALG_TUNING.n_probes) -> np.ndarray:
     """Return the right-hand sides of the estimate: columns of random signs, and a column of ones."""
     return np.column_stack([rng.choice(np.array([-1.0, 1.0]), size=(n, n_probes)), np.ones(n)])
 
@@ -142,3 +179,48 @@ def leave_one_out_path(K: Array, Z: np.ndarray, Cs: np.ndarray, weights: np.ndar
         coef, bias = split_bias(solution)
         fits.append(DenseFit(coef, bias, scores_without_each_row(Z, coef, diagonal * root**2, solution[:, -1])))
     return fits
+
+
+def leave_one_out_on_demand(
+    kernel: Kernel,
+    points: Array,
+    coef: np.ndarray,
+    targets: np.ndarray,
+    C: float,
+    weights: np.ndarray | None,
+    device: str,
+    budget: int,
+    tuning: InferenceTuning = TUNING,
+) -> np.ndarray | None:
+    """Return exact leave-one-out scores of the points, or None if they would cost more than the fit.
+
+    A row of weight w stands for w copies, one of which is left out.
+    """
+    m, d = points.shape
+    if m > tuning.calibrated_max_points or not kernel.uses_points or not kernel.thread_safe:
+        return None
+    dtype = xa.numpy_dtype(coef)
+    if leave_one_out_memory(m, d, targets.shape[1], dtype, device).nbytes > budget:
+        return None
+    ridge = 1.0 / (C * (np.ones(m) if weights is None else weights))
+    diagonal, u = exact_diagonal(KernelOperator(xa.to_device(points, device, dtype), kernel, ridge))
+    return targets - LeaveOneOut.from_solution(coef, diagonal - u**2 / u.sum(), 1.0 / C, weights).residuals
+
+
+def optimism(squares: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Return the factor, at least 1, by which root mean squared errors on new rows exceed the leave-one-out errors.
+
+    `squares` of shape (n, n_settings) has the squared leave-one-out residuals of all settings.
+    """
+    n = len(squares)
+    chance = np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
+    least = float((chance @ squares).min())
+    if n < 2 or squares.shape[1] < 2 or not least > 0:
+        return 1.0
+    rng = np.random.RandomState(0)
+    counts = rng.multinomial(n, chance, size=TUNING.bootstrap_draws).astype(np.float64)
+    left_out = np.where(counts == 0, chance, 0.0)
+    valid = left_out.sum(axis=1) > 0
+    best = (counts[valid] @ squares).argmin(axis=1)
+    missed = (left_out[valid] / left_out[valid].sum(axis=1, keepdims=True)) @ squares
+    return max(1.0, float(np.sqrt(missed[np.arange(len(best)), best].mean() / least)))

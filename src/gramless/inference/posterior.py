@@ -28,7 +28,8 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.memory import MemoryEstimate
 from gramless._core.threads import slices
-from gramless.inference.jackknife import LeaveOneOut
+from gramless.inference.intervals import ProcessBatch
+from gramless.inference.leave_one_out import LeaveOneOut
 from gramless.inference.tuning import TUNING
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators import KernelOperator, evaluate
@@ -53,20 +54,25 @@ class LeastSquaresModel:
         return KernelOperator(xa.to_device(self.points, self.device, dtype), self.kernel, ridge, cache=cache)
 
 
-@dataclass(frozen=True)
-class PosteriorBatch:
-    """The posterior at a slice of the new rows."""
+class Posterior:
+    """Base class of the processes of a least-squares model; subclasses set the attributes."""
 
-    rows: slice
-    means: np.ndarray
-    """Shape (m, k)."""
-    variances: np.ndarray
-    """Variance of the function divided by `s`, of shape (m,)."""
-    weights: np.ndarray
-    """Smoothing weights of the training rows, of shape (m, n)."""
+    exact: bool
+    model: LeastSquaresModel
+    leave_one_out: LeaveOneOut
+    inverse_diagonal: np.ndarray
+    """Diagonal of the inverse of the (bordered) matrix."""
+
+    def width_ratios(self, batch: ProcessBatch) -> np.ndarray:
+        """Return the ratios of the standard deviations of values at new rows and at training rows, of shape (m, n)."""
+        ridge, precision = self.model.ridge, self.inverse_diagonal
+        # Variance of a single value predicted from the other rows; a row of weight w is the mean of w values.
+        weights = 1.0 if self.model.weights is None else self.leave_one_out.weights
+        own = 1.0 / precision + ridge * (1.0 - 1.0 / weights)
+        return np.sqrt((batch.variances[:, None] + ridge + batch.weights**2 / precision) / own)
 
 
-class ExactPosterior:
+class ExactPosterior(Posterior):
     """The posterior by one Cholesky factorisation."""
 
     exact = True
@@ -106,7 +112,7 @@ class ExactPosterior:
 
         return log_likelihood(self.model, times, determinant, self.total, self.scale), 0.0
 
-    def batches(self, X: Array, *, variances: bool = True) -> Iterator[PosteriorBatch]:
+    def batches(self, X: Array, *, variances: bool = True) -> Iterator[ProcessBatch]:
         """Yield the posterior at new float64 rows in batches; `variances` has no effect here, since they cost nothing."""
         model = self.model
         for rows in slices(int(X.shape[0]), max(1, TUNING.batch_entries // len(self.u))):
@@ -121,7 +127,7 @@ class ExactPosterior:
                 left = left + missing**2 / self.total
                 weights = weights + np.outer(missing, self.u / self.total)
             means = values @ model.coef.astype(np.float64) + model.intercept
-            yield PosteriorBatch(rows, means, np.maximum(left, 0.0), weights)
+            yield ProcessBatch(rows, means, np.maximum(left, 0.0), weights)
 
 
 def process_scale(coef: np.ndarray, inverse_diagonal: np.ndarray, weights: np.ndarray | None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Class probabilities from scores, and the one definition of the parameter `probability` of all classifiers.
+"""Class probabilities from scores: the parameter `probability` of all classifiers, and the calibration of its methods.
 
     "softmax"      exp(s_c) / sum_j exp(s_j), without any fitted parameter
     "temperature"  the softmax of s / T, with T fitted to scores of rows that the model did not see
@@ -8,7 +8,7 @@
 
 Leave-one-out scores exist for exact least-squares solutions only. Estimators without them accept a subset:
 
-    LSSVC, LSSVCCV                     all
+    LSSVC                              all
     NystromLSSVC, FourierLSSVC         all with method="exact"; "auto" is "softmax", since leave-one-out scores need a second
                                        pass over the rows
     BudgetLSSVC, RiSVOClassifier       "auto", which is "softmax", "softmax" and False
@@ -16,24 +16,41 @@ Leave-one-out scores exist for exact least-squares solutions only. Estimators wi
     KernelSVC                          False (default, as in scikit-learn), "sigmoid" and True, fitted by cross-validation
 
 None of the methods changes `predict`.
+
+The temperature is the maximum likelihood estimate; one pseudo-row, spread evenly over all rows and classes, keeps it
+positive if the scores order a few rows perfectly. The likelihood is concave in `1 / T`, so its derivative has one root:
+O(n k) for each of about forty steps. The sigmoids are fitted by Newton's method with backtracking, from a stable likelihood:
+O(n) for each of about ten steps. `couple` combines the probabilities `r_ij = P(i | i or j)` of all pairs of classes by
+minimising `sum_ij (r_ji p_i - r_ij p_j)^2` over the simplex: one linear system of k + 1 unknowns for each row.
+
+References: Guo, Pleiss, Sun, Weinberger, "On calibration of modern neural networks", 2017; Platt, "Probabilistic outputs for
+support vector machines", 1999; Lin, Lin, Weng, "A note on Platt's probabilistic outputs", 2007; Wu, Lin, Weng, "Probability
+estimates for multi-class classification by pairwise coupling", 2004.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.optimize import brentq
+from scipy.special import expit, softmax
 from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from gramless.inference.platt import sigmoid_probabilities
-from gramless.inference.temperature import temperature_probabilities
+from gramless.inference.intervals import adaptive_scores
 
 METHODS = ("auto", "softmax", "sigmoid", "temperature")
 """All methods that convert scores to probabilities."""
 LEAVE_ONE_OUT_METHODS = ("sigmoid", "temperature")
 """Methods that are always fitted to leave-one-out scores; `"auto"` is fitted to them only if they are cheap."""
+
+_NEWTON_STEPS = 100
+_SMALLEST_STEP = 1e-10
+_HESSIAN_RIDGE = 1e-12
+_MIN_PAIRWISE_PROBABILITY = 1e-7
 
 
 def probability_constraint(*methods: str) -> list[Any]:
@@ -78,3 +95,141 @@ def label_probabilities(
     if sigmoids is not None:
         return expit(-(scores * sigmoids[:, 0] + sigmoids[:, 1]))
     return expit(scores / temperature)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Parameters that convert scores to probabilities, and calibration scores for prediction sets."""
+
+    sigmoids: np.ndarray | None
+    temperature: Any
+    """One number, or one for each label of a multilabel problem."""
+    true_scores: np.ndarray | None
+    """Adaptive score of the true class of each row; None for multilabel problems."""
+
+
+def calibrate(
+    scores: np.ndarray,
+    codes: np.ndarray,
+    n_classes: int,
+    method: str | bool,
+    weights: np.ndarray | None,
+    rng: np.random.RandomState,
+) -> Calibration:
+    """Fit the parameters of a probability method to leave-one-out scores; two-dimensional `codes` are label indicators."""
+    multilabel = codes.ndim == 2
+    problems = [(scores[:, [j]], codes[:, j]) for j in range(n_classes)] if multilabel else [(scores, codes)]
+    sigmoids: np.ndarray | None = None
+    temperature: Any = np.ones(n_classes) if multilabel else 1.0
+    if method == "sigmoid":
+        sigmoids = np.concatenate([fit_sigmoids(s, c, 2 if multilabel else n_classes, weights) for s, c in problems])
+    elif method in ("temperature", "auto"):
+        fitted = [fit_temperature(s, c.astype(np.intp), weights) for s, c in problems]
+        temperature = np.array(fitted) if multilabel else fitted[0]
+    if multilabel:
+        return Calibration(sigmoids, temperature, None)
+    probabilities = class_probabilities(scores, sigmoids=sigmoids, temperature=temperature)
+    adaptive = adaptive_scores(probabilities, rng.random_sample(len(codes)))
+    return Calibration(sigmoids, temperature, adaptive[np.arange(len(codes)), codes])
+
+
+def centred_scores(scores: np.ndarray) -> np.ndarray:
+    """Return scores with one column for each class; a single score for two classes becomes minus and plus its half."""
+    scores = np.asarray(scores, dtype=np.float64).reshape(len(scores), -1)
+    return np.column_stack([-scores[:, 0], scores[:, 0]]) / 2 if scores.shape[1] == 1 else scores
+
+
+def fit_temperature(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Return the temperature of maximum likelihood for the true classes `codes`."""
+    s = centred_scores(scores)
+    w = np.ones(len(s)) if weights is None else np.asarray(weights, dtype=np.float64)
+    rows = np.arange(len(s))
+    scale = np.abs(s).max()
+    if not scale > 0:
+        return 1.0
+
+    def slope(beta: float) -> float:
+        """Return the derivative of minus the log likelihood: the expected score minus that of the true class."""
+        expected = np.sum(softmax(s * (beta / scale), axis=1) * s, axis=1)
+        return float(w @ (expected - s[rows, codes]) + w @ (expected - s.mean(axis=1)) / w.sum())
+
+    low, high = 1e-3, 1e4
+    if slope(low) >= 0 or slope(high) <= 0:
+        return scale / (low if slope(low) >= 0 else high)
+    return float(scale / brentq(slope, low, high, xtol=1e-13))
+
+
+def temperature_probabilities(scores: np.ndarray, temperature: float) -> np.ndarray:
+    """Return the softmax of the scores divided by the temperature."""
+    return softmax(centred_scores(scores) / temperature, axis=1)
+
+
+def fit_sigmoid(scores: np.ndarray, positive: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:
+    """Return slope and offset of the sigmoid for the rows that are `positive`."""
+    s = np.asarray(scores, dtype=np.float64)
+    w = np.ones_like(s) if weights is None else np.asarray(weights, dtype=np.float64)
+    n_positive, n_negative = w[positive].sum(), w[~positive].sum()
+    # Platt's targets, the posterior means under a uniform prior, keep the slope finite for separable data.
+    t = np.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))
+
+    def loss(a: float, b: float) -> float:
+        f = a * s + b
+        return float(w @ (np.logaddexp(0.0, -np.abs(f)) + np.where(f >= 0, t * f, (t - 1) * f)))
+
+    a, b = 0.0, float(np.log((n_negative + 1) / (n_positive + 1)))
+    value = loss(a, b)
+    for _ in range(_NEWTON_STEPS):
+        p = expit(-(a * s + b))
+        slope, curvature = w * (t - p), w * p * (1 - p)
+        g = np.array([slope @ s, slope.sum()])
+        if np.abs(g).max() < 1e-5 * max(1.0, w.sum() * 1e-3):
+            break
+        cross = curvature @ s
+        H = np.array([[curvature @ (s * s) + _HESSIAN_RIDGE, cross], [cross, curvature.sum() + _HESSIAN_RIDGE]])
+        direction = -np.linalg.solve(H, g)
+        step = 1.0
+        while step >= _SMALLEST_STEP:
+            candidate = loss(a + step * direction[0], b + step * direction[1])
+            if candidate < value + 1e-4 * step * (g @ direction):
+                break
+            step /= 2
+        else:
+            break
+        a, b, value = a + step * direction[0], b + step * direction[1], candidate
+    return float(a), float(b)
+
+
+def fit_sigmoids(scores: np.ndarray, codes: np.ndarray, n_classes: int, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return rows `(a, b)`: one sigmoid for each class, or one for the second of two classes."""
+    columns = [1] if n_classes == 2 else range(n_classes)
+    scores = scores.reshape(len(codes), -1)
+    return np.array([fit_sigmoid(scores[:, j], codes == c, weights) for j, c in enumerate(columns)])
+
+
+def sigmoid_probabilities(scores: np.ndarray, sigmoids: np.ndarray) -> np.ndarray:
+    """Return class probabilities: one-vs-rest sigmoids of the scores, normalised to sum to one."""
+    p = expit(-(scores.reshape(len(scores), -1) * sigmoids[:, 0] + sigmoids[:, 1]))
+    if p.shape[1] == 1:
+        return np.column_stack([1 - p[:, 0], p[:, 0]])
+    total = p.sum(axis=1, keepdims=True)
+    # If every sigmoid underflows to zero, the probabilities are uniform instead of 0/0.
+    return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1.0 / p.shape[1])
+
+
+def couple(pairwise: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return class probabilities from `pairwise[:, j]`, the probability of the first class of the j-th pair of classes."""
+    n, k = pairwise.shape[0], n_classes
+    pairwise = np.clip(pairwise, _MIN_PAIRWISE_PROBABILITY, 1 - _MIN_PAIRWISE_PROBABILITY)
+    r = np.zeros((n, k, k))
+    for column, (i, j) in enumerate(combinations(range(k), 2)):
+        r[:, i, j] = pairwise[:, column]
+        r[:, j, i] = 1 - pairwise[:, column]
+    system = np.zeros((n, k + 1, k + 1))
+    system[:, :k, :k] = -r * r.transpose(0, 2, 1)
+    diagonal = np.arange(k)
+    system[:, diagonal, diagonal] = np.sum(r**2, axis=1)
+    system[:, :k, k] = system[:, k, :k] = 1
+    right = np.zeros((n, k + 1, 1))
+    right[:, k] = 1
+    probabilities = np.clip(np.linalg.solve(system, right)[:, :k, 0], 0, None)
+    return probabilities / probabilities.sum(axis=1, keepdims=True)

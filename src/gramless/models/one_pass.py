@@ -30,17 +30,9 @@ from gramless._core.device import precision_of
 from gramless._core.targets.columns import scores_to_labels
 from gramless._core.targets.streamed import LabelTargets, Targets, ValueTargets
 from gramless._core.validation import atomic_fit, check_X, working_dtype
-from gramless.inference.one_pass import (
-    OnePassProcess,
-    constant_width_intervals,
-    fit_process,
-    prediction_intervals,
-    standard_deviations,
-)
-from gramless.inference.platt import fit_sigmoids
-from gramless.inference.prediction_sets import adaptive_scores, prediction_sets
-from gramless.inference.probabilities import ProbabilityMixin, has_probabilities
-from gramless.inference.temperature import fit_temperature
+from gramless.inference.feature_process import OnePassProcess, constant_width_intervals, fit_process
+from gramless.inference.intervals import adaptive_scores, prediction_intervals, prediction_sets, standard_deviations
+from gramless.inference.probabilities import ProbabilityMixin, fit_sigmoids, fit_temperature, has_probabilities
 from gramless.streaming.from_user import further_labels, further_rows, is_streamed, labelled_stream, valued_stream
 from gramless.streaming.learners import (
     BatchPlan,
@@ -484,7 +476,8 @@ class OnePassRegressor(RegressorMixin, MultiOutputMixin, OnePassEstimator):
         """
         state, settings, process = self._fitted_pass(), self.pass_settings(), self._process()
         if process is not None:
-            process.model.calibration = process.residuals, process.weights
+            left_out = process.leave_one_out
+            process.model.calibration = left_out.residuals, left_out.weights
         self.pass_, self._posterior = state.finish(settings), None
         return self
 
