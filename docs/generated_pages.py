@@ -129,19 +129,21 @@ def papers(records: list[dict[str, Any]]) -> str:
         "# The papers",
         "",
         "The tables list the claims of five papers and whether the experiments of this library reproduce them: yes, no, or "
-        "partly, if only some of the comparisons agree. A comparison with a value of a paper has a tolerance of one "
-        "standard error of the test error unless stated otherwise, and a comparison between fits one standard deviation "
-        "over the seeds. <a href='report.html'>The full report</a> has all comparisons, curves and settings, and the "
-        "commands that repeat them; `gramless reproduce` runs the experiments.",
+        "partly, if only some of the comparisons agree, each with its cause. Tolerances follow from the digits that a paper "
+        "prints and from 95 % intervals over the seeds. <a href='report.html'>The full report</a> has all comparisons, "
+        "curves and settings. `gramless reproduce PAPER --claim NAME` runs what one claim needs and prints its verdict.",
         "",
     ]
     for name, paper in PAPERS.items():
         section = claims_section(claims(name), name, found)
         lines += [f"## {paper.heading}", "", paper.citation, "", paper.summary, ""]
-        lines += ["| reproduced | claim of the paper | experiment | example |", "|---|---|---|---|"]
+        lines += ["| claim of the paper | paper | ours | reproduced | cause |", "|---|---|---|---|---|"]
         for item in section["claims"] if section else ():
             verdict = item["verdict"] + (f" ({item['count']})" if item["count"] else "")
-            lines.append(f"| {verdict} | {_cell(item['says'])} | {_cell(item['where'])} | {_example(item['checks'])} |")
+            claim = f"{item['says']} ({item['where']}; `{item['name']}`)"
+            cause = ". ".join(text for text in (item["cause"], item["reason"]) if text)
+            cells = (claim, item["printed"], item["ours"], verdict, cause)
+            lines.append("| " + " | ".join(map(_cell, cells)) + " |")
         lines += ["", "```bibtex", paper.bibtex(f"gramless-{name}"), "```", ""]
     return "\n".join(lines)
 
@@ -194,16 +196,6 @@ def chart(results: Path, path: Path) -> None:
     axis.set(xscale="log", xlabel="seconds to fit an RBF SVM, two cores; shorter is better")
     axis.legend(frameon=False)
     figure.savefig(path)
-
-
-def _example(checks: list[dict[str, str]]) -> str:
-    """Return the first comparison that contradicts a claim, else the first comparison."""
-    if not checks:
-        return ""
-    one = next((check for check in checks if check["holds"] == "no"), checks[0])
-    return _cell(
-        f"{one['what']} ({one['device']}): {one['ours']}, {one['expected']} {one['theirs']}, tolerance {one['tolerance']}"
-    )
 
 
 def _cell(text: str) -> str:

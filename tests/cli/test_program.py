@@ -19,7 +19,7 @@ import gramless.cli.reproduce as reproduce_module
 from gramless.cli import app as cli
 from gramless.cli.app import papers
 from gramless.cli.errors import InputError, explain
-from gramless.papers.experiments import Gallery, Spec, Table, product
+from gramless.papers.experiments import Claim, Comparison, Gallery, Spec, Table, product
 
 
 def ridge(params, seed):
@@ -101,6 +101,35 @@ def test_a_page_is_drawn_again_from_its_records(run, demo, tmp_path):
     assert (tmp_path / "again.html").read_text() == Path(done.json["report"]).read_text()
     lost = run("report", tmp_path / "nothing.jsonl", "--out", tmp_path / "again.html")
     assert (lost.code, "is not a file" in lost.err) == (3, True)
+
+
+def test_a_claim_runs_what_it_needs_and_its_verdict_is_printed(run, monkeypatch, tmp_path):
+    digits = replace(DEMO, data="digits", data_label="Digits", grid=product(alpha=[1]), seeds=(0, 1, 2))
+    comparison = Comparison("demo", {"alpha": 1}, "at most", 20.0)
+    claim = Claim(
+        "works", "The classifier works.", "Fig. 1", (comparison,), reason="Less than 20 % of the digits are wrong."
+    )
+    monkeypatch.setattr(reproduce_module, "claim_named", lambda paper, name: claim)
+    monkeypatch.setattr(reproduce_module, "specs_of_claim", lambda paper, claim: [digits])
+    done = run("reproduce", "smo", "--claim", "works", "--out", tmp_path)
+    assert done.code == 0
+    said = " ".join(done.out.split())
+    assert "The classifier works. Fig. 1" in said
+    assert "Verdict yes reproduced. Less than 20 % of the digits are wrong." in said
+    records = (tmp_path / "results.jsonl").read_text()
+    run("reproduce", "smo", "--claim", "works", "--device", "cuda", "--out", tmp_path)
+    assert (tmp_path / "results.jsonl").read_text() == records  # fits of another device count
+    one = run("reproduce", "smo", "--claim", "works", "--seed", 0, "--out", tmp_path)
+    assert "Verdict too few seeds" in " ".join(one.out.split())
+
+
+def test_an_unknown_claim_is_answered_with_the_known_claims(run, tmp_path):
+    done = run("reproduce", "prototypes", "--claim", "nonesuch", "--out", tmp_path)
+    assert (done.code, "error-4000" in done.err) == (3, True)
+    done = run("reproduce", "prototypes", "--claim", "robust", "--out", tmp_path)
+    assert (done.code, "is not tested" in done.err) == (3, True)
+    done = run("reproduce", "prototypes", "--claim", "error-4000", "--quick", "--out", tmp_path)
+    assert (done.code, "leave out --quick" in done.err) == (3, True)
 
 
 def test_missing_data_fails_the_fits_and_says_which_file(run, demo, tmp_path, monkeypatch):

@@ -11,9 +11,7 @@ from sklearn.base import BaseEstimator
 
 import gramless
 from gramless.images import PatchDictionary
-from gramless.papers.experiments import PAPERS, Results, claims
-from gramless.papers.experiments.claims import check_claim
-from gramless.papers.report.groups import group_by
+from gramless.papers.experiments import PAPERS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -83,15 +81,6 @@ def test_no_name_in_a_type_that_reads_as_a_link():
     types = re.compile(r"^ +\w+ : .*[( ]\w+_[,)]", re.MULTILINE)
     found = {path.name: types.findall(path.read_text(encoding="utf-8")) for path in (ROOT / "src").rglob("*.py")}
     assert {name: lines for name, lines in found.items() if lines} == {}
-
-
-def test_the_readme_counts_the_claims_as_the_records_decide_them():
-    records = [r for path in (ROOT / "benchmarks" / "results").glob("*/results.jsonl") for r in Results(path).records()]
-    found = group_by(records, lambda record: (record["paper"], record["experiment"]))
-    verdicts = [check_claim(claim, paper, found)[0] for paper in PAPERS for claim in claims(paper)]
-    yes, partly, no = (verdicts.count(verdict) for verdict in ("yes", "partly", "no"))
-    said = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert f"Of {yes + partly + no} claims that could be tested, {yes} were reproduced, {partly} partly and {no} not" in said
 
 
 def test_one_version_everywhere():

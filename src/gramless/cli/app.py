@@ -72,6 +72,9 @@ def reproduce(
     only: Annotated[str | None, typer.Option(help="Run only the experiment with this name.")] = None,
     where: Annotated[list[str] | None, typer.Option(help="Run only the settings with name=value; can be repeated.")] = None,
     seed: Annotated[int | None, typer.Option(help="Run only this seed.", min=0)] = None,
+    claim: Annotated[
+        str | None, typer.Option(help="Run what the claim with this name needs, and print the verdict on it.")
+    ] = None,
     show: Annotated[
         bool, typer.Option("--list", help="List the experiments and their settings without running them.")
     ] = False,
@@ -83,7 +86,7 @@ def reproduce(
     from gramless.cli.reproduce import reproduce as work
 
     console = Console(stderr=as_json)
-    narrow: dict[str, Any] = {"only": only, "where": where or (), "seed": seed}
+    narrow: dict[str, Any] = {"only": only, "where": where or (), "seed": seed, "claim": claim}
     if show:
         chosen = choose(paper, quick=quick, **narrow)
         if as_json:

@@ -19,10 +19,12 @@ from rich.table import Table
 from gramless.cli.display import Display, DownloadBar
 from gramless.cli.errors import EXIT_INTERRUPTED, EXIT_PARTLY_FAILED, InputError, check_writable
 from gramless.papers.datasets import DatasetError, obtain
-from gramless.papers.experiments import CHAPTERS, Results, Spec, run, specs
+from gramless.papers.experiments import CHAPTERS, Results, Spec, claim_named, run, specs, specs_of_claim
+from gramless.papers.experiments.claims import check_claim
 from gramless.papers.report import write_report
+from gramless.papers.report.claims import claim_values
 from gramless.papers.report.formatting import counted, mean_and_spread
-from gramless.papers.report.groups import headlines, paper_value, varying_among
+from gramless.papers.report.groups import group_by, headlines, paper_value, varying_among
 
 RESULTS_FILE = "results.jsonl"
 REPORT_FILE = "report.html"
@@ -66,11 +68,15 @@ def reproduce(
     only: str | None = None,
     where: Sequence[str] = (),
     seed: int | None = None,
+    claim: str | None = None,
     fresh: bool = False,
     console: Console,
 ) -> Outcome:
-    """Run the experiments that are not finished yet and write the report, also after Ctrl-C or SIGTERM."""
-    selected = choose(paper, quick=quick, only=only, where=where, seed=seed)
+    """Run the experiments that are not finished yet and write the report, also after Ctrl-C or SIGTERM.
+
+    With `claim`, run what this claim needs and print its verdict; fits that were finished on another device count.
+    """
+    selected = choose(paper, quick=quick, only=only, where=where, seed=seed, claim=claim)
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: give --out the name of a folder")
@@ -79,19 +85,24 @@ def reproduce(
     results = Results(folder / RESULTS_FILE)
     if fresh:
         results.path.unlink(missing_ok=True)
-    keys = {spec.key(params, seed, device) for spec in selected for params, seed in spec.fits()}
     interrupted = False
     try:
         download_data(selected, data, console)
         with _sigterm_as_interrupt(), Display(console) as display:
             # One thread: matrices of the quick variants are so small that a second thread would increase the time.
-            run(selected, results, device=device, data=data, threads=1 if quick else None, on_event=display)
+            threads = 1 if quick else None
+            any_device = claim is not None
+            run(selected, results, device=device, data=data, threads=threads, any_device=any_device, on_event=display)
     except KeyboardInterrupt:
         interrupted = True
-    records = [record for record in results.records() if record["key"] in keys]
-    missing = len(keys) - len(records)
+    records = _of_experiments(selected, results.records())
+    fits = {(spec.paper, spec.name, repr(params), seed) for spec in selected for params, seed in spec.fits()}
+    records = [r for r in records if _fit_of(r) in fits and (claim is not None or r.get("device") == device)]
+    missing = len(fits - set(map(_fit_of, records)))
     report = write_report(selected, records, folder / REPORT_FILE, quick=quick, missing=missing, results=RESULTS_FILE)
     console.print(summary(selected, records))
+    if claim is not None:
+        print_verdict(paper, claim, records, console)
     failed = sum(record["status"] != "done" for record in records)
     return Outcome(results.path, report, len(records) - failed, failed, interrupted)
 
@@ -121,12 +132,21 @@ def download_data(selected: Sequence[Spec], data: str | os.PathLike | None, cons
 
 
 def choose(
-    paper: str, *, quick: bool, only: str | None = None, where: Sequence[str] = (), seed: int | None = None
+    paper: str,
+    *,
+    quick: bool,
+    only: str | None = None,
+    where: Sequence[str] = (),
+    seed: int | None = None,
+    claim: str | None = None,
 ) -> list[Spec]:
     """Return the experiments that the options select."""
     if paper != "all" and paper not in CHAPTERS:
         raise InputError(f"unknown paper {paper!r}; known are {', '.join(CHAPTERS)} and all")
-    declared = [spec for spec in specs(paper) if not quick or spec.quick is not None]
+    if claim is None:
+        declared = [spec for spec in specs(paper) if not quick or spec.quick is not None]
+    else:
+        declared = _experiments_of_claim(paper, claim, quick)
     named = [spec for spec in declared if only is None or spec.name == only]
     if not named:
         known = ", ".join(spec.name for spec in declared) or "none"
@@ -140,6 +160,37 @@ def choose(
     if not selected:
         raise InputError(f"no setting with {' and '.join(where)}; `gramless reproduce {paper} --list` shows the settings")
     return selected
+
+
+def _experiments_of_claim(paper: str, name: str, quick: bool) -> list[Spec]:
+    if quick or paper == "all":
+        raise InputError("--claim takes the name of one paper and the paper's own data: leave out --quick and all")
+    try:
+        claim = claim_named(paper, name)
+    except ValueError as reason:
+        raise InputError(str(reason)) from None
+    if not claim.comparisons:
+        raise InputError(f"the claim {name} is not tested: {claim.reason}")
+    return specs_of_claim(paper, claim)
+
+
+def print_verdict(paper: str, name: str, records: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """Print the verdict on a claim, its cause, and the comparisons from which it follows."""
+    by_experiment = group_by(records, lambda record: (record["paper"], record["experiment"]))
+    result = claim_values(check_claim(claim_named(paper, name), paper, by_experiment), paper)
+    verdict = result["verdict"] + (f" ({result['count']})" if result["count"] else "")
+    console.print(f"[bold]{escape(result['says'])}[/bold] {escape(result['where'])}", soft_wrap=True)
+    console.print(f"Paper {escape(result['printed'])}; ours {escape(result['ours'])}", soft_wrap=True, highlight=False)
+    table = Table(box=SIMPLE, header_style="bold")
+    shown = {"what": "quantity", "ours": "ours", "expected": "expected", "theirs": "reference", "tolerance": "tolerance"}
+    for heading in (*shown.values(), "holds"):
+        table.add_column(heading)
+    for check in result["checks"]:
+        reading = f" ({check['reading']})" if check["reading"] else ""
+        table.add_row(*(escape(check[key]) for key in shown), check["holds"] + reading)
+    console.print(table)
+    cause = ". ".join(text for text in (result["cause"], result["reason"]) if text)
+    console.print(f"Verdict  [bold]{verdict}[/bold]  {escape(cause)}", soft_wrap=True, highlight=False)
 
 
 def _matching(grid: Sequence[Mapping[str, Any]], where: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
@@ -231,6 +282,11 @@ def redraw(files: Sequence[Path], out: Path, *, benchmarks: Path | None, console
     report = write_report(selected, found, out, quick=bool(quick), benchmarks=benchmarks, results=link)
     console.print(f"Report   [bold]{escape(str(report))}[/bold]", soft_wrap=True)
     return Drawn(report, len(found), unknown)
+
+
+def _fit_of(record: Mapping[str, Any]) -> tuple[str, str, str, int]:
+    """Return the fit of a record, independent of its device."""
+    return record["paper"], record["experiment"], repr(record["params"]), record["seed"]
 
 
 def _of_experiments(selected: Sequence[Spec], records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

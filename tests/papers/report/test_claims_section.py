@@ -1,6 +1,6 @@
 """Claims as values for the templates."""
 
-from gramless.papers.experiments import Claim, Comparison
+from gramless.papers.experiments import Cause, Claim, Comparison
 from gramless.papers.report.claims import claims_section
 
 
@@ -10,6 +10,7 @@ def record(method, share, seed, accuracy):
         "params": {"method": method, "share": share},
         "seed": seed,
         "device": None,
+        "estimator": "LSSVC()",
         "metrics": {"accuracy": accuracy},
     }
 
@@ -17,22 +18,28 @@ def record(method, share, seed, accuracy):
 RECORDS = [
     record(method, share, seed, accuracy)
     for method, share, accuracies in (
-        ("ours", 0.2, [90.0, 92.0]),
-        ("ours", 1.0, [93.0, 95.0]),
-        ("theirs", 0.2, [91.0, 92.0]),
-        ("theirs", 1.0, [96.0, 97.0]),
+        ("ours", 0.2, [90.0, 91.0, 92.0]),
+        ("ours", 1.0, [93.0, 94.0, 95.0]),
+        ("theirs", 0.2, [91.0, 91.5, 92.0]),
+        ("theirs", 1.0, [99.0, 99.0, 99.0]),
     )
     for seed, accuracy in enumerate(accuracies)
 ]
 
 
-def test_values_and_tolerance_are_shown():
+def test_values_tolerance_and_cause_are_shown():
     comparison = Comparison("data", {"method": "ours"}, "at least", {"method": "theirs"}, "accuracy", along="share")
-    claim = Claim("near", "Ours is near theirs.", "Fig. 1", (comparison,), note="Because.")
+    claim = Claim("near", "Ours is near theirs.", "Fig. 1", (comparison,), "none lost", Cause.LIMIT, "Because.")
     shown = claims_section([claim], "budget", {("budget", "data"): RECORDS})
     (item,) = shown["claims"]
-    assert (item["verdict"], item["count"], item["note"]) == ("partly", "1 of 2", "Because.")
+    assert (item["verdict"], item["count"], item["cause"], item["reason"]) == ("partly", "1 of 2", "our limit", "Because.")
+    assert (item["printed"], item["ours"]) == (
+        "none lost",
+        "91.00 ± 1.00 against 91.50 ± 0.50, 94.00 ± 1.00 against 99.00 ± 0.00",
+    )
+    assert item["command"] == "gramless reproduce budget --claim near"
+    assert item["estimator"] == "LSSVC()"
     low, high = item["checks"]
-    assert (low["ours"], low["theirs"], low["gap"], low["tolerance"]) == ("91.00 ± 1.41", "91.50 ± 0.71", "−0.5", "0.707")
+    assert (low["ours"], low["theirs"], low["gap"], low["tolerance"]) == ("91.00 ± 1.00", "91.50 ± 0.50", "−0.5", "1.24")
     assert "share 1" in high["what"]
     assert (low["holds"], high["holds"]) == ("yes", "no")

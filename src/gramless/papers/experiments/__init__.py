@@ -17,12 +17,17 @@ experiments and a tuple `CLAIMS` of the statements of the paper and the comparis
 - The headline of an experiment is the mean over the seeds of one setting: `headline`, else the setting with the lowest
   `cv_error`, else the setting with the lowest test error, which the report then states.
 
-Run one experiment with `gramless reproduce randomized --quick --only mnist-solvers`, and one fit of it with `--where
-block_size=100 --seed 0`. Records of full-size runs are written with `--out benchmarks/results/<name>` and committed.
+Every claim has a cause of its verdict and a sentence that explains it; `claims.py` defines the tolerances. A printed value
+is `Printed("97.20")`, with its digits. Experiments with random choices need at least three seeds.
+
+Run one experiment with `gramless reproduce randomized --quick --only mnist-solvers`, one fit of it with `--where
+block_size=100 --seed 0`, and all that one claim needs with `gramless reproduce randomized --claim limit-kaczmarz`. Records
+of full-size runs are written with `--out benchmarks/results/<name>` and committed; in a copy of the source tree without git
+history, the environment variable GRAMLESS_COMMIT states the commit.
 """
 
-from gramless.papers.experiments.claims import Claim, Comparison
-from gramless.papers.experiments.registry import CHAPTERS, PAPERS, Paper, claims, specs
+from gramless.papers.experiments.claims import Cause, Claim, Comparison, Printed
+from gramless.papers.experiments.registry import CHAPTERS, PAPERS, Paper, claim_named, claims, specs, specs_of_claim
 from gramless.papers.experiments.results import FIELDS, Results, ResultsError
 from gramless.papers.experiments.runner import Event, run
 from gramless.papers.experiments.spec import (
@@ -40,7 +45,8 @@ from gramless.papers.experiments.spec import (
 
 # fmt: off
 __all__ = [
-    "CHAPTERS", "FIELDS", "PAPERS", "Claim", "Comparison", "Confusion", "Curve", "Event", "Gallery", "History", "Paper",
-    "Pictures", "Reference", "Results", "ResultsError", "Spec", "Table", "View", "claims", "product", "run", "specs",
+    "CHAPTERS", "FIELDS", "PAPERS", "Cause", "Claim", "Comparison", "Confusion", "Curve", "Event", "Gallery", "History",
+    "Paper", "Pictures", "Printed", "Reference", "Results", "ResultsError", "Spec", "Table", "View", "claim_named", "claims",
+    "product", "run", "specs", "specs_of_claim",
 ]
 # fmt: on

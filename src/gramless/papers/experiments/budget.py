@@ -415,14 +415,14 @@ CLAIMS: tuple[Claim, ...] = (
             Comparison(name, {"method": "budget", "share": 0.2}, "at least", {"method": "budget", "share": 1.0}, "accuracy")
             for name in _DATA
         ),
-        note="The paper does not define significant; here it is one standard deviation over ten random splits.",
+        reason="The paper does not define significant; here it is one standard deviation over ten random splits.",
     ),
     Claim(
         "budget-and-nystrom",
         "The online budget classifier is as accurate as the Nyström classifier, and sometimes more accurate.",
         "Section 4, Fig. 1",
         tuple(_compared(name, "budget", "at least", "nystrom", "accuracy") for name in _DATA),
-        note="Thirty epochs do not reach the minimum if the curvatures differ by many orders of magnitude, and the linear "
+        reason="Thirty epochs do not reach the minimum if the curvatures differ by many orders of magnitude, and the linear "
         "term of the loss leads to another minimum: see the experiments on the loss.",
     ),
     Claim(
@@ -434,13 +434,13 @@ CLAIMS: tuple[Claim, ...] = (
             for name in _DATA
             if name != "wine"
         ),
-        note="Wine, with 133 training rows, is not included. The budget is learned for thirty epochs.",
+        reason="Wine, with 133 training rows, is not included. The budget is learned for thirty epochs.",
     ),
     Claim(
         "fourier",
         "Random Fourier features are less accurate than the other two methods for any number of features.",
         "Section 4, Fig. 1",
         tuple(_compared(name, "fourier", "below", method, "accuracy") for name in _DATA for method in ("budget", "nystrom")),
-        note="Solved exactly, they are as accurate as the others except for narrow kernels: see that experiment.",
+        reason="Solved exactly, they are as accurate as the others except for narrow kernels: see that experiment.",
     ),
 )

@@ -1,21 +1,34 @@
 """The claims of a paper, the comparisons that test them on the records of finished fits, and the verdicts.
 
-A claim is reproduced ("yes") if all of its comparisons hold, "partly" if only a subset holds, and "no" if none holds. A
-comparison takes the mean over the seeds of one setting and a value of the paper or the mean of another setting on the same
-device. Unless a comparison declares a tolerance, the tolerance is
+A claim is reproduced ("yes") if all of its comparisons hold, "partly" if only a subset holds, and "no" if none holds. If the
+paper has several readings, the verdict is that of the best reading, and all of them are shown. Every verdict has a cause,
+one of `Cause`, and a sentence that explains it.
 
-- against a value of the paper: one standard error of a proportion of the test rows, sqrt(p (100 - p) / n) percent for a
-  value of p percent on n rows;
-- against another setting: one standard deviation of that setting over the seeds.
+A comparison takes the mean over the seeds of one setting. Its tolerance is, unless the comparison declares one:
+
+- against a printed value of the paper: half a unit of the last printed digit, plus the paper's own plus-minus, plus the
+  half-width of the 95 % prediction interval of one more run, t s sqrt(1 + 1/k) for a standard deviation s over k seeds
+  (t: quantile of Student's distribution with k - 1 degrees of freedom). If our test rows are not those of the paper, one
+  standard error of a proportion of the test rows is added;
+- against another setting: the half-width of the 95 % confidence interval of the mean difference over the common seeds,
+  t s sqrt(1/k) for a standard deviation s of the differences;
+- against a bound that the claim itself states, such as "below 4 %": none.
+
+"below" and "above" require a difference larger than the tolerance; "at most" and "at least" that it is not larger in the
+wrong direction. Fits of the same setting on several devices count once: the device with the most seeds is used. A comparison
+that depends on random choices cannot give the verdict "yes" with fewer than `FEWEST_SEEDS` seeds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import stdev
+from enum import StrEnum
+from statistics import fmean, stdev
 from typing import Any, Protocol
+
+from scipy.special import stdtrit
 
 from gramless.papers.experiments.results import Point, Record, contains, points
 
@@ -23,7 +36,18 @@ ByExperiment = Mapping[tuple[str, str], Sequence[Record]]
 """Records by paper and experiment."""
 
 RELATIONS = ("near", "below", "above", "at most", "at least")
-VERDICTS = ("yes", "partly", "no", "not run", "not tested")
+VERDICTS = ("yes", "partly", "no", "too few seeds", "not run", "not tested")
+FEWEST_SEEDS = 3
+
+
+class Cause(StrEnum):
+    """Cause of a verdict: why a claim is reproduced or not."""
+
+    REPRODUCED = "reproduced"
+    IMPLAUSIBLE = "paper implausible"
+    UNSPECIFIED = "data not available or unspecified"
+    AMBIGUOUS = "reading ambiguous: both shown"
+    LIMIT = "our limit"
 
 
 class Measure(Protocol):
@@ -46,28 +70,52 @@ class StepsTo:
         return f"iterations to {self.error:g} % error"
 
     def __call__(self, record: Record) -> float | None:
-        return next((float(n_iter) for n_iter, error in _errors(record).items() if error <= self.error), None)
+        return next((float(n_iter) for n_iter, error in _course(record).items() if error <= self.error), None)
 
 
 @dataclass(frozen=True)
-class SecondsPerStep:
-    """The time of the fit divided by the number of iterations."""
+class AtStep:
+    """The entry `key` of the history at iteration `n_iter`."""
 
-    label = "seconds per iteration"
+    n_iter: int
+    key: str = "error"
+
+    @property
+    def label(self) -> str:
+        return f"{self.key.replace('_', ' ')} after iteration {self.n_iter}"
 
     def __call__(self, record: Record) -> float | None:
-        return record["metrics"]["seconds"] / record["history"][-1]["n_iter"] if record["history"] else None
+        return _course(record, self.key).get(self.n_iter)
+
+
+@dataclass(frozen=True)
+class LateMean:
+    """The mean of the entry `key` of the history over the last `steps` iterations."""
+
+    steps: int
+    key: str = "error"
+
+    @property
+    def label(self) -> str:
+        return f"{self.key.replace('_', ' ')}, mean of the last {self.steps} iterations"
+
+    def __call__(self, record: Record) -> float | None:
+        late = _late(record, self.key, self.steps)
+        return fmean(late) if late else None
 
 
 @dataclass(frozen=True)
 class Fluctuation:
-    """The standard deviation of the test error over the second half of the iterations at which it was measured."""
+    """The standard deviation of the test error over the last `steps` iterations."""
 
-    label = "standard deviation of the test error over the second half of the fit"
+    steps: int
+
+    @property
+    def label(self) -> str:
+        return f"standard deviation of the test error over the last {self.steps} iterations"
 
     def __call__(self, record: Record) -> float | None:
-        errors = list(_errors(record).values())
-        late = errors[len(errors) // 2 :]
+        late = _late(record, "error", self.steps)
         return stdev(late) if len(late) > 1 else None
 
 
@@ -82,8 +130,18 @@ class ChangeSince:
         return f"change of the test error after iteration {self.n_iter}"
 
     def __call__(self, record: Record) -> float | None:
-        errors = _errors(record)
+        errors = _course(record)
         return abs(errors[max(errors)] - errors[self.n_iter]) if self.n_iter in errors else None
+
+
+@dataclass(frozen=True)
+class SecondsPerStep:
+    """The time of the fit divided by the number of iterations."""
+
+    label = "seconds per iteration"
+
+    def __call__(self, record: Record) -> float | None:
+        return record["metrics"]["seconds"] / record["history"][-1]["n_iter"] if record["history"] else None
 
 
 @dataclass(frozen=True)
@@ -105,29 +163,84 @@ class ConfusedWith:
         return 100 * row[confusion["labels"].index(self.predicted)] / sum(row)
 
 
-def _errors(record: Record) -> dict[int, float]:
-    """Return the test error by iteration."""
-    return {row["n_iter"]: row["error"] for row in record["history"] if row.get("error") is not None}
+@dataclass(frozen=True)
+class ClassError:
+    """The percentage of the test rows of the classes `names` that were misclassified."""
+
+    names: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        return f"error of {', '.join(self.names)}, %"
+
+    def __call__(self, record: Record) -> float | None:
+        confusion = record.get("confusion")
+        if not confusion or not set(self.names) <= set(confusion["labels"]):
+            return None
+        rows = [(confusion["labels"].index(name), confusion["counts"]) for name in self.names]
+        total = sum(sum(counts[k]) for k, counts in rows)
+        return 100 * (1 - sum(counts[k][k] for k, counts in rows) / total)
+
+
+def _course(record: Record, key: str = "error") -> dict[int, float]:
+    """Return an entry of the history by iteration."""
+    return {row["n_iter"]: row[key] for row in record["history"] if row.get(key) is not None}
+
+
+def _late(record: Record, key: str, steps: int) -> list[float]:
+    """Return an entry of the history at the last iterations, none if there are not twice as many iterations."""
+    course = _course(record, key)
+    last = max(course, default=0)
+    return [value for n_iter, value in course.items() if n_iter > last - steps] if last >= 2 * steps else []
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Value of the paper with the digits in which it is printed, such as `Printed("97.20")`, and its plus-minus.
+
+    `other_rows` states that our test rows are not those of the paper.
+    """
+
+    text: str
+    plus_minus: str = "0"
+    other_rows: bool = False
+
+    @property
+    def value(self) -> float:
+        """Return the value as a number."""
+        return float(self.text)
+
+    @property
+    def rounding(self) -> float:
+        """Return half a unit of the last printed digit, plus the plus-minus."""
+        return 0.5 * 10.0 ** -len(self.text.partition(".")[2]) + float(self.plus_minus)
+
+    def __str__(self) -> str:
+        return self.text if float(self.plus_minus) == 0 else f"{self.text} ± {self.plus_minus}"
 
 
 @dataclass(frozen=True)
 class Comparison:
     """Condition of a claim: the setting `one` of an experiment stands in `relation` to `other`.
 
-    `other` is a value of the paper, or the parameters of another setting of `other_experiment` (by default of the same
-    experiment). With `along`, the two are compared at each value of that parameter. With `factor`, the ratio of the two is
-    compared with `factor`; otherwise their difference is compared with 0. `within` is the tolerance.
+    `other` is a value of the paper (`Printed`), a bound stated by the claim (a number), or the parameters of another setting
+    of `other_experiment` (by default of the same experiment). With `along`, the two are compared at each value of that
+    parameter. With `factor`, the ratio of the two is compared with `factor`; otherwise their difference is compared with 0.
+    `within` replaces the tolerance. `reading` names the reading of an ambiguous paper to which the comparison belongs, and
+    `deterministic` states that neither setting depends on the seed.
     """
 
     experiment: str
     one: Mapping[str, Any]
     relation: str
-    other: Mapping[str, Any] | float
+    other: Mapping[str, Any] | Printed | float
     measure: str | Measure = "error"
     along: str | None = None
     factor: float | None = None
     within: float | None = None
     other_experiment: str | None = None
+    reading: str = ""
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         if self.relation not in RELATIONS:
@@ -146,13 +259,18 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Claim:
-    """Paraphrased claim of a paper, its place in the paper, and the comparisons that test it (possibly none)."""
+    """Paraphrased claim of a paper, its place there, its printed value, and the comparisons that test it (possibly none).
+
+    `cause` and `reason` explain the verdict; a test requires that they agree with the verdict on the committed records.
+    """
 
     name: str
     statement: str
     where: str
     comparisons: tuple[Comparison, ...] = ()
-    note: str = ""
+    printed: str = ""
+    cause: Cause = Cause.REPRODUCED
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -161,81 +279,130 @@ class Check:
 
     comparison: Comparison
     one: Point
-    other: Point | float
+    other: Point | Printed | float
     at: Any
+    measured: float
+    reference: float
+    gap: float
     tolerance: float
-
-    @property
-    def measured(self) -> float:
-        """Return the mean of our setting."""
-        return _mean(self.one, self.comparison.measure)
-
-    @property
-    def reference(self) -> float:
-        """Return the value of the paper or the mean of the other setting."""
-        return _mean(self.other, self.comparison.measure) if isinstance(self.other, Point) else self.other
-
-    @property
-    def gap(self) -> float:
-        """Return the difference, or the ratio minus the factor of the comparison."""
-        factor = self.comparison.factor
-        return self.measured - self.reference if factor is None else self.measured / self.reference - factor
+    n_seeds: int
 
     @property
     def holds(self) -> bool:
         """Return True if the comparison holds."""
         return self.comparison.holds(self.gap, self.tolerance)
 
+    @property
+    def has_enough_seeds(self) -> bool:
+        """Return True if the comparison has enough seeds for the verdict "yes"."""
+        return self.comparison.deterministic or self.n_seeds >= FEWEST_SEEDS
 
-def check_claim(claim: Claim, paper: str, found: ByExperiment) -> tuple[str, list[Check]]:
-    """Return the verdict on a claim, one of `VERDICTS`, and the checks from which it follows."""
-    checks = [check for comparison in claim.comparisons for check in check_comparison(comparison, paper, found)]
+
+@dataclass(frozen=True)
+class ClaimResult:
+    """Verdict on a claim, one of `VERDICTS`, with the checks from which it follows and its cause."""
+
+    claim: Claim
+    verdict: str
+    checks: tuple[Check, ...]
+    reading: str = ""
+
+    @property
+    def cause(self) -> str:
+        """Return the cause of the verdict; empty if the claim was not tested on enough fits."""
+        if self.verdict == "yes":
+            return Cause.AMBIGUOUS if self.reading else Cause.REPRODUCED
+        return "" if self.verdict in ("not run", "too few seeds") else self.claim.cause
+
+
+def check_claim(claim: Claim, paper: str, found: ByExperiment) -> ClaimResult:
+    """Return the verdict on a claim; if there are several readings, that of the best reading."""
+    checks = tuple(check for comparison in claim.comparisons for check in check_comparison(comparison, paper, found))
     if not claim.comparisons:
-        return "not tested", checks
-    if not checks:
-        return "not run", checks
+        return ClaimResult(claim, "not tested", checks)
+    names = dict.fromkeys(c.reading for c in claim.comparisons if c.reading) or {"": None}
+    by_reading = {name: _verdict(claim, [c for c in checks if c.comparison.reading in ("", name)], name) for name in names}
+    best = min(by_reading, key=lambda name: VERDICTS.index(by_reading[name]))
+    all_agree = set(by_reading.values()) == {"yes"}
+    return ClaimResult(claim, by_reading[best], checks, "" if all_agree else best)
+
+
+def _verdict(claim: Claim, checks: Sequence[Check], reading: str) -> str:
+    """Return the verdict under one reading; a comparison without finished fits leaves the claim not run."""
+    needed = [c for c in claim.comparisons if c.reading in ("", reading)]
+    if any(all(check.comparison is not c for check in checks) for c in needed):
+        return "not run"
     n_holding = sum(check.holds for check in checks)
-    return "yes" if n_holding == len(checks) else "partly" if n_holding else "no", checks
+    if n_holding < len(checks):
+        return "partly" if n_holding else "no"
+    return "yes" if all(check.has_enough_seeds for check in checks) else "too few seeds"
 
 
 def check_comparison(comparison: Comparison, paper: str, found: ByExperiment) -> list[Check]:
-    """Return the checks of a comparison for which there are finished fits."""
-    here = _points(comparison.experiment, paper, found)
-    measure, along = comparison.measure, comparison.along or ""
-    ones = [point for point in here if contains(point.params, comparison.one) and point.values(measure)]
-    if not isinstance(comparison.other, Mapping):
-        value = float(comparison.other)
-        return [
-            Check(comparison, one, value, one.params.get(along), _tolerance_of_value(comparison, value, one)) for one in ones
+    """Return the checks of a comparison for which there are finished fits, one for each pair of settings."""
+    ones = [p for p in _points(comparison.experiment, paper, found) if contains(p.params, comparison.one)]
+    if isinstance(comparison.other, Mapping):
+        there = _points(comparison.other_experiment or comparison.experiment, paper, found)
+        others = [point for point in there if contains(point.params, comparison.other)]
+        along = comparison.along or ""
+        checks = [
+            _check_pair(comparison, one, other)
+            for one in ones
+            for other in others
+            if one.device == other.device and one.params.get(along) == other.params.get(along)
         ]
-    there = here
-    if comparison.other_experiment is not None:
-        there = _points(comparison.other_experiment, paper, found)
-    checks = []
-    for one in ones:
-        for other in there:
-            comparable = other.device == one.device and contains(other.params, comparison.other) and other.values(measure)
-            tolerance = comparison.within if comparison.within is not None else other.spread(measure)
-            if comparable and tolerance is not None and other.params.get(along) == one.params.get(along):
-                checks.append(Check(comparison, one, other, one.params.get(along), tolerance))
-    return checks
+    else:
+        checks = [_check_value(comparison, one, comparison.other) for one in ones]
+    return _one_device_each([check for check in checks if check is not None])
+
+
+def _check_value(comparison: Comparison, one: Point, other: Printed | float) -> Check | None:
+    values = one.values(comparison.measure)
+    if not values:
+        return None
+    reference = other.value if isinstance(other, Printed) else float(other)
+    tolerance = comparison.within
+    if tolerance is None and isinstance(other, Printed):
+        tolerance = other.rounding + _half_width(values, lambda k: 1 + 1 / k)
+        if other.other_rows:
+            cross_validated = isinstance(comparison.measure, str) and comparison.measure.startswith("cv_")
+            n_rows = one.records[0]["data"]["n_train" if cross_validated else "n_test"]
+            tolerance += 100 * math.sqrt(max(reference / 100 * (1 - reference / 100), 0.0) / n_rows)
+    mean = fmean(values)
+    at = one.params.get(comparison.along or "")
+    return Check(comparison, one, other, at, mean, reference, mean - reference, tolerance or 0.0, len(values))
+
+
+def _check_pair(comparison: Comparison, one: Point, other: Point) -> Check | None:
+    """Return the check of two settings, whose values are compared seed by seed."""
+    ours, theirs = one.by_seed(comparison.measure), other.by_seed(comparison.measure)
+    common = sorted(ours.keys() & theirs.keys())
+    if not common:
+        return None
+    factor = comparison.factor
+    gaps = [ours[k] - theirs[k] if factor is None else ours[k] / theirs[k] - factor for k in common]
+    tolerance = _half_width(gaps, lambda k: 1 / k) if comparison.within is None else comparison.within
+    at = one.params.get(comparison.along or "")
+    means = (fmean(ours[k] for k in common), fmean(theirs[k] for k in common))
+    return Check(comparison, one, other, at, *means, fmean(gaps), tolerance, len(common))
+
+
+def _half_width(values: Sequence[float], variance: Callable[[int], float]) -> float:
+    """Return the half-width of a 95 % interval whose variance is a multiple of that of the values; 0 for a single value."""
+    k = len(values)
+    return float(stdtrit(k - 1, 0.975)) * stdev(values) * math.sqrt(variance(k)) if k > 1 else 0.0
+
+
+def _one_device_each(checks: Sequence[Check]) -> list[Check]:
+    """Return one check for each pair of settings: that with the most seeds, and on the CPU among equals."""
+    best: dict[str, Check] = {}
+    for check in sorted(checks, key=lambda check: (-check.n_seeds, check.one.device != "CPU")):
+        other = check.other.params if isinstance(check.other, Point) else None
+        best.setdefault(repr((check.one.params, other)), check)
+    return [check for check in checks if any(check is kept for kept in best.values())]
 
 
 def _points(experiment: str, paper: str, found: ByExperiment) -> list[Point]:
     """Return the successful fits of `name`, or of `paper/name`."""
     other_paper, _, name = experiment.rpartition("/")
     return points(record for record in found.get((other_paper or paper, name), ()) if record["status"] == "done")
-
-
-def _tolerance_of_value(comparison: Comparison, value: float, point: Point) -> float:
-    if comparison.within is not None:
-        return comparison.within
-    cross_validated = isinstance(comparison.measure, str) and comparison.measure.startswith("cv_")
-    n_rows = point.records[0]["data"]["n_train" if cross_validated else "n_test"]
-    return 100 * math.sqrt(max(value / 100 * (1 - value / 100), 0.0) / n_rows)
-
-
-def _mean(point: Point, measure: str | Measure) -> float:
-    mean = point.mean(measure)
-    assert mean is not None, "the point of a check has no value of the measure"
-    return mean

@@ -55,7 +55,12 @@ def hardware(device: str | None = None) -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """Return the commit of the source tree of this package, with -dirty if it has changes; None outside of a source tree."""
+    """Return the commit of the source tree of this package, with -dirty if it has changes; None outside of a source tree.
+
+    The environment variable GRAMLESS_COMMIT states the commit of a copy of the source tree that has no git history.
+    """
+    if stated := os.environ.get("GRAMLESS_COMMIT"):
+        return stated
     here = Path(__file__).resolve().parent
     git = functools.partial(subprocess.run, cwd=here, capture_output=True, text=True, timeout=10, check=True)
     try:

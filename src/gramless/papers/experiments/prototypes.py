@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from gramless.papers.experiments.claims import Claim, Comparison
+from gramless.papers.experiments.claims import Cause, Claim, Comparison, Printed
 from gramless.papers.experiments.spec import Confusion, Curve, Gallery, Params, Reference, Spec, Table, product
 
 # Fits with more prototypes per class than this do not run within the budget and use all memory of the device.
@@ -110,7 +110,7 @@ CLAIMS = (
         "error-4000",
         "4,000 prototypes for each digit have an error of 0.89 %.",
         "Fig. 1",
-        (Comparison("mnist-patches", _patches(4000), "near", 0.89),),
+        (Comparison("mnist-patches", _patches(4000), "near", Printed("0.89")),),
     ),
     Claim(
         "error-falls",
@@ -137,8 +137,14 @@ CLAIMS = (
                 other_experiment="randomized/mnist-exact",
             ),
         ),
-        note="Compared are 1,000 prototypes of whole images, including k-means, with preconditioned conjugate gradients on "
-        "all 60,000 images, which is not a solution of cubic cost.",
+        reason="Compared are 1,000 prototypes of whole images, including k-means, with preconditioned conjugate gradients "
+        "on all 60,000 images, which is not a solution of cubic cost.",
     ),
-    Claim("robust", "The classifier is more robust.", "Conclusion", note="The paper does not name a method for comparison."),
+    Claim(
+        "robust",
+        "The classifier is more robust.",
+        "Conclusion",
+        cause=Cause.UNSPECIFIED,
+        reason="The paper names neither a kind of robustness nor a method for comparison.",
+    ),
 )

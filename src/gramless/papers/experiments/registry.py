@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from gramless.papers.experiments.claims import Claim
+from gramless.papers.experiments.results import contains
 from gramless.papers.experiments.spec import Spec
 
 
@@ -114,3 +117,29 @@ def specs(paper: str = "all") -> tuple[Spec, ...]:
 def claims(paper: str) -> tuple[Claim, ...]:
     """Return the claims of a paper; a chapter without a paper has none."""
     return tuple(getattr(importlib.import_module(f"gramless.papers.experiments.{paper}"), "CLAIMS", ()))
+
+
+def claim_named(paper: str, name: str) -> Claim:
+    """Return one claim of a paper."""
+    stated = {claim.name: claim for claim in claims(paper)}
+    if name not in stated:
+        raise ValueError(f"no claim named {name!r} in {paper}; there are: {', '.join(stated) or 'none'}")
+    return stated[name]
+
+
+def specs_of_claim(paper: str, claim: Claim) -> list[Spec]:
+    """Return the experiments of the comparisons of a claim, each with the settings that the claim needs."""
+    declared = {(spec.paper, spec.name): spec for spec in specs()}
+    needed: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for comparison in claim.comparisons:
+        sides = [(comparison.experiment, comparison.one)]
+        if isinstance(comparison.other, Mapping):
+            sides.append((comparison.other_experiment or comparison.experiment, comparison.other))
+        for name, params in sides:
+            other_paper, _, experiment = name.rpartition("/")
+            needed.setdefault((other_paper or paper, experiment), []).append(params)
+    return [
+        replace(spec, grid=tuple(point for point in spec.grid if any(contains(point, params) for params in needed[key])))
+        for key, spec in declared.items()
+        if key in needed
+    ]

@@ -115,8 +115,12 @@ class Point:
 
     def values(self, metric: str | Callable[[Record], float | None]) -> list[float]:
         """Return the value of a metric, or of a function of the record, for each seed that has it."""
-        found = (r["metrics"].get(metric) if isinstance(metric, str) else metric(r) for r in self.records)
-        return [value for value in found if value is not None]
+        return list(self.by_seed(metric).values())
+
+    def by_seed(self, metric: str | Callable[[Record], float | None]) -> dict[int, float]:
+        """Return the value of a metric, or of a function of the record, by seed."""
+        found = {r["seed"]: r["metrics"].get(metric) if isinstance(metric, str) else metric(r) for r in self.records}
+        return {seed: value for seed, value in found.items() if value is not None}
 
     def mean(self, metric: str | Callable[[Record], float | None]) -> float | None:
         """Return the mean over the seeds, or None if no seed has the metric."""

@@ -11,7 +11,7 @@ from gramless.approximation.landmarks import LANDMARKS, BasisConstruction
 from gramless.estimators.risvo import RiSVOClassifier
 from gramless.linalg.operators import evaluate
 from gramless.papers.datasets import Dataset, load
-from gramless.papers.experiments.claims import Claim, Comparison
+from gramless.papers.experiments.claims import Claim, Comparison, Printed
 from gramless.papers.experiments.spec import QUICK_DATA, Curve, History, Params, Reference, Spec, Table, product
 
 # Rows on which the kernel error is measured.
@@ -270,13 +270,13 @@ _PRINTED: dict[str, Params] = {
 
 
 def _error_claim(name: str, label: str, value: float, note: str = "") -> Claim:
-    comparison = Comparison(name, {**_PRINTED[name], "max_iter": 30}, "near", value)
-    return Claim(f"{name}-error", f"The error on {label} is {value:.2f} %.", "Table 1", (comparison,), note)
+    comparison = Comparison(name, {**_PRINTED[name], "max_iter": 30}, "near", Printed(f"{value:.2f}"))
+    return Claim(f"{name}-error", f"The error on {label} is {value:.2f} %.", "Table 1", (comparison,), reason=note)
 
 
 def _table_2_claim(name: str, label: str, rule: str) -> Claim:
     comparisons = tuple(
-        Comparison("basis-size", {"landmarks": rule, "n_landmarks": m}, "near", value)
+        Comparison("basis-size", {"landmarks": rule, "n_landmarks": m}, "near", Printed(f"{value:.2f}"))
         for m, value in zip(BASIS_SIZES, TABLE_2[rule], strict=True)
     )
     return Claim(name, f"{label} of 100 to 1,900 patterns have the errors of Table 2.", "Table 2", comparisons)
@@ -310,7 +310,7 @@ CLAIMS: tuple[Claim, ...] = (
             Comparison(name, {**settings, "max_iter": 30}, "at most", 0.0, "violations", within=0.0)
             for name, settings in _PRINTED.items()
         ),
-        note="Counted are the discarded patterns that satisfy the criteria of the last step.",
+        reason="Counted are the discarded patterns that satisfy the criteria of the last step.",
     ),
     Claim(
         "basis-construction",

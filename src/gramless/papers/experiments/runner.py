@@ -62,20 +62,23 @@ def run(
     device: str | None = None,
     data: str | os.PathLike | None = None,
     threads: int | None = None,
+    any_device: bool = False,
     on_event: Callable[[Event], None] = lambda event: None,
 ) -> int:
     """Run all fits that `results` does not contain and return the number of failed fits.
 
     `device` is passed to every estimator that has this parameter, `data` is the first folder searched for datasets, and
-    `threads` limits the threads of the linear algebra. KeyboardInterrupt is raised after the current fit was stopped.
+    `threads` limits the threads of the linear algebra. With `any_device`, fits that `results` contains from another device
+    are not repeated. KeyboardInterrupt is raised after the current fit was stopped.
     """
+    devices = {device} | ({record["device"] for record in results.records() if "device" in record} if any_device else set())
     fits = [FitTask(spec, params, seed, device, data, threads) for spec in specs for params, seed in spec.fits()]
     finished = results.finished()
     failures = 0
     for number, fit in enumerate(fits, start=1):
         event = Event("started", fit.spec, fit.params, fit.seed, number, len(fits))
         key = fit.spec.key(fit.params, fit.seed, device)
-        if key in finished:
+        if any(fit.spec.key(fit.params, fit.seed, other) in finished for other in devices):
             on_event(replace(event, kind="skipped"))
             continue
         on_event(event)

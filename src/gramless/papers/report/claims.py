@@ -1,4 +1,4 @@
-"""Claims of a paper with their verdicts, as values for the templates."""
+"""Claims of a paper with their verdicts, as values for the templates, for the documentation and for the terminal."""
 
 from __future__ import annotations
 
@@ -7,58 +7,103 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gramless.papers.experiments import Claim
-from gramless.papers.experiments.claims import VERDICTS, ByExperiment, Check, check_claim
+from gramless.papers.experiments.claims import VERDICTS, ByExperiment, Check, ClaimResult, Printed, check_claim
 from gramless.papers.experiments.results import Point
 from gramless.papers.report.formatting import label, parameter, parameters, value
+
+_MOST_VALUES_SHOWN = 3  # measured values in a row of the table; the comparisons of a claim list all of them
 
 
 def claims_section(claims: Sequence[Claim], paper: str, found: ByExperiment) -> dict[str, Any] | None:
     """Return the claims of a paper as values for the templates, None if there are none."""
     if not claims:
         return None
-    items = [_item(claim, *check_claim(claim, paper, found)) for claim in claims]
+    items = [claim_values(check_claim(claim, paper, found), paper) for claim in claims]
     counts = Counter(item["verdict"] for item in items)
     return {"claims": items, "counts": [(verdict, counts[verdict]) for verdict in VERDICTS if counts[verdict]]}
 
 
-def _item(claim: Claim, verdict: str, results: Sequence[Check]) -> dict[str, Any]:
+def claim_values(result: ClaimResult, paper: str) -> dict[str, Any]:
+    """Return the row of a claim: its statement, the printed value, ours, the verdict, its cause and the comparisons."""
+    claim, checks = result.claim, result.checks
+    n_holding = sum(check.holds for check in checks)
+    printed = list(dict.fromkeys(str(c.other) for c in claim.comparisons if isinstance(c.other, Printed)))
     return {
-        "verdict": verdict,
+        "name": claim.name,
         "says": claim.statement,
         "where": claim.where,
-        "note": claim.note,
-        "count": f"{sum(result.holds for result in results)} of {len(results)}" if verdict == "partly" else "",
-        "checks": [_row(result) for result in results],
+        "printed": claim.printed or ", ".join(printed[:_MOST_VALUES_SHOWN]) or "in words",
+        "ours": _ours(result),
+        "verdict": result.verdict,
+        "cause": str(result.cause) + (f" ({result.reading})" if result.verdict == "yes" and result.reading else ""),
+        "reason": claim.reason,
+        "count": f"{n_holding} of {len(checks)}" if result.verdict == "partly" else "",
+        "command": f"gramless reproduce {paper} --claim {claim.name}",
+        "estimator": checks[0].one.records[0].get("estimator", "") if checks else "",
+        "checks": [_check_values(check) for check in checks],
     }
 
 
-def _row(result: Check) -> dict[str, str]:
-    comparison = result.comparison
-    measure = comparison.measure
-    named, key = (label(measure), measure) if isinstance(measure, str) else (measure.label, "")
+def _ours(result: ClaimResult) -> str:
+    """Return the measured values of a claim, or the number of comparisons that hold if there are many."""
+    checks = [check for check in result.checks if check.comparison.reading in ("", result.reading)] or list(result.checks)
+    if not checks:
+        return "–"
+    if len(checks) > _MOST_VALUES_SHOWN:
+        return f"{sum(check.holds for check in checks)} of {len(checks)} comparisons hold"
+    return ", ".join(dict.fromkeys(_measured(check) for check in checks))
+
+
+def _measured(check: Check) -> str:
+    """Return the measured value of a comparison, and that of the other setting of ours if there is one."""
+    key = _key(check)
+    ours = _with_spread(check.one, check.comparison.measure, key)
+    if isinstance(check.other, Point):
+        if check.comparison.factor is not None:
+            return f"{check.gap + check.comparison.factor:.3g} times"
+        return f"{ours} against {_with_spread(check.other, check.comparison.measure, key)}"
+    return ours
+
+
+def _check_values(check: Check) -> dict[str, str]:
+    comparison = check.comparison
+    key = _key(check)
+    named = label(key) if key else comparison.measure.label  # type: ignore[union-attr]
     fits = [parameters(comparison.one)] if comparison.one else []
     if comparison.along is not None:
-        fits.append(parameter(comparison.along, result.at))
-    against = "the paper"
+        fits.append(parameter(comparison.along, check.at))
+    against = "the paper" if isinstance(check.other, Printed) else "the bound"
     if isinstance(comparison.other, Mapping):
         against = parameters(comparison.other) if comparison.other else "all fits"
     if comparison.other_experiment is not None:
         against = f"{comparison.other_experiment}, {against}"
-    ratio = result.measured / result.reference if comparison.factor is not None else None
-    expected = comparison.relation + (f" {comparison.factor:.3g} times" if comparison.factor not in (None, 1.0) else "")
+    factor = comparison.factor
+    expected = comparison.relation + (f" {factor:.3g} times" if factor not in (None, 1.0) else "")
+    reference = (
+        _with_spread(check.other, comparison.measure, key)
+        if isinstance(check.other, Point)
+        else str(check.other)
+        if isinstance(check.other, Printed)
+        else _format(key, check.reference)
+    )
     return {
         "experiment": comparison.experiment,
+        "reading": comparison.reading,
         "what": f"{named}: {', '.join(fits) or 'all fits'}",
-        "device": result.one.device,
-        "ours": _with_spread(result.one, measure, key),
+        "device": check.one.device,
+        "seeds": "none needed" if comparison.deterministic else str(check.n_seeds),
+        "ours": _with_spread(check.one, comparison.measure, key),
         "expected": f"{expected}, {against}",
-        "theirs": _with_spread(result.other, measure, key)
-        if isinstance(result.other, Point)
-        else _format(key, result.reference),
-        "gap": (f"{result.gap:+.3g}" if ratio is None else f"ratio {ratio:.2f}").replace("-", "−"),
-        "tolerance": f"{result.tolerance:.3g}",
-        "holds": "yes" if result.holds else "no",
+        "theirs": reference,
+        "gap": (f"{check.gap:+.3g}" if factor is None else f"ratio {check.gap + factor:.2f}").replace("-", "−"),
+        "tolerance": f"{check.tolerance:.3g}",
+        "holds": "yes" if check.holds else "no",
     }
+
+
+def _key(check: Check) -> str:
+    """Return the name of the metric of a comparison, empty for a measure."""
+    return check.comparison.measure if isinstance(check.comparison.measure, str) else ""
 
 
 def _with_spread(point: Point, measure: Any, key: str) -> str:
