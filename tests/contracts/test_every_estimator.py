@@ -141,7 +141,7 @@ def test_parameters_are_keywords_and_nothing_is_random_on_purpose(made):
     assert all(p.default is None for p in parameters if p.name == "random_state")
 
 
-SEVERAL_BASES = {"BudgetLSSV", "FourierLSSV", "LSSV", "NystromLSSV", "PrototypeLSSV", "RiSVOClassifie"}
+SEVERAL_BASES = {"LSSV", "PrototypeLSSV", "RiSVOClassifie"}
 
 
 @pytest.mark.parametrize("made", PUBLIC, ids=lambda made: made.__name__)

@@ -20,32 +20,56 @@ few batches.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-from sklearn.utils._param_validation import Options, StrOptions
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.utils._param_validation import StrOptions
 
 from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, FRACTION, KERNEL, POSITIVE, POSITIVE_INTEGER
-from gramless._core.dask_dispatch import dispatch_fit
 from gramless._core.doc_links import link_documentation
-from gramless._core.validation import atomic_fit
 from gramless.approximation.features import LandmarkMap
-from gramless.callbacks import read_callbacks
+from gramless.inference.probabilities import probability_constraint
 from gramless.kernels import kernel_from_parameters
-from gramless.models.one_pass import (
-    OnePassClassifier,
-    OnePassEstimator,
-    OnePassRegressor,
-    inherit_parameter_docs,
-    model_attribute,
-)
-from gramless.streaming.learners import GradientDescent, PassSettings, run_pass
+from gramless.models.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
+from gramless.streaming.learners import GradientDescent, PassSettings
 from gramless.streaming.learners.gradient import LOSSES, OPTIMIZERS
 
+_CONSTRAINTS: dict[str, Any] = {
+    **KERNEL,
+    **COMPUTE,
+    "C": [POSITIVE],
+    "budget": [POSITIVE_INTEGER, FRACTION],
+    "landmarks": "no_validation",
+    "loss": [StrOptions(set(LOSSES))],
+    "optimizer": [StrOptions(set(OPTIMIZERS))],
+    "batch_size": [POSITIVE_INTEGER],
+    "epochs": [POSITIVE_INTEGER],
+}
 
+
+def budget_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
+    """Return kernel values as features, gradient descent and the options given by the parameters."""
+    kernel = kernel_from_parameters(parameters)
+    feature_map = LandmarkMap(kernel, parameters["budget"], parameters["landmarks"], whiten=False, size_name="budget")
+    learner = GradientDescent(
+        parameters["C"],
+        optimizer=parameters["optimizer"],
+        batch_size=parameters["batch_size"],
+        epochs=parameters["epochs"],
+        loss=parameters["loss"],
+    )
+    return PassSettings(feature_map, learner, pass_options(parameters, name, None))
+
+
+@link_documentation
 @dataclass(kw_only=True, eq=False, repr=False)
-class BudgetLSSVM(OnePassEstimator):
-    """Parameters, training and fitted attributes of `BudgetLSSVC` and `BudgetLSSVR`.
+class BudgetLSSVC(ClassifierMixin, OnePassEstimator):
+    """Least-squares support vector classifier learned online on a budget of points.
+
+    Prefer it to scikit-learn's `SGDClassifier` on `Nystroem` features if a kernel model must be updated row by row: its step
+    size needs no tuning.
 
     Parameters
     ----------
@@ -76,6 +100,11 @@ class BudgetLSSVM(OnePassEstimator):
         Number of rows processed at a time. Each step uses one batch.
     epochs : int, default=30
         Number of passes over the rows in `fit`; `partial_fit` makes one pass.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
+        frequency.
+    probability : {"softmax", False}, default="softmax"
+        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`.
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
@@ -91,102 +120,6 @@ class BudgetLSSVM(OnePassEstimator):
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
         Seed or generator for all random choices of the fit; an int makes the fit reproducible.
-    """
-
-    kernel: Any = "rbf"
-    C: float = 1.0
-    gamma: float | str = "scale"
-    degree: int = 3
-    coef0: float = 0.0
-    budget: float = 500
-    landmarks: Any = "uniform"
-    loss: str = "dual"
-    optimizer: str = "sgd"
-    batch_size: int = 64
-    epochs: int = 30
-    dtype: Any = None
-    device: Any = None
-    memory_budget: str | float | None = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **KERNEL,
-        **COMPUTE,
-        "C": [POSITIVE],
-        "budget": [POSITIVE_INTEGER, FRACTION],
-        "landmarks": "no_validation",
-        "loss": [StrOptions(set(LOSSES))],
-        "optimizer": [StrOptions(set(OPTIMIZERS))],
-        "batch_size": [POSITIVE_INTEGER],
-        "epochs": [POSITIVE_INTEGER],
-    }
-
-    dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the points.")
-    intercept_ = model_attribute("intercept", "Intercept of each output.")
-    points_ = model_attribute("features.points", "Points of the budget.")
-    kernel_ = model_attribute("features.kernel", "Kernel with numeric parameters.")
-    C_ = model_attribute("C", "Value of `C` used.")
-
-    def pass_settings(self) -> PassSettings:
-        """Return the feature map (kernel values), the learner (gradient descent) and the options given by the parameters.
-
-        Returns
-        -------
-        PassSettings
-            Arguments of the training pass.
-        """
-        kernel = kernel_from_parameters(vars(self))
-        feature_map = LandmarkMap(kernel, self.budget, self.landmarks, whiten=False, size_name="budget")
-        learner = GradientDescent(
-            self.C, optimizer=self.optimizer, batch_size=self.batch_size, epochs=self.epochs, loss=self.loss
-        )
-        return PassSettings(feature_map, learner, self._options(None))
-
-    @atomic_fit
-    @dispatch_fit
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the model in `epochs` passes over the rows, or in one pass over a generator.
-
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
-            `(X, y, sample_weight)` batches; or a `Stream`.
-        y : array, or the name of the target column of a file
-            Labels or values; not given with batches or a `Stream`, which contain their own.
-        sample_weight : array, optional
-            With an array, the weight of each row; weight 2 equals two copies.
-
-        Returns
-        -------
-        self : estimator
-            Fitted estimator.
-        """
-        self._validate_params()
-        settings, callbacks = self.pass_settings(), read_callbacks(self.callback)
-        stream, targets = self._read_rows(X, y, sample_weight)
-        result = run_pass(stream, settings, targets, random_state=self.random_state, callbacks=callbacks, show=self.set_pass)
-        return self.set_pass(result)
-
-
-@link_documentation
-@inherit_parameter_docs(BudgetLSSVM)
-@dataclass(kw_only=True, eq=False, repr=False)
-class BudgetLSSVC(OnePassClassifier, BudgetLSSVM):
-    """Least-squares support vector classifier learned online on a budget of points.
-
-    Prefer it to scikit-learn's `SGDClassifier` on `Nystroem` features if a kernel model must be updated row by row: its step
-    size needs no tuning.
-
-    Parameters
-    ----------
-    class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
-        frequency.
-    probability : {"softmax", False}, default="softmax"
-        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`.
 
     Attributes
     ----------
@@ -231,19 +164,42 @@ class BudgetLSSVC(OnePassClassifier, BudgetLSSVM):
     True
     """
 
+    kernel: Any = "rbf"
+    C: float = 1.0
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    budget: float = 500
+    landmarks: Any = "uniform"
+    loss: str = "dual"
+    optimizer: str = "sgd"
+    batch_size: int = 64
+    epochs: int = 30
     class_weight: Any = None
     probability: str | bool = "softmax"
+    dtype: Any = None
+    device: Any = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **BudgetLSSVM._parameter_constraints,
+        **_CONSTRAINTS,
         **CLASS_WEIGHT,
-        "probability": [StrOptions({"softmax"}), Options(bool, {False})],
+        "probability": probability_constraint("softmax"),
     }
+    _settings = budget_settings
+    _has_sums = False
+
+    dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the points.")
+    points_ = model_attribute("features.points", "Points of the budget.")
 
 
 @link_documentation
-@inherit_parameter_docs(BudgetLSSVM)
-class BudgetLSSVR(OnePassRegressor, BudgetLSSVM):
+@inherit_parameter_docs(BudgetLSSVC)
+@dataclass(kw_only=True, eq=False, repr=False)
+class BudgetLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     """Least-squares support vector regressor learned online on a budget of points.
 
     Prefer it to scikit-learn's `SGDRegressor` on `Nystroem` features if a kernel model must be updated row by row: its step
@@ -290,4 +246,27 @@ class BudgetLSSVR(OnePassRegressor, BudgetLSSVM):
     True
     """
 
-    _exact = False
+    kernel: Any = "rbf"
+    C: float = 1.0
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    budget: float = 500
+    landmarks: Any = "uniform"
+    loss: str = "dual"
+    optimizer: str = "sgd"
+    batch_size: int = 64
+    epochs: int = 30
+    dtype: Any = None
+    device: Any = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
+    _settings = budget_settings
+    _has_sums = False
+
+    dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the points.")
+    points_ = model_attribute("features.points", "Points of the budget.")

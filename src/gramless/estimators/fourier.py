@@ -13,33 +13,72 @@ Reference: Rahimi and Recht, "Random features for large-scale kernel machines", 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import StrOptions
 
 from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, FRACTION, KERNEL, POSITIVE, POSITIVE_INTEGER
-from gramless._core.dask_dispatch import dispatch_fit
 from gramless._core.doc_links import link_documentation
-from gramless._core.validation import atomic_fit
 from gramless.approximation.features import DRAWS, FourierMap
-from gramless.callbacks import read_callbacks
+from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, probability_constraint
 from gramless.kernels import kernel_from_parameters
-from gramless.models.one_pass import (
-    CALIBRATED_PROBABILITY,
-    OnePassClassifier,
-    OnePassEstimator,
-    OnePassRegressor,
-    inherit_parameter_docs,
-    model_attribute,
-)
-from gramless.streaming.learners import C_PATH, GradientDescent, NormalEquations, PassSettings, run_pass
+from gramless.models.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
+from gramless.streaming.learners import C_PATH, GradientDescent, NormalEquations, PassSettings
 from gramless.streaming.learners.gradient import OPTIMIZERS
 
+_CONSTRAINTS: dict[str, Any] = {
+    "kernel": KERNEL["kernel"],
+    "gamma": KERNEL["gamma"],
+    **COMPUTE,
+    "C": [POSITIVE, StrOptions({"loo"})],
+    "n_components": [POSITIVE_INTEGER],
+    "draw": [StrOptions(set(DRAWS))],
+    "method": [StrOptions({"exact", "online"})],
+    "Cs": "no_validation",
+    "forgetting_factor": [FRACTION],
+    "optimizer": [StrOptions(set(OPTIMIZERS))],
+    "epochs": [POSITIVE_INTEGER],
+    "batch_size": [POSITIVE_INTEGER, None],
+}
 
+
+def fourier_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
+    """Return Fourier features, the learner of `method` and the options; regressors keep a sample of rows for intervals."""
+    probability, batch_size = parameters.get("probability"), parameters["batch_size"]
+    leave_one_out = probability in LEAVE_ONE_OUT_METHODS
+    feature_map = FourierMap(kernel_from_parameters(parameters), parameters["n_components"], parameters["draw"])
+    if parameters["method"] == "exact":
+        learner = NormalEquations(
+            parameters["C"],
+            parameters["Cs"],
+            forgetting_factor=parameters["forgetting_factor"],
+            leave_one_out=leave_one_out,
+            keep_rows="probability" not in parameters,
+        )
+        return PassSettings(feature_map, learner, pass_options(parameters, name, batch_size))
+    if leave_one_out:
+        raise ValueError(f"probability={probability!r} needs leave-one-out scores: use method='exact'")
+    if parameters["forgetting_factor"] != 1:
+        raise ValueError("forgetting_factor needs method='exact'")
+    steps = GradientDescent(
+        parameters["C"],
+        optimizer=parameters["optimizer"],
+        batch_size=64 if batch_size is None else batch_size,
+        epochs=parameters["epochs"],
+    )
+    return PassSettings(feature_map, steps, pass_options(parameters, name, None))
+
+
+@link_documentation
 @dataclass(kw_only=True, eq=False, repr=False)
-class FourierLSSVM(OnePassEstimator):
-    """Parameters, training and fitted attributes of `FourierLSSVC` and `FourierLSSVR`.
+class FourierLSSVC(ClassifierMixin, OnePassEstimator):
+    """Least-squares support vector classifier on random Fourier features, for data of any length.
+
+    Prefer it to scikit-learn's `RBFSampler` with a linear classifier if the data exceed the memory or arrive in batches; its
+    orthogonal frequencies also approximate the kernel with fewer features.
 
     Parameters
     ----------
@@ -69,6 +108,12 @@ class FourierLSSVM(OnePassEstimator):
         Number of passes over the rows in `fit`; `partial_fit` makes one pass.
     batch_size : int or None, default=None
         Number of rows processed at a time. The Notes give the meaning of None.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
+        frequency.
+    probability : {"softmax", "sigmoid", "temperature", False}, default="softmax"
+        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"sigmoid"` and
+        `"temperature"` are fitted to leave-one-out scores, and `predict_set` needs one of them.
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
@@ -85,120 +130,6 @@ class FourierLSSVM(OnePassEstimator):
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
         Seed or generator for all random choices of the fit; an int makes the fit reproducible.
-    """
-
-    kernel: Any = "rbf"
-    C: float | str = 1.0
-    gamma: float | str = "scale"
-    n_components: int = 500
-    draw: str = "auto"
-    method: str = "exact"
-    Cs: Any = C_PATH
-    forgetting_factor: float = 1.0
-    optimizer: str = "sgd"
-    epochs: int = 30
-    batch_size: int | None = None
-    dtype: Any = None
-    device: Any = None
-    memory_budget: str | float | None = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "kernel": KERNEL["kernel"],
-        "gamma": KERNEL["gamma"],
-        **COMPUTE,
-        "C": [POSITIVE, StrOptions({"loo"})],
-        "n_components": [POSITIVE_INTEGER],
-        "draw": [StrOptions(set(DRAWS))],
-        "method": [StrOptions({"exact", "online"})],
-        "Cs": "no_validation",
-        "forgetting_factor": [FRACTION],
-        "optimizer": [StrOptions(set(OPTIMIZERS))],
-        "epochs": [POSITIVE_INTEGER],
-        "batch_size": [POSITIVE_INTEGER, None],
-    }
-
-    coef_ = model_attribute("coef", "Coefficients of the features.")
-    intercept_ = model_attribute("intercept", "Intercept of each output.")
-    features_ = model_attribute("features", "Feature map with its random frequencies.")
-    kernel_ = model_attribute("features.kernel", "Kernel with numeric parameters.")
-    C_ = model_attribute("C", "Value of `C` used.")
-    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
-
-    def pass_settings(self) -> PassSettings:
-        """Return the Fourier features, the learner of `method` and the options given by the parameters.
-
-        Returns
-        -------
-        PassSettings
-            Arguments of the training pass.
-        """
-        probability = getattr(self, "probability", None)
-        leave_one_out = probability in ("sigmoid", "temperature")
-        feature_map = FourierMap(kernel_from_parameters(vars(self)), self.n_components, self.draw)
-        if self.method == "exact":
-            learner = NormalEquations(
-                self.C,
-                self.Cs,
-                forgetting_factor=self.forgetting_factor,
-                leave_one_out=leave_one_out,
-                keep_rows=isinstance(self, OnePassRegressor),
-            )
-            return PassSettings(feature_map, learner, self._options(self.batch_size))
-        if leave_one_out:
-            raise ValueError(f"probability={probability!r} needs leave-one-out scores: use method='exact'")
-        if self.forgetting_factor != 1:
-            raise ValueError("forgetting_factor needs method='exact'")
-        batch_size = 64 if self.batch_size is None else self.batch_size
-        steps = GradientDescent(self.C, optimizer=self.optimizer, batch_size=batch_size, epochs=self.epochs)
-        return PassSettings(feature_map, steps, self._options(None))
-
-    @atomic_fit
-    @dispatch_fit
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the model in one pass over the rows, or with `method="online"` in `epochs` passes.
-
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
-            `(X, y, sample_weight)` batches; or a `Stream`.
-        y : array, or the name of the target column of a file
-            Labels or values; not given with batches or a `Stream`, which contain their own.
-        sample_weight : array, optional
-            With an array, the weight of each row; weight 2 equals two copies.
-
-        Returns
-        -------
-        self : estimator
-            Fitted estimator.
-        """
-        self._validate_params()
-        settings, callbacks = self.pass_settings(), read_callbacks(self.callback)
-        stream, targets = self._read_rows(X, y, sample_weight)
-        result = run_pass(stream, settings, targets, random_state=self.random_state, callbacks=callbacks, show=self.set_pass)
-        return self.set_pass(result)
-
-
-@link_documentation
-@inherit_parameter_docs(FourierLSSVM)
-@dataclass(kw_only=True, eq=False, repr=False)
-class FourierLSSVC(OnePassClassifier, FourierLSSVM):
-    """Least-squares support vector classifier on random Fourier features, for data of any length.
-
-    Prefer it to scikit-learn's `RBFSampler` with a linear classifier if the data exceed the memory or arrive in batches; its
-    orthogonal frequencies also approximate the kernel with fewer features.
-
-    Parameters
-    ----------
-    class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
-        frequency.
-    probability : {"softmax", "sigmoid", "temperature", False}, default="softmax"
-        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"sigmoid"` and
-        `"temperature"` are fitted to leave-one-out scores, and `predict_set` needs one of them.
 
     Attributes
     ----------
@@ -247,19 +178,42 @@ class FourierLSSVC(OnePassClassifier, FourierLSSVM):
     True
     """
 
+    kernel: Any = "rbf"
+    C: float | str = 1.0
+    gamma: float | str = "scale"
+    n_components: int = 500
+    draw: str = "auto"
+    method: str = "exact"
+    Cs: Any = C_PATH
+    forgetting_factor: float = 1.0
+    optimizer: str = "sgd"
+    epochs: int = 30
+    batch_size: int | None = None
     class_weight: Any = None
     probability: str | bool = "softmax"
+    dtype: Any = None
+    device: Any = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **FourierLSSVM._parameter_constraints,
+        **_CONSTRAINTS,
         **CLASS_WEIGHT,
-        **CALIBRATED_PROBABILITY,
+        "probability": probability_constraint("softmax", *LEAVE_ONE_OUT_METHODS),
     }
+    _settings = fourier_settings
+
+    coef_ = model_attribute("coef", "Coefficients of the features.")
+    features_ = model_attribute("features", "Feature map with its random frequencies.")
+    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
 
 
 @link_documentation
-@inherit_parameter_docs(FourierLSSVM)
-class FourierLSSVR(OnePassRegressor, FourierLSSVM):
+@inherit_parameter_docs(FourierLSSVC)
+@dataclass(kw_only=True, eq=False, repr=False)
+class FourierLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     """Least-squares support vector regressor on random Fourier features, for data of any length.
 
     Prefer it to scikit-learn's `RBFSampler` with `Ridge` if the data exceed the memory or arrive in batches, or if
@@ -308,3 +262,28 @@ class FourierLSSVR(OnePassRegressor, FourierLSSVM):
     >>> model.score(X, np.sin(X[:, 0])) > 0.99
     True
     """
+
+    kernel: Any = "rbf"
+    C: float | str = 1.0
+    gamma: float | str = "scale"
+    n_components: int = 500
+    draw: str = "auto"
+    method: str = "exact"
+    Cs: Any = C_PATH
+    forgetting_factor: float = 1.0
+    optimizer: str = "sgd"
+    epochs: int = 30
+    batch_size: int | None = None
+    dtype: Any = None
+    device: Any = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
+    _settings = fourier_settings
+
+    coef_ = model_attribute("coef", "Coefficients of the features.")
+    features_ = model_attribute("features", "Feature map with its random frequencies.")
+    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")

@@ -14,32 +14,54 @@ models for large data sets", 2010.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import StrOptions
 
 from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, FRACTION, KERNEL, POSITIVE, POSITIVE_INTEGER
-from gramless._core.dask_dispatch import dispatch_fit
 from gramless._core.doc_links import link_documentation
-from gramless._core.validation import atomic_fit
 from gramless.approximation.features import LandmarkMap
-from gramless.callbacks import read_callbacks
+from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, probability_constraint
 from gramless.kernels import kernel_from_parameters
-from gramless.models.one_pass import (
-    CALIBRATED_PROBABILITY,
-    OnePassClassifier,
-    OnePassEstimator,
-    OnePassRegressor,
-    inherit_parameter_docs,
-    model_attribute,
-)
-from gramless.streaming.learners import C_PATH, NormalEquations, PassSettings, run_pass
+from gramless.models.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
+from gramless.streaming.learners import C_PATH, NormalEquations, PassSettings
+
+_CONSTRAINTS: dict[str, Any] = {
+    **KERNEL,
+    **COMPUTE,
+    "C": [POSITIVE, StrOptions({"loo"})],
+    "n_landmarks": [POSITIVE_INTEGER, FRACTION],
+    "landmarks": "no_validation",
+    "Cs": "no_validation",
+    "forgetting_factor": [FRACTION],
+    "batch_size": [POSITIVE_INTEGER, None],
+}
 
 
+def landmark_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
+    """Return landmark features, the normal equations and the options; regressors keep a sample of rows for intervals."""
+    learner = NormalEquations(
+        parameters["C"],
+        parameters["Cs"],
+        forgetting_factor=parameters["forgetting_factor"],
+        leave_one_out=parameters.get("probability") in LEAVE_ONE_OUT_METHODS,
+        keep_rows="probability" not in parameters,
+    )
+    kernel = kernel_from_parameters(parameters)
+    feature_map = LandmarkMap(kernel, parameters["n_landmarks"], parameters["landmarks"])
+    return PassSettings(feature_map, learner, pass_options(parameters, name, parameters["batch_size"]))
+
+
+@link_documentation
 @dataclass(kw_only=True, eq=False, repr=False)
-class NystromLSSVM(OnePassEstimator):
-    """Parameters, training and fitted attributes of `NystromLSSVC` and `NystromLSSVR`.
+class NystromLSSVC(ClassifierMixin, OnePassEstimator):
+    """Least-squares support vector classifier on landmarks, fitted in one pass over data of any length.
+
+    Prefer it to scikit-learn's `Nystroem` with a linear classifier if the data exceed the memory or arrive in batches: it
+    reads files and streams, gives the same model for any batches, and selects `C` without refitting.
 
     Parameters
     ----------
@@ -66,6 +88,12 @@ class NystromLSSVM(OnePassEstimator):
         Factor by which the weight of earlier rows is multiplied for each new row. 1 weights all rows equally.
     batch_size : int or None, default=None
         Number of rows processed at a time. The Notes give the meaning of None.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
+        frequency.
+    probability : {"softmax", "sigmoid", "temperature", False}, default="softmax"
+        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"sigmoid"` and
+        `"temperature"` are fitted to leave-one-out scores, and `predict_set` needs one of them.
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
@@ -82,106 +110,6 @@ class NystromLSSVM(OnePassEstimator):
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
         Seed or generator for all random choices of the fit; an int makes the fit reproducible.
-    """
-
-    kernel: Any = "rbf"
-    C: float | str = 1.0
-    gamma: float | str = "scale"
-    degree: int = 3
-    coef0: float = 0.0
-    n_landmarks: float = 500
-    landmarks: Any = "uniform"
-    Cs: Any = C_PATH
-    forgetting_factor: float = 1.0
-    batch_size: int | None = None
-    dtype: Any = None
-    device: Any = None
-    memory_budget: str | float | None = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **KERNEL,
-        **COMPUTE,
-        "C": [POSITIVE, StrOptions({"loo"})],
-        "n_landmarks": [POSITIVE_INTEGER, FRACTION],
-        "landmarks": "no_validation",
-        "Cs": "no_validation",
-        "forgetting_factor": [FRACTION],
-        "batch_size": [POSITIVE_INTEGER, None],
-    }
-
-    dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the landmarks.")
-    intercept_ = model_attribute("intercept", "Intercept of each output.")
-    points_ = model_attribute("features.points", "Landmarks.")
-    kernel_ = model_attribute("features.kernel", "Kernel with numeric parameters.")
-    C_ = model_attribute("C", "Value of `C` used.")
-    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
-    jitter_ = model_attribute("jitter", "Number added to the diagonal of the kernel matrix of the landmarks.")
-
-    def pass_settings(self) -> PassSettings:
-        """Return the landmark features, the normal equations and the options given by the parameters.
-
-        Returns
-        -------
-        PassSettings
-            Arguments of the training pass.
-        """
-        learner = NormalEquations(
-            self.C,
-            self.Cs,
-            forgetting_factor=self.forgetting_factor,
-            leave_one_out=getattr(self, "probability", None) in ("sigmoid", "temperature"),
-            keep_rows=isinstance(self, OnePassRegressor),
-        )
-        feature_map = LandmarkMap(kernel_from_parameters(vars(self)), self.n_landmarks, self.landmarks)
-        return PassSettings(feature_map, learner, self._options(self.batch_size))
-
-    @atomic_fit
-    @dispatch_fit
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the model in one pass over the rows.
-
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
-            `(X, y, sample_weight)` batches; or a `Stream`.
-        y : array, or the name of the target column of a file
-            Labels or values; not given with batches or a `Stream`, which contain their own.
-        sample_weight : array, optional
-            With an array, the weight of each row; weight 2 equals two copies.
-
-        Returns
-        -------
-        self : estimator
-            Fitted estimator.
-        """
-        self._validate_params()
-        settings, callbacks = self.pass_settings(), read_callbacks(self.callback)
-        stream, targets = self._read_rows(X, y, sample_weight)
-        result = run_pass(stream, settings, targets, random_state=self.random_state, callbacks=callbacks, show=self.set_pass)
-        return self.set_pass(result)
-
-
-@link_documentation
-@inherit_parameter_docs(NystromLSSVM)
-@dataclass(kw_only=True, eq=False, repr=False)
-class NystromLSSVC(OnePassClassifier, NystromLSSVM):
-    """Least-squares support vector classifier on landmarks, fitted in one pass over data of any length.
-
-    Prefer it to scikit-learn's `Nystroem` with a linear classifier if the data exceed the memory or arrive in batches: it
-    reads files and streams, gives the same model for any batches, and selects `C` without refitting.
-
-    Parameters
-    ----------
-    class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
-        frequency.
-    probability : {"softmax", "sigmoid", "temperature", False}, default="softmax"
-        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"sigmoid"` and
-        `"temperature"` are fitted to leave-one-out scores, and `predict_set` needs one of them.
 
     Attributes
     ----------
@@ -234,19 +162,42 @@ class NystromLSSVC(OnePassClassifier, NystromLSSVM):
     True
     """
 
+    kernel: Any = "rbf"
+    C: float | str = 1.0
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    n_landmarks: float = 500
+    landmarks: Any = "uniform"
+    Cs: Any = C_PATH
+    forgetting_factor: float = 1.0
+    batch_size: int | None = None
     class_weight: Any = None
     probability: str | bool = "softmax"
+    dtype: Any = None
+    device: Any = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **NystromLSSVM._parameter_constraints,
+        **_CONSTRAINTS,
         **CLASS_WEIGHT,
-        **CALIBRATED_PROBABILITY,
+        "probability": probability_constraint("softmax", *LEAVE_ONE_OUT_METHODS),
     }
+    _settings = landmark_settings
+
+    dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the landmarks.")
+    points_ = model_attribute("features.points", "Landmarks.")
+    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
+    jitter_ = model_attribute("jitter", "Number added to the diagonal of the kernel matrix of the landmarks.")
 
 
 @link_documentation
-@inherit_parameter_docs(NystromLSSVM)
-class NystromLSSVR(OnePassRegressor, NystromLSSVM):
+@inherit_parameter_docs(NystromLSSVC)
+@dataclass(kw_only=True, eq=False, repr=False)
+class NystromLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     """Least-squares support vector regressor on landmarks, fitted in one pass over data of any length.
 
     Prefer it to scikit-learn's `Nystroem` with `Ridge` if the data exceed the memory or arrive in batches, or if prediction
@@ -296,3 +247,28 @@ class NystromLSSVR(OnePassRegressor, NystromLSSVM):
     >>> NystromLSSVR(n_landmarks=30, C=100.0, random_state=0).fit(X, np.sin(X[:, 0])).score(X, np.sin(X[:, 0])) > 0.999
     True
     """
+
+    kernel: Any = "rbf"
+    C: float | str = 1.0
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    n_landmarks: float = 500
+    landmarks: Any = "uniform"
+    Cs: Any = C_PATH
+    forgetting_factor: float = 1.0
+    batch_size: int | None = None
+    dtype: Any = None
+    device: Any = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
+    _settings = landmark_settings
+
+    dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the landmarks.")
+    points_ = model_attribute("features.points", "Landmarks.")
+    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
+    jitter_ = model_attribute("jitter", "Number added to the diagonal of the kernel matrix of the landmarks.")

@@ -1,38 +1,45 @@
-"""Base classes of the one-pass estimators: training passes, predictions and calibration.
+"""Base class of the one-pass estimators: training passes, predictions and calibration.
 
     settings = pass_settings() = (feature map, learner, options),     f(x) = Phi(x) A + b
 
-`OnePassEstimator` stores the training pass and computes scores; `OnePassClassifier` and `OnePassRegressor` add the encoding
-of the targets and the predictions. A family of estimators (landmarks, random features, budget) has a base class with
-the parameters, `pass_settings` and `fit`, from which its classifier and its regressor inherit.
+`OnePassEstimator` has the methods of all families (landmarks, random features, budget), for classification and regression.
+A public class has its parameters, scikit-learn's mixin of its task, and the function that converts its parameters to the
+settings of the training pass.
 """
 
 from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils.metaestimators import available_if
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.dask_dispatch import dispatch_prediction
+from gramless._core.dask_dispatch import dispatch_fit, dispatch_prediction
 from gramless._core.device import precision_of
 from gramless._core.targets.columns import scores_to_labels
 from gramless._core.targets.streamed import LabelTargets, Targets, ValueTargets
 from gramless._core.validation import atomic_fit, check_X, working_dtype
+from gramless.callbacks import read_callbacks
 from gramless.inference.feature_process import OnePassProcess, constant_width_intervals, fit_process
 from gramless.inference.intervals import adaptive_scores, prediction_intervals, prediction_sets, standard_deviations
-from gramless.inference.probabilities import ProbabilityMixin, fit_sigmoids, fit_temperature, has_probabilities
+from gramless.inference.probabilities import (
+    LEAVE_ONE_OUT_METHODS,
+    class_probabilities,
+    fit_sigmoids,
+    fit_temperature,
+    has_probabilities,
+)
 from gramless.streaming.from_user import further_labels, further_rows, is_streamed, labelled_stream, valued_stream
 from gramless.streaming.learners import (
     BatchPlan,
@@ -45,16 +52,12 @@ from gramless.streaming.learners import (
     TrainingPass,
     continue_pass,
     plan_pass,
+    run_pass,
 )
 from gramless.streaming.learners.version_0_1 import PassOfVersion01
 from gramless.streaming.stream import Stream
 
 _Class = TypeVar("_Class", bound=type)
-
-CALIBRATED_PROBABILITY: dict[str, Any] = {
-    "probability": [StrOptions({"softmax", "sigmoid", "temperature"}), Options(bool, {False})]
-}
-"""Constraint of `probability` for classifiers with leave-one-out scores."""
 
 
 def model_attribute(path: str, doc: str) -> property:
@@ -73,52 +76,140 @@ def model_attribute(path: str, doc: str) -> property:
     return property(read, doc=doc)
 
 
-def inherit_parameter_docs(family: type) -> Callable[[_Class], _Class]:
-    """Return a class decorator that merges the parameters of `family` into the docstring and signature of the class.
-
-    The parameters of the class itself precede `dtype`, so that all estimators have their parameters in the same order.
-    """
+def inherit_parameter_docs(documented: type) -> Callable[[_Class], _Class]:
+    """Return a class decorator that adds the descriptions of the parameters that the class shares with `documented`."""
 
     def insert(cls: _Class) -> _Class:
-        if cls.__doc__ and family.__doc__:
-            first, split, last = family.__doc__.split("----------\n", 1)[1].rstrip(" ").partition("    dtype :")
-            heading = "    Parameters\n    ----------\n"
-            text, own = cls.__doc__, ""
-            if heading in text:
-                text, _, rest = text.partition(heading)
-                own, _, attributes = rest.partition("\n    Attributes\n")
-                text = f"{text}    Attributes\n{attributes}"
-            merged = f"{heading}{first}{own}{split}{last}\n    Attributes\n"
-            cls.__doc__ = text.replace("    Attributes\n", merged, 1)
-        untyped: Any = cls
-        signature = inspect.signature(untyped.__init__)
-        parameters = list(signature.parameters.values())
-        inherited = inspect.signature(family).parameters
-        names = [parameter.name for parameter in parameters]
-        added = [parameter for parameter in parameters[1:] if parameter.name not in inherited]
-        others = [parameter for parameter in parameters if parameter not in added]
-        at = names.index("dtype")
-        untyped.__init__.__signature__ = signature.replace(parameters=[*others[:at], *added, *others[at:]])
+        if cls.__doc__ and documented.__doc__:
+            section = documented.__doc__.partition("    ----------\n")[2].partition("\n\n    Attributes\n")[0]
+            entries = re.split(r"\n(?=    \w)", section)
+            shared = [entry for entry in entries if entry.split()[0] in inspect.signature(cls).parameters]
+            described = "\n".join(["    Parameters", "    ----------", *shared, "", "    Attributes", ""])
+            cls.__doc__ = cls.__doc__.replace("    Attributes\n", described, 1)
         return cls
 
     return insert
 
 
+def _classifies(estimator: OnePassEstimator) -> bool:
+    if not isinstance(estimator, ClassifierMixin):
+        raise AttributeError(f"{type(estimator).__name__} is a regressor and has no classes")
+    return True
+
+
+def _has_probabilities(estimator: OnePassEstimator) -> bool:
+    return _classifies(estimator) and has_probabilities(estimator)
+
+
+def _has_intervals(estimator: OnePassEstimator) -> bool:
+    if isinstance(estimator, ClassifierMixin) or not estimator._has_sums:
+        raise AttributeError(f"{type(estimator).__name__} has no intervals, which need a regressor with sums over its rows")
+    return True
+
+
 class OnePassEstimator(BaseEstimator):
-    """Estimator that learns from rows in one pass; `pass_settings` converts its parameters to the settings of the pass."""
+    """Estimator that learns from rows in one pass; `_settings` converts its parameters to the settings of the pass."""
+
+    _settings: ClassVar[Callable[[Mapping[str, Any], str], PassSettings]]
+    _has_sums: ClassVar[bool] = True
+    """Whether the learner stores sums over the rows."""
 
     pass_: TrainingPass | None = None
     history_: list[dict[str, Any]]
+    classes_: np.ndarray
+    class_weight: Any
+    probability: str | bool
     dtype: Any
     device: Any
     memory_budget: Any
     callback: Any
     verbose: int
     random_state: Any
+    _single_output: bool
+    _posterior: tuple[OnePassModel, OnePassProcess] | None = None
+
+    intercept_ = model_attribute("intercept", "Intercept of each output.")
+    kernel_ = model_attribute("features.kernel", "Kernel with numeric parameters.")
+    C_ = model_attribute("C", "Value of `C` used.")
+
+    @atomic_fit
+    @dispatch_fit
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model to all rows.
+
+        Parameters
+        ----------
+        X : array, path, iterable or Stream
+            An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
+            `(X, y, sample_weight)` batches; or a `Stream`.
+        y : array, or the name of the target column of a file
+            Labels or values; not given with batches or a `Stream`, which contain their own.
+        sample_weight : array, optional
+            With an array, the weight of each row; weight 2 equals two copies.
+
+        Returns
+        -------
+        self : estimator
+            Fitted estimator.
+        """
+        self._validate_params()
+        settings, callbacks = self.pass_settings(), read_callbacks(self.callback)
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        rows = self._checked(X, reset=True)
+        stream: Stream
+        targets: Targets
+        if isinstance(self, ClassifierMixin):
+            stream, targets = labelled_stream(rows, y, sample_weight, self.class_weight)
+        else:
+            stream, targets = valued_stream(rows, y, sample_weight)
+        result = run_pass(stream, settings, targets, random_state=self.random_state, callbacks=callbacks, show=self.set_pass)
+        return self.set_pass(result)
+
+    @atomic_fit
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from more rows, once each; exact learners return the result of one `fit` on all rows.
+
+        Parameters
+        ----------
+        X : array, path, iterable or Stream
+            Rows, as in `fit`.
+        y : array, or the name of the target column of a file
+            Labels or values, as in `fit`.
+        classes : array, optional
+            All labels of all calls; required in the first call of a classifier.
+        sample_weight : array, optional
+            Weights, as in `fit`.
+
+        Returns
+        -------
+        self : estimator
+            Estimator with the rows added.
+        """
+        self._validate_params()
+        settings, state = self.pass_settings(), self.pass_
+        known = None if state is None else copy.copy(state.targets)
+        targets: Targets = ValueTargets() if known is None else known
+        if isinstance(self, ClassifierMixin):
+            targets = further_labels(None if known is None else _labels(known), classes, self.class_weight)
+        elif classes is not None:
+            raise ValueError(f"{type(self).__name__} is a regressor and has no classes: pass sample_weight by its name")
+        stream, checked = further_rows(self._checked(X, reset=state is None), y, sample_weight, targets)
+        if state is None:
+            state, _ = CollectingPass.start(stream.first(), targets, settings.learner, settings.options, self.random_state)
+        elif not isinstance(state, FinishedPass):
+            # An invalid row that is found while reading must leave the model unchanged, so the state is copied.
+            state = replace(state.copy(own_state=not checked), targets=targets)
+        return self.set_pass(continue_pass(state, stream, settings))
 
     def pass_settings(self) -> PassSettings:
-        """Return the feature map, the learner and the options given by the parameters."""
-        raise NotImplementedError(f"{type(self).__name__} does not implement pass_settings")
+        """Return the feature map, the learner and the options given by the parameters.
+
+        Returns
+        -------
+        PassSettings
+            Arguments of the training pass.
+        """
+        return type(self)._settings(vars(self), type(self).__name__)
 
     def set_pass(self, state: TrainingPass) -> Self:
         """Store a training pass with the settings `pass_settings()`, run in this process or by distributed workers.
@@ -133,6 +224,10 @@ class OnePassEstimator(BaseEstimator):
         self : estimator
             Fitted estimator.
         """
+        if isinstance(self, ClassifierMixin):
+            self.classes_ = _labels(state.targets).close()
+        else:
+            self._single_output = state.targets.single
         self.pass_, self.history_ = state, state.history
         self.n_features_in_, self.device_ = state.format.n_columns, state.format.device
         return self
@@ -161,158 +256,97 @@ class OnePassEstimator(BaseEstimator):
         settings = self.pass_settings()
         return plan_pass(settings, n_rows=n, n_columns=d, n_targets=n_outputs, dtype=dtype, device=device)
 
-    def _options(self, batch_rows: int | None) -> PassOptions:
-        name = type(self).__name__
-        return PassOptions(name, batch_rows, self.dtype, self.device, self.memory_budget, self.verbose)
-
-    def _read_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Stream, Targets]:
-        """Return validated rows as a stream, and the encoding of their targets."""
-        raise NotImplementedError(f"{type(self).__name__} does not implement _read_rows")
-
-    def _fitted_pass(self) -> TrainingPass:
-        if self.pass_ is None:
-            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' before using it.")
-        return self.pass_
-
-    def _checked(self, X: Any, *, reset: bool) -> Any:
-        """Validate an array in its own dtype; streams and arrays on disk are validated while they are read."""
-        if is_streamed(X) or isinstance(X, np.memmap):
-            return X
-        kind: Any = working_dtype(X, self.dtype) if xa.is_torch(X) else "numeric"
-        return check_X(self, X, dtype=kind, reset=reset, accept_sparse=self.pass_settings().feature_map.accepts_sparse)
-
-    def _learn_more(self, X: Any, y: Any, sample_weight: Any, targets: Targets) -> Self:
-        """Add rows to the training pass, or to a new pass if there is none."""
-        settings = self.pass_settings()
-        stream, checked = further_rows(self._checked(X, reset=self.pass_ is None), y, sample_weight, targets)
-        state = self.pass_
-        if state is None:
-            state, _ = CollectingPass.start(stream.first(), targets, settings.learner, settings.options, self.random_state)
-        elif not isinstance(state, FinishedPass):
-            # An invalid row that is found while reading must leave the model unchanged, so the state is copied.
-            state = replace(state.copy(own_state=not checked), targets=targets)
-        return self.set_pass(continue_pass(state, stream, settings))
-
-    def _scores(self, X: Any) -> Array:
-        """Return `f(x)` for each row, one column per output, in the array namespace and on the device of `X`."""
-        settings = self.pass_settings()
-        model, sparse = self._fitted_pass().model(settings), settings.feature_map.accepts_sparse
-        checked = check_X(self, X, dtype=model.coef.dtype, reset=False, accept_sparse=sparse)
-        device = xa.device_of(checked) if xa.is_torch(checked) else self.device_
-        rows, coef = xa.to_device(checked, device), xa.to_device(model.coef, device)
-        scores = model.features.scores(rows, coef, precision_of(settings.options.device))
-        # The intercept of a regressor contains the mean of the targets. Adding a large mean in float32 would lose the digits
-        # of the other terms.
-        scores = xa.astype(scores, np.result_type(model.coef, model.intercept))
-        scores += xa.like(model.intercept, scores)
-        return xa.in_namespace_of(scores, X)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if isinstance(self.pass_, PassOfVersion01):
-            self.pass_ = self.pass_.convert()
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-
-class OnePassClassifier(ProbabilityMixin, ClassifierMixin, OnePassEstimator):
-    """Classifier that learns from rows in one pass."""
-
-    classes_: np.ndarray
-    class_weight: Any
-
-    def _read_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Stream, Targets]:
-        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-        return labelled_stream(self._checked(X, reset=True), y, sample_weight, self.class_weight)
-
-    @atomic_fit
-    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from more rows, once each; exact learners return the result of one `fit` on all rows.
-
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            Rows, as in `fit`.
-        y : array, or the name of the target column of a file
-            Labels, as in `fit`.
-        classes : array, optional
-            All labels of all calls; required in the first call.
-        sample_weight : array, optional
-            Weights, as in `fit`.
-
-        Returns
-        -------
-        self : estimator
-            Estimator with the rows added.
-        """
-        self._validate_params()
-        known = None if self.pass_ is None else _labels(copy.copy(self.pass_.targets))
-        return self._learn_more(X, y, sample_weight, further_labels(known, classes, self.class_weight))
-
-    def set_pass(self, state: TrainingPass) -> Self:
-        """Store a training pass with the settings `pass_settings()`, run in this process or by distributed workers.
-
-        Parameters
-        ----------
-        state : TrainingPass
-            The pass.
-
-        Returns
-        -------
-        self : estimator
-            Fitted estimator.
-        """
-        self.classes_ = _labels(state.targets).close()
-        return super().set_pass(state)
-
     def finish(self) -> Self:
         """Delete the sums and stored rows, which only `partial_fit` needs; the model does not change.
 
         The model in memory and in a saved file then has `m` points instead of `m^2` sums. Later calls of `partial_fit` raise
-        ValueError.
+        ValueError, and so do standard deviations and intervals with `local=True`, which need the sums.
 
         Returns
         -------
         self : estimator
             Estimator with the same model.
         """
-        state = self._fitted_pass()
-        if self.probability in ("sigmoid", "temperature"):
-            self._calibration()
-        self.pass_ = state.finish(self.pass_settings())
+        state, settings = self._fitted_pass(), self.pass_settings()
+        if isinstance(self, ClassifierMixin):
+            if self.probability in LEAVE_ONE_OUT_METHODS:
+                self._calibration()
+        elif (process := self._process()) is not None:
+            left_out = process.leave_one_out
+            process.model.calibration = left_out.residuals, left_out.weights
+        self.pass_, self._posterior = state.finish(settings), None
         return self
 
-    def _left_out(self, model: OnePassModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return leave-one-out scores, class codes and weights of the sampled rows."""
-        if model.left_out is None:
-            raise ValueError(f"this {type(self).__name__} has no leave-one-out scores: fit it with its present parameters")
-        scores, encoded, weights = model.left_out
-        return scores, np.argsort(_labels(self._fitted_pass().targets).sorted()[1])[encoded], weights
+    @dispatch_prediction
+    def _predicted(self, X: Any) -> Any:
+        """Return the classes, or the values in the shape of the targets."""
+        scores = self._scores(X)
+        if isinstance(self, ClassifierMixin):
+            return scores_to_labels(self.classes_, xa.to_numpy(scores))
+        return scores[:, 0] if self._single_output else scores
 
-    @property
-    def sigmoids_(self) -> np.ndarray:
-        """Platt's sigmoids, fitted to leave-one-out scores."""
-        if self.probability != "sigmoid" or self.pass_ is None:
-            raise AttributeError("sigmoids are fitted with probability='sigmoid'")
-        model = self.pass_.model(self.pass_settings())
-        if model.sigmoids is None:
-            scores, codes, weights = self._left_out(model)
-            model.sigmoids = fit_sigmoids(scores, codes, len(self.classes_), weights)
-        return model.sigmoids
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return the predicted class or value of each row; regressors optionally return standard deviations too.
 
-    @property
-    def temperature_(self) -> float:
-        """Divisor of the scores before their softmax, fitted to leave-one-out scores."""
-        if self.probability != "temperature" or self.pass_ is None:
-            raise AttributeError("a temperature is fitted with probability='temperature'")
-        model = self.pass_.model(self.pass_settings())
-        if model.temperature is None:
-            model.temperature = fit_temperature(*self._left_out(model))
-        return model.temperature
+        Parameters
+        ----------
+        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            Rows.
+        return_std : bool, default=False
+            Whether a regressor returns the standard deviation of the Gaussian process too: that of the function, without the
+            noise of a new value, scaled to the leave-one-out residuals of a sample of the rows. Needs an exact learner.
 
+        Returns
+        -------
+        predicted : array of shape (n_samples,) or (n_samples, n_outputs)
+            Classes, always in NumPy because labels may be strings; or values in the shape of `y` in `fit`.
+        deviations : ndarray of the same shape
+            Only with `return_std`.
+        """
+        predicted = self._predicted(X)
+        if not return_std:
+            return predicted
+        if isinstance(self, ClassifierMixin):
+            raise ValueError(f"return_std needs a regressor, and {type(self).__name__} is a classifier")
+        deviations = standard_deviations(self._required_process(), self._new_rows(X))
+        return predicted, deviations[:, 0] if self._single_output else deviations
+
+    @available_if(_classifies)
+    @dispatch_prediction
+    def decision_function(self, X: Any) -> Array:
+        """Return the class scores.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        array of shape (n_samples,) or (n_samples, n_classes)
+            One score for two classes, positive for `classes_[1]`; else one for each class.
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    @available_if(_has_probabilities)
+    @dispatch_prediction
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of `classes_`.
+        """
+        return self._probabilities(xa.to_numpy(self._scores(X)))
+
+    @available_if(_classifies)
     def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
         """Return sets of classes that contain the true class with a chosen probability.
 
@@ -337,202 +371,13 @@ class OnePassClassifier(ProbabilityMixin, ClassifierMixin, OnePassEstimator):
             `random_state`.
         """
         self._fitted_pass()
-        if self.probability not in ("temperature", "sigmoid"):
+        if self.probability not in LEAVE_ONE_OUT_METHODS:
             raise ValueError(
                 "predict_set needs leave-one-out probabilities: fit with probability='temperature' or 'sigmoid'"
             )
         probabilities = np.asarray(self.predict_proba(X))
         own, codes = self._calibration()
         return prediction_sets(probabilities, own, codes, coverage, per_class=per_class, random_state=random_state)
-
-    def _calibration(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the conformal scores of the true classes of the left-out rows, and these classes; the model caches both."""
-        state = self._fitted_pass()
-        model = state.model(self.pass_settings())
-        if model.calibration is None:
-            scores, codes, _ = self._left_out(model)
-            uniform = check_random_state(state.seed).random_sample(len(codes))
-            own = adaptive_scores(self._probabilities(scores), uniform)[np.arange(len(codes)), codes]
-            model.calibration = own, codes
-        return model.calibration
-
-    @dispatch_prediction
-    def decision_function(self, X: Any) -> Array:
-        """Return the class scores.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        array of shape (n_samples,) or (n_samples, n_classes)
-            One score for two classes, positive for `classes_[1]`; else one for each class.
-        """
-        scores = self._scores(X)
-        return scores[:, 0] if len(self.classes_) == 2 else scores
-
-    @dispatch_prediction
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the class of each row.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Always NumPy, since labels may be strings.
-        """
-        scores = xa.to_numpy(self._scores(X))
-        return scores_to_labels(self.classes_, scores)
-
-    @available_if(has_probabilities)
-    @dispatch_prediction
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of each class.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of `classes_`.
-        """
-        return self._probabilities(xa.to_numpy(self._scores(X)))
-
-
-def _has_intervals(estimator: OnePassRegressor) -> bool:
-    if not estimator._exact:
-        raise AttributeError(f"{type(estimator).__name__} has no sums over its rows, which prediction intervals need")
-    return True
-
-
-class OnePassRegressor(RegressorMixin, MultiOutputMixin, OnePassEstimator):
-    """Regressor that learns from rows in one pass."""
-
-    _exact = True  # Whether the learner stores sums over the rows.
-    _single_output: bool
-    _posterior: tuple[OnePassModel, OnePassProcess] | None = None
-
-    def _read_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Stream, Targets]:
-        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-        return valued_stream(self._checked(X, reset=True), y, sample_weight)
-
-    @atomic_fit
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from more rows, once each; exact learners return the result of one `fit` on all rows.
-
-        Parameters
-        ----------
-        X : array, path, iterable or Stream
-            Rows, as in `fit`.
-        y : array, or the name of the target column of a file
-            Values, as in `fit`.
-        sample_weight : array, optional
-            Weights, as in `fit`.
-
-        Returns
-        -------
-        self : estimator
-            Estimator with the rows added.
-        """
-        self._validate_params()
-        targets = ValueTargets() if self.pass_ is None else copy.copy(self.pass_.targets)
-        return self._learn_more(X, y, sample_weight, targets)
-
-    def set_pass(self, state: TrainingPass) -> Self:
-        """Store a training pass with the settings `pass_settings()`, run in this process or by distributed workers.
-
-        Parameters
-        ----------
-        state : TrainingPass
-            The pass.
-
-        Returns
-        -------
-        self : estimator
-            Fitted estimator.
-        """
-        self._single_output = state.targets.single
-        return super().set_pass(state)
-
-    def finish(self) -> Self:
-        """Delete the sums and stored rows, which only `partial_fit` needs; the model does not change.
-
-        The model in memory and in a saved file then has `m` points instead of `m^2` sums. Later calls of `partial_fit` raise
-        ValueError, and so do standard deviations and intervals with `local=True`, which need the sums.
-
-        Returns
-        -------
-        self : estimator
-            Estimator with the same model.
-        """
-        state, settings, process = self._fitted_pass(), self.pass_settings(), self._process()
-        if process is not None:
-            left_out = process.leave_one_out
-            process.model.calibration = left_out.residuals, left_out.weights
-        self.pass_, self._posterior = state.finish(settings), None
-        return self
-
-    def _process(self) -> OnePassProcess | None:
-        """Return the Gaussian process of the model, cached until rows are added; None if the model has no sums."""
-        state, settings = self._fitted_pass(), self.pass_settings()
-        model = state.model(settings)
-        if self._posterior is None or self._posterior[0] is not model:
-            learning = state.learn_stored_rows(settings) if isinstance(state, CollectingPass) else state
-            process = fit_process(learning, model) if isinstance(learning, LearningPass) else None
-            self._posterior = None if process is None else (model, process)
-        return None if self._posterior is None else self._posterior[1]
-
-    def _required_process(self) -> OnePassProcess:
-        process = self._process()
-        if process is None:
-            raise ValueError(
-                f"{type(self).__name__} has no sums over its rows: this needs method='exact', and a model that finish() was "
-                "not called on"
-            )
-        return process
-
-    def _new_rows(self, X: Any) -> Array:
-        format, feature_map = self._fitted_pass().format, self.pass_settings().feature_map
-        checked = check_X(self, X, dtype=np.dtype(format.dtype), reset=False, accept_sparse=feature_map.accepts_sparse)
-        return format.convert(checked, type(self).__name__)
-
-    @dispatch_prediction
-    def _values(self, X: Any) -> Array:
-        scores = self._scores(X)
-        return scores[:, 0] if self._single_output else scores
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return the predicted values, and optionally the standard deviations of the function.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            Rows.
-        return_std : bool, default=False
-            Whether to return the standard deviation of the Gaussian process too: that of the function, without the noise of
-            a new value, scaled to the leave-one-out residuals of a sample of the rows. Needs an exact learner.
-
-        Returns
-        -------
-        values : array of shape (n_samples,) or (n_samples, n_outputs)
-            Shape of `y` in `fit`.
-        deviations : ndarray of the same shape
-            Only with `return_std`.
-        """
-        values = self._values(X)
-        if not return_std:
-            return values
-        deviations = standard_deviations(self._required_process(), self._new_rows(X))
-        return values, deviations[:, 0] if self._single_output else deviations
 
     @available_if(_has_intervals)
     def predict_interval(self, X: Any, coverage: float = 0.9, *, local: bool = False) -> np.ndarray:
@@ -562,8 +407,123 @@ class OnePassRegressor(RegressorMixin, MultiOutputMixin, OnePassEstimator):
             ends = prediction_intervals(self._required_process(), rows, coverage, local=local)
         return ends[:, 0] if self._single_output else ends
 
+    @property
+    def sigmoids_(self) -> np.ndarray:
+        """Platt's sigmoids, fitted to leave-one-out scores."""
+        model = self._calibrated_model("sigmoid")
+        if model.sigmoids is None:
+            scores, codes, weights = self._left_out(model)
+            model.sigmoids = fit_sigmoids(scores, codes, len(self.classes_), weights)
+        return model.sigmoids
+
+    @property
+    def temperature_(self) -> float:
+        """Divisor of the scores before their softmax, fitted to leave-one-out scores."""
+        model = self._calibrated_model("temperature")
+        if model.temperature is None:
+            model.temperature = fit_temperature(*self._left_out(model))
+        return model.temperature
+
+    def _calibrated_model(self, method: str) -> OnePassModel:
+        """Return the model if its probabilities are calibrated by `method`, else raise AttributeError."""
+        if self.pass_ is None or getattr(self, "probability", None) != method:
+            raise AttributeError(f"this attribute is fitted with probability={method!r}")
+        return self.pass_.model(self.pass_settings())
+
+    def _left_out(self, model: OnePassModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return leave-one-out scores, class codes and weights of the sampled rows."""
+        if model.left_out is None:
+            raise ValueError(f"this {type(self).__name__} has no leave-one-out scores: fit it with its present parameters")
+        scores, encoded, weights = model.left_out
+        return scores, np.argsort(_labels(self._fitted_pass().targets).sorted()[1])[encoded], weights
+
+    def _calibration(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the conformal scores of the true classes of the left-out rows, and these classes; the model caches both."""
+        state = self._fitted_pass()
+        model = state.model(self.pass_settings())
+        if model.calibration is None:
+            scores, codes, _ = self._left_out(model)
+            uniform = check_random_state(state.seed).random_sample(len(codes))
+            own = adaptive_scores(self._probabilities(scores), uniform)[np.arange(len(codes)), codes]
+            model.calibration = own, codes
+        return model.calibration
+
+    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
+        """Return the class probabilities of scores, by the method of the parameter `probability`."""
+        if self.probability == "sigmoid":
+            return class_probabilities(scores, sigmoids=self.sigmoids_)
+        return class_probabilities(scores, temperature=self.temperature_ if self.probability == "temperature" else 1.0)
+
+    def _process(self) -> OnePassProcess | None:
+        """Return the Gaussian process of the model, cached until rows are added; None if the model has no sums."""
+        state, settings = self._fitted_pass(), self.pass_settings()
+        model = state.model(settings)
+        if self._posterior is None or self._posterior[0] is not model:
+            learning = state.learn_stored_rows(settings) if isinstance(state, CollectingPass) else state
+            process = fit_process(learning, model) if isinstance(learning, LearningPass) else None
+            self._posterior = None if process is None else (model, process)
+        return None if self._posterior is None else self._posterior[1]
+
+    def _required_process(self) -> OnePassProcess:
+        process = self._process()
+        if process is None:
+            raise ValueError(
+                f"{type(self).__name__} has no sums over its rows: this needs method='exact', and a model that finish() was "
+                "not called on"
+            )
+        return process
+
+    def _fitted_pass(self) -> TrainingPass:
+        if self.pass_ is None:
+            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' before using it.")
+        return self.pass_
+
+    def _checked(self, X: Any, *, reset: bool) -> Any:
+        """Validate an array in its own dtype; streams and arrays on disk are validated while they are read."""
+        if is_streamed(X) or isinstance(X, np.memmap):
+            return X
+        kind: Any = working_dtype(X, self.dtype) if xa.is_torch(X) else "numeric"
+        return check_X(self, X, dtype=kind, reset=reset, accept_sparse=self.pass_settings().feature_map.accepts_sparse)
+
+    def _new_rows(self, X: Any) -> Array:
+        """Validate rows for a prediction, and convert them to the precision and device of the pass."""
+        format, feature_map = self._fitted_pass().format, self.pass_settings().feature_map
+        checked = check_X(self, X, dtype=np.dtype(format.dtype), reset=False, accept_sparse=feature_map.accepts_sparse)
+        return format.convert(checked, type(self).__name__)
+
+    def _scores(self, X: Any) -> Array:
+        """Return `f(x)` for each row, one column per output, in the array namespace and on the device of `X`."""
+        settings = self.pass_settings()
+        model, sparse = self._fitted_pass().model(settings), settings.feature_map.accepts_sparse
+        checked = check_X(self, X, dtype=model.coef.dtype, reset=False, accept_sparse=sparse)
+        device = xa.device_of(checked) if xa.is_torch(checked) else self.device_
+        rows, coef = xa.to_device(checked, device), xa.to_device(model.coef, device)
+        scores = model.features.scores(rows, coef, precision_of(settings.options.device))
+        # The intercept of a regressor contains the mean of the targets. Adding a large mean in float32 would lose the digits
+        # of the other terms.
+        scores = xa.astype(scores, np.result_type(model.coef, model.intercept))
+        scores += xa.like(model.intercept, scores)
+        return xa.in_namespace_of(scores, X)
+
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in super().__getstate__().items() if key != "_posterior"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if isinstance(self.pass_, PassOfVersion01):
+            self.pass_ = self.pass_.convert()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def pass_options(parameters: Mapping[str, Any], name: str, batch_rows: int | None) -> PassOptions:
+    """Return the options of a training pass from the parameters of the estimator called `name`."""
+    return PassOptions(
+        name, batch_rows, parameters["dtype"], parameters["device"], parameters["memory_budget"], parameters["verbose"]
+    )
 
 
 def _labels(targets: Targets) -> LabelTargets:
