@@ -151,3 +151,11 @@ def test_the_order_of_columns_matters_to_nobody_who_says_so():
         kernel = as_kernel(name).resolve(X)
         assert kernel.permutable
         assert_allclose(kernel(X[:, order], Y[:, order]), kernel(X, Y), rtol=1e-10)
+
+
+def test_a_group_does_not_shorten_the_mean_for_a_kernel_that_depends_on_the_order_of_columns():
+    rng = np.random.default_rng(0)
+    X, transforms = rng.normal(size=(4, 3)), mirror_columns((1, 3))
+    kernel = ScaledColumns(RBF(gamma=0.5), [1.0, 0.3, 2.0])
+    mean = sum(kernel(X[:, g], X[:, h]) for g in transforms for h in transforms) / len(transforms) ** 2
+    np.testing.assert_allclose(Invariant(kernel, transforms)(X, X), mean, atol=1e-12)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -301,7 +301,47 @@ class WrappedKernel(CombinedKernel):
         return self.kernel.temporaries
 
 
-class Scaled(WrappedKernel):
+class EntrywiseKernel(WrappedKernel):
+    """Base class of kernels that are a function of the values of one other kernel."""
+
+    def _apply(self, values: Array) -> Array:
+        """Apply the function in place."""
+        raise NotImplementedError
+
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
+        return self._apply(self.kernel(X, Y, out=out))
+
+    def diag(self, X: Array) -> Array:
+        return self._apply(self.kernel.diag(X))
+
+    def block(self, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
+        return self._apply(self.kernel.block(X, rows, columns, out=out))
+
+
+class ColumnwiseKernel(WrappedKernel):
+    """Base class of kernels that treat columns differently: another kernel of the transformed rows `_transform(X)`."""
+
+    permutable = False
+
+    def accepts_grid(self, rows: GridRows) -> bool:
+        return False  # rows stored as bytes cannot be divided into columns
+
+    def _transform(self, X: Array) -> Array:
+        raise NotImplementedError
+
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
+        return self.kernel(self._transform(X), self._transform(Y), out=out)
+
+    def diag(self, X: Array) -> Array:
+        return self.kernel.diag(self._transform(X))
+
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Self:
+        resolved = copy.copy(self)
+        resolved.kernel = self.kernel.resolve(self._transform(X), weights)
+        return resolved
+
+
+class Scaled(EntrywiseKernel):
     """A multiple of a kernel, `scale * k(x, y)`.
 
     Parameters
@@ -327,23 +367,14 @@ class Scaled(WrappedKernel):
         self.kernel = kernel
         self.scale = scale
 
-    def _scaled(self, values: Array) -> Array:
+    def _apply(self, values: Array) -> Array:
         if not self.scale >= 0:
             raise ValueError(f"scale must be at least 0 for a positive semi-definite kernel, got {self.scale!r}")
         values *= self.scale
         return values
 
-    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        return self._scaled(self.kernel(X, Y, out=out))
 
-    def diag(self, X: Array) -> Array:
-        return self._scaled(self.kernel.diag(X))
-
-    def block(self, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
-        return self._scaled(self.kernel.block(X, rows, columns, out=out))
-
-
-class Power(WrappedKernel):
+class Power(EntrywiseKernel):
     """A power of a kernel, `k(x, y) ** exponent`.
 
     Parameters
@@ -374,17 +405,11 @@ class Power(WrappedKernel):
         power_of_two = (self.exponent & (self.exponent - 1)) == 0
         return max(self.kernel.temporaries, 0 if power_of_two else 1)
 
-    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        return xa.integer_power_(self.kernel(X, Y, out=out), self.exponent)
-
-    def diag(self, X: Array) -> Array:
-        return xa.integer_power_(self.kernel.diag(X), self.exponent)
-
-    def block(self, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
-        return xa.integer_power_(self.kernel.block(X, rows, columns, out=out), self.exponent)
+    def _apply(self, values: Array) -> Array:
+        return xa.integer_power_(values, self.exponent)
 
 
-class Columns(WrappedKernel):
+class Columns(ColumnwiseKernel):
     """A kernel on a subset of the features, `k(x[columns], y[columns])`.
 
     Parameters
@@ -405,31 +430,17 @@ class Columns(WrappedKernel):
     >>> kernel = Columns(RBF(gamma=0.01), pixels) * Columns(RBF(gamma=0.03), edges)
     """
 
-    permutable = False
-
     def __init__(self, kernel: Kernel, columns: Any):
         self.kernel = kernel
         self.columns = columns
 
-    def accepts_grid(self, rows: GridRows) -> bool:
-        return False  # rows stored as bytes cannot be divided into columns
-
-    def _select(self, X: Array) -> Array:
+    def _transform(self, X: Array) -> Array:
         if isinstance(self.columns, slice):
             return X[:, self.columns]
         return X[:, xa.indices(np.asarray(self.columns), X)]
 
-    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        return self.kernel(self._select(X), self._select(Y), out=out)
 
-    def diag(self, X: Array) -> Array:
-        return self.kernel.diag(self._select(X))
-
-    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Columns:
-        return Columns(self.kernel.resolve(self._select(X), weights), self.columns)
-
-
-class ScaledColumns(WrappedKernel):
+class ScaledColumns(ColumnwiseKernel):
     """A kernel on columns that are multiplied by scales, `k(s * x, s * y)`.
 
     With a stationary kernel the scales are inverse length scales (automatic relevance determination): a column with a large
@@ -459,10 +470,7 @@ class ScaledColumns(WrappedKernel):
         self.kernel = kernel
         self.scales = scales
 
-    def accepts_grid(self, rows: GridRows) -> bool:
-        return False  # columns stored as bytes cannot be scaled
-
-    def _scaled(self, X: Array) -> Array:
+    def _transform(self, X: Array) -> Array:
         scales = np.asarray(self.scales, dtype=np.float64)
         if scales.shape != (X.shape[1],):
             raise ValueError(f"scales has shape {scales.shape} for {X.shape[1]} columns; give one for each")
@@ -471,14 +479,14 @@ class ScaledColumns(WrappedKernel):
             return scaled
         return X * xa.like(scales, X)
 
-    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        return self.kernel(self._scaled(X), self._scaled(Y), out=out)
 
-    def diag(self, X: Array) -> Array:
-        return self.kernel.diag(self._scaled(X))
-
-    def resolve(self, X: Array, weights: np.ndarray | None = None) -> ScaledColumns:
-        return ScaledColumns(self.kernel.resolve(self._scaled(X), weights), self.scales)
+def diagonal_from_blocks(kernel: Kernel, X: Array) -> Array:
+    """Return the diagonal from square blocks of 64 rows, which evaluates 64 times more values than needed."""
+    n, size = X.shape[0], 64
+    pieces = [kernel(X[i : i + size], X[i : i + size]) for i in range(0, n, size)]
+    xp = xa.namespace(X)
+    diagonal: Array = xp.concat([xp.linalg.diagonal(piece) for piece in pieces])
+    return diagonal
 
 
 class Callable_(Kernel):
@@ -527,12 +535,7 @@ class Callable_(Kernel):
         return out
 
     def diag(self, X: Array) -> Array:
-        # The diagonal is computed from square blocks of 64 rows, which evaluates 64 times more values than needed.
-        n, size = X.shape[0], 64
-        pieces = [self(X[i : i + size], X[i : i + size]) for i in range(0, n, size)]
-        xp = xa.namespace(X)
-        diagonal: Array = xp.concat([xp.linalg.diagonal(piece) for piece in pieces])
-        return diagonal
+        return diagonal_from_blocks(self, X)
 
     @property
     def temporaries(self) -> int:

@@ -15,11 +15,10 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless.kernels.base import Kernel
-from gramless.kernels.stationary import ones_diagonal
+from gramless.kernels.stationary import UnitDiagonalKernel
 
 
-class Equality(Kernel):
+class Equality(UnitDiagonalKernel):
     """The kernel `exp(-gamma * n)` of the number `n` of columns that differ, for codes of categories.
 
     Parameters
@@ -39,10 +38,7 @@ class Equality(Kernel):
     array([[1.    , 0.6065, 0.3679]])
     """
 
-    def __init__(self, gamma: float | str = "scale"):
-        self.gamma = gamma
-
-    def _gamma(self, X: Array) -> float:
+    def _number(self, X: Array, weights: np.ndarray | None = None) -> float:
         if isinstance(self.gamma, str):
             if self.gamma not in ("scale", "auto"):
                 raise ValueError(f"gamma must be a number, 'scale' or 'auto', got {self.gamma!r}")
@@ -51,11 +47,8 @@ class Equality(Kernel):
             raise ValueError(f"gamma must be a finite number of at least 0, got {self.gamma!r}")
         return float(self.gamma)
 
-    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Equality:
-        return Equality(self._gamma(X))
-
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        gamma = self._gamma(X)
+        gamma = self._number(X)
         if out is None:
             out = xa.empty((X.shape[0], Y.shape[0]), X)
         if xa.is_torch(X):
@@ -68,6 +61,3 @@ class Equality(Kernel):
             differing(*map(xa.to_numpy, (X, Y, out)))
         out *= -gamma
         return xa.exp_(out)
-
-    def diag(self, X: Array) -> Array:
-        return ones_diagonal(X)

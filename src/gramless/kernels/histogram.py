@@ -19,9 +19,8 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
-from gramless.kernels.stationary import ones_diagonal
+from gramless.kernels.stationary import UnitDiagonalKernel
 
 
 class HistogramKernel(Kernel):
@@ -32,6 +31,13 @@ class HistogramKernel(Kernel):
     """Whether the kernel is defined for non-negative features only."""
 
     _loop = ""
+
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
+        return self._sum_over_bins(X, Y, out)
+
+    def diag(self, X: Array) -> Array:
+        sums: Array = xa.namespace(X).sum(X, axis=1)
+        return sums
 
     def _sum_over_bins(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         for part in (X, Y):
@@ -71,15 +77,8 @@ class Chi2(HistogramKernel):
 
     _loop = "harmonic"
 
-    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        return self._sum_over_bins(X, Y, out)
 
-    def diag(self, X: Array) -> Array:
-        sums: Array = xa.namespace(X).sum(X, axis=1)
-        return sums
-
-
-class ExpChi2(HistogramKernel):
+class ExpChi2(UnitDiagonalKernel, HistogramKernel):
     """The exponential chi-squared kernel `exp(-gamma sum_k (x_k - y_k)^2 / (x_k + y_k))`.
 
     Parameters
@@ -107,19 +106,10 @@ class ExpChi2(HistogramKernel):
 
     _loop = "chi_square"
 
-    def __init__(self, gamma: float | str = "scale"):
-        self.gamma = gamma
-
-    def resolve(self, X: Array, weights: np.ndarray | None = None) -> ExpChi2:
-        return ExpChi2(resolve_gamma(self.gamma, X, weights))
-
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         block = self._sum_over_bins(X, Y, out)
-        block *= -resolve_gamma(self.gamma, X)
+        block *= -self._number(X)
         return xa.exp_(block)
-
-    def diag(self, X: Array) -> Array:
-        return ones_diagonal(X)
 
 
 class Intersection(HistogramKernel):
@@ -142,13 +132,6 @@ class Intersection(HistogramKernel):
     """
 
     _loop = "intersection"
-
-    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        return self._sum_over_bins(X, Y, out)
-
-    def diag(self, X: Array) -> Array:
-        sums: Array = xa.namespace(X).sum(X, axis=1)
-        return sums
 
 
 def _by_feature(loop: str, X: Any, Y: Any, out: Any) -> Array:

@@ -18,15 +18,11 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.grid import GridRows
-from gramless.kernels.base import Kernel, WrappedKernel
+from gramless.kernels.base import ColumnwiseKernel, Kernel, diagonal_from_blocks
 from gramless.kernels.dot import Linear, Polynomial
 
-# Rows of the square blocks from which the diagonal is computed; the blocks have this many times more values than needed.
-_DIAGONAL_BLOCK = 64
 
-
-class Invariant(WrappedKernel):
+class Invariant(ColumnwiseKernel):
     """Mean of a kernel over transforms of both points.
 
     Parameters
@@ -58,7 +54,6 @@ class Invariant(WrappedKernel):
     True
     """
 
-    permutable = False
     accepts_sparse = False
 
     def __init__(self, kernel: Kernel, transforms: Any):
@@ -68,9 +63,6 @@ class Invariant(WrappedKernel):
     @property
     def temporaries(self) -> int:
         return 1 + self.kernel.temporaries
-
-    def accepts_grid(self, rows: GridRows) -> bool:
-        return False  # rows stored as bytes cannot be divided into columns
 
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Invariant:
         if not self.kernel.uses_points:
@@ -111,15 +103,10 @@ class Invariant(WrappedKernel):
         return out
 
     def diag(self, X: Array) -> Array:
-        pieces = [
-            self(X[i : i + _DIAGONAL_BLOCK], X[i : i + _DIAGONAL_BLOCK]) for i in range(0, X.shape[0], _DIAGONAL_BLOCK)
-        ]
-        xp = xa.namespace(X)
-        diagonal: Array = xp.concat([xp.linalg.diagonal(piece) for piece in pieces])
-        return diagonal
+        return diagonal_from_blocks(self, X)
 
 
-class Reflected(WrappedKernel):
+class Reflected(ColumnwiseKernel):
     """Mean of a kernel of inner products over a reflection that changes the signs of the last columns.
 
     Parameters
@@ -141,7 +128,6 @@ class Reflected(WrappedKernel):
     array([[61.]])
     """
 
-    permutable = False
     accepts_sparse = False
 
     def __init__(self, kernel: Kernel, n_odd: int = 1):
@@ -151,9 +137,6 @@ class Reflected(WrappedKernel):
     @property
     def temporaries(self) -> int:
         return 1 + self.kernel.temporaries
-
-    def accepts_grid(self, rows: GridRows) -> bool:
-        return False  # rows stored as bytes cannot be divided into columns
 
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Reflected:
         if not isinstance(self.kernel, (Linear, Polynomial)):

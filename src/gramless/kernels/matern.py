@@ -13,42 +13,29 @@ References: Matern, "Spatial Variation", 1960; Rasmussen and Williams, "Gaussian
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless.kernels.bandwidth import resolve_gamma
-from gramless.kernels.base import Kernel
-from gramless.kernels.stationary import euclidean_distances, ones_diagonal
+from gramless.kernels.stationary import UnitDiagonalKernel, euclidean_distances
 
 
-def length_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = None) -> float:
-    """Return `gamma` as a number for kernels of the distance: `"scale"` is `1 / sqrt(n_features * X.var())`."""
-    value = resolve_gamma(gamma, X, weights)
-    return value**0.5 if isinstance(gamma, str) else value
-
-
-class MaternKernel(Kernel):
+class MaternKernel(UnitDiagonalKernel):
     """Base class of the kernels `f(t)` with `t = factor * gamma * ||x - y||`; subclasses define `factor` and `_apply`."""
 
     accepts_sparse = True
     factor = 1.0
 
-    def __init__(self, gamma: float | str = "scale"):
-        self.gamma = gamma
-
-    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Self:
-        return type(self)(length_gamma(self.gamma, X, weights))
+    def _number(self, X: Array, weights: np.ndarray | None = None) -> float:
+        """Return `gamma` as a number: `"scale"` is `1 / sqrt(n_features * X.var())`, since it multiplies the distance."""
+        value = resolve_gamma(self.gamma, X, weights)
+        return value**0.5 if isinstance(self.gamma, str) else value
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         block = euclidean_distances(X, Y, out)
-        block *= -self.factor * length_gamma(self.gamma, X)
+        block *= -self.factor * self._number(X)
         return self._apply(block)
-
-    def diag(self, X: Array) -> Array:
-        return ones_diagonal(X)
 
     def _apply(self, block: Array) -> Array:
         """Return the kernel values `f(t)` of a block that contains `-t`; the block may be overwritten."""

@@ -11,8 +11,9 @@ shifted first. City-block distances are computed by SciPy or, in large blocks, b
 
 from __future__ import annotations
 
+import copy
 import sys
-from typing import Any, TypeGuard, cast
+from typing import Any, Self, TypeGuard, cast
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -77,7 +78,28 @@ def euclidean_distances(X: Array, Y: Array, out: Array | None = None) -> Array:
     return xa.sqrt_(block)
 
 
-class RBF(Kernel):
+class UnitDiagonalKernel(Kernel):
+    """Base class of kernels with `k(x, x) = 1` and the parameter `gamma`."""
+
+    def __init__(self, gamma: float | str = "scale"):
+        self.gamma = gamma
+
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Self:
+        resolved = copy.copy(self)
+        resolved.gamma = self._number(X, weights)
+        return resolved
+
+    def _number(self, X: Array, weights: np.ndarray | None = None) -> float:
+        """Return `gamma` as a number."""
+        return resolve_gamma(self.gamma, X, weights)
+
+    def diag(self, X: Array) -> Array:
+        if xa.is_sparse(X) or xa.is_grid(X):
+            return np.ones(X.shape[0], dtype=X.dtype)
+        return xa.zeros((X.shape[0],), X) + 1
+
+
+class RBF(UnitDiagonalKernel):
     """The Gaussian kernel `exp(-gamma ||x - y||^2)`, for smooth functions.
 
     Parameters
@@ -101,14 +123,8 @@ class RBF(Kernel):
     accepts_sparse = True
     permutable = True
 
-    def __init__(self, gamma: float | str = "scale"):
-        self.gamma = gamma
-
     def accepts_grid(self, rows: GridRows) -> bool:
         return not _offset(rows[: TUNING.offset_rows].astype(rows.dtype))[1]
-
-    def resolve(self, X: Array, weights: np.ndarray | None = None) -> RBF:
-        return RBF(resolve_gamma(self.gamma, X, weights))
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         return self._values(X, Y, out, TUNING.compiled_values)
@@ -137,11 +153,8 @@ class RBF(Kernel):
         block -= half_y[None, :]
         return xa.exp_(xa.clip_above_(block, 0.0))
 
-    def diag(self, X: Array) -> Array:
-        return ones_diagonal(X)
 
-
-class Laplacian(Kernel):
+class Laplacian(UnitDiagonalKernel):
     """The Laplacian kernel `exp(-gamma ||x - y||)` of the city-block or the Euclidean norm.
 
     Parameters
@@ -168,13 +181,13 @@ class Laplacian(Kernel):
     permutable = True
 
     def __init__(self, gamma: float | str = "scale", norm: str = "l1"):
-        self.gamma = gamma
+        super().__init__(gamma)
         self.norm = norm
 
-    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Laplacian:
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Self:
         if self.norm not in ("l1", "l2"):
             raise ValueError(f"unknown norm {self.norm!r}; known: 'l1', 'l2'")
-        return Laplacian(resolve_gamma(self.gamma, X, weights), self.norm)
+        return super().resolve(X, weights)
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         return self._values(X, Y, out, TUNING.compiled_values)
@@ -185,9 +198,6 @@ class Laplacian(Kernel):
         block = euclidean_distances(X, Y, out) if self.norm == "l2" else _city_block(X, Y, out, compiled_values)
         block *= -gamma
         return xa.exp_(block)
-
-    def diag(self, X: Array) -> Array:
-        return ones_diagonal(X)
 
 
 def compiled_block(kernel: Kernel, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
@@ -239,15 +249,6 @@ def _has_rows(block: Array, dtype: np.dtype) -> TypeGuard[np.ndarray]:
         and block.strides[1] == block.itemsize
         and block.strides[0] >= block.shape[1] * block.itemsize
     )
-
-
-def ones_diagonal(X: Array) -> Array:
-    """Return `k(x, x) = 1` for each row."""
-    if xa.is_sparse(X) or xa.is_grid(X):
-        return np.ones(X.shape[0], dtype=X.dtype)
-    out = xa.empty((X.shape[0],), X)
-    out[...] = 1
-    return out
 
 
 def _city_block(X: Array, Y: Array, out: Array | None, compiled_values: int) -> Array:
