@@ -124,15 +124,15 @@ def addition_rate(kind: str, turns: int = 200) -> float:
 
 def city_block_rates() -> dict[str, dict[str, float]]:
     """Return billions of additions per second of one core, and their fraction of the core's peak rate."""
-    from gramless._core.compiled.city_block import city_block
+    from gramless._core.compiled.register_tiles import CITY_BLOCK, fill
 
     rng, found = np.random.default_rng(0), {}
     for kind in ("float32", "float64"):
         peak = addition_rate(kind)
         for d in (8, 16, 54, 128):
             X, out = rng.normal(size=(1024, d)).astype(kind), np.empty((1024, 1024), kind)
-            city_block(X, X, out)
-            seconds = fastest({"": lambda X=X, out=out: city_block(X, X, out)}, 20, time.thread_time)[""]
+            fill(CITY_BLOCK, X, X, out)
+            seconds = fastest({"": lambda X=X, out=out: fill(CITY_BLOCK, X, X, out)}, 20, time.thread_time)[""]
             rate = 2 * out.size * d / seconds
             found[f"{kind}, {d} columns"] = {"additions": rate / 1e9, "share": rate / peak}
     return found

@@ -9,8 +9,8 @@ from numba.core.registry import CPUDispatcher
 from scipy.spatial.distance import cdist
 
 import gramless._core.compiled
-from gramless._core.compiled.city_block import city_block, differing
 from gramless._core.compiled.difference_sums import absolute_difference_sums
+from gramless._core.compiled.register_tiles import CITY_BLOCK, DIFFERING, fill
 
 NEEDS_A_GPU = {"fused_kernel", "smo_triton"}
 MODULES = [one.name for one in pkgutil.iter_modules(gramless._core.compiled.__path__) if one.name not in NEEDS_A_GPU]
@@ -32,9 +32,9 @@ def test_sums_over_columns_fill_any_block(dtype, n, m, d):
     X, Y = wide[: 2 * n : 2], wide[2 * n :: 2]
     expected = cdist(X, Y, "cityblock") if n * m * d else np.zeros((n, m))
     for out in (np.empty((n, m), dtype), np.empty((n, m + 3), dtype)[:, 2 : 2 + m], np.empty((n, m), dtype, order="F")):
-        city_block(X, Y, out)
+        fill(CITY_BLOCK, X, Y, out)
         np.testing.assert_array_equal(out, expected)
-        differing(X, Y, out)
+        fill(DIFFERING, X, Y, out)
         np.testing.assert_array_equal(out, (X[:, None] != Y[None]).sum(axis=2))
 
 

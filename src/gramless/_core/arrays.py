@@ -303,6 +303,13 @@ def as_flat(block: np.ndarray) -> tuple[np.ndarray, int]:
     return as_strided(block, (max(0, block.shape[0] - 1) * stride + block.shape[1],), (block.itemsize,)), stride
 
 
+def has_contiguous_rows(block: Array) -> TypeGuard[np.ndarray]:
+    """Return whether a block is a NumPy array whose rows are contiguous and do not overlap."""
+    if not isinstance(block, np.ndarray):
+        return False
+    return block.strides[1] == block.itemsize and block.strides[0] >= block.shape[1] * block.itemsize
+
+
 def matmul(A: Array, B: Array, out: Array | None = None) -> Array:
     """Return `A @ B`, in `out` if given."""
     if is_torch(A):

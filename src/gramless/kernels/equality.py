@@ -56,8 +56,8 @@ class Equality(UnitDiagonalKernel):
             for k in range(int(X.shape[1])):
                 out += X[:, k : k + 1] != Y[None, :, k]
         else:
-            from gramless._core.compiled.city_block import differing
+            from gramless._core.compiled import register_tiles
 
-            differing(*map(xa.to_numpy, (X, Y, out)))
+            register_tiles.fill(register_tiles.DIFFERING, xa.cast_numpy(X), xa.cast_numpy(Y), xa.cast_numpy(out))
         out *= -gamma
         return xa.exp_(out)

@@ -50,10 +50,10 @@ class HistogramKernel(Kernel):
             return _by_feature(self._loop, X, Y, out)
         from gramless._core.compiled import histogram_loops
 
-        if out is None:
-            out = np.empty((X.shape[0], Y.shape[0]), dtype=X.dtype)
-        getattr(histogram_loops, self._loop)(np.ascontiguousarray(X), np.ascontiguousarray(Y), out)
-        return out
+        block = np.empty((X.shape[0], Y.shape[0]), dtype=X.dtype) if out is None else xa.cast_numpy(out)
+        which = getattr(histogram_loops, self._loop.upper())
+        histogram_loops.sum_over_bins(np.ascontiguousarray(X), np.ascontiguousarray(Y), block, which)
+        return block
 
 
 class Chi2(HistogramKernel):

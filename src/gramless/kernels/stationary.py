@@ -6,14 +6,14 @@
 Euclidean distances come from one matrix product, `||x||^2 + ||y||^2 - 2 <x, y>`: O(n m d) time, no temporary block. The
 formula loses all digits if the data is far from the origin; since the kernels are translation invariant, such data is
 shifted first. City-block distances are computed by SciPy or, in large blocks, by compiled loops
-(`gramless._core.compiled.city_block`), O(n m d). The Matern family is in `gramless.kernels.matern`.
+(`gramless._core.compiled.register_tiles`), O(n m d). The Matern family is in `gramless.kernels.matern`.
 """
 
 from __future__ import annotations
 
 import copy
 import sys
-from typing import Any, Self, TypeGuard, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -137,17 +137,24 @@ class RBF(UnitDiagonalKernel):
             block = np.einsum("ijk,ijk->ij", difference, difference, out=None if out is None else xa.cast_numpy(out))
             return xa.exp_(np.negative(block, out=block))
         n_values = X.shape[0] * Y.shape[0]
-        if can_use_register_tiles(X, Y, n_values, compiled_values) and (out is None or _has_rows(out, X.dtype)):
-            return _register_tiles(xa.cast_numpy(X), xa.cast_numpy(Y), gamma, out)
+        if can_use_register_tiles(X, Y, n_values, compiled_values):
+            from gramless._core.compiled import register_tiles
+
+            rows, others = xa.cast_numpy(X), xa.cast_numpy(Y)
+            values = np.empty((len(rows), len(others)), rows.dtype) if out is None else xa.cast_numpy(out)
+            if values.dtype == rows.dtype:
+                shift = offset_to_remove(others)
+                register_tiles.fill(register_tiles.GAUSSIAN, rows, others, values, shift, (2 * gamma) ** 0.5)
+                return values
         X, Y = without_offset(X, Y)
         # Scaling the points instead of the block saves a pass over the block, and squares stay in the range of float32.
         X, Y = X * (2 * gamma) ** 0.5, Y * (2 * gamma) ** 0.5
         block = xa.dot(X, Y, out=out)
         half_x, half_y = xa.square_norms(X) / 2, xa.square_norms(Y) / 2
-        if n_values >= compiled_values and _has_rows(block, np.dtype(np.float32)):
-            from gramless._core.compiled.rbf_loops import finish
+        if n_values >= compiled_values and xa.has_contiguous_rows(block) and block.dtype == np.float32:
+            from gramless._core.compiled.register_tiles import exp_of_products
 
-            finish(*xa.as_flat(block), xa.cast_numpy(half_x), xa.cast_numpy(half_y))
+            exp_of_products(*xa.as_flat(block), xa.cast_numpy(half_x), xa.cast_numpy(half_y))
             return block
         block -= half_x[:, None]
         block -= half_y[None, :]
@@ -230,27 +237,6 @@ def can_use_register_tiles(X: Array, Y: Array, n_values: int, compiled_values: i
     return lanes() > 0
 
 
-def _register_tiles(X: np.ndarray, Y: np.ndarray, gamma: float, out: Array | None) -> np.ndarray:
-    """Return the Gaussian kernel block by the compiled loop that keeps tiles in registers."""
-    from gramless._core.compiled.gaussian_tiles import block
-
-    values = np.empty((X.shape[0], Y.shape[0]), X.dtype) if out is None else xa.cast_numpy(out)
-    scale = X.dtype.type((2 * gamma) ** 0.5)
-    rows, others = np.ascontiguousarray(X), np.ascontiguousarray(Y)
-    block(rows, others, offset_to_remove(Y), scale, *xa.as_flat(values))
-    return values
-
-
-def _has_rows(block: Array, dtype: np.dtype) -> TypeGuard[np.ndarray]:
-    """Return whether a block has this dtype and contiguous rows."""
-    return (
-        isinstance(block, np.ndarray)
-        and block.dtype == dtype
-        and block.strides[1] == block.itemsize
-        and block.strides[0] >= block.shape[1] * block.itemsize
-    )
-
-
 def _city_block(X: Array, Y: Array, out: Array | None, compiled_values: int) -> Array:
     """Return the block of city-block distances."""
     if xa.is_torch(X):
@@ -269,7 +255,7 @@ def _city_block(X: Array, Y: Array, out: Array | None, compiled_values: int) -> 
     if into.size < compiled_values:
         into[...] = cdist(xa.cast_numpy(X), xa.cast_numpy(Y), "cityblock")
         return into
-    from gramless._core.compiled.city_block import city_block
+    from gramless._core.compiled import register_tiles
 
-    city_block(xa.cast_numpy(X), xa.cast_numpy(Y), into)
+    register_tiles.fill(register_tiles.CITY_BLOCK, xa.cast_numpy(X), xa.cast_numpy(Y), into)
     return into

@@ -1,8 +1,8 @@
 """Compiled loops of the histogram kernels; imported only when one of them is called.
 
-    harmonic      out[i, j] = sum_k 2 x_k y_k / (x_k + y_k)
-    chi_square    out[i, j] = sum_k (x_k - y_k)^2 / (x_k + y_k)
-    intersection  out[i, j] = sum_k min(x_k, y_k)
+    HARMONIC      out[i, j] = sum_k 2 x_k y_k / (x_k + y_k)
+    CHI_SQUARE    out[i, j] = sum_k (x_k - y_k)^2 / (x_k + y_k)
+    INTERSECTION  out[i, j] = sum_k min(x_k, y_k)
 
 A group of rows of `Y` stays in the cache while all rows of `X` are read. The flag `reassoc` lets the compiler vectorise the
 sums. The denominator is at least the smallest normal number, so that a bin that is empty in both histograms adds zero.
@@ -18,12 +18,14 @@ _GROUP = 64  # rows of `Y` that stay in the cache
 _VECTORISE = {"nnan", "nsz", "reassoc", "contract"}
 
 
-_HARMONIC, _CHI_SQUARE, _INTERSECTION = range(3)
+HARMONIC, CHI_SQUARE, INTERSECTION = range(3)
+"""The terms that `sum_over_bins` adds."""
 
 
 # One function for the three sums instead of closures, because numba does not load closures from its cache on disk.
 @numba.njit(cache=True, nogil=True, fastmath=_VECTORISE)
-def _fill(X: np.ndarray, Y: np.ndarray, out: np.ndarray, which: int) -> None:
+def sum_over_bins(X: np.ndarray, Y: np.ndarray, out: np.ndarray, which: int) -> None:
+    """Set `out[i, j]` to the sum of the terms `which` over the bins of `X[i]` and `Y[j]`."""
     tiny = np.finfo(X.dtype).tiny
     bins = range(X.shape[1])
     for start in range(0, Y.shape[0], _GROUP):
@@ -32,29 +34,14 @@ def _fill(X: np.ndarray, Y: np.ndarray, out: np.ndarray, which: int) -> None:
             for j in range(start, min(start + _GROUP, Y.shape[0])):
                 y = Y[j]
                 total = X.dtype.type(0)
-                if which == _HARMONIC:
+                if which == HARMONIC:
                     for k in bins:
                         total += x[k] * y[k] / max(x[k] + y[k], tiny)
                     total *= 2
-                elif which == _CHI_SQUARE:
+                elif which == CHI_SQUARE:
                     for k in bins:
                         total += (x[k] - y[k]) * (x[k] - y[k]) / max(x[k] + y[k], tiny)
                 else:
                     for k in bins:
                         total += min(x[k], y[k])
                 out[i, j] = total
-
-
-def harmonic(X: np.ndarray, Y: np.ndarray, out: np.ndarray) -> None:
-    """Set `out[i, j] = sum_k 2 x_k y_k / (x_k + y_k)`."""
-    _fill(X, Y, out, _HARMONIC)
-
-
-def chi_square(X: np.ndarray, Y: np.ndarray, out: np.ndarray) -> None:
-    """Set `out[i, j] = sum_k (x_k - y_k)^2 / (x_k + y_k)`."""
-    _fill(X, Y, out, _CHI_SQUARE)
-
-
-def intersection(X: np.ndarray, Y: np.ndarray, out: np.ndarray) -> None:
-    """Set `out[i, j] = sum_k min(x_k, y_k)`."""
-    _fill(X, Y, out, _INTERSECTION)

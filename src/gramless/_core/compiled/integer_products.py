@@ -97,16 +97,8 @@ def _register_tile(context: Any, strip: Any, panel: Any, steps: Any, out: Any) -
         strip, panel = (_simd.pointer(builder, address, _simd.I32) for address in arguments[:2])
         out = _simd.pointer(builder, arguments[3], _simd.I32)
 
-        def step(k: Any, sums: Any) -> list[Any]:
-            here = _simd.at(builder, panel, _simd.times(builder, k, _PANEL_ROWS))
-            right = [_simd.load(builder, _simd.at(builder, here, _LANES * v), _simd.INTEGERS) for v in range(_VECTORS)]
-            here = _simd.at(builder, strip, _simd.times(builder, k, _STRIP_ROWS))
-            new = []
-            for i in range(_STRIP_ROWS):
-                left = _simd.broadcast(builder, builder.load(_simd.at(builder, here, i)))
-                new += [_add_products(builder, sums[i * _VECTORS + v], left, right[v]) for v in range(_VECTORS)]
-            return new
-
+        shape = _STRIP_ROWS, _PANEL_ROWS
+        step = _simd.tile_step(builder, strip, panel, shape, range(_VECTORS), _simd.INTEGERS, _add_products)
         sums = _simd.accumulate(builder, arguments[2], _STRIP_ROWS * _VECTORS, _simd.INTEGERS, step)
         for place, value in enumerate(sums):
             _simd.store(builder, value, _simd.at(builder, out, place * _LANES))

@@ -13,6 +13,9 @@ from functools import cache
 from typing import Any
 
 from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 I32 = ir.IntType(32)
 I64 = ir.IntType(64)
@@ -92,8 +95,6 @@ def prefetch(builder: Any, base: Any) -> None:
 
 def call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
     """Call an LLVM intrinsic."""
-    from numba.core import cgutils
-
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
 
@@ -123,6 +124,34 @@ def accumulate(
     return new
 
 
+def tile_step(
+    builder: Any,
+    strip: Any,
+    panel: Any,
+    shape: tuple[int, int],
+    vectors: Sequence[int],
+    kind: Any,
+    add: Callable[[Any, Any, Any, Any], Any],
+) -> Callable[[Any, Sequence[Any]], Sequence[Any]]:
+    """Return a step of `accumulate` for a strip and a panel, which store the numbers of their `shape` rows side by side.
+
+    The step replaces each sum by `add(builder, sum, x, y)` for the broadcast number of a row of the strip and a vector of
+    the panel.
+    """
+
+    def step(k: Any, sums: Sequence[Any]) -> Sequence[Any]:
+        here = at(builder, panel, times(builder, k, shape[1]))
+        right = [load(builder, at(builder, here, kind.count * v), kind) for v in vectors]
+        here = at(builder, strip, times(builder, k, shape[0]))
+        new: list[Any] = []
+        for i in range(shape[0]):
+            left = broadcast(builder, builder.load(at(builder, here, i)))
+            new += [add(builder, total, left, y) for total, y in zip(sums[i * len(right) :], right, strict=False)]
+        return new
+
+    return step
+
+
 def suffix(kind: Any) -> str:
     """Return the suffix of LLVM intrinsics for a vector of floating-point numbers."""
     return f"v{kind.count}f{64 if kind.element == F64 else 32}"
@@ -130,9 +159,43 @@ def suffix(kind: Any) -> str:
 
 def add_lanes(builder: Any, vector: Any, start: Any) -> Any:
     """Return `start` plus the sum of the lanes, in any order."""
-    from numba.core import cgutils
-
     kind = ir.FunctionType(start.type, [start.type, vector.type])
     name = f"llvm.vector.reduce.fadd.{suffix(vector.type)}"
     function = cgutils.get_or_insert_function(builder.module, kind, name)
     return builder.call(function, [start, vector], fastmath=("reassoc",))
+
+
+# Bits of the control register MXCSR: flush subnormal results to zero, and treat subnormal operands as zero.
+_FLUSH_TO_ZERO, _OPERANDS_AS_ZERO = 1 << 15, 1 << 6
+
+
+def _transfer(builder: Any, name: str, place: Any) -> None:
+    bytes_ = builder.bitcast(place, ir.IntType(8).as_pointer())
+    call(builder, f"llvm.x86.sse.{name}", ir.VoidType(), bytes_)
+
+
+@intrinsic
+def flush_subnormals(context: Any) -> Any:
+    """Treat subnormal numbers as zero from now on; return the previous mode."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = cgutils.alloca_once(builder, I32)
+        _transfer(builder, "stmxcsr", place)
+        before = builder.load(place)
+        builder.store(builder.or_(before, ir.Constant(I32, _FLUSH_TO_ZERO | _OPERANDS_AS_ZERO)), place)
+        _transfer(builder, "ldmxcsr", place)
+        return before
+
+    return types.uint32(), generate
+
+
+@intrinsic
+def restore_subnormals(context: Any, mode: Any) -> Any:
+    """Restore the mode that `flush_subnormals` returned."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = cgutils.alloca_once_value(builder, arguments[0])
+        _transfer(builder, "ldmxcsr", place)
+        return context.get_dummy_value()
+
+    return types.void(types.uint32), generate

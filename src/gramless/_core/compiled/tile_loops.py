@@ -21,7 +21,6 @@ from numba.extending import intrinsic, register_jitable
 
 from gramless._core.compiled import simd as _simd
 from gramless._core.compiled.compiler import numba
-from gramless._core.compiled.subnormals import flush_subnormals, restore_subnormals
 
 WIDTHS = (8, 12)
 """Numbers of columns that one call multiplies."""
@@ -163,7 +162,7 @@ def add_products(
     """
     height, width = T.shape
     columns, lanes, entry, number = packed.shape[1], packed.shape[2], T.dtype.type(0), packed.dtype.type(0)
-    mode: Any = flush_subnormals()  # type: ignore[call-arg]
+    mode: Any = _simd.flush_subnormals()  # type: ignore[call-arg]
     tile_rows, n_groups = _shape(columns)
     stride, group = T.strides[0] // T.itemsize, columns // n_groups
     tiled_rows, tiled_columns = height - height % tile_rows, width - width % (tile_rows * lanes)
@@ -197,4 +196,4 @@ def add_products(
                     out_rows[i, c] += value * packed[vector, c, lane]
                 if left:
                     out_packed[vector, c, lane] += value * rows[i, c]
-    restore_subnormals(mode)
+    _simd.restore_subnormals(mode)

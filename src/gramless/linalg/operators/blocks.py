@@ -153,9 +153,9 @@ class PackedGaussian:
         bounds: np.ndarray | None = None,
         into: np.ndarray | None = None,
     ):
-        from gramless._core.compiled import gaussian_tiles
+        from gramless._core.compiled import register_tiles
 
-        self._tiles = gaussian_tiles
+        self._tiles = register_tiles
         dtype = points.dtype
         bounds = np.array([0, points.shape[0]]) if bounds is None else bounds
         self._into = np.arange(coef.shape[1])[None, :] if into is None else into

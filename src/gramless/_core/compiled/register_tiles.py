@@ -1,12 +1,14 @@
-"""Gaussian kernel values computed in registers, and their products with coefficients.
+"""Blocks whose sums over the features stay in registers: Gaussian kernel values, and sums that no matrix product computes.
 
-    block   K(X, Y)                                                                               O(n m d)
+    fill    exp(-gamma ||x_i - y_j||^2), sum_k |x_ik - y_jk|, or the number of k with x_ik != y_jk    O(n m d)
     expand  K(X, points) @ coef; kernel values stay in the first-level cache and are not stored    O(n m (d + k))
 
-With the points scaled by `sqrt(2 gamma)` and `half_x = ||x||^2 / 2`, an entry is `exp(min(<x, y> - half_x - half_y, 0))`.
-The inner products of a strip of rows of `X` and a panel of points (both packed feature by feature) are converted to kernel
-values in registers. Writing them to memory and reading them again for the exponential would take longer than computing the
-inner products of a few dozen features.
+Rows of `X` are packed in strips and the others in panels, both feature by feature. For the Gaussian kernel, with the points
+scaled by `sqrt(2 gamma)` and `half_x = ||x||^2 / 2`, an entry is `exp(min(<x, y> - half_x - half_y, 0))`, computed in
+registers: writing the inner products to memory and reading them again for the exponential would take longer than computing
+the inner products of a few dozen features. `exp_of_products` does the exponential for inner products that other functions
+have computed, those of rows stored as bytes or of long rows. `benchmarks/cpu_products.py` prints the fraction of the
+processor's peak rate of additions that the city-block distances reach.
 
 A panel has 16 points with AVX2 and 32 with AVX-512: two vectors in float32, and four in float64, of which two are multiplied
 at a time. With strips of 6 (AVX2) or 12 (AVX-512) rows the sums fill the registers. The exponential is a power of two times
@@ -15,6 +17,7 @@ a polynomial (see `scalar`), with an error of at most two units in the last plac
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import factorial
 from typing import Any
 
@@ -23,10 +26,13 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from gramless._core import arrays as xa
 from gramless._core.compiled import scalar as _scalar
 from gramless._core.compiled import simd as _simd
 from gramless._core.compiled.compiler import numba
-from gramless._core.compiled.subnormals import flush_subnormals, restore_subnormals
+
+GAUSSIAN, CITY_BLOCK, DIFFERING = range(3)
+"""The functions of two rows that `fill` computes."""
 
 PANEL_POINTS = 2 * _simd.LANES
 """Number of points in a panel."""
@@ -95,46 +101,66 @@ def _exponential(builder: Any, x: Any) -> Any:
     return builder.select(is_nonzero, power, _constant(kind, 0.0))
 
 
-@intrinsic
-def _kernel_tile(
-    context: Any, strip: Any, panel: Any, steps: Any, half_x: Any, half_y: Any, out: Any, stride: Any, most: Any
-) -> Any:
-    """Write the kernel values of a strip and a panel to rows of `out`; array arguments are addresses.
+def _tile(add: Callable[[Any, Any, Any, Any], Any], *, gaussian: bool = False) -> Any:
+    """Return an intrinsic that writes the values of a strip and a panel to rows of `out`; array arguments are addresses.
 
-    `most` is the upper bound of the exponents, zero, and its type is the dtype of the values.
+    `add(builder, total, x, y)` adds the term of one feature to the sums. `most` is the upper bound of the exponents, zero,
+    and its type is the dtype of the values.
     """
-    address = types.uintp
-    signature = types.void(address, address, types.intp, address, address, address, types.intp, most)
-    kind = _kind(most)
-    places = [range(first, first + _VECTORS) for first in range(0, PANEL_POINTS // kind.count, _VECTORS)]
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        strip, panel, half_x, half_y, out = (_simd.pointer(builder, arguments[i], kind.element) for i in (0, 1, 3, 4, 5))
-        bound = _simd.broadcast(builder, arguments[7])
-        for vectors in places:
+    @intrinsic
+    def tile(
+        context: Any, strip: Any, panel: Any, steps: Any, half_x: Any, half_y: Any, out: Any, stride: Any, most: Any
+    ) -> Any:
+        address = types.uintp
+        signature = types.void(address, address, types.intp, address, address, address, types.intp, most)
+        kind = _kind(most)
+        width = _VECTORS if gaussian else 1
+        places = [range(first, first + width) for first in range(0, PANEL_POINTS // kind.count, width)]
 
-            def step(k: Any, sums: Any, vectors: range = vectors) -> list[Any]:
-                here = _simd.at(builder, panel, _simd.times(builder, k, PANEL_POINTS))
-                right = [_simd.load(builder, _simd.at(builder, here, kind.count * v), kind) for v in vectors]
-                here = _simd.at(builder, strip, _simd.times(builder, k, STRIP_ROWS))
-                new = []
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            strip, panel, half_x, half_y, out = (_simd.pointer(builder, arguments[i], kind.element) for i in (0, 1, 3, 4, 5))
+            bound = _simd.broadcast(builder, arguments[7])
+
+            def kernel_value(product: Any, shift: Any, half: Any) -> Any:
+                exponent = builder.fsub(product, builder.fadd(shift, half))
+                exponent = _simd.call(builder, f"llvm.minnum.{_simd.suffix(kind)}", kind, exponent, bound)
+                return _exponential(builder, exponent)
+
+            for vectors in places:
+                step = _simd.tile_step(builder, strip, panel, (STRIP_ROWS, PANEL_POINTS), vectors, kind, add)
+                sums = _simd.accumulate(builder, arguments[2], STRIP_ROWS * width, kind, step)
+                halves = [_simd.load(builder, _simd.at(builder, half_y, kind.count * v), kind) for v in vectors]
                 for i in range(STRIP_ROWS):
-                    left = _simd.broadcast(builder, builder.load(_simd.at(builder, here, i)))
-                    new += [_fma(builder, left, right[v], sums[i * _VECTORS + v]) for v in range(_VECTORS)]
-                return new
+                    shift = _simd.broadcast(builder, builder.load(_simd.at(builder, half_x, i)))
+                    row = _simd.at(builder, out, _simd.times(builder, arguments[6], i))
+                    for number, v in enumerate(vectors):
+                        total = sums[i * width + number]
+                        value = kernel_value(total, shift, halves[number]) if gaussian else total
+                        _simd.store(builder, value, _simd.at(builder, row, kind.count * v))
+            return context.get_dummy_value()
 
-            sums = _simd.accumulate(builder, arguments[2], STRIP_ROWS * _VECTORS, kind, step)
-            halves = [_simd.load(builder, _simd.at(builder, half_y, kind.count * v), kind) for v in vectors]
-            for i in range(STRIP_ROWS):
-                shift = _simd.broadcast(builder, builder.load(_simd.at(builder, half_x, i)))
-                row = _simd.at(builder, out, _simd.times(builder, arguments[6], i))
-                for number, v in enumerate(vectors):
-                    exponent = builder.fsub(sums[i * _VECTORS + number], builder.fadd(shift, halves[number]))
-                    exponent = _simd.call(builder, f"llvm.minnum.{_simd.suffix(kind)}", kind, exponent, bound)
-                    _simd.store(builder, _exponential(builder, exponent), _simd.at(builder, row, kind.count * v))
-        return context.get_dummy_value()
+        return signature, generate
 
-    return signature, generate
+    return tile
+
+
+def _add_product(builder: Any, total: Any, x: Any, y: Any) -> Any:
+    return _fma(builder, x, y, total)
+
+
+def _add_difference(builder: Any, total: Any, x: Any, y: Any) -> Any:
+    difference = builder.fsub(x, y)
+    return builder.fadd(total, _simd.call(builder, f"llvm.fabs.{_simd.suffix(x.type)}", x.type, difference))
+
+
+def _add_unequal(builder: Any, total: Any, x: Any, y: Any) -> Any:
+    return builder.fadd(total, builder.uitofp(builder.fcmp_unordered("!=", x, y), x.type))
+
+
+_gaussian_tile = _tile(_add_product, gaussian=True)
+_city_block_tile = _tile(_add_difference)
+_differing_tile = _tile(_add_unequal)
 
 
 @intrinsic
@@ -168,10 +194,17 @@ def _dots(context: Any, values: Any, stride: Any, coef: Any, steps: Any, out: An
     return signature, generate
 
 
-# A separate function, so that numba compiles the intrinsic once for each precision and not at each call.
+# A separate function, so that numba compiles the intrinsics once for each precision and not at each call.
 @numba.njit(cache=True, nogil=True)
-def _values(strip: int, panel: int, steps: int, half_x: int, half_y: int, out: int, stride: int, most: Any) -> None:
-    _kernel_tile(strip, panel, steps, half_x, half_y, out, stride, most)  # type: ignore[call-arg]
+def _values(
+    which: int, strip: int, panel: int, steps: int, half_x: int, half_y: int, out: int, stride: int, most: Any
+) -> None:
+    if which == GAUSSIAN:
+        _gaussian_tile(strip, panel, steps, half_x, half_y, out, stride, most)
+    elif which == CITY_BLOCK:
+        _city_block_tile(strip, panel, steps, half_x, half_y, out, stride, most)
+    else:
+        _differing_tile(strip, panel, steps, half_x, half_y, out, stride, most)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -242,8 +275,8 @@ def _panels_per_group(d: int, itemsize: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def block(X: np.ndarray, Y: np.ndarray, shift: np.ndarray, scale: Any, flat: np.ndarray, stride: int) -> None:
-    """Write the kernel values of the rows of `X` and `Y`; row i starts at `flat[i * stride]`."""
+def _fill(which: int, X: np.ndarray, Y: np.ndarray, shift: np.ndarray, scale: Any, flat: np.ndarray, stride: int) -> None:
+    """Write the values of the rows of `X` and `Y`; row i starts at `flat[i * stride]`."""
     n, m, d = X.shape[0], Y.shape[0], X.shape[1]
     zero = X.dtype.type(0)
     left, half_x = strips(X, shift, scale)
@@ -258,12 +291,28 @@ def block(X: np.ndarray, Y: np.ndarray, shift: np.ndarray, scale: Any, flat: np.
                 panel, other = right[p:].ctypes.data, half_y[p * PANEL_POINTS :].ctypes.data
                 first = s * STRIP_ROWS * stride + p * PANEL_POINTS
                 if rows == STRIP_ROWS and (p + 1) * PANEL_POINTS <= m:
-                    _values(strip, panel, d, halves, other, flat[first:].ctypes.data, stride, zero)
+                    _values(which, strip, panel, d, halves, other, flat[first:].ctypes.data, stride, zero)
                     continue
-                _values(strip, panel, d, halves, other, tile.ctypes.data, PANEL_POINTS, zero)
+                _values(which, strip, panel, d, halves, other, tile.ctypes.data, PANEL_POINTS, zero)
                 for r in range(rows):
                     for j in range(min(PANEL_POINTS, m - p * PANEL_POINTS)):
                         flat[first + r * stride + j] = tile[r, j]
+
+
+def fill(
+    which: int, X: np.ndarray, Y: np.ndarray, out: np.ndarray, shift: np.ndarray | None = None, scale: float = 1.0
+) -> None:
+    """Compute the function `which` of all pairs of rows, shifted and scaled, in the dtype of `out`, which is overwritten."""
+    # Conversion to one memory layout and one dtype limits numba to one compiled version for each precision.
+    rows, others = np.ascontiguousarray(X, out.dtype), np.ascontiguousarray(Y, out.dtype)
+    shift = np.zeros(X.shape[1], out.dtype) if shift is None else shift
+    target = out if xa.has_contiguous_rows(out) else np.empty(out.shape, out.dtype)
+    if 0 in (*out.shape, X.shape[1]):
+        target[...] = 0
+    else:
+        _fill(which, rows, others, shift, out.dtype.type(scale), *xa.as_flat(target))
+    if target is not out:
+        out[...] = target
 
 
 @numba.njit(cache=True, nogil=True)
@@ -295,7 +344,7 @@ def expand(
 
     Sums over a few hundred points have the dtype of the points; the sums of these have the dtype of `scores`.
     """
-    mode: Any = flush_subnormals()  # type: ignore[call-arg]
+    mode: Any = _simd.flush_subnormals()  # type: ignore[call-arg]
     d = left.shape[1]
     lanes = coef.shape[3]
     panel_group = _panels_per_group(d, left.itemsize)
@@ -311,7 +360,7 @@ def expand(
                 for p in range(start, stop):
                     target = values[:, (p - start) * PANEL_POINTS :].ctypes.data
                     panel, other = right[p:].ctypes.data, half_y[p * PANEL_POINTS :].ctypes.data
-                    _values(strip, panel, d, halves, other, target, width, zero)
+                    _values(GAUSSIAN, strip, panel, d, halves, other, target, width, zero)
                 rows = min(STRIP_ROWS, scores.shape[0] - s * STRIP_ROWS)
                 for pair in range(coef.shape[0]):
                     weights = coef[pair, start * PANEL_POINTS // lanes :].ctypes.data
@@ -321,4 +370,14 @@ def expand(
                         column = into[g, pair * _COLUMNS + c]
                         for r in range(rows):
                             scores[s * STRIP_ROWS + r, column] += sums[r, c]
-    restore_subnormals(mode)
+    _simd.restore_subnormals(mode)
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"contract", "nsz", "reassoc", "nnan"})
+def exp_of_products(flat: np.ndarray, stride: int, half_x: np.ndarray, half_y: np.ndarray) -> None:
+    """Convert float32 inner products to Gaussian kernel values in place; row i starts at `flat[i * stride]`."""
+    for i in range(half_x.size):
+        row = flat[i * stride : i * stride + half_y.size]
+        shift = half_x[i]
+        for j in range(half_y.size):
+            row[j] = _scalar.exp32(_scalar.smaller(row[j] - (shift + half_y[j]), np.float32(0.0)))
