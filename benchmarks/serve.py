@@ -29,7 +29,8 @@ import uvloop
 from rich.console import Console
 
 import gramless
-from gramless.cli.train import TrainSettings, train
+from gramless.cli.options import TrainSettings
+from gramless.cli.train import train
 from gramless.papers.experiments.environment import environment
 
 CLIENTS = (1, 8, 64)
@@ -133,7 +134,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         data, path = Path(folder, "table.csv"), Path(folder, "model.skops")
         make_table(2000).to_csv(data, index=False)
-        train(TrainSettings(data, "answer", path, seconds=1.0), Console(quiet=True))
+        train(TrainSettings(data, "answer", path, time=1.0), Console(quiet=True))
         some = make_table(BATCH, seed=1).drop(columns="answer")
         model = gramless.load(path)
         expected = model.pipeline.predict(model.ready(some, "rows")).tolist()

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gramless.cli.train import TrainSettings, train
+from gramless.cli.options import TrainSettings
+from gramless.cli.train import train
 from gramless.papers.experiments.environment import environment as machine
 from serve import make_table
 
@@ -42,7 +43,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         data, model, rows = (Path(folder, name) for name in ("table.csv", "model.skops", "rows.csv"))
         make_table(2000).to_csv(data, index=False)
-        train(TrainSettings(data, "answer", model, seconds=1.0), Console(quiet=True))
+        train(TrainSettings(data, "answer", model, time=1.0), Console(quiet=True))
         make_table(2, seed=1).drop(columns="answer").to_csv(rows, index=False)
         gramless = [sys.executable, "-m", "gramless"]
         commands = {

@@ -23,7 +23,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
-from gramless.cli.train import TrainSettings, train
+from gramless.cli.options import TrainSettings
+from gramless.cli.train import train
 from gramless.papers.datasets import load
 from gramless.papers.experiments.environment import environment
 

@@ -6,9 +6,12 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
 from sklearn.datasets import load_digits
 
 import gramless
+from gramless.cli.options import TrainSettings
+from gramless.cli.pictures import evaluate_pictures, train_pictures
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +33,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(folder, tmp_path_factory):
-    from gramless.cli.pictures import train_pictures
-
     out = tmp_path_factory.mktemp("model") / "model.skops"
-    from rich.console import Console
-
-    train_pictures(folder, out, console=Console(file=io.StringIO()))
+    train_pictures(TrainSettings(folder, out=out), Console(file=io.StringIO()))
     return out
 
 
@@ -123,8 +122,14 @@ def others(tmp_path):
     return tmp_path / "others"
 
 
-def test_evaluates_a_folder_as_the_classifier_scores_it(run, model, others, monkeypatch):
-    monkeypatch.setattr("gramless.cli.pictures._BATCH", 7)
+def test_evaluates_a_folder_in_batches(model, others):
+    by_seven, at_once = (evaluate_pictures(model, others, batch=n, console=Console(quiet=True)) for n in (7, 1000))
+    assert by_seven.rows == at_once.rows == 51
+    for one, other in zip(by_seven.scores, at_once.scores, strict=True):
+        assert one.value == pytest.approx(other.value)
+
+
+def test_evaluates_a_folder_as_the_classifier_scores_it(run, model, others):
     done = run("evaluate", model, others, "--json")
     assert done.code == 0
     assert done.json["rows"] == 51

@@ -6,9 +6,10 @@ import io
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 import gramless
-from gramless.cli import table_files
+from gramless.cli.predict import predict
 
 
 def rows_of(text):
@@ -35,10 +36,11 @@ def test_probabilities_and_a_file(run, plants, model, tmp_path):
     assert [row[0] for row in rows] == [heading[1 + k][2:-1] for k in chances.argmax(axis=1)]
 
 
-def test_batches_change_nothing(run, plants, model, monkeypatch):
+def test_batches_change_nothing(run, plants, model, tmp_path):
     whole = run("predict", model, plants / "more.csv", "--proba").out
-    monkeypatch.setattr(table_files.batches, "__kwdefaults__", {"size": 7, "n_features": None})
-    assert run("predict", model, plants / "more.csv", "--proba").out == whole
+    out = tmp_path / "o.csv"
+    predict(model, plants / "more.csv", proba=True, out=out, batch_rows=7, console=Console(quiet=True))
+    assert out.read_text() == whole
 
 
 def test_other_and_missing_columns(run, plants, model, tmp_path):

@@ -261,11 +261,10 @@ def test_completion_is_offered():
     assert papers("r") == ["randomized", "risvo"]
 
 
-def test_warnings_are_sentences(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "app", lambda **_: warnings.warn("mind the [gap]", stacklevel=1))
+def test_warnings_are_sentences(capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        cli.main()
+        cli.main(lambda **_: warnings.warn("mind the [gap]", stacklevel=1))
     assert capsys.readouterr().err == "gramless: mind the [gap]\n"
 
 

@@ -10,11 +10,12 @@ import pandas as pd
 import pyarrow
 import pyarrow.parquet
 import pytest
+from rich.console import Console
 
-from gramless.cli import table_files
 from gramless.cli.app import main
+from gramless.cli.predict import predict
 from gramless.cli.scores import score
-from gramless.cli.table_files import read_file
+from gramless.cli.table_files import batches, read_file
 
 N = 80
 RNG = np.random.default_rng(0)
@@ -46,7 +47,7 @@ def test_numbers_are_found_in_the_dialects_of_csv(tmp_path, text, numbers):
     path = tmp_path / "t.csv"
     path.write_text(text, encoding="utf-8")
     for size in (None, 9):
-        pieces = list(table_files.batches(path, "y", size=size))
+        pieces = list(batches(path, "y", size=size))
         X, y = pd.concat([piece.X for piece in pieces]), np.concatenate([piece.y for piece in pieces])
         assert list(X.columns[: len(numbers)]) == numbers
         assert np.allclose(X[numbers[0]], np.round(A, 2))
@@ -63,7 +64,7 @@ def test_words_stay_words(tmp_path):
     assert set(X["size"]) == {"1,5", "big"}
 
 
-def test_codes_mean_the_same_in_every_batch(run, tmp_path, monkeypatch):
+def test_codes_mean_the_same_in_every_batch(run, tmp_path, capsys):
     code = [("01", "02", "2A", "")[k % 4] for k in range(N)]
     flag = [("TRUE", "FALSE", "maybe")[k % 3] for k in range(N)]
     data = tmp_path / "codes.csv"
@@ -74,10 +75,10 @@ def test_codes_mean_the_same_in_every_batch(run, tmp_path, monkeypatch):
     order = np.argsort([code[k] + flag[k] for k in range(N)], kind="stable")
     rows = data.read_text().splitlines()
     (tmp_path / "sorted.csv").write_text(lines(rows[0], *(rows[1 + k].replace("TRUE", "true") for k in order)))
-    monkeypatch.setattr(table_files.batches, "__kwdefaults__", {**table_files.batches.__kwdefaults__, "size": 5})
-    done = run("predict", tmp_path / "m", tmp_path / "sorted.csv", "--proba")
-    assert done.out.splitlines()[1:] == [whole.splitlines()[1:][k] for k in order]
-    assert "did not occur" not in done.err
+    out = tmp_path / "o.csv"
+    predict(tmp_path / "m", tmp_path / "sorted.csv", proba=True, out=out, batch_rows=5, console=Console(stderr=True))
+    assert out.read_text().splitlines()[1:] == [whole.splitlines()[1:][k] for k in order]
+    assert "did not occur" not in capsys.readouterr().err
 
 
 def test_labels_are_compared_as_what_they_are(run, tmp_path):

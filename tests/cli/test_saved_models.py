@@ -13,7 +13,7 @@ from rich.console import Console
 from sklearn.metrics import roc_auc_score
 
 import gramless
-from gramless.cli.heartbeat import Heartbeat
+from gramless.cli.display import Heartbeat
 from gramless.cli.model_card import checksum
 from gramless.cli.scores import roc_auc, verdict
 from gramless.cli.scores import score as all_scores
@@ -145,7 +145,7 @@ def test_help_imports_nothing_that_computes(arguments):
 def test_import_skops_restores_what_it_replaces():
     code = (
         "import gc, sys\n"
-        "from gramless.cli.fast_imports import import_skops; import_skops()\n"
+        "from gramless.cli.app import _import_skops; _import_skops()\n"
         "import sklearn.utils\n"
         "print(gc.isenabled(), 'skops.io' in sys.modules, 'torch' in sys.modules, len(sklearn.utils.all_estimators()) > 100)"
     )
@@ -238,17 +238,16 @@ def test_the_verdict():
     assert "most common" in verdict(all_scores(labels, labels[::-1], task="classification", guess="a"), "classification")
 
 
-def test_a_line_every_ten_seconds_off_a_terminal(monkeypatch):
+def test_a_line_every_ten_seconds_off_a_terminal():
     clock = iter([0.0, 1.0, 11.0, 12.0, 22.0])
-    monkeypatch.setattr("gramless.cli.heartbeat.time.monotonic", lambda: next(clock))
     file = io.StringIO()
-    heartbeat = Heartbeat(Console(file=file))
+    heartbeat = Heartbeat(Console(file=file), clock=lambda: next(clock))
     for number in range(4):
         heartbeat(f"at {number} of 4")
     assert file.getvalue().split("\n") == ["at 1 of 4", "at 3 of 4", ""]
     terminal = io.StringIO()
     clock = iter([0.0, 100.0])
-    Heartbeat(Console(file=terminal, force_terminal=True))("quiet")
+    Heartbeat(Console(file=terminal, force_terminal=True), clock=lambda: next(clock))("quiet")
     assert terminal.getvalue() == ""
 
 

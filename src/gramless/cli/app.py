@@ -7,7 +7,6 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +15,8 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from gramless._version import __version__
+from gramless.cli.errors import InputError, explain, is_pictures
+from gramless.cli.options import AsJson, Device, ModelFile, Port, TrainSettings, existing_file, options_of
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,11 +26,9 @@ app = typer.Typer(
     help="Kernel machines for data too large for a Gram matrix.",
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; messages go to stderr.")]
-
 
 class _ModelCommand(TyperCommand):
-    """Command that imports slow packages, by a function that `main` passes, only after `--help` was handled."""
+    """Command that imports slow packages, by a function that `main` passes, only after the arguments were checked."""
 
     def invoke(self, ctx: Any) -> Any:
         if ctx.obj is not None:
@@ -42,6 +41,11 @@ def papers(incomplete: str) -> list[str]:
     from gramless.papers.experiments.registry import CHAPTERS
 
     return [name for name in (*CHAPTERS, "all") if name.startswith(incomplete)]
+
+
+def _print_json(as_json: bool, result: Any) -> None:
+    if as_json:
+        typer.echo(json.dumps(result))
 
 
 def _version(requested: bool) -> None:
@@ -68,7 +72,7 @@ def reproduce(
     ] = False,
     out: Annotated[Path, typer.Option(help="Folder for the results and the report.")] = Path("gramless-report"),
     data: Annotated[Path | None, typer.Option(help="Folder with the datasets.", exists=True, file_okay=False)] = None,
-    device: Annotated[str | None, typer.Option(help="Device of the computation: cpu, cuda, ...")] = None,
+    device: Device = None,
     only: Annotated[str | None, typer.Option(help="Run only the experiment with this name.")] = None,
     where: Annotated[list[str] | None, typer.Option(help="Run only the settings with name=value; can be repeated.")] = None,
     seed: Annotated[int | None, typer.Option(help="Run only this seed.", min=0)] = None,
@@ -89,16 +93,12 @@ def reproduce(
     narrow: dict[str, Any] = {"only": only, "where": where or (), "seed": seed, "claim": claim}
     if show:
         chosen = choose(paper, quick=quick, **narrow)
-        if as_json:
-            typer.echo(
-                json.dumps([{"paper": s.paper, "experiment": s.name, "grid": s.grid, "seeds": s.seeds} for s in chosen])
-            )
-        else:
+        _print_json(as_json, [{"paper": s.paper, "experiment": s.name, "grid": s.grid, "seeds": s.seeds} for s in chosen])
+        if not as_json:
             console.print(listing(chosen))
         return
     outcome = work(paper, quick=quick, out=out, data=data, device=device, **narrow, fresh=fresh, console=console)
-    if as_json:
-        typer.echo(json.dumps(outcome.as_json()))
+    _print_json(as_json, outcome.as_json())
     for line in outcome.summary_lines():
         console.print(line, highlight=False, soft_wrap=True)
     raise typer.Exit(outcome.exit_code())
@@ -116,175 +116,24 @@ def report(
     """Write the report of earlier runs from their records."""
     from gramless.cli.reproduce import redraw
 
-    drawn = redraw(results, out, benchmarks=benchmarks, console=Console(stderr=as_json))
-    if as_json:
-        typer.echo(json.dumps(drawn.as_json()))
-
-
-def _choices(names: Sequence[str]) -> Callable[[str], list[str]]:
-    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
+    _print_json(as_json, redraw(results, out, benchmarks=benchmarks, console=Console(stderr=as_json)).as_json())
 
 
 @app.command(cls=_ModelCommand)
-def train(
-    context: typer.Context,
-    data: Annotated[
-        Path, typer.Argument(help="CSV, Parquet, svmlight or npz file (also .gz, .bz2), or a folder of pictures.")
-    ],
-    target: Annotated[str | None, typer.Option(help="The column to predict; not needed for npz and svmlight files.")] = None,
-    out: Annotated[Path, typer.Option(help="Model file to write.")] = Path("model.skops"),
-    estimator: Annotated[
-        str,
-        typer.Option(
-            help="auto, table (selects all settings; the choice of auto unless C, gamma, --tune none or a device "
-            "other than cpu is given), lssvm, nystrom or svm.",
-            autocompletion=_choices(["auto", "table", "lssvm", "nystrom", "svm"]),
-        ),
-    ] = "auto",
-    kernel: Annotated[
-        str | None,
-        typer.Option(
-            help="rbf, laplacian, exponential, matern32, matern52, poly or linear; selected if not given.",
-            autocompletion=_choices(["rbf", "laplacian", "exponential", "matern32", "matern52", "poly", "linear"]),
-        ),
-    ] = None,
-    C: Annotated[float | None, typer.Option("--C", help="Inverse regularisation; tuned if not given.")] = None,
-    gamma: Annotated[float | None, typer.Option(help="Coefficient of the kernel; tuned if not given.")] = None,
-    tune: Annotated[
-        str,
-        typer.Option(
-            help="Tuning method: loo (closed-form leave-one-out) or none.", autocompletion=_choices(["loo", "none"])
-        ),
-    ] = "loo",
-    task: Annotated[
-        str,
-        typer.Option(
-            help="Kind of target: auto, classification or regression.",
-            autocompletion=_choices(["auto", "classification", "regression"]),
-        ),
-    ] = "auto",
-    proba: Annotated[
-        bool | None,
-        typer.Option(
-            "--proba/--no-proba",
-            help="Fit calibrated probabilities for `predict --proba`; the default except for svm, for which they take five "
-            "additional fits.",
-            show_default=False,
-        ),
-    ] = None,
-    test_size: Annotated[float, typer.Option(help="Share of rows held out for the score.")] = 0.2,
-    test: Annotated[
-        Path | None, typer.Option(help="Compute scores on the rows of this file, and train on all rows of DATA.")
-    ] = None,
-    cv: Annotated[
-        int | None,
-        typer.Option(help="Compute scores by cross-validation with this number of folds, and train on all rows.", min=2),
-    ] = None,
-    weights: Annotated[str | None, typer.Option(help="Column with the weights of the rows.")] = None,
-    groups: Annotated[
-        str | None, typer.Option(help="Column of group labels; rows of a group are held out together.")
-    ] = None,
-    order: Annotated[
-        str | None, typer.Option(help="Column that orders the rows, such as a date; the last rows are held out.")
-    ] = None,
-    columns: Annotated[
-        list[str] | None, typer.Option(help="Use only these columns as inputs: a,b,c; can be repeated.")
-    ] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Do not use these columns as inputs.")] = None,
-    class_weight: Annotated[
-        str | None, typer.Option(help="balanced (inverse class frequencies), or weights such as yes=5,no=1.")
-    ] = None,
-    time: Annotated[
-        str | None,
-        typer.Option(help="Approximate time of the fit, such as 90s or 2m; the default is about a minute for 50,000 rows."),
-    ] = None,
-    interval: Annotated[
-        float | None,
-        typer.Option(
-            help="Measure prediction intervals (for classes, sets) of this coverage, such as 0.9, on held-out rows."
-        ),
-    ] = None,
-    report: Annotated[
-        bool,
-        typer.Option("--report", help="Also write an HTML report next to the model: importance, dependence, calibration."),
-    ] = False,
-    seed: Annotated[
-        int, typer.Option(help="Seed of the held-out rows and of all other random choices.", min=0, max=2**32 - 1)
-    ] = 0,
-    device: Annotated[str | None, typer.Option(help="Device of the computation: cpu, cuda, auto.")] = None,
-    memory_budget: Annotated[
-        str | None, typer.Option("--memory", "--memory-budget", help="Largest memory of the fit, such as 4GB.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+@options_of(TrainSettings)
+def train(settings: TrainSettings, as_json: AsJson = False) -> None:
     """Fit a model to a table, or to a folder of pictures, score it on held-out rows, and save it."""
-    if os.path.isdir(data):
-        from gramless.cli.pictures import train_pictures
-
-        known = ("data", "out", "C", "test_size", "seed", "device", "memory_budget", "as_json")
-        _reject_others(context, known, "a folder of pictures")
-        on_pictures = train_pictures(
-            data,
-            out,
-            C=C,
-            test_size=test_size,
-            seed=seed,
-            device=device,
-            memory_budget=memory_budget,
-            console=Console(stderr=as_json),
-        )
-        if as_json:
-            typer.echo(json.dumps(on_pictures.as_json()))
-        return
-    from gramless.cli.train import TrainSettings, parse_seconds
-    from gramless.cli.train import train as work
-
-    settings = TrainSettings(
-        path=data,
-        target=target,
-        out=out,
-        estimator=estimator,
-        kernel=kernel,
-        C=C,
-        gamma=gamma,
-        tune=tune,
-        task=task,
-        proba=proba,
-        test_size=test_size,
-        test=test,
-        cv=cv,
-        weights=weights,
-        groups=groups,
-        order=order,
-        columns=columns or [],
-        drop=drop or [],
-        class_weight=class_weight,
-        seconds=None if time is None else parse_seconds(time),
-        interval=interval,
-        report=report,
-        seed=seed,
-        device=device,
-        memory_budget=memory_budget,
-    )
-    trained = work(settings, Console(stderr=as_json))
-    if as_json:
-        typer.echo(json.dumps(trained.as_json()))
-
-
-def _reject_others(context: typer.Context, known: Sequence[str], what: str) -> None:
-    """Raise `InputError` if an option was given that is not in `known`."""
-    from gramless.cli.errors import InputError
-
-    for name in context.params:
-        source = context.get_parameter_source(name)
-        if name not in known and source is not None and source.name == "COMMANDLINE":
-            option = name.replace("_", "-")
-            raise InputError(f"--{option} does not apply to {what}: leave it out, or give the name of a table")
+    settings.check()
+    if settings.data.is_dir():
+        from gramless.cli.pictures import train_pictures as work
+    else:
+        from gramless.cli.train import train as work
+    _print_json(as_json, work(settings, Console(stderr=as_json)).as_json())
 
 
 @app.command(cls=_ModelCommand)
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model that `gramless train` saved.")],
+    model: ModelFile,
     data: Annotated[
         Path,
         typer.Argument(help="Table (may have further columns), - for standard input, a picture, or a folder of pictures."),
@@ -308,33 +157,28 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Predict the rows of a file, in batches so that the file may be larger than memory, or predict pictures."""
-    from gramless.cli.errors import InputError
-    from gramless.cli.formats import is_pictures
-
-    if as_json and out in (None, Path("-")):
+    out = None if out == Path("-") else out
+    if as_json and out is None:
         raise InputError("--json needs --out, because predictions are written to standard output otherwise")
     console = Console(stderr=True)
-    if not is_pictures(data):
-        from gramless.cli.predict import predict as predict_rows
-
-        done = predict_rows(
-            model, data, proba=proba, out=out, keep=keep, interval=interval, classes=classes, console=console
-        )
-    elif keep:
-        raise InputError("--keep is for tables: the output for pictures has their paths already")
-    elif interval is not None or classes is not None:
-        raise InputError("--interval and --set are for tables, not for pictures")
-    else:
+    if is_pictures(data):
+        if keep:
+            raise InputError("--keep is for tables: the output for pictures has their paths already")
+        if interval is not None or classes is not None:
+            raise InputError("--interval and --set are for tables, not for pictures")
         from gramless.cli.pictures import predict_pictures
 
         done = predict_pictures(model, data, proba=proba, out=out, console=console)
-    if as_json:
-        typer.echo(json.dumps(done.as_json()))
+    else:
+        from gramless.cli.predict import predict as work
+
+        done = work(model, data, proba=proba, out=out, keep=keep, interval=interval, classes=classes, console=console)
+    _print_json(as_json, done.as_json())
 
 
 @app.command(cls=_ModelCommand)
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="A model that `gramless train` saved.")],
+    model: ModelFile,
     data: Annotated[
         Path, typer.Argument(help="Table with targets, or a folder with one subfolder of pictures for each class.")
     ],
@@ -344,9 +188,6 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score a saved model on a file with targets, or on a folder of pictures."""
-    from gramless.cli.errors import InputError
-    from gramless.cli.formats import is_pictures
-
     console = Console(stderr=as_json)
     if not is_pictures(data):
         from gramless.cli.predict import evaluate as work
@@ -358,19 +199,18 @@ def evaluate(
         from gramless.cli.pictures import evaluate_pictures
 
         evaluated = evaluate_pictures(model, data, console=console)
-    if as_json:
-        typer.echo(json.dumps(evaluated.as_json()))
+    _print_json(as_json, evaluated.as_json())
 
 
 @app.command(cls=_ModelCommand)
 def demo(
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 selects a free port.", min=0, max=65535)] = 8000,
+    port: Port = 8000,
     data: Annotated[
         Path | None, typer.Option(help="Folder with mnist.npz; the folder in $GRAMLESS_DATA is searched too.")
     ] = None,
 ) -> None:
     """Serve a local page on which a user draws a digit and a model classifies it."""
-    from gramless.cli.demo import demo as work
+    from gramless.cli.serve import demo as work
 
     work(port, data, Console(stderr=True))
 
@@ -381,7 +221,7 @@ def serve(
     host: Annotated[
         str, typer.Option(help="Address to listen on; 127.0.0.1 is reached only from this computer.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 selects a free port.", min=0, max=65535)] = 8000,
+    port: Port = 8000,
     watch: Annotated[
         float | None, typer.Option(help="Interval in seconds at which replaced files are detected and loaded.", min=0.1)
     ] = None,
@@ -411,21 +251,19 @@ def serve(
 
 @app.command(cls=_ModelCommand)
 def export(
-    model: Annotated[Path, typer.Argument(help="A saved model.")],
+    model: ModelFile,
     out: Annotated[Path, typer.Argument(help="ONNX file to write.")],
     as_json: AsJson = False,
 ) -> None:
     """Write a model as ONNX: preprocessing, prediction, labels and probabilities, with standard operators only."""
     from gramless.cli.export import export as work
 
-    done = work(model, out, Console(stderr=as_json))
-    if as_json:
-        typer.echo(json.dumps(done))
+    _print_json(as_json, work(model, out, Console(stderr=as_json)))
 
 
 @app.command(cls=_ModelCommand)
 def info(
-    model: Annotated[Path | None, typer.Argument(help="Model file to describe.")] = None,
+    model: Annotated[Path | None, typer.Argument(help="Model file to describe.", parser=existing_file)] = None,
     rows: Annotated[
         int | None, typer.Option(help="Also show the automatic choices for a table with this number of rows.", min=2)
     ] = None,
@@ -434,34 +272,23 @@ def info(
     as_json: AsJson = False,
 ) -> None:
     """Describe a model file; without one, show devices, memory, versions, and automatic choices for a table size."""
-    if model is not None:
-        from gramless.cli.model_info import model_info
+    from gramless.cli import info as commands
 
-        card = model_info(model, Console(stderr=as_json))
-        if as_json:
-            typer.echo(json.dumps(card))
-        return
-    from gramless.cli.info import info as work
-
-    found = work(rows, columns, classes, Console(stderr=as_json))
-    if as_json:
-        typer.echo(json.dumps(found))
+    console = Console(stderr=as_json)
+    found = commands.info(rows, columns, classes, console) if model is None else commands.model_info(model, console)
+    _print_json(as_json, found)
 
 
-def main() -> None:
+def main(command: Any = app) -> None:
     """Run the command; print warnings and input errors as single messages to stderr."""
-    from gramless.cli.errors import explain
-
     for number, name in enumerate(("stdout", "stderr"), start=1):
         if getattr(sys, name) is None:  # closed by the parent process: discard the output
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
             with contextlib.suppress(OSError):
                 os.dup2(getattr(sys, name).fileno(), number)
-    from gramless.cli.fast_imports import import_skops
-
     warnings.showwarning = lambda message, *_, **__: _print_message("yellow", message)
     try:
-        app(obj=import_skops)
+        command(obj=_import_skops)
         sys.stdout.flush()
     except BrokenPipeError:
         # A reader such as `head` has closed the pipe: discard further output, including output flushed at exit.
@@ -480,6 +307,34 @@ def _print_message(style: str, sentence: Any) -> None:
     console.print(f"[{style}]gramless:[/{style}]", end=" ")
     # Without markup, because "[kg]" in a column name is not a style of rich.
     console.print(str(sentence), soft_wrap=True, highlight=False, markup=False)
+
+
+def _import_skops() -> None:
+    """Import SciPy, scikit-learn and skops in less than half of the usual time, for processes that `main` runs in.
+
+    `import skops.io` lists every scikit-learn estimator, which imports all of scikit-learn and, through its array API
+    wrappers, torch and dask: 1.95 s of processor time against 0.8 s without (two cores at 2.5 GHz, torch installed).
+    `gramless.load` does not need the list because it looks up each estimator that a file names. Neither scikit-learn nor
+    skops has a setting to skip the search, so `all_estimators` is replaced while skops is imported, and restored afterwards.
+    Only `main` does this, because the library must not change modules of a process that it did not start.
+    """
+    import gc
+
+    collecting = gc.isenabled()
+    gc.disable()  # the imports create hundreds of thousands of objects, which garbage collection would search repeatedly
+    # skops looks up functions of scipy.special in the order of imports, so scipy.special is imported first.
+    import scipy.special  # noqa: F401
+    import sklearn.utils
+
+    all_estimators = sklearn.utils.all_estimators
+    sklearn.utils.all_estimators = lambda type_filter=None: []
+    try:
+        import skops.io  # noqa: F401
+    finally:
+        sklearn.utils.all_estimators = all_estimators
+        gc.freeze()
+        if collecting:
+            gc.enable()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ import pandas as pd
 
 from gramless._core.files import atomic_write
 from gramless._core.svg import COLOURS, new_axes, to_svg
-from gramless.cli.coverage import COVERAGES, can_cover, measured_coverage
 from gramless.cli.model import TableModel
 from gramless.cli.scores import Score
 
@@ -27,6 +26,7 @@ _CURVES = 6  # columns with a curve of partial dependence
 _ROWS = 200  # rows over which partial dependence is averaged, and points of a scatter plot
 _POINTS = 15  # values of a column in a curve of partial dependence
 _BARS = 20  # columns with a bar of importance
+_COVERAGES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _BINS = 10  # bins of the calibration curve
 _WIDTH, _HEIGHT = 290, 210  # pixels of a chart; three charts are as wide as the page
 _STYLE = """
@@ -115,8 +115,8 @@ def _partial_dependence(model: TableModel, X: pd.DataFrame, name: str, seed: int
         elif model.task == "regression":
             means.append(np.mean(model.pipeline.predict(rows)))
         else:
-            means.append(np.mean(model.pipeline.predict(rows) == model.classes[-1]))
-    prediction = f"p({model.classes[-1]})" if model.task == "classification" else "prediction"
+            means.append(np.mean(model.pipeline.predict(rows) == model.classes_[-1]))
+    prediction = f"p({model.classes_[-1]})" if model.task == "classification" else "prediction"
     title = f"{prediction} against {name}"
     if is_number:
         axes = _xy_axes()
@@ -145,7 +145,7 @@ def _against_truth(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[st
     if not model.has_probabilities:
         return []
     probabilities = model.pipeline.predict_proba(X)
-    right = np.array([str(label) for label in model.classes])[None, :] == np.array([str(label) for label in y])[:, None]
+    right = np.array([str(label) for label in model.classes_])[None, :] == np.array([str(label) for label in y])[:, None]
     bins = np.minimum((probabilities * _BINS).astype(int), _BINS - 1)
     points = [(probabilities[bins == b].mean(), right[bins == b].mean()) for b in range(_BINS) if (bins == b).sum() >= 10]
     if len(points) < 2:
@@ -158,9 +158,9 @@ def _against_truth(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[st
 
 def _coverage(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[str]:
     """Return figures of the coverage and the size of intervals or prediction sets, by the requested coverage."""
-    if not can_cover(model):
+    if not model.can_cover:
         return []
-    found = [measured_coverage(model, X, y, coverage) for coverage in COVERAGES]
+    found = [model.measured_coverage(X, y, coverage) for coverage in _COVERAGES]
     requested, observed, sizes = (np.array([one[key] for one in found]) for key in ("asked", "held_out", "size"))
     kind, size = ("intervals", "mean width") if model.task == "regression" else ("prediction sets", "mean number of classes")
     axes = _xy_axes(diagonal=(requested, observed))

@@ -1,4 +1,4 @@
-"""Errors with messages for users, and the exit codes of the program.
+"""Errors with messages for users, the exit codes of the program, and checks of paths.
 
 Exit codes: 0 success; 1 partial failure; 2 wrong command line; 3 unusable input; 4 out of memory; 5 the disk is full or
 cannot be written; 130 interrupted.
@@ -21,18 +21,18 @@ EXIT_INTERRUPTED = 130
 _WRONG_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
 
 
+PICTURE_EXTENSIONS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+
 class InputError(Exception):
     """Error of a file, a column or an option; the message names it and describes how to correct the error."""
 
 
 def explain(reason: BaseException) -> tuple[str, int] | None:
     """Return message and exit code of an error that is not a defect of the program; None for other errors."""
-    from gramless.papers.datasets import DatasetError
-    from gramless.papers.experiments import ResultsError
-
     if isinstance(reason, KeyboardInterrupt):
         return "interrupted", EXIT_INTERRUPTED
-    if isinstance(reason, InputError | DatasetError | ResultsError):
+    if isinstance(reason, InputError) or (isinstance(reason, RuntimeError) and _is_from_papers(reason)):
         return str(reason), EXIT_BAD_INPUT
     if isinstance(reason, MemoryError):
         return f"out of memory: {reason}" if str(reason) else "out of memory", EXIT_OUT_OF_MEMORY
@@ -47,6 +47,14 @@ def explain(reason: BaseException) -> tuple[str, int] | None:
     if isinstance(reason, OSError) and reason.filename and reason.errno in _WRONG_PATH:
         return f"{reason.filename}: {reason.strerror}", EXIT_CANNOT_WRITE
     return None
+
+
+def _is_from_papers(reason: RuntimeError) -> bool:
+    """Return True for errors of datasets and of results, whose packages are imported only if an error may be theirs."""
+    from gramless.papers.datasets import DatasetError
+    from gramless.papers.experiments import ResultsError
+
+    return isinstance(reason, DatasetError | ResultsError)
 
 
 def check_writable(path: Path, *inputs: Path) -> None:
@@ -101,3 +109,16 @@ def check_coverage(option: str, coverage: float | None) -> None:
     """Raise `InputError` if a coverage does not lie between 0 and 1."""
     if coverage is not None and not 0 < coverage < 1:
         raise InputError(f"{option} takes a share between 0 and 1, such as 0.9; got {coverage:g}")
+
+
+def is_pictures(path: Path) -> bool:
+    """Return True if a path is an image file or a folder."""
+    return os.path.isdir(path) or path.suffix.lower() in PICTURE_EXTENSIONS
+
+
+def is_stream(out: Path) -> bool:
+    """Return True if a path is a pipe or a device."""
+    try:
+        return out.exists() and not out.is_file() and not out.is_dir()
+    except OSError:  # the name is too long
+        return False

@@ -11,21 +11,17 @@ from rich.markup import escape
 
 import gramless
 from gramless._core.files import atomic_write
-from gramless.cli.errors import InputError, check_readable, check_writable
+from gramless.cli.errors import InputError, check_writable
+from gramless.cli.model import load_any
 
 
 def export(model_path: Path, out: Path, console: Console) -> dict[str, Any]:
     """Write a model as an ONNX file, and print and return the inputs and outputs of the file."""
     if importlib.util.find_spec("onnx") is None:
         raise InputError("exporting to ONNX needs the package onnx: pip install 'gramless[onnx]'")
-    check_readable(model_path)
     check_writable(out, model_path)
     try:
-        model = gramless.load(model_path)
-    except (OSError, ValueError) as reason:
-        raise InputError(str(reason)) from reason
-    try:
-        graph = gramless.to_onnx(model)
+        graph = gramless.to_onnx(load_any(model_path))
     except ValueError as reason:
         raise InputError(f"{model_path} cannot be exported: {reason}") from reason
     content = graph.SerializeToString()

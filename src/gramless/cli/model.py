@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 
 import gramless
 from gramless.cli.errors import InputError, check_readable
-from gramless.cli.scores import Score, log_loss, roc_auc, score
+from gramless.cli.scores import Score, probability_scores, score
 from gramless.estimators.novelty import NystromNovelty
 from gramless.tables.column_types import CellError, TableColumns, category_name
 
@@ -118,11 +118,6 @@ class TableModel(BaseEstimator):
         """Class labels, in the order of the columns of the probabilities."""
         return self.estimator.classes_
 
-    @property
-    def classes(self) -> np.ndarray:
-        """Class labels; the same as `classes_`."""
-        return self.classes_
-
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         about = self.about
         target = about.get("target") or "y"
@@ -174,6 +169,26 @@ class TableModel(BaseEstimator):
         if not hasattr(self.estimator, "predict_set") or not self.has_probabilities:
             raise InputError(f"{self._name} has no sets: train with --proba and --estimator table, lssvm or nystrom")
         return self.estimator.predict_set(self._transformed(X), coverage, random_state=seed)
+
+    @property
+    def can_cover(self) -> bool:
+        """True if the model has prediction intervals or prediction sets."""
+        if self.task == "regression":
+            return hasattr(self.estimator, "predict_interval")
+        return hasattr(self.estimator, "predict_set") and self.has_probabilities
+
+    def measured_coverage(self, X: Any, y: np.ndarray, coverage: float) -> dict[str, float]:
+        """Return requested and measured coverage, and the mean width of intervals or mean number of classes of sets."""
+        truth = self.parse_targets(y)
+        if self.task == "regression":
+            low, high = self.prediction_intervals(X, coverage).T
+            inside, sizes = (low <= truth) & (truth <= high), high - low
+        else:
+            sets = self.prediction_sets(X, coverage)
+            labels = np.array([str(label) for label in self.classes_])
+            right = labels[None, :] == np.array([str(label) for label in truth])[:, None]
+            inside, sizes = (sets & right).any(axis=1), sets.sum(axis=1)
+        return {"asked": coverage, "held_out": float(np.mean(inside)), "size": float(np.mean(sizes))}
 
     @property
     def _name(self) -> str:
@@ -240,17 +255,11 @@ class TableModel(BaseEstimator):
         if y.dtype.kind not in "iuf" or classes.dtype.kind not in "iuf":
             y, predicted, classes = (np.array([category_name(one) for one in labels]) for labels in (y, predicted, classes))
             guess = category_name(guess)
-        if not np.isin(y, classes).any():
-            known, found = (", ".join(map(repr, map(str, labels[:5]))) for labels in (classes, np.unique(y)))
-            raise InputError(f"no label in the file is a class of the model: the model has {known}; the file has {found}")
+        check_known_labels(y, classes, "label in the file", "the file")
         scores = score(y, predicted, task=self.task, guess=guess)
         if all_probabilities:
-            order = np.argsort(classes)  # strings of numbers are sorted differently from the numbers
-            shares = np.array(self.about["class_shares"])[order]
-            probabilities = np.concatenate(all_probabilities)
-            scores.append(log_loss(y, classes[order], probabilities[:, order], shares))
-            area = roc_auc(y, classes[1], probabilities[:, 1]) if len(classes) == 2 else None
-            scores += [] if area is None else [area]
+            shares = np.array(self.about["class_shares"])
+            scores += probability_scores(y, classes, np.concatenate(all_probabilities), shares)
         return len(y), scores
 
     def parse_targets(self, y: np.ndarray) -> np.ndarray:
@@ -266,13 +275,25 @@ class TableModel(BaseEstimator):
         return np.array([str(value) for value in y]) if y.dtype.kind == "O" else y
 
 
-def load_model(path: str | os.PathLike) -> TableModel:
-    """Read a model that `gramless train` wrote."""
+def check_known_labels(y: np.ndarray, classes: np.ndarray, what: str, place: str) -> None:
+    """Raise `InputError` if no label is a class of the model."""
+    if not np.isin(y, classes).any():
+        known, found = (", ".join(map(repr, map(str, labels[:5]))) for labels in (classes, np.unique(y)))
+        raise InputError(f"no {what} is a class of the model: the model has {known}; {place} has {found}")
+
+
+def load_any(path: str | os.PathLike) -> Any:
+    """Read any model file; raise `InputError` if the file is not one."""
     check_readable(Path(path))
     try:
-        model = gramless.load(path)
+        return gramless.load(path)
     except (OSError, ValueError) as reason:
         raise InputError(str(reason)) from reason
+
+
+def load_model(path: str | os.PathLike) -> TableModel:
+    """Read a model for tables that `gramless train` wrote."""
+    model = load_any(path)
     if not isinstance(model, TableModel):
         raise InputError(
             f"{path} contains a {type(model).__name__}, not a model for tables: load it in Python with gramless.load"

@@ -1,5 +1,7 @@
 """Card of a model (estimator, data, scores, inputs, versions) as a Markdown file and as tables for a terminal.
 
+The inputs are described by names, types, ranges and counts as JSON, which the model file contains.
+
 The card of `model.skops` is the file `model.card.md`, which contains the SHA-256 checksum of the model file.
 """
 
@@ -9,11 +11,15 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from gramless._core.files import atomic_write
 from gramless.cli.model import TableModel
 
 Section = tuple[str, list[str], list[list[str]]]
-_LEVELS = 6
+_LEVELS = 6  # categories that are shown
+_STORED_LEVELS = 100  # categories that are stored with their counts
 
 
 def card_path(model: Path) -> Path:
@@ -39,7 +45,7 @@ def sections(model: TableModel) -> list[Section]:
     ]
     if model.task == "classification":
         shares = about.get("class_shares", [])
-        what.append(["classes", ", ".join(f"{k} ({s:.1%})" for k, s in zip(model.classes.tolist(), shares, strict=False))])
+        what.append(["classes", ", ".join(f"{k} ({s:.1%})" for k, s in zip(model.classes_.tolist(), shares, strict=False))])
     if about.get("error_90") is not None:
         what.append(["90 % of errors below", f"{about['error_90']:.4g}"])
     found: list[Section] = [("Model", ["", ""], what)]
@@ -83,6 +89,36 @@ def _input(record: dict[str, Any]) -> list[str]:
         more = f" and {record['distinct'] - _LEVELS} more" if record["distinct"] > _LEVELS else ""
         seen = ", ".join(f"{level} ({count:,})" for level, count in levels[:_LEVELS]) + more
     return [record["name"], record["kind"], seen, f"{record['missing']:,}"]
+
+
+def describe_inputs(X: pd.DataFrame, types: dict[str, str]) -> list[dict[str, Any]]:
+    """Return one record for each input column of typed training rows."""
+    found = []
+    for name, kind in types.items():
+        known = X[name].dropna()
+        record: dict[str, Any] = {"name": name, "kind": "word", "missing": int(len(X) - len(known))}
+        if kind == "number":
+            values = known.to_numpy(dtype=np.float64)
+            middle = np.median(values)
+            # The lower median: the mean of two integers may be a value that does not occur.
+            typical = np.partition(values, (len(values) - 1) // 2)[(len(values) - 1) // 2] if len(values) else middle
+            record |= {"kind": "number", "low": values.min(), "high": values.max(), "typical": typical}
+            record |= {"mean": values.mean(), "deviation": values.std()}
+            record = {key: float(value) if isinstance(value, np.floating) else value for key, value in record.items()}
+        elif kind == "date":
+            middle = known.sort_values().iloc[(len(known) - 1) // 2]
+            record |= {"kind": "date"} | {
+                key: moment.isoformat() for key, moment in (("low", known.min()), ("high", known.max()), ("typical", middle))
+            }
+        else:
+            counts = known.value_counts()
+            record |= {
+                "typical": str(counts.index[0]),
+                "levels": {str(level): int(count) for level, count in counts.iloc[:_STORED_LEVELS].items()},
+                "distinct": len(counts),
+            }
+        found.append(record)
+    return found
 
 
 def write_model_card(model: TableModel, path: Path) -> None:

@@ -6,34 +6,36 @@ All pictures are resized to the most common size, which is first reduced in prop
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
 from sklearn.base import BaseEstimator
-from sklearn.model_selection import train_test_split
 
 import gramless
 from gramless import ImageClassifier
+from gramless._core.threads import slices
 from gramless._version import __version__
-from gramless.cli.errors import InputError, check_writable
-from gramless.cli.formats import ENDINGS
-from gramless.cli.predict import Evaluated, Predicted, is_stream, quiet_pipe, warn_trained_on, written
-from gramless.cli.scores import Score, log_loss, roc_auc, score, score_table
+from gramless.cli.errors import PICTURE_EXTENSIONS, InputError, check_writable, is_stream
+from gramless.cli.model import check_known_labels, load_any
+from gramless.cli.options import TrainSettings
+from gramless.cli.predict import Evaluated, Predicted, quiet_pipe, rows_written, warn_trained_on
+from gramless.cli.scores import constant_prediction, probability_scores, score, score_table
+from gramless.cli.splits import hold_out
+from gramless.cli.train import Trained
 
 LONGEST_SIDE = 64
 _GREY = ("1", "L", "I", "I;16", "F", "LA")
-_BATCH = 1000
+BATCH_PICTURES = 1000
 
 
 class PictureModel(BaseEstimator):
@@ -45,67 +47,41 @@ class PictureModel(BaseEstimator):
         self.grey = grey
         self.about = about
 
-
-@dataclass(frozen=True)
-class TrainedOnPictures:
-    """Model file of an image classifier, with its scores."""
-
-    out: Path
-    model: PictureModel
-    scores: list[Score]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the model file and its description as plain JSON."""
-        return {"model": str(self.out), **self.model.about}
+    def batches(self, paths: list[Path], size: int) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield the pictures in batches, resized and converted as in training."""
+        for part in slices(len(paths), size):
+            yield part, np.stack(list(_images(paths[part], (self.size[0], self.size[1]), self.grey)))
 
 
-def train_pictures(
-    folder: Path,
-    out: Path,
-    *,
-    C: float | None = None,
-    test_size: float = 0.2,
-    seed: int = 0,
-    device: str | None = None,
-    memory_budget: str | None = None,
-    console: Console,
-) -> TrainedOnPictures:
+def train_pictures(settings: TrainSettings, console: Console) -> Trained:
     """Train a model on a folder with one subfolder per class, score it on held-out pictures and save it."""
-    if not 0 < test_size < 1:
-        raise InputError(f"the held-out share must be between 0 and 1, not {test_size}")
-    if C is not None and not 0 < C < np.inf:
-        raise InputError(f"C must be a positive number, not {C:g}")
-    check_writable(out)
+    folder, out, C = settings.data, settings.out, settings.C
     paths, labels = _labelled(folder, at_least=2)
     size, grey = _common_form(paths)
     images = _read(paths, size, grey, console)
     y = np.array(labels)
-    rare = [label for label, count in Counter(labels).items() if count < 2]
-    held_out = max(1, round(test_size * len(y)))
-    classes = len(set(labels))
-    try:
-        X_train, X_test, y_train, y_test = train_test_split(
-            images, y, test_size=held_out, random_state=seed, stratify=y if not rare and held_out >= classes else None
-        )
-    except ValueError as reason:
-        raise InputError(f"{folder} has too few pictures to hold out a test set: {reason}") from reason
+    rows, test_rows = hold_out(y, {}, "classification", settings.test_size, settings.seed)
     classifier = ImageClassifier(
-        C="auto" if C is None else C, device=device, memory_budget=memory_budget, random_state=seed, verbose=0
+        C="auto" if C is None else C,
+        device=settings.device,
+        memory_budget=settings.memory_budget,
+        random_state=settings.seed,
     )
     started = time.perf_counter()
     try:
-        classifier.fit(X_train, y_train)
+        classifier.fit(images[rows], y[rows])
     except ValueError as reason:
         raise InputError(f"{folder}: {reason}") from reason
     seconds = time.perf_counter() - started
-    guess = Counter(y_train.tolist()).most_common(1)[0][0]
-    scores = score(y_test, classifier.predict(X_test), task="classification", guess=guess)
+    constant = constant_prediction(y[rows], "classification")
+    predicted = classifier.predict(images[test_rows])
+    scores = score(y[test_rows], predicted, task="classification", guess=constant["guess"])
     about = {
         "gramless": __version__,
         "data": folder.name,
         "pictures_sha256": _digest(hashlib.sha256(), labels, images).hexdigest(),
         "task": "classification",
-        "rows": {"train": len(y_train), "held_out": len(y_test)},
+        "rows": {"train": len(rows), "held_out": len(test_rows)},
         "size": list(size),
         "grey": grey,
         "classes": classifier.classes_.tolist(),
@@ -114,12 +90,12 @@ def train_pictures(
         "fit_seconds": seconds,
         "scores": [one.as_json() for one in scores],
     }
-    trained = TrainedOnPictures(out, PictureModel(classifier, list(size), grey, about), scores)
+    trained = Trained(out, PictureModel(classifier, list(size), grey, about), scores)
     gramless.save(trained.model, out)
     console.print(
-        f"[bold]ImageClassifier[/bold] for {classes} classes of {'grey' if grey else 'colour'} pictures, "
+        f"[bold]ImageClassifier[/bold] for {len(classifier.classes_)} classes of {'grey' if grey else 'colour'} pictures, "
         f"{size[0]} x {size[1]} pixels\n"
-        f"  {len(y_train):,} training pictures, fitted in {seconds:.1f} s; {len(y_test):,} held-out pictures",
+        f"  {len(rows):,} training pictures, fitted in {seconds:.1f} s; {len(test_rows):,} held-out pictures",
         highlight=False,
         soft_wrap=True,
     )
@@ -128,30 +104,28 @@ def train_pictures(
     return trained
 
 
-def predict_pictures(model_path: Path, data: Path, *, proba: bool, out: Path | None, console: Console) -> Predicted:
+def predict_pictures(
+    model_path: Path, data: Path, *, proba: bool, out: Path | None, batch: int = BATCH_PICTURES, console: Console
+) -> Predicted:
     """Write the path and the predicted class of a picture, or of all pictures in a folder and its subfolders."""
-    out = None if out == Path("-") else out
     model = _load(model_path)
     paths = _pictures(data) if os.path.isdir(data) else [data]
     if not paths:
-        raise InputError(f"{data} has no pictures; known file extensions are {', '.join(ENDINGS)}")
+        raise InputError(f"{data} has no pictures; known file extensions are {', '.join(PICTURE_EXTENSIONS)}")
     if out is not None and not is_stream(out):
         check_writable(out, model_path, *paths)
-    classes = model.classifier.classes_
-    batches = (paths[i : i + _BATCH] for i in range(0, len(paths), _BATCH))
-    with written(out) as file, quiet_pipe():
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["picture", "prediction", *((f"p({label})" for label in classes) if proba else ())])
-        for batch in batches:
-            images = np.stack(list(_images(batch, (model.size[0], model.size[1]), model.grey)))
-            labels = model.classifier.predict(images)
-            probabilities: Iterable[Any] = model.classifier.predict_proba(images) if proba else [()] * len(labels)
-            for path, label, row in zip(batch, labels, probabilities, strict=True):
-                writer.writerow([path, label, *(f"{chance:.6g}" for chance in row)])
+    with rows_written(out) as write, quiet_pipe():
+        for part, images in model.batches(paths, batch):
+            columns = {"picture": [str(path) for path in paths[part]], "prediction": model.classifier.predict(images)}
+            frame = pd.DataFrame(columns)
+            names = [f"p({label})" for label in model.classifier.classes_] if proba else []
+            if proba:
+                frame[names] = model.classifier.predict_proba(images)
+            write(frame, names)
     return Predicted(len(paths), out, {})
 
 
-def evaluate_pictures(model_path: Path, folder: Path, *, console: Console) -> Evaluated:
+def evaluate_pictures(model_path: Path, folder: Path, *, batch: int = BATCH_PICTURES, console: Console) -> Evaluated:
     """Score a saved model on a folder with one subfolder per class, in batches."""
     if not os.path.isdir(folder):
         raise InputError(f"{folder} is not a folder: give a folder with one subfolder of pictures for each class")
@@ -159,23 +133,20 @@ def evaluate_pictures(model_path: Path, folder: Path, *, console: Console) -> Ev
     paths, labels = _labelled(folder, at_least=1)
     classes, digest = model.classifier.classes_, hashlib.sha256()
     y = np.array(labels)
-    if not np.isin(y, classes).any():
-        known, found = (", ".join(map(repr, map(str, names[:5]))) for names in (classes, np.unique(y)))
-        raise InputError(f"no subfolder of {folder} is a class of the model: the model has {known}; the folder has {found}")
-    predicted, batch_probabilities = [], []
-    parts = [slice(i, i + _BATCH) for i in range(0, len(paths), _BATCH)]
-    for part in track(parts, "scoring", console=console, transient=True, disable=not console.is_terminal):
-        images = np.stack(list(_images(paths[part], (model.size[0], model.size[1]), model.grey)))
+    check_known_labels(y, classes, f"subfolder of {folder}", "the folder")
+    predicted, probabilities = [], []
+    parts = model.batches(paths, batch)
+    total = -(-len(paths) // batch)
+    for part, images in track(
+        parts, "scoring", total=total, console=console, transient=True, disable=not console.is_terminal
+    ):
         _digest(digest, labels[part], images)
         predicted.append(model.classifier.predict(images))
-        batch_probabilities.append(model.classifier.predict_proba(images))
+        probabilities.append(model.classifier.predict_proba(images))
     shares = np.bincount(model.classifier.estimator_.calibration_codes_, minlength=len(classes)).astype(np.float64)
     shares /= shares.sum()
-    probabilities = np.concatenate(batch_probabilities)
     scores = score(y, np.concatenate(predicted), task="classification", guess=classes[shares.argmax()])
-    scores.append(log_loss(y, classes, probabilities, shares))
-    area = roc_auc(y, classes[1], probabilities[:, 1]) if len(classes) == 2 else None
-    scores += [] if area is None else [area]
+    scores += probability_scores(y, classes, np.concatenate(probabilities), shares)
     trained_on = digest.hexdigest() == model.about.get("pictures_sha256")
     if trained_on:
         warn_trained_on(folder, "folder", "pictures", console)
@@ -197,17 +168,14 @@ def _digest(digest: Any, labels: list[str], images: np.ndarray) -> Any:
 
 
 def _load(path: Path) -> PictureModel:
-    try:
-        model = gramless.load(path)
-    except (FileNotFoundError, IsADirectoryError, ValueError) as reason:
-        raise InputError(str(reason)) from reason
+    model = load_any(path)
     if not isinstance(model, PictureModel):
         raise InputError(f"{path} is not a model for pictures: train one with `gramless train FOLDER`")
     return model
 
 
 def _pictures(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in PICTURE_EXTENSIONS and path.is_file())
 
 
 def _labelled(folder: Path, *, at_least: int) -> tuple[list[Path], list[str]]:
@@ -222,7 +190,7 @@ def _labelled(folder: Path, *, at_least: int) -> tuple[list[Path], list[str]]:
         required = "two classes or more" if at_least == 2 else "the classes"
         raise InputError(
             f"{folder} must have a subfolder with pictures for each of {required}; "
-            f"there {'is' if count == 1 else 'are'} {count} (known file extensions: {', '.join(ENDINGS)})"
+            f"there {'is' if count == 1 else 'are'} {count} (known file extensions: {', '.join(PICTURE_EXTENSIONS)})"
         )
     return paths, labels
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import shutil
 import sys
@@ -21,12 +20,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from gramless._core.files import atomic_write
-from gramless.cli.errors import InputError, check_coverage, check_writable
-from gramless.cli.heartbeat import Heartbeat
+from gramless.cli.display import Heartbeat
+from gramless.cli.errors import InputError, check_coverage, check_writable, is_stream
 from gramless.cli.model import TableModel, load_model
 from gramless.cli.model_card import checksum
 from gramless.cli.scores import Score, score_table
-from gramless.cli.table_files import FileRows, batches, select_rows
+from gramless.cli.table_files import BATCH_ROWS, FileRows, batches, select_rows
 
 # Share of novel rows above which a warning is printed: twice the false positive rate of the detector.
 _NOVEL_SHARE = 0.02
@@ -56,15 +55,15 @@ def predict(
     keep: bool = False,
     interval: float | None = None,
     classes: float | None = None,
+    batch_rows: int = BATCH_ROWS,
     console: Console,
 ) -> Predicted:
     """Write one line per row of `data`: the prediction and optionally probabilities, an interval or a set of classes.
 
-    `interval` and `classes` are coverages. The file extension of `out` selects CSV or Parquet; None and "-" are standard
-    output. `data` may be "-", standard input. With `keep`, the columns of the input come first. Labels are not escaped: a
+    `interval` and `classes` are coverages. The file extension of `out` selects CSV or Parquet; None is standard output.
+    `data` may be "-", standard input. With `keep`, the columns of the input come first. Labels are not escaped: a
     spreadsheet interprets a label that begins with `=`, `+`, `-` or `@` as a formula.
     """
-    out = None if out == Path("-") else out
     if out is not None and not is_stream(out):
         check_writable(out, model_path, data)
     model = load_model(model_path)
@@ -75,7 +74,7 @@ def predict(
         check_coverage(option, coverage)
     total, novel, new, heartbeat = 0, 0, Counter[str](), Heartbeat(console)
     with standard_input(data) as source:
-        pieces = _ready_batches(model, source, None, new)
+        pieces = _ready_batches(model, source, None, new, batch_rows)
         first = next(pieces)  # input errors are raised before the output is opened
         with rows_written(out) as write, quiet_pipe():
             for X, rows in chain([first], pieces):
@@ -182,13 +181,15 @@ class _KnownTargets:
             raise InputError(f"{self.data} has no target in any row: nothing can be scored")
 
 
-def _ready_batches(model: TableModel, data: Path, target: str | None, new: Counter[str]) -> Iterator[tuple[Any, FileRows]]:
+def _ready_batches(
+    model: TableModel, data: Path, target: str | None, new: Counter[str], size: int = BATCH_ROWS
+) -> Iterator[tuple[Any, FileRows]]:
     """Yield batches of typed rows for the model together with the rows of the file."""
     strings = model.columns_of("category") + ([target] if target is not None and model.has_string_classes else [])
     first_column = model.about.get("counts_from")
     options: dict[str, Any] = {"n_features": model.n_features, "first_column": first_column, "strings": strings}
     first = 0
-    for rows in batches(data, target, **options, held_out=True):
+    for rows in batches(data, target, size=size, **options, held_out=True):
         if not len(rows):
             continue
         if isinstance(rows.X, pd.DataFrame):
@@ -199,14 +200,6 @@ def _ready_batches(model: TableModel, data: Path, target: str | None, new: Count
         yield X, rows
     if first == 0:
         raise InputError(f"{data} has no rows")
-
-
-def is_stream(out: Path) -> bool:
-    """Return True if a path is a pipe or a device."""
-    try:
-        return out.exists() and not out.is_file() and not out.is_dir()
-    except OSError:  # the name is too long
-        return False
 
 
 @contextmanager
@@ -256,23 +249,13 @@ class _CsvRows:
     """Writer of frames as CSV with one header line; columns in `rounded` have six digits."""
 
     def __init__(self, file: TextIO):
-        self._writer = csv.writer(file, lineterminator="\n")
+        self._file = file
         self._begun = False
 
     def __call__(self, frame: pd.DataFrame, rounded: list[str]) -> None:
-        if not self._begun:
-            self._writer.writerow(frame.columns)
-            self._begun = True
-        columns = []
-        for name in frame.columns:
-            values = frame[name]
-            if name in rounded:
-                columns.append([f"{value:.6g}" for value in values])
-            else:
-                columns.append(
-                    ["" if missing else value for value, missing in zip(values.tolist(), values.isna(), strict=True)]
-                )
-        self._writer.writerows(zip(*columns, strict=True))
+        frame = frame.assign(**{name: [f"{value:.6g}" for value in frame[name]] for name in rounded})
+        frame.to_csv(self._file, header=not self._begun, index=False, lineterminator="\n")
+        self._begun = True
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gramless.cli.display import Display, DownloadBar
+from gramless.cli.display import DownloadBar, RunDisplay
 from gramless.cli.errors import EXIT_INTERRUPTED, EXIT_PARTLY_FAILED, InputError, check_writable
 from gramless.papers.datasets import DatasetError, obtain
 from gramless.papers.experiments import CHAPTERS, Results, Spec, claim_named, run, specs, specs_of_claim
@@ -88,7 +88,7 @@ def reproduce(
     interrupted = False
     try:
         download_data(selected, data, console)
-        with _sigterm_as_interrupt(), Display(console) as display:
+        with _sigterm_as_interrupt(), RunDisplay(console) as display:
             # One thread: matrices of the quick variants are so small that a second thread would increase the time.
             threads = 1 if quick else None
             any_device = claim is not None

@@ -44,6 +44,14 @@ def score(y: np.ndarray, predicted: np.ndarray, *, task: str, guess: Any, seed: 
     return _quantity_scores(y, predicted, guess, np.random.default_rng(seed))
 
 
+def constant_prediction(y: np.ndarray, task: str) -> dict[str, Any]:
+    """Return the best constant prediction and the shares of the classes as JSON."""
+    if task == "regression":
+        return {"guess": float(np.mean(y))}
+    values, counts = np.unique(y, return_counts=True)
+    return {"guess": values[counts.argmax()].item(), "class_shares": (counts / len(y)).tolist()}
+
+
 def error_bound(predicted: np.ndarray, y: np.ndarray, share: float) -> float | None:
     """Return the bound on the absolute error of this share of new rows, or None if there are too few rows.
 
@@ -123,6 +131,13 @@ def roc_auc(y: np.ndarray, positive: Any, chances: np.ndarray) -> Score | None:
     area = float(above.mean())
     spread = float(np.sqrt(sum(part.var(ddof=1) / len(part) for part in (above, below) if len(part) > 1)))
     return Score("ROC AUC", area, max(area - Z * spread, 0.0), min(area + Z * spread, 1.0), 0.5)
+
+
+def probability_scores(y: np.ndarray, classes: np.ndarray, chances: np.ndarray, shares: np.ndarray) -> list[Score]:
+    """Return the metrics of probabilities `chances`, whose columns are `classes`; `shares` are those of training."""
+    order = np.argsort(classes)  # strings of numbers are sorted differently from the numbers
+    area = roc_auc(y, classes[1], chances[:, 1]) if len(classes) == 2 else None
+    return [log_loss(y, classes[order], chances[:, order], shares[order]), *([] if area is None else [area])]
 
 
 def verdict(scores: list[Score], task: str) -> str | None:

@@ -1,4 +1,4 @@
-"""`gramless serve`: saved models over HTTP, with a page."""
+"""`gramless serve`: saved models over HTTP, with a page; `gramless demo`: a page on which a user draws a digit."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-import gramless
-from gramless.cli.errors import InputError, check_readable
-from gramless.cli.model import TableModel
+from gramless.cli.errors import InputError
+from gramless.cli.model import TableModel, load_any
 from gramless.deployment.compiled import compiled_novelty
 from gramless.deployment.serving.limits import Limits
 from gramless.deployment.serving.scorer import InputColumn, Scorer, Scores, Table
@@ -47,7 +46,7 @@ class TableScorer:
         self._novelty = None if detector is None else compiled_novelty(detector)
         self.task = model.task
         self.columns: Sequence[InputColumn] = table_columns(model)
-        self.classes: list[Any] | None = model.classes.tolist() if model.task == "classification" else None
+        self.classes: list[Any] | None = model.classes_.tolist() if model.task == "classification" else None
         self.about: dict[str, Any] = {key: value for key, value in model.about.items() if key != "inputs"}
 
     def score(self, table: Table) -> Scores:
@@ -57,7 +56,7 @@ class TableScorer:
         rows: Any = pd.DataFrame(columns, copy=False) if self._encoder is None else self._encoder.encode(ArrayFrame(columns))
         if self._has_probabilities:
             probabilities = self._predictor.predict_proba(rows)
-            return Scores(model.classes[probabilities.argmax(axis=1)], probabilities, novel=self._novel(rows))
+            return Scores(model.classes_[probabilities.argmax(axis=1)], probabilities, novel=self._novel(rows))
         predictions = np.asarray(self._predictor.predict(rows))
         return Scores(predictions, intervals=model.intervals(predictions), novel=self._novel(rows))
 
@@ -119,11 +118,7 @@ def table_columns(model: TableModel) -> list[InputColumn]:
 
 def load_scorer(path: Path) -> Scorer:
     """Load a model file and return its scorer, after test predictions that compile all loops."""
-    check_readable(path)
-    try:
-        model = gramless.load(path)
-    except (OSError, ValueError) as reason:
-        raise InputError(str(reason)) from reason
+    model = load_any(path)
     if isinstance(model, TableModel) and not model.column_types:
         raise InputError(f"{path} was trained on sparse data, whose columns have no names: it cannot be served")
     scorer: Scorer = TableScorer(model) if isinstance(model, TableModel) else ArrayScorer(model, str(path))
@@ -159,10 +154,8 @@ def serve_models(
     models: list[str], *, host: str, port: int, watch: float | None, threads: int, limits: Limits, console: Console
 ) -> None:
     """Load the models and serve them until Ctrl-C or SIGTERM; `threads` is the number of BLAS threads."""
-    for package in ("fastapi", "uvicorn", "prometheus_client"):
-        if importlib.util.find_spec(package) is None:
-            raise InputError(f"serving needs {package}: pip install 'gramless[serve]'")
-    from gramless.deployment.serving import scoring_app, serve
+    _require("fastapi", "uvicorn", "prometheus_client")
+    from gramless.deployment.serving import scoring_app
 
     files = named_files(models)
     token = os.environ.get(TOKEN) or None
@@ -172,23 +165,58 @@ def serve_models(
             f"[yellow]{escape(host)} can be reached from other computers without a token[/yellow]: set {TOKEN}",
             soft_wrap=True,
         )
-
-    def on_start(address: str) -> None:
-        names = escape(", ".join(files))
-        console.print(
-            f"Serving {names} at [bold]{address}[/bold]; Ctrl-C stops the server.", highlight=False, soft_wrap=True
-        )
-
     # BLAS threads wait actively after each small product and take processor time from the event loop.
     with threadpool_limits(limits=threads, user_api="blas"):
         hosts = None if local else ["*"]
         app = scoring_app(files, load_scorer, limits=limits, token=token, hosts=hosts, watch_seconds=watch)
-        try:
-            serve(app, port, on_start, host=host, limits=limits)
-        except OSError as reason:
-            raise InputError(
-                f"{host}:{port} cannot be used ({reason.strerror}): give another --host or --port, or port 0 for any"
-            ) from reason
+        message = f"Serving {escape(', '.join(files))} at [bold]{{}}[/bold]; Ctrl-C stops the server."
+        _serve(app, port, message, console, host=host, limits=limits)
+
+
+def demo(port: int, data: Path | None, console: Console, *, rows: int = 5000, atoms: int = 64) -> None:
+    """Train on digits of MNIST if it is available, else of scikit-learn, and serve a page for drawings until Ctrl-C."""
+    _require("fastapi", "uvicorn")
+    from gramless import ImageClassifier
+    from gramless.deployment.serving import drawing_app
+
+    images, y, name = digits(data, rows)
+    with console.status(f"training on {len(y):,} digits of {name}"):
+        model = ImageClassifier(n_atoms=atoms, mirror=False, C=10.0, random_state=0).fit(images, y)
+    _serve(drawing_app(model), port, "Draw at [bold]{}[/bold]; Ctrl-C stops the server.", console)
+
+
+def digits(data: Path | None, rows: int) -> tuple[np.ndarray, np.ndarray, str]:
+    """Return images with values from 0 to 255, labels, and the name of their source."""
+    from sklearn.datasets import load_digits
+
+    from gramless.papers.datasets import find, load
+
+    if find("mnist", data) is not None:
+        mnist = load("mnist", data=data, download=False).sample(rows)
+        return mnist.x_train.reshape(-1, 28, 28), mnist.y_train, "MNIST"
+    small = load_digits()
+    return small.images[:rows] * (255 / 16), small.target[:rows], "scikit-learn"
+
+
+def _require(*packages: str) -> None:
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise InputError(f"the server needs {package}: pip install 'gramless[serve]'")
+
+
+def _serve(app: Any, port: int, message: str, console: Console, *, host: str = "127.0.0.1", **options: Any) -> None:
+    """Serve until Ctrl-C or SIGTERM; print the message with the address when the server accepts requests."""
+    from gramless.deployment.serving import serve
+
+    def on_start(address: str) -> None:
+        console.print(message.format(address), highlight=False, soft_wrap=True)
+
+    try:
+        serve(app, port, on_start, host=host, **options)
+    except OSError as reason:
+        raise InputError(
+            f"port {port} of {host} cannot be used ({reason.strerror}): give another --port, 0 for any, or another --host"
+        ) from reason
 
 
 def is_loopback(host: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +12,23 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
 import gramless
 from gramless._version import __version__
 from gramless.cli.card import write_card
-from gramless.cli.coverage import measured_coverage
-from gramless.cli.errors import InputError, check_coverage, check_readable, check_writable
-from gramless.cli.heartbeat import Heartbeat
+from gramless.cli.display import StepDisplay
+from gramless.cli.errors import InputError
 from gramless.cli.importance import importance
-from gramless.cli.inputs import describe_inputs
 from gramless.cli.model import TableModel, typed_frame
-from gramless.cli.model_card import card_path, checksum, write_model_card
-from gramless.cli.scores import Score, error_bound, score_table, verdict
+from gramless.cli.model_card import card_path, checksum, describe_inputs, write_model_card
+from gramless.cli.options import TrainSettings
+from gramless.cli.scores import Score, constant_prediction, error_bound, score_table, verdict
 from gramless.cli.splits import folds, hold_out
 from gramless.cli.table_files import batches, quoted_names, select_rows
 from gramless.cli.training_table import TrainingTable, read_training_table
-from gramless.estimators.table import SINGLE_MODELS, single_model
+from gramless.estimators.table import single_model
 from gramless.papers.experiments.environment import versions
 
 # Number of columns whose permutation importance is printed.
@@ -40,49 +38,6 @@ _SPARSE_WIDTHS = (1.0, 0.1, 0.3, 3.0, 10.0)
 _SPARSE_ROWS, _SPARSE_LANDMARKS = 4000, 1000
 
 Notify = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class TrainSettings:
-    """Options of `gramless train`; `weights`, `groups` and `order` are names of columns that are not inputs."""
-
-    path: Path
-    target: str | None
-    out: Path
-    estimator: str = "auto"
-    kernel: str | None = None
-    C: float | None = None
-    gamma: float | None = None
-    tune: str = "loo"
-    task: str = "auto"
-    proba: bool | None = None
-    test_size: float = 0.2
-    test: Path | None = None
-    cv: int | None = None
-    weights: str | None = None
-    groups: str | None = None
-    order: str | None = None
-    columns: list[str] = field(default_factory=list)
-    drop: list[str] = field(default_factory=list)
-    class_weight: str | None = None
-    seconds: float | None = None
-    interval: float | None = None
-    report: bool = False
-    seed: int = 0
-    device: str | None = None
-    memory_budget: str | None = None
-
-    def check(self) -> None:
-        """Raise `InputError` for files that cannot be used and options that contradict each other."""
-        if not 0 < self.test_size < 1:
-            raise InputError(f"the held-out share must lie between 0 and 1, not {self.test_size}")
-        check_coverage("--interval", self.interval)
-        if self.interval is not None and self.cv is not None:
-            raise InputError("--interval is measured on held-out rows, which --cv does not have: leave out --cv")
-        if self.test is not None and self.cv is not None:
-            raise InputError("--test and --cv are two methods to score: choose one")
-        check_readable(self.path)
-        check_writable(self.out, self.path)
 
 
 @dataclass(frozen=True)
@@ -98,7 +53,7 @@ class Trained:
     """Saved model with its scores."""
 
     out: Path
-    model: TableModel
+    model: Any
     scores: list[Score]
 
     def as_json(self) -> dict[str, Any]:
@@ -109,13 +64,13 @@ class Trained:
 def train(settings: TrainSettings, console: Console) -> Trained:
     """Train and save a model as the settings specify, and display the current step."""
     settings.check()
-    with _ProgressDisplay(console) as notify:
-        notify(f"reading {settings.path}")
+    with StepDisplay(console) as notify:
+        notify(f"reading {settings.data}")
         table = read_training_table(
-            *(settings.path, settings.target, settings.task),
+            *(settings.data, settings.target, settings.task),
             roles={"weights": settings.weights, "groups": settings.groups, "order": settings.order},
-            selected=settings.columns,
-            dropped=settings.drop,
+            selected=settings.columns or [],
+            dropped=settings.drop or [],
         )
         for note in table.notes:
             console.print(f"[dim]{escape(note)}[/dim]", soft_wrap=True, highlight=False)
@@ -143,38 +98,6 @@ def train(settings: TrainSettings, console: Console) -> Trained:
     trained = Trained(settings.out, model, scores)
     _print_summary(console, trained, settings.report)
     return trained
-
-
-class _ProgressDisplay:
-    """Shows the current step: a spinner on a terminal, a line every ten seconds elsewhere."""
-
-    def __init__(self, console: Console):
-        columns = SpinnerColumn(style="cyan"), TextColumn("{task.description}"), TimeElapsedColumn()
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._progress.add_task("reading")
-        self._heartbeat = Heartbeat(console)
-
-    def __enter__(self) -> _ProgressDisplay:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._progress.stop()
-
-    def __call__(self, message: str) -> None:
-        """Show a message."""
-        self._progress.update(self._task, description=escape(message))
-        self._heartbeat(message)
-
-
-def parse_seconds(text: str) -> float:
-    """Return seconds from "90", "90s", "2m" or "1h"."""
-    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
-    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
-    try:
-        return float(number) * unit
-    except ValueError as reason:
-        raise InputError(f"{text!r} is not a time: write a time such as 90s, 2m or 1h") from reason
 
 
 def _checked_against(settings: TrainSettings, table: TrainingTable, console: Console) -> TrainSettings:
@@ -226,8 +149,8 @@ def _fit_model(table: TrainingTable, rows: np.ndarray, settings: TrainSettings, 
     about = {
         "gramless": __version__,
         "versions": versions(),
-        "data": settings.path.name,
-        "data_sha256": checksum(settings.path),
+        "data": settings.data.name,
+        "data_sha256": checksum(settings.data),
         "target": settings.target,
         "task": table.task,
         "rows": {"train": len(rows)},
@@ -238,7 +161,7 @@ def _fit_model(table: TrainingTable, rows: np.ndarray, settings: TrainSettings, 
             "left_out": {} if table.columns is None else table.columns.left_out_,
         },
         **fitted.about,
-        **_constant_prediction(y, table.task),
+        **constant_prediction(y, table.task),
         **({} if table.first_column is None else {"counts_from": table.first_column}),
     }
     return TableModel(fitted.pipeline, types, settings.target, table.task, about)
@@ -260,7 +183,7 @@ def _fit_table(
         gamma=settings.gamma,
         tune=settings.tune,
         column_types=table.columns.type_of,
-        time_budget=settings.seconds,
+        time_budget=settings.time,
         memory_budget=settings.memory_budget,
         device=settings.device,
         callback=lambda _, record: notify(record["message"]),
@@ -292,8 +215,6 @@ def _fit_sparse(
 ) -> FittedPipeline:
     """Fit a Nystrom model, or the requested single model, to sparse columns divided by their largest value."""
     name = "nystrom" if settings.estimator == "auto" else settings.estimator
-    if name not in SINGLE_MODELS:
-        raise InputError(f"unknown estimator {name!r}; known are auto, table, {', '.join(SINGLE_MODELS)}")
     classifier = table.task == "classification"
     proba = settings.proba if settings.proba is not None else name != "svm"
     scaler = MaxAbsScaler()
@@ -336,8 +257,6 @@ def _sparse_settings(
     X: Any, y: np.ndarray, classifier: bool, name: str, kernel: str, settings: TrainSettings
 ) -> tuple[Any, float | None]:
     """Return `C` and `gamma` for sparse rows; if not given, they minimise a leave-one-out error on a sample."""
-    if settings.tune not in ("loo", "none"):
-        raise InputError(f"unknown tuning method {settings.tune!r}; known are loo and none")
     if kernel == "linear" and settings.gamma is not None:
         raise InputError("the linear kernel has no gamma: leave out --gamma, or choose another --kernel")
     rows = np.sort(np.random.default_rng(settings.seed).permutation(len(y))[:_SPARSE_ROWS])
@@ -409,7 +328,7 @@ def _measured(
     if table.task == "regression" and settings.cv is None:
         about["error_90"] = error_bound(model.pipeline.predict(X), model.parse_targets(y), 0.9)
     if settings.interval is not None:
-        about["coverage"] = measured_coverage(model, X, y, settings.interval)
+        about["coverage"] = model.measured_coverage(X, y, settings.interval)
     about["scores"] = [one.as_json() for one in scores]
     if settings.cv is not None:
         about["folds"] = settings.cv
@@ -417,14 +336,6 @@ def _measured(
         notify("computing the importance of columns")
         about["importance"] = importance(model.pipeline, X, model.parse_targets(y), table.task, settings.seed)
     return about
-
-
-def _constant_prediction(y: np.ndarray, task: str) -> dict[str, Any]:
-    """Return the best constant prediction and the shares of the classes as JSON."""
-    if task == "regression":
-        return {"guess": float(np.mean(y))}
-    values, counts = np.unique(y, return_counts=True)
-    return {"guess": values[counts.argmax()].item(), "class_shares": (counts / len(y)).tolist()}
 
 
 def _describe_inputs(model: TableModel) -> str:

@@ -82,8 +82,6 @@ def find_task(y: np.ndarray, requested: str) -> str:
     """Return the task: strings and few distinct integers are classes, other targets are quantities."""
     if requested in ("classification", "regression"):
         return requested
-    if requested != "auto":
-        raise InputError(f"unknown task {requested!r}; known are auto, classification, regression")
     if y.dtype.kind not in "iuf":
         return "classification"
     distinct = np.unique(y)

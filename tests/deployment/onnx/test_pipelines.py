@@ -194,7 +194,8 @@ def check_table(model, table):
 def test_what_train_saves(tmp_path):
     from rich.console import Console
 
-    from gramless.cli.train import TrainSettings, train
+    from gramless.cli.options import TrainSettings
+    from gramless.cli.train import train
 
     table, signal = frame()
     table = table.drop(columns=["sold", "new"])

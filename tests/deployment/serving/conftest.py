@@ -7,7 +7,8 @@ from running_servers import plants, running
 
 import gramless
 from gramless import LSSVC
-from gramless.cli.train import TrainSettings, train
+from gramless.cli.options import TrainSettings
+from gramless.cli.train import train
 
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
@@ -19,7 +20,7 @@ def files(tmp_path_factory):
     frame, quiet = plants(), Console(quiet=True)
     frame.drop(columns="weight").to_csv(folder / "kinds.csv", index=False)
     frame.drop(columns=["kind", "planted"]).to_csv(folder / "weights.csv", index=False)
-    train(TrainSettings(folder / "kinds.csv", "kind", folder / "kinds.skops", seconds=0.5), quiet)
+    train(TrainSettings(folder / "kinds.csv", "kind", folder / "kinds.skops", time=0.5), quiet)
     train(TrainSettings(folder / "weights.csv", "weight", folder / "weights.skops", estimator="lssvm", tune="none"), quiet)
     X = np.random.default_rng(0).normal(size=(40, 3))
     gramless.save(LSSVC(probability="softmax").fit(X, (X[:, 0] > 0).astype(int)), folder / "plain.skops")

@@ -178,15 +178,12 @@ def test_the_command_serves_this_machine_only_and_ends_with_ctrl_c(tmp_path):
 def test_a_taken_port_is_named():
     from rich.console import Console
 
-    from gramless.cli import demo as module
     from gramless.cli.errors import InputError
+    from gramless.cli.serve import demo
 
-    data = load_digits()
-    small = data.images[:100], data.target[:100], "scikit-learn"
-    with socket.socket() as taken, pytest.MonkeyPatch.context() as patch:
+    with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        patch.setattr(module, "digits", lambda folder: small)
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"port {port}"):
-            module.demo(port, None, Console(quiet=True))
+            demo(port, None, Console(quiet=True), rows=100, atoms=8)

@@ -1,0 +1,195 @@
+"""Options of the commands: the settings of `gramless train`, and options that several commands share."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from gramless.cli.errors import InputError, check_coverage, check_readable, check_writable
+
+
+def existing_file(given: Any) -> Path:
+    """Return the path of a readable file, or raise `InputError`."""
+    check_readable(Path(given))
+    return Path(given)
+
+
+def table_or_folder(given: Any) -> Path:
+    """Return the path of a readable file or of a folder, or raise `InputError`."""
+    return Path(given) if os.path.isdir(given) else existing_file(given)
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; messages go to stderr.")]
+ModelFile = Annotated[Path, typer.Argument(help="A model that `gramless train` saved.", parser=existing_file)]
+Port = Annotated[int, typer.Option(help="Port to listen on; 0 selects a free port.", min=0, max=65535)]
+Device = Annotated[str | None, typer.Option(help="Device of the computation: cpu, cuda, auto.")]
+
+
+def choice(what: str, help_text: str, *names: str) -> Any:
+    """Return an option that accepts these names only, with completion."""
+
+    def parse(given: str) -> str:
+        if given not in names:
+            raise InputError(f"unknown {what} {given!r}; known are {', '.join(names)}")
+        return given
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
+
+    return typer.Option(help=help_text, parser=parse, metavar="NAME", autocompletion=complete)
+
+
+def parse_seconds(text: Any) -> float:
+    """Return seconds from "90", "90s", "2m" or "1h"."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
+    try:
+        return float(number) * unit
+    except ValueError as reason:
+        raise InputError(f"{text!r} is not a time: write a time such as 90s, 2m or 1h") from reason
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """Options of `gramless train`; `weights`, `groups` and `order` are names of columns that are not inputs."""
+
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV, Parquet, svmlight or npz file (also .gz, .bz2), or a folder of pictures.", parser=table_or_folder
+        ),
+    ]
+    target: Annotated[str | None, typer.Option(help="The column to predict; not needed for npz and svmlight files.")] = None
+    out: Annotated[Path, typer.Option(help="Model file to write.")] = Path("model.skops")
+    estimator: Annotated[
+        str,
+        choice(
+            "estimator",
+            "auto, table (selects all settings; the choice of auto unless C, gamma, --tune none or a device other than cpu "
+            "is given), lssvm, nystrom or svm.",
+            *("auto", "table", "lssvm", "nystrom", "svm"),
+        ),
+    ] = "auto"
+    kernel: Annotated[
+        str | None,
+        choice(
+            "kernel",
+            "rbf, laplacian, exponential, matern32, matern52, poly or linear; selected if not given.",
+            *("rbf", "laplacian", "exponential", "matern32", "matern52", "poly", "linear"),
+        ),
+    ] = None
+    C: Annotated[float | None, typer.Option("--C", help="Inverse regularisation; tuned if not given.")] = None
+    gamma: Annotated[float | None, typer.Option(help="Coefficient of the kernel; tuned if not given.")] = None
+    tune: Annotated[
+        str, choice("tuning method", "Tuning method: loo (closed-form leave-one-out) or none.", "loo", "none")
+    ] = "loo"
+    task: Annotated[
+        str,
+        choice("task", "Kind of target: auto, classification or regression.", "auto", "classification", "regression"),
+    ] = "auto"
+    proba: Annotated[
+        bool | None,
+        typer.Option(
+            "--proba/--no-proba",
+            help="Fit calibrated probabilities for `predict --proba`; the default except for svm, for which they take five "
+            "additional fits.",
+            show_default=False,
+        ),
+    ] = None
+    test_size: Annotated[float, typer.Option(help="Share of rows held out for the score.")] = 0.2
+    test: Annotated[
+        Path | None, typer.Option(help="Compute scores on the rows of this file, and train on all rows of DATA.")
+    ] = None
+    cv: Annotated[
+        int | None,
+        typer.Option(help="Compute scores by cross-validation with this number of folds, and train on all rows.", min=2),
+    ] = None
+    weights: Annotated[str | None, typer.Option(help="Column with the weights of the rows.")] = None
+    groups: Annotated[str | None, typer.Option(help="Column of group labels; rows of a group are held out together.")] = None
+    order: Annotated[
+        str | None, typer.Option(help="Column that orders the rows, such as a date; the last rows are held out.")
+    ] = None
+    columns: Annotated[list[str] | None, typer.Option(help="Use only these columns as inputs: a,b,c; can be repeated.")] = (
+        None
+    )
+    drop: Annotated[list[str] | None, typer.Option(help="Do not use these columns as inputs.")] = None
+    class_weight: Annotated[
+        str | None, typer.Option(help="balanced (inverse class frequencies), or weights such as yes=5,no=1.")
+    ] = None
+    time: Annotated[
+        float | None,
+        typer.Option(
+            parser=parse_seconds,
+            metavar="TIME",
+            help="Approximate time of the fit, such as 90s or 2m; the default is about a minute for 50,000 rows.",
+        ),
+    ] = None
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            help="Measure prediction intervals (for classes, sets) of this coverage, such as 0.9, on held-out rows."
+        ),
+    ] = None
+    report: Annotated[
+        bool,
+        typer.Option("--report", help="Also write an HTML report next to the model: importance, dependence, calibration."),
+    ] = False
+    seed: Annotated[
+        int, typer.Option(help="Seed of the held-out rows and of all other random choices.", min=0, max=2**32 - 1)
+    ] = 0
+    device: Device = None
+    memory_budget: Annotated[
+        str | None, typer.Option("--memory", "--memory-budget", help="Largest memory of the fit, such as 4GB.")
+    ] = None
+
+    def check(self) -> None:
+        """Raise `InputError` for files that cannot be used and options that contradict each other."""
+        if not 0 < self.test_size < 1:
+            raise InputError(f"the held-out share must lie between 0 and 1, not {self.test_size}")
+        check_coverage("--interval", self.interval)
+        if self.interval is not None and self.cv is not None:
+            raise InputError("--interval is measured on held-out rows, which --cv does not have: leave out --cv")
+        if self.test is not None and self.cv is not None:
+            raise InputError("--test and --cv are two methods to score: choose one")
+        if self.data.is_dir():
+            self._check_pictures()
+        check_writable(self.out, self.data)
+
+    def _check_pictures(self) -> None:
+        known = ("data", "out", "C", "test_size", "seed", "device", "memory_budget")
+        for field in fields(self):
+            if field.name not in known and getattr(self, field.name) != field.default:
+                option = field.name.replace("_", "-")
+                raise InputError(
+                    f"--{option} does not apply to a folder of pictures: leave it out, or give the name of a table"
+                )
+        if self.C is not None and not 0 < self.C < float("inf"):
+            raise InputError(f"C must be a positive number, not {self.C:g}")
+
+
+def options_of(settings: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that replaces the parameter `settings` of a command by one option for each field of a dataclass."""
+    types = get_type_hints(settings, include_extras=True)
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def expanded(**given: Any) -> None:
+            own = {name: given.pop(name) for name in list(given) if name in types}
+            command(settings=settings(**own), **given)
+
+        declared = inspect.signature(settings).parameters.values()
+        further = inspect.signature(command, eval_str=True).parameters.values()
+        parameters = [parameter.replace(annotation=types[parameter.name]) for parameter in declared]
+        parameters += [parameter for parameter in further if parameter.name != "settings"]
+        expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return expanded
+
+    return decorate
