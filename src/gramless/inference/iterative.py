@@ -217,7 +217,9 @@ class _ProbeEstimates:
 class _QuadraticForms:
     """The forms `b^T A^-1 b` of all columns `b` during conjugate gradients, and their missing parts.
 
-    An instance is passed to CG as the preconditioner, so that it receives every residual.
+    An instance is passed to CG as the preconditioner, so that it receives every residual. For an iterate `w` with the
+    residual `r = b - A w`, `w^T (b + r)` is `b^T A^-1 b` minus the squared error of `w` in the norm of `A`, whatever the
+    first iterate was; `w^T b` alone is that only if the first iterate is zero.
     """
 
     def __init__(self, columns: Array, op: KernelOperator, preconditioner: NystromPreconditioner | None):
@@ -233,16 +235,17 @@ class _QuadraticForms:
 
     def __matmul__(self, R: Array) -> Array:
         step = R + 0 if self.preconditioner is None else self.preconditioner @ R
-        self.residual_forms.append(np.maximum(_column_sums(xa.astype(R, np.float64), step), 0.0))
+        self.residual = xa.astype(R, np.float64) + 0
+        self.residual_forms.append(np.maximum(_column_sums(self.residual, step), 0.0))
         return step
 
     def update(self, W: Array) -> None:
         """Update the forms with an iterate whose residual was the last one received."""
-        before, self.values = self.values, _column_sums(self.columns, W)
         self._updates += 1
         if len(self.residual_forms) <= self._updates:  # the residual was too small for another iteration
-            self.missing = np.zeros_like(self.values)
+            self.values, self.missing = _column_sums(self.columns, W), np.zeros_like(self.values)
             return
+        before, self.values = self.values, _column_sums(self.columns + self.residual, W)
         earlier, now = self.residual_forms[-2:]
         self.missing = now * self.bound
         if self._updates > 1:  # the first change, from zero, is no measure of the rate of convergence
