@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from gramless import SphericalKMeans
 from gramless._core import arrays as xa
-from gramless.approximation.clustering.starts import plus_plus
+from gramless.approximation.clustering.steps import plus_plus
 
 
 def directions(n=300, d=12, k=5, seed=0, dtype=np.float32):

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from gramless import FourierLSSVC, NystromLSSVC, NystromLSSVR, Stream
 from gramless.streaming.delimited import CsvSource
-from gramless.streaming.read_ahead import read_ahead
+from gramless.streaming.stream import read_ahead
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

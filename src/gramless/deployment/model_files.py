@@ -50,7 +50,7 @@ _STATE_CLASSES = {
     "gramless.streaming.learners.training_pass.LearningPass",
     "gramless.streaming.learners.training_pass.OnePassModel",
     "gramless.streaming.learners.training_pass.RowFormat",
-    "gramless.streaming.learners.version_0_1.PassOfVersion01",
+    "gramless.streaming.learners.training_pass.PassOfVersion01",
     "gramless.streaming.reservoir.Reservoir",
 }
 # Old names of packages, modules and classes and their current names; the longest entry that matches applies. A class
@@ -74,7 +74,7 @@ RENAMED = {
     "gramless.images.window.GaussianWindow": "gramless.images.normalise.GaussianWindow",
     "gramless.features.fourier_map.FourierFeatures": "gramless.approximation.features.fourier_map.FourierBasis",
     "gramless.learners.driver.Model": "gramless.streaming.learners.training_pass.OnePassModel",
-    "gramless.learners.driver.Pass": "gramless.streaming.learners.version_0_1.PassOfVersion01",
+    "gramless.learners.driver.Pass": "gramless.streaming.learners.training_pass.PassOfVersion01",
     "gramless.learners.steps.StepsRun": "gramless.streaming.learners.gradient.GradientState",
     "gramless.tables.columns": "gramless.tables.column_types",
     "gramless.tables.members.Member": "gramless.tables.members.TableMember",

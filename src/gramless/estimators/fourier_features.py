@@ -12,6 +12,7 @@ Holtmann-Rice and Kumar, "Orthogonal random features", 2016.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +32,7 @@ from gramless.linalg.planning.plan import FitPlan
 
 
 @link_documentation
+@dataclass(kw_only=True, eq=False, repr=False)
 class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Random features whose inner products have a stationary kernel as their expected value.
 
@@ -85,7 +87,13 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     True
     """
 
-    n_features_in_: int
+    kernel: str | Kernel = "rbf"
+    gamma: float | str = "scale"
+    n_components: int = 500
+    draw: str = "auto"
+    dtype: Any = None
+    random_state: Any = None
+
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "kernel": KERNEL["kernel"],
         "gamma": KERNEL["gamma"],
@@ -94,23 +102,6 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         "dtype": "no_validation",
         "random_state": ["random_state"],
     }
-
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "rbf",
-        gamma: float | str = "scale",
-        n_components: int = 500,
-        draw: str = "auto",
-        dtype: Any = None,
-        random_state: Any = None,
-    ):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.n_components = n_components
-        self.draw = draw
-        self.dtype = dtype
-        self.random_state = random_state
 
     @atomic_fit
     def fit(self, X: Any, y: Any = None) -> FourierFeatures:

@@ -16,6 +16,7 @@ References: Rasmussen and Williams, "Gaussian processes for machine learning", 2
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -49,6 +50,7 @@ _CALIBRATION_ROWS = 16_384
 
 
 @link_documentation
+@dataclass(kw_only=True, eq=False, repr=False)
 class NystromNovelty(OutlierMixin, BaseEstimator):
     """Novelty detector on landmarks that flags rows far from the training rows, at a chosen false-positive rate.
 
@@ -117,11 +119,17 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
     True
     """
 
-    n_features_in_: int
-    features_: NystromFeatures
-    calibration_: np.ndarray
-    offset_: float
-    _process: FeatureProcess
+    kernel: str | Kernel | Callable[[Any, Any], Any] = "rbf"
+    C: float = 1.0
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    n_landmarks: int = 500
+    landmarks: Any = "uniform"
+    false_alarms: float = 0.05
+    dtype: Any = None
+    random_state: Any = None
+
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **KERNEL,
         "C": [POSITIVE],
@@ -131,31 +139,6 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
         "dtype": "no_validation",
         "random_state": ["random_state"],
     }
-
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel | Callable[[Any, Any], Any] = "rbf",
-        C: float = 1.0,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        n_landmarks: int = 500,
-        landmarks: Any = "uniform",
-        false_alarms: float = 0.05,
-        dtype: Any = None,
-        random_state: Any = None,
-    ):
-        self.kernel = kernel
-        self.C = C
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.false_alarms = false_alarms
-        self.dtype = dtype
-        self.random_state = random_state
 
     @atomic_fit
     def fit(self, X: Any, y: Any = None) -> NystromNovelty:

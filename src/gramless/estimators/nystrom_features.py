@@ -13,6 +13,7 @@ Reference: Williams and Seeger, "Using the Nyström method to speed up kernel ma
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,6 +38,7 @@ _ROWS_PER_BLOCK = 4096  # rows of kernel values: 16 MB in float64 for 500 landma
 
 
 @link_documentation
+@dataclass(kw_only=True, eq=False, repr=False)
 class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Features whose inner products approximate a kernel, computed from kernel values with landmarks.
 
@@ -103,8 +105,15 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     True
     """
 
-    n_features_in_: int
-    support_: np.ndarray | None
+    kernel: str | Kernel | Callable[[Any, Any], Any] = "rbf"
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    n_landmarks: float = 500
+    landmarks: Any = "uniform"
+    dtype: Any = None
+    random_state: Any = None
+
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **KERNEL,
         "n_landmarks": [POSITIVE_INTEGER, FRACTION],
@@ -112,27 +121,6 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         "dtype": "no_validation",
         "random_state": ["random_state"],
     }
-
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel | Callable[[Any, Any], Any] = "rbf",
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        n_landmarks: float = 500,
-        landmarks: Any = "uniform",
-        dtype: Any = None,
-        random_state: Any = None,
-    ):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.dtype = dtype
-        self.random_state = random_state
 
     @atomic_fit
     def fit(self, X: Any, y: Any = None) -> NystromFeatures:
@@ -160,8 +148,9 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             raise ValueError("a precomputed kernel has no rows to evaluate: pass the data and a kernel")
         self.kernel_ = kernel.resolve(X)
         rows = feature_map.named_rows(n)
+        self.support_: np.ndarray | None = rows
         if rows is not None:
-            self.support_, self.points_ = rows, X[rows]
+            self.points_ = X[rows]
         else:
             candidates = max(feature_map.rows_needed(n), TUNING.candidate_rows)
             sample = np.arange(n) if n <= candidates else np.sort(rng.choice(n, candidates, replace=False))

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
@@ -34,12 +35,13 @@ from gramless._core.progress import log_progress
 from gramless._core.threads import CPU_TILE, blas_threads, slices
 from gramless._core.validation import atomic_fit, check_weights, check_X, working_dtype
 from gramless.approximation.clustering.bounds import AngleBounds
-from gramless.approximation.clustering.starts import plus_plus, random_points
 from gramless.approximation.clustering.steps import (
     deviation_of,
     inertia_of,
     mass_of,
     nearest,
+    plus_plus,
+    random_points,
     reseed,
     update_centroids,
     workers_for,
@@ -65,6 +67,7 @@ def kmeans_memory(n: int, d: int, k: int, itemsize: int, device: str) -> MemoryE
 
 
 @link_documentation
+@dataclass(eq=False, repr=False)
 class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """Clustering of directions by k-means with the cosine.
 
@@ -134,7 +137,18 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
+    n_clusters: int = 8
+    _: KW_ONLY
+    init: Any = "k-means++"
+    max_iter: int = 100
+    tol: float = 1e-6
+    batch_size: int | None = None
+    device: Device = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **{name: rule for name, rule in COMPUTE.items() if name not in ("dtype", "memory_budget")},
         "n_clusters": [POSITIVE_INTEGER],
         "init": [StrOptions({"k-means++", "random"}), "array-like"],
@@ -142,29 +156,6 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         "tol": [Interval(Real, 0, None, closed="left")],
         "batch_size": [POSITIVE_INTEGER, None],
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: Any = "k-means++",
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        batch_size: int | None = None,
-        device: Device = None,
-        callback: Any = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.n_clusters = n_clusters
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.batch_size = batch_size
-        self.device = device
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
 
     @atomic_fit
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SphericalKMeans:

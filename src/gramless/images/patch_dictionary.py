@@ -36,7 +36,7 @@ from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
 from gramless._core.progress import Progress, log_progress, throughput_record
 from gramless._core.threads import slices
 from gramless._core.validation import atomic_fit
-from gramless.approximation.clustering.directions import common_directions
+from gramless.approximation.clustering.steps import common_directions
 from gramless.images.activations import Activations, make_pooling, normalised_patches
 from gramless.images.projection import leading_directions, n_sample_rows
 from gramless.images.reading import ImageShape, integer_pair, pixel_range, read_images, sample_images

@@ -54,7 +54,7 @@ from gramless.streaming.learners import (
     plan_pass,
     run_pass,
 )
-from gramless.streaming.learners.version_0_1 import PassOfVersion01
+from gramless.streaming.learners.training_pass import PassOfVersion01
 from gramless.streaming.stream import Stream
 
 _Class = TypeVar("_Class", bound=type)

@@ -17,8 +17,7 @@ import numpy as np
 
 from gramless._core.missing_text import ALWAYS_MISSING, MISSING_NUMBERS
 from gramless.streaming import text
-from gramless.streaming.columns import target_column
-from gramless.streaming.sources import TARGET_NAMES, RowBlock, file_identity, is_number, rebatch
+from gramless.streaming.sources import TARGET_NAMES, RowBlock, file_identity, is_number, rebatch, target_column
 from gramless.streaming.tuning import TUNING
 
 _MISSING = (*ALWAYS_MISSING, *MISSING_NUMBERS)

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gramless.streaming.columns import import_reader, matrix, target_column
-from gramless.streaming.sources import RowBlock, file_identity, rebatch
+from gramless.streaming.sources import RowBlock, file_identity, import_reader, rebatch, target_column
 from gramless.streaming.tuning import TUNING
 
 
@@ -90,7 +89,7 @@ class ParquetSource:
         if not groups:
             return
         for table in file.iter_batches(batch_size=TUNING.file_rows, row_groups=groups, columns=self.names):
-            X, y = matrix(table, self.target)
+            X, y = _matrix(table, self.target)
             yield X, y, None
 
     def identity(self) -> tuple[Any, ...]:
@@ -104,3 +103,13 @@ class ParquetSource:
 
     def peek(self, n: int) -> RowBlock:
         return next(self.read(n, 0), (np.empty((0, len(self.names) - 1)), np.empty(0), None))
+
+
+def _matrix(table: Any, target: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the features (float64, missing values as NaN) and the target column of an Arrow record batch."""
+    n, width = table.num_rows, table.num_columns - 1
+    X = np.empty((n, width))
+    features = (column for i, column in enumerate(table.columns) if i != target)
+    for j, column in enumerate(features):
+        X[:, j] = column.to_numpy(zero_copy_only=False)
+    return X, table.column(target).to_numpy(zero_copy_only=False)

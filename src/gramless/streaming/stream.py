@@ -8,19 +8,25 @@ once, while it is read; errors name the file and the row. Memory: two batches fo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.validation import missing_mask
-from gramless.streaming.read_ahead import read_ahead
 from gramless.streaming.reservoir import Reservoir
 from gramless.streaming.sources import ArraySource, IterableSource, RowBlock, Source
+from gramless.streaming.tuning import TUNING
+
+T = TypeVar("T")
+
+_END = object()
 
 
 @dataclass
@@ -224,6 +230,48 @@ class Stream:
         if sample.rows is None:
             raise ValueError(f"{self.name} has no rows")
         return sample.rows
+
+
+def read_ahead(items: Iterable[T], depth: int = 1) -> Iterator[T]:
+    """Yield the items of an iterable in order, read by a thread that is up to `depth` items ahead.
+
+    The exceptions of the thread are raised in the consumer, and leaving the loop stops the thread.
+    """
+    ready: queue.Queue[Any] = queue.Queue(maxsize=depth)
+    stopped = threading.Event()
+
+    def put(entry: tuple[Any, BaseException | None]) -> bool:
+        while not stopped.is_set():
+            try:
+                ready.put(entry, timeout=TUNING.poll_seconds)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def produce() -> None:
+        try:
+            for item in items:
+                if not put((item, None)):
+                    return
+        except BaseException as error:
+            put((_END, error))
+        else:
+            put((_END, None))
+
+    thread = threading.Thread(target=produce, name="gramless-read-ahead", daemon=True)
+    thread.start()
+    try:
+        while True:
+            item, error = ready.get()
+            if error is not None:
+                raise error
+            if item is _END:
+                return
+            yield item
+    finally:
+        stopped.set()
+        thread.join()
 
 
 def is_stream_like(X: Any) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gramless._core.missing_text import ALWAYS_MISSING, MISSING_NUMBERS
-from gramless.streaming.columns import import_reader
+from gramless.streaming.sources import import_reader
 
 DELIMITERS = ",;\t|"
 

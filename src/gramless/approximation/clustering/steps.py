@@ -1,4 +1,16 @@
-"""The steps of spherical k-means: assign points, update centroids, and find points for empty clusters."""
+"""The steps of spherical k-means: initial centroids, assignment, update, points for empty clusters, a number of passes.
+
+k-means++ draws each centroid with probability proportional to 1 - cos, the distance to the nearest centroid so far, which
+needs a pass over the data for each centroid. Here candidates are drawn in batches from the distribution before the batch and
+accepted with probability (distance now) / (distance then). This is the same distribution, because distances only decrease,
+and one matrix product updates all points for the batch. Time O(n k d) as matrix products, memory O(n).
+
+`common_directions` makes a fixed number of passes from random points, for dictionaries of patches: unlike
+`gramless.SphericalKMeans` it has no stopping rule, bounds or history.
+
+References: Arthur and Vassilvitskii, "k-means++: the advantages of careful seeding", 2007; Coates and Ng, "Learning feature
+representations with k-means", 2012.
+"""
 
 from __future__ import annotations
 
@@ -94,3 +106,86 @@ def reseed(cosines: Array, scale: Array, mass: np.ndarray, counts: np.ndarray) -
     worst = np.argsort(similarity, kind="stable")[: len(empty)]
     worst = worst[similarity[worst] < _COINCIDENT]
     return empty[: len(worst)], worst
+
+
+# Function (points, centroids) that returns the cosine of each point with the nearest centroid.
+Nearest = Callable[[Array, Array], Array]
+
+
+def random_points(mass: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
+    """Return `k` different random points, those with positive weight first."""
+    order = rng.permutation(len(mass))
+    return order[np.argsort(mass[order] == 0, kind="stable")][:k]
+
+
+def plus_plus(
+    X: Array, unit: Callable[[np.ndarray], Array], nearest: Nearest, mass: np.ndarray, k: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Return the indices of `k` points chosen by k-means++; different if there are enough directions.
+
+    `unit(idx)` returns rows of `X` scaled to unit norm, and `mass` has the weight of each point, zero for zero rows.
+    """
+    chosen = [int(rng.choice(len(mass), p=mass / mass.sum()))] if mass.any() else []
+    best = np.full(len(mass), -1.0)
+    fresh = list(chosen)
+    while chosen and len(chosen) < k:
+        best = np.maximum(best, xa.to_numpy(nearest(X, unit(np.array(fresh)))))
+        gap = mass * np.clip(1 - best, 0, None)
+        # The cosine of a point with itself may be below 1 by rounding.
+        gap[best > 1 - 1e-6] = 0
+        total = np.cumsum(gap)
+        if not total[-1] > 0:
+            break
+        # The more centroids there are, the less a batch changes the distribution.
+        draws = 1 + min(len(chosen) // 4, 255)
+        drawn = np.searchsorted(total, rng.random(draws) * total[-1], side="right")
+        keep = rng.random(draws)
+        candidates = unit(drawn)
+        among = xa.to_numpy(candidates @ candidates.T)
+        fresh_positions: list[int] = []
+        for i in range(draws):
+            similarity = max(best[drawn[i]], among[i, fresh_positions].max(initial=-1.0))
+            still = 1 - similarity if similarity <= 1 - 1e-6 else 0.0
+            if keep[i] * (1 - best[drawn[i]]) < still and len(chosen) + len(fresh_positions) < k:
+                fresh_positions.append(i)
+        fresh = [int(drawn[i]) for i in fresh_positions]
+        chosen += fresh
+    if len(chosen) < k:
+        spare = np.ones(len(mass))
+        spare[chosen] = 0
+        chosen += random_points(spare, k - len(chosen), rng).tolist()
+    return np.array(chosen)
+
+
+def common_directions(
+    X: Array, k: int, passes: int, rng: np.random.Generator, report: Callable[[int], None] | None = None
+) -> Array:
+    """Return `k` unit vectors, the centroids of the directions of the rows of `X`; zero rows are ignored.
+
+    `report(n)` is called after pass `n`. If the rows have fewer than `k` different directions, vectors repeat.
+    """
+    xp = xa.namespace(X)
+    norms = xa.sqrt_(xa.square_norms(X))
+    scale = xp.where(norms > 0, 1 / xp.where(norms > 0, norms, norms + 1), norms)
+    mass = xa.to_numpy(scale > 0).astype(np.float64)
+    start = random_points(mass, k, rng)
+    centres = xa.take_rows(X, start) * xa.take_rows(scale, start)[:, None]
+    unset = xa.zeros((X.shape[0],), X, np.int64) - 1
+    for done in range(passes):
+        sums = [xa.zeros((k, X.shape[1]), X, np.float64) for _ in range(workers_for(X, k))]
+
+        def add(worker: int, rows: slice, part: Array, labels: Array, sums: list[Array] = sums) -> None:
+            xa.move_rows_(sums[worker], part, unset[rows], labels, scale[rows])
+
+        labels, cosines = nearest(X, centres, visit=add)
+        counts = np.bincount(xa.to_numpy(labels), mass, minlength=k)
+        total = sum(sums[1:], sums[0])
+        empty, worst = reseed(cosines, scale, mass, counts)
+        if len(empty):
+            points, to = xa.indices(worst, X), xa.indices(empty, X)
+            xa.move_rows_(total, X[points], labels[points], to, scale[points])
+            counts[empty] = 1
+        update_centroids(centres, total, counts)
+        if report is not None:
+            report(done + 1)
+    return centres

@@ -15,6 +15,7 @@ of three Hadamard matrices and diagonal matrices of random signs: O(D) memory, a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -166,15 +167,15 @@ def _gamma_name(kernel: Kernel) -> str:
     return "kernel__gamma" if isinstance(kernel, ScaledColumns) else "gamma"
 
 
+@dataclass(eq=False, repr=False)
 class FourierMap(FeatureMap):
     """Settings of random Fourier features of an RBF, Laplacian or Matern kernel."""
 
     depends_on_rows = False
 
-    def __init__(self, kernel: Any = "rbf", n_components: int = 500, draw: str = "auto"):
-        self.kernel = kernel
-        self.n_components = n_components
-        self.draw = draw
+    kernel: Any = "rbf"
+    n_components: int = 500
+    draw: str = "auto"
 
     def n_features(self, n_rows: int | None) -> int:
         return 2 * (-(-int(check_positive("n_components", self.n_components, integer=True)) // 2))

@@ -15,6 +15,7 @@ Cost: O(m d) for each row, and O(m^2) more if rows are whitened; O(m^2) memory a
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -172,23 +173,16 @@ def landmark_gram(kernel: Kernel, points: Array, device: str) -> Array:
     return gram
 
 
+@dataclass(eq=False, repr=False)
 class LandmarkMap(FeatureMap):
     """Settings of landmark features; `size_name` is the name of the parameter `n_landmarks` in error messages."""
 
-    def __init__(
-        self,
-        kernel: Any = "rbf",
-        n_landmarks: float = 500,
-        landmarks: Any = "uniform",
-        *,
-        whiten: bool = True,
-        size_name: str = "n_landmarks",
-    ):
-        self.kernel = kernel
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.whiten = whiten
-        self.size_name = size_name
+    kernel: Any = "rbf"
+    n_landmarks: float = 500
+    landmarks: Any = "uniform"
+    _: KW_ONLY
+    whiten: bool = True
+    size_name: str = "n_landmarks"
 
     @property
     def accepts_sparse(self) -> bool:  # type: ignore[override]

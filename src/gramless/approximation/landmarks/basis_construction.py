@@ -13,18 +13,20 @@ algorithm. O(m^2 n + m n d) for a full pass; m^2 numbers for the factor and one 
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
+
 import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless.approximation.landmarks.elimination import eliminate
-from gramless.approximation.landmarks.rule import LandmarkRule, cross, reference, rows_per_block, to_host
+from gramless.approximation.landmarks.rule import LandmarkRule, cross, eliminate, reference, rows_per_block, to_host
 from gramless.kernels.base import Kernel
 
 # Squared cosines closer to one than this equal one up to float32 rounding errors with thousands of landmarks.
 _LEAST_FLOAT32_GAP = 1e-2
 
 
+@dataclass(eq=False, repr=False)
 class BasisConstruction(LandmarkRule):
     """Select rows whose squared cosine to the span of earlier landmarks is below `epsilon`.
 
@@ -59,11 +61,11 @@ class BasisConstruction(LandmarkRule):
     array([1, 1])
     """
 
-    def __init__(self, epsilon: float = 0.5, n_init: int = 1, relax: bool = True, *, block_size: int = 256):
-        self.epsilon = epsilon
-        self.n_init = n_init
-        self.relax = relax
-        self.block_size = block_size
+    epsilon: float = 0.5
+    n_init: int = 1
+    relax: bool = True
+    _: KW_ONLY
+    block_size: int = 256
 
     def select(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> np.ndarray:
         if not 0 < self.epsilon < 1:

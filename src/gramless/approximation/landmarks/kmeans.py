@@ -7,6 +7,8 @@ visited.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from sklearn.cluster import MiniBatchKMeans
 
@@ -16,6 +18,7 @@ from gramless.approximation.landmarks.rule import LandmarkRule
 from gramless.kernels.base import Kernel
 
 
+@dataclass(eq=False, repr=False)
 class KMeans(LandmarkRule):
     """Compute the centroids of mini-batch k-means.
 
@@ -44,9 +47,8 @@ class KMeans(LandmarkRule):
     array([0., 1., 5.])
     """
 
-    def __init__(self, batch_size: int = 1024, max_iter: int = 10):
-        self.batch_size = batch_size
-        self.max_iter = max_iter
+    batch_size: int = 1024
+    max_iter: int = 10
 
     def select(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> Array:
         if not kernel.uses_points:

@@ -15,6 +15,8 @@ in one pass over `X` with one block of memory.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import scipy.linalg
 
@@ -22,14 +24,22 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import slices
 from gramless._core.validation import check_positive
-from gramless.approximation.landmarks.elimination import eliminate
-from gramless.approximation.landmarks.rule import LandmarkRule, cross, fits_limit, reference, rows_per_block, to_host
+from gramless.approximation.landmarks.rule import (
+    LandmarkRule,
+    cross,
+    eliminate,
+    fits_limit,
+    reference,
+    rows_per_block,
+    to_host,
+)
 from gramless.kernels.base import Kernel
 
 # Multiple of eps, relative to the trace, below which a residual is a rounding error.
 _ROUNDING = 10.0
 
 
+@dataclass(eq=False, repr=False)
 class RPCholesky(LandmarkRule):
     """Draw rows with probability proportional to the residual of their approximation.
 
@@ -63,9 +73,8 @@ class RPCholesky(LandmarkRule):
     array([0., 1., 5.])
     """
 
-    def __init__(self, block_size: int | str = "auto", max_factor_bytes: int = 2 * 10**9):
-        self.block_size = block_size
-        self.max_factor_bytes = max_factor_bytes
+    block_size: int | str = "auto"
+    max_factor_bytes: int = 2 * 10**9
 
     def select(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> np.ndarray:
         itemsize = xa.numpy_dtype(reference(X)).itemsize

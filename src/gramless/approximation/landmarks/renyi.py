@@ -15,6 +15,8 @@ O(n m d) time and one block of memory (Girolami 2002; Suykens et al. 2002, chapt
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
+
 import numpy as np
 
 from gramless._core import arrays as xa
@@ -24,6 +26,7 @@ from gramless.approximation.landmarks.rule import LandmarkRule, cross, rows_per_
 from gramless.kernels.base import Kernel
 
 
+@dataclass(eq=False, repr=False)
 class Renyi(LandmarkRule):
     """Select rows by greedy maximisation of the quadratic Renyi entropy.
 
@@ -55,9 +58,9 @@ class Renyi(LandmarkRule):
     array([0., 1., 5.])
     """
 
-    def __init__(self, candidates: int | None = None, *, pool_size: int = 1024):
-        self.candidates = candidates
-        self.pool_size = pool_size
+    candidates: int | None = None
+    _: KW_ONLY
+    pool_size: int = 1024
 
     def select(self, X: Array, kernel: Kernel, m: int, rng: np.random.RandomState) -> np.ndarray:
         diagonal = np.sqrt(to_host(kernel.diag(X)))

@@ -1,4 +1,4 @@
-"""Interface of the landmark rules, and the kernel blocks and memory limit that they use."""
+"""Interface of the landmark rules, and the kernel blocks, elimination and memory limit that they use."""
 
 from __future__ import annotations
 
@@ -102,3 +102,23 @@ def reference(X: Array) -> Array:
 def to_host(x: Array) -> np.ndarray:
     """Return a vector or a small matrix as a float64 NumPy array."""
     return xa.to_numpy(x).astype(np.float64)
+
+
+def eliminate(A: np.ndarray, least: np.ndarray, at_most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Eliminate a positive semi-definite matrix in order, with at most `at_most` pivots that exceed `least`.
+
+    Return the positions of the pivots, the lower Cholesky factor of `A[taken][:, taken]`, and the remaining diagonal.
+    """
+    left = np.diagonal(A).copy()
+    rows = np.empty((min(at_most, len(A)), len(A)))
+    taken: list[int] = []
+    for i in range(len(A)):
+        k = len(taken)
+        if k == at_most:
+            break
+        if left[i] > least[i]:
+            rows[k] = (A[i] - rows[:k, i] @ rows[:k]) / np.sqrt(left[i])
+            left -= rows[k] ** 2
+            taken.append(i)
+    at = np.array(taken, dtype=np.intp)
+    return at, np.tril(rows[: len(at), at].T), left

@@ -20,6 +20,7 @@ several batches. Cost: O(p (k + q)) for each row, O(s^2 p + s^3) once for a subs
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -41,30 +42,21 @@ _EIGEN_MATRICES = 4
 _NAMES_0_1 = {"soften": "limit_norms", "loudest": "norm_limit", "good": "snapshot", "nothing": "zero_loss"}
 
 
+@dataclass(eq=False, repr=False)
 class GradientDescent(Learner):
     """Learner that descends along stochastic gradients; `rows_measured` random rows determine the step size."""
 
     merges = False
     shuffles = True
 
-    def __init__(
-        self,
-        C: float | str = 1.0,
-        *,
-        optimizer: str = "sgd",
-        batch_size: int = 64,
-        epochs: int = 30,
-        loss: str = "primal",
-        rows_measured: int = 2000,
-        tuning: StreamingTuning = TUNING,
-    ):
-        self.C = C
-        self.optimizer = optimizer
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.loss = loss
-        self.rows_measured = rows_measured
-        self.tuning = tuning
+    C: float | str = 1.0
+    _: KW_ONLY
+    optimizer: str = "sgd"
+    batch_size: int = 64
+    epochs: int = 30
+    loss: str = "primal"
+    rows_measured: int = 2000
+    tuning: StreamingTuning = TUNING
 
     def check(self) -> None:
         if self.C == "loo":

@@ -11,6 +11,7 @@ memory budget are computed once for all epochs.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -19,13 +20,14 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
+from gramless._core.checkpoint import StateFile, fingerprint
 from gramless._core.progress import Progress, log_progress, throughput_record
 from gramless._core.targets.streamed import Targets
+from gramless._core.untrusted_arrays import build_checked_csr
 from gramless.callbacks import Callbacks
 from gramless.streaming.learners.base import LearnerState
 from gramless.streaming.learners.gradient import ALL_FEATURES
-from gramless.streaming.learners.options import PassSettings
-from gramless.streaming.learners.planning import BatchPlan, plan_pass
+from gramless.streaming.learners.planning import BatchPlan, PassSettings, plan_pass
 from gramless.streaming.learners.training_pass import (
     CollectingPass,
     FinishedPass,
@@ -33,9 +35,10 @@ from gramless.streaming.learners.training_pass import (
     RowFormat,
     TrainingPass,
 )
-from gramless.streaming.pass_checkpoint import PassCheckpoint
 from gramless.streaming.stream import Stream
 from gramless.streaming.tuning import TUNING, StreamingTuning
+
+_CSR_PARTS = ("data", "indices", "indptr", "shape")
 
 
 class FeatureBatch(NamedTuple):
@@ -143,6 +146,42 @@ def continue_pass(
         if current.n_rows >= settings.feature_map.rows_needed(None):
             current = current.learn_stored_rows(settings)
     return current
+
+
+class PassCheckpoint:
+    """Checkpoint file of one pass, identified by its settings and its data: the sums, and the number of rows in them.
+
+    The file is replaced atomically between two batches, so sums and count always agree: after an interruption the resumed
+    pass skips exactly the rows that the sums contain.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], every: int, settings: list[Any], stream: Stream):
+        self.every = every
+        self._file = StateFile(path, fingerprint("pass", settings, stream.identity()), every)
+
+    def save(self, state: dict[str, Any], seconds: float) -> None:
+        """Replace the content of the file."""
+        flat: dict[str, Any] = {}
+        for key, value in state.items():
+            if xa.is_sparse(value):
+                flat |= {f"{key}:{part}": np.asarray(getattr(value, part)) for part in _CSR_PARTS}
+            else:
+                flat[key] = value
+        self._file.save(np.empty((0, 0)), flat, np.random.RandomState(0), [], seconds)
+
+    def load(self) -> dict[str, Any] | None:
+        """Return the last saved state, or None if there is no file."""
+        saved = self._file.load()
+        if saved is None:
+            return None
+        state = {key: value for key, value in saved.state.items() if ":" not in key}
+        for key in {key.split(":")[0] for key in saved.state if ":" in key}:
+            data, indices, indptr, shape = (saved.state[f"{key}:{part}"] for part in _CSR_PARTS)
+            state[key] = build_checked_csr(data, indices, indptr, tuple(int(side) for side in shape))
+        return state
+
+    def remove(self) -> None:
+        self._file.remove()
 
 
 def _checkpoint_file(

@@ -11,6 +11,7 @@ sums of all rows; errors are computed on a uniform sample of them (all rows up t
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any
 
@@ -33,27 +34,19 @@ _LEFT_OUT_COPIES = 6
 _SOLVE_MATRICES = 7
 
 
+@dataclass(eq=False, repr=False)
 class NormalEquations(Learner):
     """Learner that adds up and solves the normal equations; `keep_rows` stores the rows for later leave-one-out."""
 
     merges = True
 
-    def __init__(
-        self,
-        C: float | str = 1.0,
-        Cs: Any = C_PATH,
-        *,
-        forgetting_factor: float = 1.0,
-        leave_one_out: bool = False,
-        keep_rows: bool = False,
-        most_left_out: int = 8192,
-    ):
-        self.C = C
-        self.Cs = Cs
-        self.forgetting_factor = forgetting_factor
-        self.leave_one_out = leave_one_out
-        self.keep_rows = keep_rows
-        self.most_left_out = most_left_out
+    C: float | str = 1.0
+    Cs: Any = C_PATH
+    _: KW_ONLY
+    forgetting_factor: float = 1.0
+    leave_one_out: bool = False
+    keep_rows: bool = False
+    most_left_out: int = 8192
 
     @property
     def rows_left_out(self) -> int:  # type: ignore[override]

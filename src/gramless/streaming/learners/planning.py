@@ -1,17 +1,44 @@
-"""Memory plan of a training pass: the number of rows per batch and the peak memory by purpose."""
+"""Settings of a training pass, and its memory plan: the number of rows per batch and the peak memory by purpose."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from gramless._core.memory import MemoryEstimate
-from gramless.streaming.learners.options import PassSettings
+from gramless._core.memory import MemoryEstimate, parse_budget
+from gramless.approximation.features import FeatureMap
+from gramless.streaming.learners.base import Learner
 from gramless.streaming.tuning import TUNING, StreamingTuning
 
 _ADVICE = "use fewer landmarks or components, a smaller batch_size, or raise memory_budget"
+
+
+@dataclass(frozen=True)
+class PassOptions:
+    """Settings that change the result only by rounding and by the order of stochastic steps."""
+
+    name: str = "the training pass"
+    """Name of the estimator in progress and error messages."""
+    batch_rows: int | None = None
+    """Rows per batch; None is the largest number that the memory budget allows, at most 4096."""
+    dtype: Any = None
+    device: str | None = None
+    memory_budget: Any = None
+    verbose: int = 0
+
+    def budget(self, device: str) -> int:
+        """Return the memory budget on `device` in bytes."""
+        return parse_budget(self.memory_budget, device)
+
+
+class PassSettings(NamedTuple):
+    """The feature map, the learner and the options of a training pass."""
+
+    feature_map: FeatureMap
+    learner: Learner
+    options: PassOptions
 
 
 @dataclass

@@ -21,7 +21,7 @@ from gramless._core.targets.streamed import Targets, ValueTargets
 from gramless._core.validation import working_dtype
 from gramless.approximation.features import FeatureMap, Features
 from gramless.streaming.learners.base import Learner, LearnerState, LeftOutRows
-from gramless.streaming.learners.options import PassOptions, PassSettings
+from gramless.streaming.learners.planning import PassOptions, PassSettings
 from gramless.streaming.reservoir import Reservoir
 from gramless.streaming.sources import RowBlock, concatenate
 from gramless.streaming.stream import Stream
@@ -346,6 +346,22 @@ class FinishedPass:
 
 
 TrainingPass = CollectingPass | LearningPass | FinishedPass
+
+
+class PassOfVersion01:
+    """Training pass as version 0.1.0 stored it: the phase is a string, and attributes of other phases are None."""
+
+    def convert(self) -> TrainingPass:
+        """Return the pass as an object of the class of its phase."""
+        old: dict[str, Any] = vars(self)
+        format = RowFormat(int(old["n_columns"]), old["dtype"], old["device"])
+        common = {"format": format, "targets": old["targets"], "seed": int(old["seed"]), "history": old["history"]}
+        if old["phase"] == "finished":
+            return FinishedPass(solved=old["solved"], **common)
+        if old["phase"] == "holding":
+            return CollectingPass(sample=old["sample"], blocks=old["held"], solved=old["solved"], **common)
+        learned = {name: old[name] for name in ("features", "sample", "rows_seen", "solved")}
+        return LearningPass(state=old["run"], **learned, **common)
 
 
 def _for_prediction(model: OnePassModel) -> OnePassModel:
