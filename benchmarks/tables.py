@@ -4,7 +4,7 @@
     python benchmarks/tables.py --seeds 0 --only banana titanic
     python benchmarks/tables.py --tuned              # adds trees tuned by random search within the same CPU time
     python benchmarks/tables.py --print --markdown   # prints the records of --out as the tables of README and docs
-    python benchmarks/tables.py --learners gramless --set metric=plain --out plain.json
+    python benchmarks/tables.py --learners gramless --set column_scales=equal --out plain.json
 
 Splits are 80 / 20, drawn with the seed and stratified by class. Trees receive categorical columns in the form that each
 library supports natively. Needs the extra `bench` (LightGBM, XGBoost, CatBoost) and the data folder in GRAMLESS_DATA

@@ -99,7 +99,7 @@ def test_a_fit_of_a_table_reports_compilation(monkeypatch, capsys, verbose):
     def collect(estimator, record):
         messages.append(record["message"])
 
-    model = gramless.TableRegressor(kernel="rbf", metric="plain", callback=collect, verbose=verbose, random_state=0)
+    model = gramless.TableRegressor(kernel="rbf", column_scales="equal", callback=collect, verbose=verbose, random_state=0)
     model.fit(X, X[:, 0])
     place = next(k for k, text in enumerate(messages) if text.startswith(COMPILING))
     assert messages[place].startswith(f"{COMPILING}; evaluating every scaling")

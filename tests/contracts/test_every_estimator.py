@@ -71,7 +71,9 @@ def checks(name: str) -> list[dict]:
     if "n_landmarks" in estimator.get_params():
         estimator.set_params(n_landmarks=50)  # most checks have fewer rows; those that have more are not about landmarks
     if name.startswith("Table"):
-        estimator.set_params(kernel="rbf", metric="plain")  # one of the kernels that the search tries, for dozens of fits
+        estimator.set_params(
+            kernel="rbf", column_scales="equal"
+        )  # one of the kernels that the search tries, for dozens of fits
     # A check puts copies of rows in the place of weights. The width of scikit-learn's "scale" does not count the weights, as
     # in its SVC; the checks are for the rest of the estimator.
     if "gamma" in estimator.get_params() and not name.startswith("Table"):

@@ -86,7 +86,7 @@ def test_a_skewed_target_may_be_fitted_as_its_logarithm():
 
 def test_parts_carry_a_model_where_memory_is_short():
     X, y = make_moons(2400, noise=0.2, random_state=0)
-    model = TableClassifier(random_state=0, memory_budget=2 * 8 * 1100**2, kernel="rbf", metric="plain").fit(
+    model = TableClassifier(random_state=0, memory_budget=2 * 8 * 1100**2, kernel="rbf", column_scales="equal").fit(
         X[:2000], y[:2000]
     )
     for member in model.members_:
@@ -106,7 +106,7 @@ def test_the_scale_of_one_column_is_found():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (500, 3))
     y = np.sin(20 * X[:, 0]) + X[:, 1]
-    plain = TableRegressor(random_state=0, metric="plain").fit(X[:350], y[:350])
+    plain = TableRegressor(random_state=0, column_scales="equal").fit(X[:350], y[:350])
     learned = TableRegressor(random_state=0).fit(X[:350], y[:350])
     assert 1 - learned.score(X[350:], y[350:]) < 0.5 * (1 - plain.score(X[350:], y[350:]))
 
@@ -129,7 +129,7 @@ def test_weights_of_zero_are_rows_that_are_not_there(plants):
     X, y = plants
     weights = np.ones(200)
     weights[150:] = 0
-    short = TableClassifier(random_state=0, kernel="rbf", metric="plain")
+    short = TableClassifier(random_state=0, kernel="rbf", column_scales="equal")
     weighted = clone(short).fit(X[:200], y[:200], weights)
     without = clone(short).fit(X[:150], y[:150])
     np.testing.assert_allclose(weighted.predict_proba(X[200:]), without.predict_proba(X[200:]), rtol=1e-6, atol=1e-9)
@@ -162,7 +162,7 @@ def test_neighbourhoods_are_solved_side_by_side(monkeypatch):
     X = rng.normal(size=(300, 2))
     y = np.sin(X[:, 0]) + X[:, 1]
     monkeypatch.setattr(members, "part_size", lambda n, *_: 60)
-    short = TableRegressor(random_state=0, kernel="rbf", metric="plain")
+    short = TableRegressor(random_state=0, kernel="rbf", column_scales="equal")
     alone = clone(short).fit(X, y)
     monkeypatch.setattr(members, "blas_threads", lambda: 3)
     told: list[str] = []
@@ -183,7 +183,7 @@ def test_neighbourhoods_are_solved_side_by_side(monkeypatch):
         ({"estimator": "tree"}, "estimator"),
         ({"kernel": "linear", "gamma": 1.0}, "the linear kernel has no gamma"),
         ({"estimator": "table", "C": 1.0}, "selects C and gamma itself"),
-        ({"metric": "best"}, "metric"),
+        ({"column_scales": "best"}, "column_scales"),
         ({"time_budget": 0}, "time_budget"),
         ({"text": "keep"}, "text"),
     ],
@@ -209,7 +209,7 @@ def test_the_callback_is_called_with_the_estimator_and_a_record(plants):
     def callback(estimator, record):
         calls.append((estimator, record["stage"], record["message"]))
 
-    model = TableClassifier(random_state=0, kernel="rbf", metric="plain", callback=callback).fit(X, y)
+    model = TableClassifier(random_state=0, kernel="rbf", column_scales="equal", callback=callback).fit(X, y)
     assert all(estimator is model for estimator, _, _ in calls)
     assert list(dict.fromkeys(stage for _, stage, _ in calls)) == ["columns", "search", "fit"]
     assert any("evaluating every scaling" in message for _, _, message in calls)

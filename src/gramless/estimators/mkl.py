@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -64,6 +64,7 @@ _DEFAULT_GAMMAS = (0.1, 1.0, 10.0)
 
 
 @link_documentation
+@dataclass(eq=False, repr=False)
 class MKLClassifier(ClassifierMixin, BaseEstimator):
     """Support vector classifier on a learnt weighted sum of kernels.
 
@@ -175,7 +176,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **{name: rule for name, rule in COMPUTE.items() if name != "device"},
         **CLASS_WEIGHT,
         "kernels": [StrOptions({"precomputed"}), "array-like", None],
@@ -191,46 +192,25 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         "positive_weight": [POSITIVE],
     }
 
-    n_features_in_: int
-
-    def __init__(
-        self,
-        kernels: Sequence[Any] | str | None = None,
-        *,
-        C: float = 1.0,
-        p: float = 2.0,
-        weight_penalty: float | None = None,
-        normalise: bool = True,
-        solver: str = "smo",
-        tol: float = 1e-3,
-        weight_tol: float = 1e-3,
-        max_iter: int | None = None,
-        multi_class: str = "ovo",
-        class_weight: dict[Any, float] | str | None = None,
-        positive_weight: float = 1.0,
-        memory_budget: str | float | None = None,
-        dtype: str | None = None,
-        callback: Any = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.kernels = kernels
-        self.C = C
-        self.p = p
-        self.weight_penalty = weight_penalty
-        self.normalise = normalise
-        self.solver = solver
-        self.tol = tol
-        self.weight_tol = weight_tol
-        self.max_iter = max_iter
-        self.multi_class = multi_class
-        self.class_weight = class_weight
-        self.positive_weight = positive_weight
-        self.memory_budget = memory_budget
-        self.dtype = dtype
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
+    kernels: Sequence[Any] | str | None = None
+    _: KW_ONLY
+    C: float = 1.0
+    p: float = 2.0
+    weight_penalty: float | None = None
+    normalise: bool = True
+    solver: str = "smo"
+    tol: float = 1e-3
+    weight_tol: float = 1e-3
+    max_iter: int | None = None
+    multi_class: str = "ovo"
+    class_weight: dict[Any, float] | str | None = None
+    positive_weight: float = 1.0
+    memory_budget: str | float | None = None
+    dtype: str | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
+    n_features_in_: int = field(init=False)
 
     @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MKLClassifier:

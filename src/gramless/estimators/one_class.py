@@ -13,17 +13,15 @@ distribution.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import OutlierMixin
 
 from gramless._core import arrays as xa
 from gramless._core.constraints import FRACTION
-from gramless._core.device import Device
 from gramless._core.doc_links import link_documentation
-from gramless.kernels import Kernel
 from gramless.linalg.operators import expand
 from gramless.models.kernel_svm import BaseKernelSVM
 from gramless.svm.multiclass import SupportVectorModel
@@ -32,6 +30,7 @@ from gramless.svm.resources import DualFit
 
 
 @link_documentation
+@dataclass(eq=False, repr=False, kw_only=True)
 class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
     """One-class support vector machine for any kernel of the library: outlier and novelty detection without labels.
 
@@ -142,44 +141,11 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
     array([ 1, -1])
     """
 
-    _parameter_constraints: dict[str, Any] = {**BaseKernelSVM._parameter_constraints, "nu": [FRACTION]}
+    _parameter_constraints: ClassVar[dict[str, Any]] = {**BaseKernelSVM._parameter_constraints, "nu": [FRACTION]}
 
-    def __init__(
-        self,
-        kernel: str | Kernel | Callable[[Any, Any], Any] = "rbf",
-        *,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        nu: float = 0.5,
-        solver: str = "smo",
-        tol: float = 1e-3,
-        max_iter: int | None = None,
-        shrinking: bool = True,
-        cache_size: float | None = None,
-        memory_budget: str | float | None = None,
-        dtype: str | None = None,
-        device: Device = None,
-        callback: Any = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.nu = nu
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.shrinking = shrinking
-        self.cache_size = cache_size
-        self.memory_budget = memory_budget
-        self.dtype = dtype
-        self.device = device
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
+    # The one-class problem has no penalty parameter.
+    C: ClassVar[Any] = None  # type: ignore[misc]
+    nu: float = 0.5
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Return the similarity of each row to the training rows, before the offset is subtracted.

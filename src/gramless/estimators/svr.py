@@ -14,9 +14,9 @@ crossing; Mangasarian and Musicant (2000), Robust linear and support vector regr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -25,10 +25,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import column_or_1d
 
 from gramless._core.constraints import FRACTION
-from gramless._core.device import Device
 from gramless._core.doc_links import link_documentation
 from gramless._core.validation import check_outputs
-from gramless.kernels import Kernel
 from gramless.models.kernel_svm import BaseKernelSVM, scale_bound
 from gramless.svm.multiclass import SupportVectorModel
 from gramless.svm.regression import solve_regression
@@ -36,6 +34,7 @@ from gramless.svm.resources import DualFit
 
 
 @link_documentation
+@dataclass(eq=False, repr=False, kw_only=True)
 class KernelSVR(RegressorMixin, BaseKernelSVM):
     """Support vector regression for any kernel of the library: values, quantiles, or values robust to outliers.
 
@@ -55,17 +54,10 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
         Degree of the polynomial kernel; ignored by other kernels.
     coef0 : float, default=0.0
         Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
-    epsilon : float, default=0.1
-        Half width of the tube in which errors cost nothing, in units of `y`; with `loss="huber"`, the error above which the
-        cost is linear instead of quadratic.
     nu : float or None, default=None
         Fraction in (0, 1] that replaces a penalty parameter. At least this fraction of the rows are support vectors. At most
         this fraction are margin errors in classification, where `nu` replaces `C`, or outside the tube in regression, where
         `nu` replaces `epsilon`.
-    loss : {"epsilon_insensitive", "pinball", "huber"}, default="epsilon_insensitive"
-        Loss function that the fit minimises. `"pinball"` predicts quantiles, `"huber"` reduces the influence of outliers.
-    quantile : float or list of float, default=0.5
-        Quantile in (0, 1) that `loss="pinball"` predicts; for a list, `predict` returns one column for each quantile.
     solver : {"smo", "simple_smo"}, default="smo"
         Algorithm that solves the optimisation problem. `"smo"` optimises large working sets on cached kernel rows;
         `"simple_smo"` moves one pair of multipliers at a time, for small data.
@@ -92,6 +84,13 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
         Seed or generator for all random choices of the fit; an int makes the fit reproducible.
+    epsilon : float, default=0.1
+        Half width of the tube in which errors cost nothing, in units of `y`; with `loss="huber"`, the error above which the
+        cost is linear instead of quadratic.
+    loss : {"epsilon_insensitive", "pinball", "huber"}, default="epsilon_insensitive"
+        Loss function that the fit minimises. `"pinball"` predicts quantiles, `"huber"` reduces the influence of outliers.
+    quantile : float or list of float, default=0.5
+        Quantile in (0, 1) that `loss="pinball"` predicts; for a list, `predict` returns one column for each quantile.
 
     Attributes
     ----------
@@ -168,7 +167,7 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseKernelSVM._parameter_constraints,
         "C": [Interval(Real, 0, None, closed="right")],
         "epsilon": [Interval(Real, 0, None, closed="left")],
@@ -177,50 +176,9 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
         "quantile": "no_validation",
     }
 
-    def __init__(
-        self,
-        kernel: str | Kernel | Callable[[Any, Any], Any] = "rbf",
-        *,
-        C: float = 1.0,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        epsilon: float = 0.1,
-        nu: float | None = None,
-        loss: str = "epsilon_insensitive",
-        quantile: float | list[float] = 0.5,
-        solver: str = "smo",
-        tol: float = 1e-3,
-        max_iter: int | None = None,
-        shrinking: bool = True,
-        cache_size: float | None = None,
-        memory_budget: str | float | None = None,
-        dtype: str | None = None,
-        device: Device = None,
-        callback: Any = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.kernel = kernel
-        self.C = C
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.epsilon = epsilon
-        self.nu = nu
-        self.loss = loss
-        self.quantile = quantile
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.shrinking = shrinking
-        self.cache_size = cache_size
-        self.memory_budget = memory_budget
-        self.dtype = dtype
-        self.device = device
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
+    epsilon: float = 0.1
+    loss: str = "epsilon_insensitive"
+    quantile: float | list[float] = 0.5
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted values.

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
@@ -76,24 +77,40 @@ def _has_probabilities(estimator: Any) -> bool:
     return estimator.estimator != "svm" if wanted is None else bool(wanted)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class _TableEstimator(BaseEstimator):
     """Base class of the table estimators: column types, selection of the model, and the fit."""
 
-    _parameter_constraints: dict[str, Any] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": [StrOptions({"auto", "table", *SINGLE_MODELS})],
         "kernel": [StrOptions({"auto", *WIDTHS})],
         "C": [POSITIVE, None],
         "gamma": [POSITIVE, StrOptions({"scale", "auto"}), None],
         "tune": [StrOptions({"loo", "none"})],
-        "metric": [StrOptions({"plain", "learned"})],
+        "column_scales": [StrOptions({"learned", "equal"})],
         "text": [StrOptions({"leave out", "hash"})],
         "column_types": [dict, None],
         "time_budget": [POSITIVE, None],
         **{name: COMPUTE[name] for name in ("memory_budget", "device", "callback", "verbose", "random_state")},
     }
     # Files of version 0.1.0 do not have these attributes.
-    model_: Any = None
-    preparation_: Any = None
+    model_: Any = field(default=None, init=False)
+    preparation_: Any = field(default=None, init=False)
+
+    kernel: str = "auto"
+    estimator: str = "auto"
+    C: float | None = None
+    gamma: float | str | None = None
+    tune: str = "loo"
+    column_scales: str = "learned"
+    text: str = "leave out"
+    column_types: dict[str, str] | None = None
+    time_budget: float | None = None
+    memory_budget: str | float | None = None
+    device: str | None = None
+    callback: Callable[[Any, dict[str, Any]], Any] | None = None
+    verbose: int = 0
+    random_state: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -192,7 +209,7 @@ class _TableEstimator(BaseEstimator):
                 *(encoded, loss, weights),
                 n_levels=n_levels,
                 kernels=KERNELS if self.kernel == "auto" else (self.kernel,),
-                metric=self.metric,
+                column_scales=self.column_scales,
                 seconds=default_seconds(len(encoded)) if self.time_budget is None else float(self.time_budget),
                 memory=memory,
                 seed=seed,
@@ -305,6 +322,7 @@ def _check_objects(X: np.ndarray) -> None:
 
 
 @link_documentation
+@dataclass(eq=False, repr=False, kw_only=True)
 class TableClassifier(ClassifierMixin, _TableEstimator):
     """Classifier for tables (DataFrames of pandas, polars or arrow, or arrays) that needs no preprocessing and no tuning.
 
@@ -329,19 +347,14 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         n_features`. `X` are the standardised columns, and None selects the value by leave-one-out.
     tune : {"loo", "none"}, default="loo"
         Method that selects settings which are None: leave-one-out, or the defaults `C=1.0` and `gamma="scale"`.
-    metric : {"plain", "learned"}, default="learned"
-        Distance of the search: `"learned"` also learns a scale for each column by the gradient of the leave-one-out loss.
+    column_scales : {"learned", "equal"}, default="learned"
+        Scales of the columns in the distances of the kernel: `"learned"` also tries scales that are learned by the gradient
+        of the leave-one-out loss.
     text : {"leave out", "hash"}, default="leave out"
         Treatment of a column whose strings differ in almost every row.
     column_types : dict or None, default=None
         Types of columns by name: `"number"`, `"category"`, `"date"`, `"text"` or `"left out"`; types of other columns are
         determined from their values.
-    probability : bool or None, default=None
-        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. None is
-        True except for `estimator="svm"`, whose probabilities need five further fits.
-    class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
-        frequency.
     time_budget : float or None, default=None
         Seconds that the fit aims at. None is about 15 for 5,000 rows, 45 for 50,000 and 450 for 500,000; 1,000 rows
         take 2 to 3. The budget determines how many rows the search uses, how many settings are averaged and how large
@@ -359,6 +372,12 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
         Seed or generator for all random choices of the fit; an int makes the fit reproducible.
+    probability : bool or None, default=None
+        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. None is
+        True except for `estimator="svm"`, whose probabilities need five further fits.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
+        frequency.
 
     Attributes
     ----------
@@ -411,48 +430,14 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     array(['tree'], dtype='<U4')
     """
 
-    _parameter_constraints: dict[str, Any] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **_TableEstimator._parameter_constraints,
         **CLASS_WEIGHT,
         "probability": ["boolean", None],
     }
 
-    def __init__(
-        self,
-        *,
-        kernel: str = "auto",
-        estimator: str = "auto",
-        C: float | None = None,
-        gamma: float | str | None = None,
-        tune: str = "loo",
-        metric: str = "learned",
-        text: str = "leave out",
-        column_types: dict[str, str] | None = None,
-        probability: bool | None = None,
-        class_weight: Any = None,
-        time_budget: float | None = None,
-        memory_budget: str | float | None = None,
-        device: str | None = None,
-        callback: Callable[[Any, dict[str, Any]], Any] | None = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.estimator = estimator
-        self.kernel = kernel
-        self.C = C
-        self.gamma = gamma
-        self.tune = tune
-        self.metric = metric
-        self.text = text
-        self.column_types = column_types
-        self.probability = probability
-        self.class_weight = class_weight
-        self.time_budget = time_budget
-        self.memory_budget = memory_budget
-        self.device = device
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
+    probability: bool | None = None
+    class_weight: Any = None
 
     @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableClassifier:
@@ -591,6 +576,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
 
 
 @link_documentation
+@dataclass(eq=False, repr=False, kw_only=True)
 class TableRegressor(RegressorMixin, _TableEstimator):
     """Regressor for tables (DataFrames of pandas, polars or arrow, or arrays) that needs no preprocessing and no tuning.
 
@@ -615,11 +601,9 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         n_features`. `X` are the standardised columns, and None selects the value by leave-one-out.
     tune : {"loo", "none"}, default="loo"
         Method that selects settings which are None: leave-one-out, or the defaults `C=1.0` and `gamma="scale"`.
-    metric : {"plain", "learned"}, default="learned"
-        Distance of the search: `"learned"` also learns a scale for each column by the gradient of the leave-one-out loss.
-    loss : {"squared_error", "absolute_error"}, default="squared_error"
-        Loss function that the fit minimises. Settings are compared by this loss of their leave-one-out predictions; the
-        logarithm of a skewed positive target may be fitted.
+    column_scales : {"learned", "equal"}, default="learned"
+        Scales of the columns in the distances of the kernel: `"learned"` also tries scales that are learned by the gradient
+        of the leave-one-out loss.
     text : {"leave out", "hash"}, default="leave out"
         Treatment of a column whose strings differ in almost every row.
     column_types : dict or None, default=None
@@ -642,6 +626,9 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
         Seed or generator for all random choices of the fit; an int makes the fit reproducible.
+    loss : {"squared_error", "absolute_error"}, default="squared_error"
+        Loss function that the fit minimises. Settings are compared by this loss of their leave-one-out predictions; the
+        logarithm of a skewed positive target may be fitted.
 
     Attributes
     ----------
@@ -686,45 +673,12 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **_TableEstimator._parameter_constraints,
         "loss": [StrOptions({"squared_error", "absolute_error"})],
     }
 
-    def __init__(
-        self,
-        *,
-        kernel: str = "auto",
-        estimator: str = "auto",
-        C: float | None = None,
-        gamma: float | str | None = None,
-        tune: str = "loo",
-        metric: str = "learned",
-        loss: str = "squared_error",
-        text: str = "leave out",
-        column_types: dict[str, str] | None = None,
-        time_budget: float | None = None,
-        memory_budget: str | float | None = None,
-        device: str | None = None,
-        callback: Callable[[Any, dict[str, Any]], Any] | None = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.estimator = estimator
-        self.kernel = kernel
-        self.C = C
-        self.gamma = gamma
-        self.tune = tune
-        self.metric = metric
-        self.loss = loss
-        self.text = text
-        self.column_types = column_types
-        self.time_budget = time_budget
-        self.memory_budget = memory_budget
-        self.device = device
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
+    loss: str = "squared_error"
 
     @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableRegressor:

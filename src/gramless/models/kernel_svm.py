@@ -8,10 +8,11 @@ reads the columns of the support vectors.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.constraints import COMPUTE, KERNEL, POSITIVE, POSITIVE_INTEGER
-from gramless._core.device import CUDA
+from gramless._core.device import CUDA, Device
 from gramless._core.memory import format_bytes, parse_budget
 from gramless._core.validation import (
     atomic_fit,
@@ -51,6 +52,7 @@ from gramless.svm.tuning import TUNING
 _NO_LIMIT = -1
 
 
+@dataclass(eq=False, repr=False)
 class BaseKernelSVM(BaseEstimator):
     """Base class of `KernelSVC`, `KernelSVR` and `KernelOneClassSVM`.
 
@@ -59,7 +61,7 @@ class BaseKernelSVM(BaseEstimator):
     leave out multipliers that do not change.
     """
 
-    _parameter_constraints: dict[str, Any] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **KERNEL,
         **COMPUTE,
         "gamma": [Interval(Real, 0, None, closed="left"), StrOptions({"scale", "auto", "weighted_scale"})],
@@ -70,28 +72,24 @@ class BaseKernelSVM(BaseEstimator):
         "cache_size": [POSITIVE, None],
     }
 
-    kernel: Any
-    C: float
-    nu: Any
-    solver: str
-    tol: float
-    max_iter: int | None
-    cache_size: float | None
-    memory_budget: Any
-    dtype: Any
-    device: Any
-    callback: Any
-    verbose: int
-    random_state: Any
-
-    n_features_in_: int
-    kernel_: Kernel
-    device_: str
-    support_: np.ndarray
-    support_vectors_: Any
-    n_support_: np.ndarray
-    dual_coef_: Any
-    intercept_: np.ndarray
+    kernel: str | Kernel | Callable[[Any, Any], Any] = "rbf"
+    _: KW_ONLY
+    C: float = 1.0
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    nu: float | None = None
+    solver: str = "smo"
+    tol: float = 1e-3
+    max_iter: int | None = None
+    shrinking: bool = True
+    cache_size: float | None = None
+    memory_budget: str | float | None = None
+    dtype: str | None = None
+    device: Device = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
 
     @atomic_fit
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -266,7 +264,7 @@ class BaseKernelSVM(BaseEstimator):
         X = check_X(self, X, dtype=dtype, accept_sparse=kernel.accepts_sparse, reset=reset)
         return X if xa.is_sparse(X) else xa.to_numpy(X)
 
-    def _object_values(self, kernel: Callable_, X: Any, Y: Any) -> np.ndarray:
+    def _object_values(self, kernel: Any, X: Any, Y: Any) -> np.ndarray:
         """Return the validated values of a kernel function for two sequences of objects."""
         shape, dtype = (len(X), len(Y)), np.dtype(self.dtype or np.float64)
         needed, allowed = shape[0] * shape[1] * dtype.itemsize, parse_budget(self.memory_budget)
@@ -313,7 +311,7 @@ class BaseKernelSVM(BaseEstimator):
             check_is_fitted(self, "dual_coef_")
         vectors = self.support_vectors_
         if "_objects" in vars(self):
-            columns = self._object_values(Callable_(self.kernel), X, self._objects)[:, self.support_]
+            columns = self._object_values(kernel_from_parameters(vars(self)), X, self._objects)[:, self.support_]
         else:
             columns = self._to_host(X, self.kernel_, vectors.dtype, reset=False)
             columns = columns if self.kernel_.uses_points else columns[:, self.support_]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -130,7 +131,7 @@ def fit_members(
     *,
     n_levels: list[int],
     kernels: tuple[str, ...],
-    metric: str,
+    column_scales: str,
     seconds: float,
     memory: int,
     seed: int,
@@ -150,7 +151,8 @@ def fit_members(
 
     def new_search(rows: np.ndarray) -> SettingSearch:
         arguments = (encoded.take(rows), rows, preparations, loss, weights, groups)
-        return SettingSearch(*arguments, kernels=kernels, metric=metric, seconds=seconds, report=report, tuning=tuning)
+        options: dict[str, Any] = {"kernels": kernels, "column_scales": column_scales, "seconds": seconds}
+        return SettingSearch(*arguments, **options, report=report, tuning=tuning)
 
     search = new_search(order)
     finalists = search.run()

@@ -174,13 +174,14 @@ class SettingSearch:
         kernels: tuple[str, ...] = KERNELS,
         C: float | None = None,
         gamma: float | None = None,
-        metric: str = "learned",
+        column_scales: str = "learned",
         seconds: float,
         report: Report,
         tuning: TablesTuning = TUNING,
     ):
         self.rows, self.loss, self.weights, self.groups = rows, loss, weights, groups
-        self.kernels, self.C, self.gamma, self.metric, self.seconds = kernels, C, gamma, metric, seconds
+        self.kernels, self.C, self.gamma, self.seconds = kernels, C, gamma, seconds
+        self.column_scales = column_scales
         self.tuning = tuning
         self._report, self._stage, self._stopped = report, "", False
         self._count, self._best = 0, Evaluation(TableSetting("standard", "rbf", 1.0, 1.0), np.inf, 0, np.empty(0))
@@ -387,7 +388,7 @@ class SettingSearch:
     def run(self) -> list[Evaluation]:
         """Return the best settings of different families, on as many rows as the time budget allows, best first."""
         t, most = self.tuning, len(self.rows)
-        learns = self.metric == "learned" and len(np.unique(self.groups)) > 1
+        learns = self.column_scales == "learned" and len(np.unique(self.groups)) > 1
         # With learned scales, both halves of the rows are evaluated after every coordinate search.
         second = (t.families + self.loss.can_log) * t.family_evaluations
         second += t.learned_kernels * (t.family_evaluations + 2) if learns else 0

@@ -69,7 +69,7 @@ def tune_single(
         kernels=(kernel,),
         C=C,
         gamma=gamma,
-        metric="plain",
+        column_scales="equal",
         seconds=np.inf,
         report=report,
         tuning=tuning,
