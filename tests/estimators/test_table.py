@@ -1,5 +1,7 @@
 """Tables through the two estimators: frames of any library, gaps, weights, rare classes, budgets."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -8,10 +10,13 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_friedman1, make_moons
 from sklearn.metrics import log_loss
+from threadpoolctl import threadpool_limits
 
 import gramless
 from gramless import TableClassifier, TableRegressor
 from gramless.tables import members, search
+from gramless.tables.losses import ValueLoss
+from gramless.tables.search import SearchOptions, SettingSearch
 from gramless.tables.tuning import TUNING
 
 
@@ -111,18 +116,33 @@ def test_the_scale_of_one_column_is_found():
     assert 1 - learned.score(X[350:], y[350:]) < 0.5 * (1 - plain.score(X[350:], y[350:]))
 
 
-def test_settings_come_from_rows_as_dense_as_the_table(monkeypatch):
+class FewRowsSearched(TableRegressor):
+    """A regressor whose time budget is enough to search on 400 rows, and to fit all rows."""
+
+    _tuning = replace(TUNING, operations_per_second=1e9, second_rows=400)
+
+
+def test_settings_chosen_on_local_subsets_are_better_than_those_of_a_sparse_sample():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (1800, 2))
     y = np.sin(10 * X[:, 0]) * np.sin(10 * X[:, 1]) + 0.05 * rng.normal(size=1800)
-    monkeypatch.setattr(search, "rows_within", lambda *_: 400)
-    model = TableRegressor(random_state=0, kernel="matern52").fit(X[:1600], y[:1600])
-    assert any("chosen on 400" in reason for reason in model.reductions_)
+    model = FewRowsSearched(random_state=0, kernel="matern52").fit(X[:1600], y[:1600])
+    assert any("of 1,600 rows" in reason for reason in model.reductions_)
     assert model.score(X[1600:], y[1600:]) > 0.95
-    # A sample of 400 rows is less dense, and asks for smoother functions.
-    monkeypatch.setattr(members, "local_rows", lambda X, *_: np.arange(400))
-    sparse = TableRegressor(random_state=0, kernel="matern52").fit(X[:1600], y[:1600])
-    assert sparse.score(X[1600:], y[1600:]) < model.score(X[1600:], y[1600:])
+    # A sample of 400 rows is less dense than the table, and selects settings that are worse for the full table.
+    finer = np.sin(16 * X[:1600, 0]) * np.sin(16 * X[:1600, 1]) + 0.05 * rng.normal(size=1600)
+    encoded, loss = model.columns_.encode(X[:1600]), ValueLoss(finer, "squared_error", None)
+    options = SearchOptions(seconds=3.0, kernels=("matern52",), tuning=FewRowsSearched._tuning)
+
+    def new_search(rows):
+        return SettingSearch(encoded.take(rows), rows, prepared, loss, np.arange(2), options)
+
+    prepared = members.fit_scalings(encoded, [], 0)
+    sample, full = new_search(np.arange(400)), new_search(np.arange(1600))
+    found, full.spread = sample.run(), sample.spread
+    local_subset = search.local_rows(X[:1600], options, 400, np.random.RandomState(0))
+    local, sparse = (new_search(rows).run_local(found, sample.spread)[0] for rows in (local_subset, np.arange(400)))
+    assert full.evaluate(local.setting, 1600).loss < full.evaluate(sparse.setting, 1600).loss
 
 
 def test_weights_of_zero_are_rows_that_are_not_there(plants):
@@ -144,36 +164,42 @@ def test_a_class_with_one_row_is_no_obstacle():
     assert model.predict_proba(X).shape == (61, 3)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 16])
-def test_the_search_and_the_parts_keep_to_time(monkeypatch, threads):
-    monkeypatch.setattr(search, "blas_threads", lambda: threads)
-    monkeypatch.setattr(members, "blas_threads", lambda: threads)
-    # A search evaluates a few settings at the same time, one thread each, however many threads there are.
-    rate = min(TUNING.workers, threads) * search.factor_rate()
-    assert search.rows_within(1.0, 10) == int((1.5 * rate / 10) ** (1 / 3))
+def test_the_search_and_the_partitions_follow_counted_operations():
+    assert search.rows_within(1.0, 10) == int((1.5 * TUNING.operations_per_second / 10) ** (1 / 3))
     n = 100_000
     size = members.part_size(n, 1, 20.0, 1 << 40)
-    assert 2 / 3 * n * size**2 <= 20.0 * threads * search.factor_rate(single=True) or size <= 500
+    assert 2 / 3 * n * size**2 <= 20.0 * TUNING.single_operations_per_second
     assert members.part_size(500, 1, 20.0, 1 << 40) == 500
 
 
-def test_neighbourhoods_are_solved_side_by_side(monkeypatch):
+class SmallPartitions(TableRegressor):
+    """A regressor that fits partitions of 60 rows."""
+
+    _tuning = replace(TUNING, first_rows=100, operations_per_second=1.0, single_operations_per_second=1.0, smallest_part=60)
+
+
+def test_the_model_is_equal_for_any_number_of_threads():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2))
     y = np.sin(X[:, 0]) + X[:, 1]
-    monkeypatch.setattr(members, "part_size", lambda n, *_: 60)
-    short = TableRegressor(random_state=0, kernel="rbf", column_scales="equal")
-    alone = clone(short).fit(X, y)
-    monkeypatch.setattr(members, "blas_threads", lambda: 3)
-    told: list[str] = []
-    together = clone(short).set_params(callback=lambda _, record: told.append(record["message"])).fit(X, y)
-    assert len(together.members_[0].points) == 5
-    np.testing.assert_array_equal(together.predict(X), alone.predict(X))
-    np.testing.assert_array_equal(together.loo_predictions_, alone.loo_predictions_)
-    assert "fitting the rbf kernel to 300 rows: 5 of 5 local partitions" in told
-    assert members.parts_at_once(5, 1000, 1 << 40) == 3
-    assert members.parts_at_once(5, 1000, 2 * 2 * 8 * 1000**2) == 2
-    assert members.parts_at_once(5, 1000, 0) == 1
+    fits = []
+    for threads in (1, 3):
+        messages: list[str] = []
+        estimator = SmallPartitions(kernel="rbf", column_scales="equal", random_state=0)
+        estimator.set_params(callback=lambda _, record, messages=messages: messages.append(record["message"]))
+        with threadpool_limits(threads):
+            fits.append(estimator.fit(X, y))
+        assert len(fits[-1].members_[0].points) == 5
+        assert "fitting the rbf kernel to 300 rows: 5 of 5 local partitions" in messages
+    np.testing.assert_array_equal(fits[0].predict(X), fits[1].predict(X))
+    np.testing.assert_array_equal(fits[0].loo_predictions_, fits[1].loo_predictions_)
+
+
+def test_partitions_are_solved_in_parallel_as_threads_and_memory_allow():
+    with threadpool_limits(3):
+        assert members.parts_at_once(5, 1000, 1 << 40) == 3
+        assert members.parts_at_once(5, 1000, 2 * 2 * 8 * 1000**2) == 2
+        assert members.parts_at_once(5, 1000, 0) == 1
 
 
 @pytest.mark.parametrize(

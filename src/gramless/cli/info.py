@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import gramless
-from gramless._core.memory import format_bytes, free_memory
+from gramless._core.memory import format_bytes, free_memory, parse_budget
 from gramless.cli.model import TableModel, load_any
 from gramless.cli.model_card import card_path, checksum, sections
 from gramless.estimators.table import default_seconds
@@ -51,7 +51,7 @@ def devices() -> list[dict[str, Any]]:
 
 def plan(n: int, d: int, classes: int) -> dict[str, Any]:
     """Return the choices of `gramless train` and `LSSVC(solver="auto")` for a table of this size."""
-    size = part_size(n, 1, TUNING.shares["fit"] * default_seconds(n), int(free_memory("cpu")))
+    size = part_size(n, 1, TUNING.shares["fit"] * default_seconds(n), int(min(parse_budget(None), TUNING.default_memory)))
     why = "the model uses all rows" + (f", in local partitions of {size:,} rows" if size < n else "")
     chosen: dict[str, Any] = {"rows": n, "columns": d, "classes": classes, "train": "table", "train_why": why}
     estimator = gramless.LSSVC()

@@ -21,6 +21,7 @@ from sklearn.base import OutlierMixin
 
 from gramless._core import arrays as xa
 from gramless._core.constraints import FRACTION
+from gramless._core.device import Device
 from gramless._core.doc_links import link_documentation
 from gramless.linalg.operators import expand
 from gramless.models.kernel_svm import BaseKernelSVM
@@ -146,6 +147,14 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
     # The one-class problem has no penalty parameter.
     C: ClassVar[Any] = None  # type: ignore[misc]
     nu: float = 0.5
+    shrinking: bool = True
+    cache_size: float | None = None
+    memory_budget: str | float | None = None
+    dtype: str | None = None
+    device: Device = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Return the similarity of each row to the training rows, before the offset is subtracted.

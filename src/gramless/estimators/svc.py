@@ -27,6 +27,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core.constraints import CLASS_WEIGHT, FRACTION, POSITIVE
+from gramless._core.device import Device
 from gramless._core.doc_links import link_documentation
 from gramless._core.targets.columns import scores_to_labels
 from gramless._core.validation import check_class_weights, check_labels
@@ -85,6 +86,22 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
         Tolerance at which the solver stops. The Notes define the quantity that it bounds.
     max_iter : int or None, default=None
         Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
+    multi_class : {"ovo", "ovr"}, default="ovo"
+        Decomposition of a multiclass problem: one-vs-one or one-vs-rest.
+    decision_function_shape : {"ovr", "ovo"}, default="ovr"
+        Shape of the output of `decision_function`: one column per class (`"ovr"`) or per pair of classes (`"ovo"`). The
+        Notes describe exceptions.
+    break_ties : bool, default=False
+        Whether ties between classes with equal votes are resolved by the scores instead of by the order of the classes;
+        requires `decision_function_shape="ovr"`.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
+        frequency.
+    positive_weight : float, default=1.0
+        Factor of `C` for the positive class of each one-vs-rest problem, or for `classes_[1]` of two classes.
+    probability : {False, "sigmoid", True}, default=False
+        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"sigmoid"`, or
+        True, fits Platt's sigmoids to out-of-fold scores of five more fits.
     shrinking : bool, default=True
         Accepted for compatibility with scikit-learn and ignored; the solver decides by itself.
     cache_size : float or None, default=None
@@ -104,22 +121,6 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
         Seed or generator for all random choices of the fit; an int makes the fit reproducible.
-    multi_class : {"ovo", "ovr"}, default="ovo"
-        Decomposition of a multiclass problem: one-vs-one or one-vs-rest.
-    decision_function_shape : {"ovr", "ovo"}, default="ovr"
-        Shape of the output of `decision_function`: one column per class (`"ovr"`) or per pair of classes (`"ovo"`). The
-        Notes describe exceptions.
-    break_ties : bool, default=False
-        Whether ties between classes with equal votes are resolved by the scores instead of by the order of the classes;
-        requires `decision_function_shape="ovr"`.
-    class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
-        frequency.
-    positive_weight : float, default=1.0
-        Factor of `C` for the positive class of each one-vs-rest problem, or for `classes_[1]` of two classes.
-    probability : {False, "sigmoid", True}, default=False
-        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"sigmoid"`, or
-        True, fits Platt's sigmoids to out-of-fold scores of five more fits.
 
     Attributes
     ----------
@@ -217,6 +218,14 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
     class_weight: dict[Any, float] | str | None = None
     positive_weight: float = 1.0
     probability: bool | str = False
+    shrinking: bool = True
+    cache_size: float | None = None
+    memory_budget: str | float | None = None
+    dtype: str | None = None
+    device: Device = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the scores of the classes, or of the pairs of classes.

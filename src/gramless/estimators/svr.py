@@ -25,6 +25,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import column_or_1d
 
 from gramless._core.constraints import FRACTION
+from gramless._core.device import Device
 from gramless._core.doc_links import link_documentation
 from gramless._core.validation import check_outputs
 from gramless.models.kernel_svm import BaseKernelSVM, scale_bound
@@ -65,6 +66,13 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
         Tolerance at which the solver stops. The Notes define the quantity that it bounds.
     max_iter : int or None, default=None
         Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
+    epsilon : float, default=0.1
+        Half width of the tube in which errors cost nothing, in units of `y`; with `loss="huber"`, the error above which the
+        cost is linear instead of quadratic.
+    loss : {"epsilon_insensitive", "pinball", "huber"}, default="epsilon_insensitive"
+        Loss function that the fit minimises. `"pinball"` predicts quantiles, `"huber"` reduces the influence of outliers.
+    quantile : float or list of float, default=0.5
+        Quantile in (0, 1) that `loss="pinball"` predicts; for a list, `predict` returns one column for each quantile.
     shrinking : bool, default=True
         Accepted for compatibility with scikit-learn and ignored; the solver decides by itself.
     cache_size : float or None, default=None
@@ -84,13 +92,6 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
         Seed or generator for all random choices of the fit; an int makes the fit reproducible.
-    epsilon : float, default=0.1
-        Half width of the tube in which errors cost nothing, in units of `y`; with `loss="huber"`, the error above which the
-        cost is linear instead of quadratic.
-    loss : {"epsilon_insensitive", "pinball", "huber"}, default="epsilon_insensitive"
-        Loss function that the fit minimises. `"pinball"` predicts quantiles, `"huber"` reduces the influence of outliers.
-    quantile : float or list of float, default=0.5
-        Quantile in (0, 1) that `loss="pinball"` predicts; for a list, `predict` returns one column for each quantile.
 
     Attributes
     ----------
@@ -179,6 +180,14 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
     epsilon: float = 0.1
     loss: str = "epsilon_insensitive"
     quantile: float | list[float] = 0.5
+    shrinking: bool = True
+    cache_size: float | None = None
+    memory_budget: str | float | None = None
+    dtype: str | None = None
+    device: Device = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted values.

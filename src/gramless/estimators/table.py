@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
@@ -36,9 +36,9 @@ from gramless.inference.softmax_link import fit_link, link_probabilities, link_s
 from gramless.tables.column_types import Encoded, TableColumns, column_names, frame_rows, is_frame
 from gramless.tables.losses import ClassLoss, ValueLoss
 from gramless.tables.members import TablePlan, fit_members, plan_table
-from gramless.tables.search import KERNELS, WIDTHS, Report
-from gramless.tables.single import SingleSettings, tune_single
-from gramless.tables.tuning import TUNING
+from gramless.tables.search import KERNELS, WIDTHS, SearchOptions
+from gramless.tables.single import tune_single
+from gramless.tables.tuning import TUNING, TablesTuning
 
 # Value of the parameter `estimator`, and its classifier and regressor.
 SINGLE_MODELS: dict[str, tuple[Any, Any]] = {
@@ -93,6 +93,7 @@ class _TableEstimator(BaseEstimator):
         "time_budget": [POSITIVE, None],
         **{name: COMPUTE[name] for name in ("memory_budget", "device", "callback", "verbose", "random_state")},
     }
+    _tuning: ClassVar[TablesTuning] = TUNING
     # Files of version 0.1.0 do not have these attributes.
     model_: Any = field(default=None, init=False)
     preparation_: Any = field(default=None, init=False)
@@ -105,12 +106,6 @@ class _TableEstimator(BaseEstimator):
     column_scales: str = "learned"
     text: str = "leave out"
     column_types: dict[str, str] | None = None
-    time_budget: float | None = None
-    memory_budget: str | float | None = None
-    device: str | None = None
-    callback: Callable[[Any, dict[str, Any]], Any] | None = None
-    verbose: int = 0
-    random_state: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -175,46 +170,84 @@ class _TableEstimator(BaseEstimator):
             return "lssvm", f"an exact solution of {n:,} rows is affordable"
         return "nystrom", f"{n:,} rows are approximated by {TUNING.landmarks:,} landmarks"
 
-    def _fit_encoded(
-        self, encoded: Encoded, y: np.ndarray, loss: ClassLoss | ValueLoss, weights: np.ndarray | None
-    ) -> np.ndarray | None:
+    @atomic_fit
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model to a table.
+
+        Parameters
+        ----------
+        X : DataFrame (pandas, polars, arrow) or array of shape (n, n_features)
+            Table without the target.
+        y : array of shape (n,)
+            Class labels, or values to predict.
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; a weight of 2 equals two copies of the row, and rows of weight 0 are ignored.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        self._validate_params()
+        X, n = self._check_table(X, reset=True)
+        targets, weights = self._read_targets(y, sample_weight, n)
+        kept = np.arange(n) if weights is None else np.flatnonzero(weights)
+        self.columns_ = TableColumns(text=self.text, types=self.column_types).fit(X)
+        loss = self._make_loss(targets[kept], None if weights is None else weights[kept])
+        predictions = self._fit_encoded(self.columns_.encode(X).take(kept), loss)
+        if predictions is not None:
+            self._calibrate(loss, predictions)
+        return self
+
+    def _read_targets(self, y: Any, sample_weight: Any, n: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the encoded targets of all rows, and their weights."""
+        raise NotImplementedError
+
+    def _make_loss(self, targets: np.ndarray, weights: np.ndarray | None) -> Any:
+        """Return the loss of the rows with positive weight."""
+        raise NotImplementedError
+
+    def _calibrate(self, loss: Any, predictions: np.ndarray) -> None:
+        """Store what predictions of a table model need besides scores, from leave-one-out predictions."""
+        raise NotImplementedError
+
+    def _labels(self, loss: Any) -> np.ndarray:
+        """Return the targets of a loss as labels or values."""
+        raise NotImplementedError
+
+    def _fit_encoded(self, encoded: Encoded, loss: ClassLoss | ValueLoss) -> np.ndarray | None:
         """Fit to encoded rows; return the leave-one-out predictions of a table model, None for a single model."""
-        if len(encoded) < 2:
-            raise ValueError(f"Found array with {len(encoded)} sample(s) of positive weight; a minimum of 2 is required.")
-        name, self.reason_ = self._resolve(len(encoded))
-        n_levels = [len(levels) for levels in self.columns_.levels_]
-        memory = parse_budget(self.memory_budget, "cpu")
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        n = len(encoded)
+        if n < 2:
+            raise ValueError(f"Found array with {n} sample(s) of positive weight; a minimum of 2 is required.")
+        name, self.reason_ = self._resolve(n)
+        seconds = default_seconds(n) if self.time_budget is None else float(self.time_budget)
         progress = _Progress(self)
         self.model_, self.preparation_ = None, None
         self.members_, self.member_weights_, self.reductions_ = [], np.empty(0), []
+        options = SearchOptions(
+            n_levels=[len(levels) for levels in self.columns_.levels_],
+            kernels=(self.kernel,) if self.kernel != "auto" else KERNELS if name == "table" else ("rbf",),
+            C=self.C,
+            gamma=self.gamma,
+            tune=self.tune,
+            column_scales=self.column_scales,
+            seconds=seconds,
+            memory=parse_budget(self.memory_budget, "cpu"),
+            most_for_matrices=TUNING.default_memory if self.memory_budget is None else np.inf,
+            seed=check_random_state(self.random_state).randint(2**31 - 1),
+            report=progress.report,
+            tuning=self._tuning,
+        )
         with report_compilation(progress.notify) as message:
             progress.message = message
             if name != "table":
-                kernel = "rbf" if self.kernel == "auto" else self.kernel
-                settings = tune_single(
-                    *(encoded, loss, weights),
-                    n_levels=n_levels,
-                    kernel=kernel,
-                    C=self.C,
-                    gamma=self.gamma,
-                    tune=self.tune,
-                    memory=memory,
-                    seed=seed,
-                    report=progress.report,
-                )
-                self._fit_single(name, kernel, settings, encoded, y, weights, progress.report)
-                return None
-            fitted = fit_members(
-                *(encoded, loss, weights),
-                n_levels=n_levels,
-                kernels=KERNELS if self.kernel == "auto" else (self.kernel,),
-                column_scales=self.column_scales,
-                seconds=default_seconds(len(encoded)) if self.time_budget is None else float(self.time_budget),
-                memory=memory,
-                seed=seed,
-                report=progress.report,
-            )
+                self._fit_single(name, encoded, loss, options)
+            else:
+                fitted = fit_members(encoded, loss, options)
+        self.stopped_at_ = progress.stopped_at
+        if name != "table":
+            return None
         self.members_, self.member_weights_ = fitted.members, fitted.weights
         self.reductions_, self.timings_, self.tuned_ = fitted.reductions, fitted.timings, "leave-one-out"
         parts = sum(len(member.points) for member in fitted.members) // len(fitted.members)
@@ -224,18 +257,10 @@ class _TableEstimator(BaseEstimator):
         self.summary_ = "; ".join((f"{w:.0%} " if several else "") + member.description for w, member in shares)
         return fitted.predictions
 
-    def _fit_single(
-        self,
-        name: str,
-        kernel: str,
-        settings: SingleSettings,
-        encoded: Encoded,
-        y: np.ndarray,
-        weights: np.ndarray | None,
-        report: Report,
-    ) -> None:
+    def _fit_single(self, name: str, encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOptions) -> None:
         """Fit one model to the standardised columns."""
-        classifier, n = is_classifier(self), len(encoded)
+        settings = tune_single(encoded, loss, options)
+        classifier, n, report, (kernel,) = is_classifier(self), len(encoded), options.report, options.kernels
         # The Nystrom model selects C by its own leave-one-out on all rows, without a refit.
         own_C = name == "nystrom" and self.C is None and self.tune == "loo"
         model = single_model(
@@ -261,7 +286,8 @@ class _TableEstimator(BaseEstimator):
         if "callback" in model.get_params():
             model.set_params(callback=iteration)
         began = time.perf_counter()
-        model.fit(settings.preparation(encoded), y, **({} if weights is None else {"sample_weight": weights}))
+        weights = {} if loss.weights is None else {"sample_weight": loss.weights}
+        model.fit(settings.preparation(encoded), self._labels(loss), **weights)
         self.timings_ = {"tune": settings.seconds, "fit": time.perf_counter() - began}
         if "callback" in model.get_params():
             model.set_params(callback=None)
@@ -289,28 +315,35 @@ class _TableEstimator(BaseEstimator):
         TablePlan
             Memory plan; `MemoryError` is raised if the budget is too small.
         """
-        return plan_table(n, d, n_outputs, parse_budget(self.memory_budget, "cpu"))
+        return plan_table(n, d, n_outputs, SearchOptions(memory=parse_budget(self.memory_budget, "cpu")))
 
 
 class _Progress:
-    """Progress messages of a fit to standard error and to the callback of the estimator."""
+    """Progress messages of a fit to standard error and to the callback of the estimator, and the end of its time budget."""
 
     def __init__(self, estimator: _TableEstimator):
-        self.estimator, self.stage, self.stop = estimator, "columns", False
+        self.estimator, self.stage, self.is_stopped = estimator, "columns", False
+        self.stopped_at: str | None = None
         self.message: Callable[[str], None] = self.notify
+        limit, began = estimator.time_budget or np.inf, time.perf_counter()
+        self.deadlines = {"search": began + (1 - estimator._tuning.shares["fit"]) * limit, "fit": began + limit}
 
     def report(self, stage: str, message: str) -> bool:
-        """Report a message; return True if the callback requested to stop."""
+        """Report a message; return True if the callback requested to stop, or if the time budget of the stage is used up."""
         self.stage = stage
         self.message(message)
-        return self.stop
+        stop = self.is_stopped or time.perf_counter() > self.deadlines.get(stage, np.inf)
+        if stop and self.stopped_at is None:
+            self.stopped_at = message
+            log_progress(self.estimator.verbose, f"stopped at: {message}")
+        return stop
 
     def notify(self, message: str) -> None:
         """Write the message and call the callback."""
         log_progress(self.estimator.verbose, message)
         callback = self.estimator.callback
         if callback is not None and callback(self.estimator, {"stage": self.stage, "message": message}) is True:
-            self.stop = True
+            self.is_stopped = True
 
 
 def _check_objects(X: np.ndarray) -> None:
@@ -355,10 +388,17 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     column_types : dict or None, default=None
         Types of columns by name: `"number"`, `"category"`, `"date"`, `"text"` or `"left out"`; types of other columns are
         determined from their values.
+    probability : bool or None, default=None
+        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. None is
+        True except for `estimator="svm"`, whose probabilities need five further fits.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
+        frequency.
     time_budget : float or None, default=None
-        Seconds that the fit aims at. None is about 15 for 5,000 rows, 45 for 50,000 and 450 for 500,000; 1,000 rows
-        take 2 to 3. The budget determines how many rows the search uses, how many settings are averaged and how large
-        local partitions are; it is not a strict limit.
+        Seconds that the fit may take. The budget determines how many rows the search uses, how many settings are averaged
+        and how large local partitions are, by counted operations at a nominal speed; on a slower computer the search stops
+        when its time is used up. None is the work of about 15 seconds for 5,000 rows, 45 for 50,000 and 450 for 500,000
+        (1,000 rows take 2 to 3) on any computer, so that the model does not depend on the speed.
     memory_budget : str, int, float or None, default=None
         Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of
         the free memory if at most 1; None is 70 % of the free memory.
@@ -372,12 +412,6 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
         Seed or generator for all random choices of the fit; an int makes the fit reproducible.
-    probability : bool or None, default=None
-        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. None is
-        True except for `estimator="svm"`, whose probabilities need five further fits.
-    class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
-        frequency.
 
     Attributes
     ----------
@@ -407,6 +441,8 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         How settings that were None were selected; `"no"` if none was.
     reductions_ : list of str
         Reductions that the time or memory budget required.
+    stopped_at_ : str or None
+        Step at which the time budget or the callback stopped the fit; None if no step was left out.
     timings_ : dict
         Seconds of `"tune"` and `"fit"`.
 
@@ -438,44 +474,33 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
 
     probability: bool | None = None
     class_weight: Any = None
+    time_budget: float | None = None
+    memory_budget: str | float | None = None
+    device: str | None = None
+    callback: Callable[[Any, dict[str, Any]], Any] | None = None
+    verbose: int = 0
+    random_state: Any = None
 
-    @atomic_fit
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableClassifier:
-        """Fit the model to class labels.
-
-        Parameters
-        ----------
-        X : DataFrame (pandas, polars, arrow) or array of shape (n, n_features)
-            Table without the target.
-        y : array of shape (n,)
-            Class labels.
-        sample_weight : array of shape (n,), optional
-            Weights of the rows; a weight of 2 equals two copies of the row, and rows of weight 0 are ignored.
-
-        Returns
-        -------
-        self
-            The fitted estimator.
-        """
-        self._validate_params()
-        X, n = self._check_table(X, reset=True)
+    def _read_targets(self, y: Any, sample_weight: Any, n: int) -> tuple[np.ndarray, np.ndarray | None]:
         self.classes_, codes = check_labels(y, n)
         weights = check_weights(sample_weight, np.empty((n, 1)), codes, self.classes_, self.class_weight)
-        kept = np.arange(n) if weights is None else np.flatnonzero(weights)
-        if len(np.unique(codes[kept])) < 2:
+        if len(np.unique(codes if weights is None else codes[weights > 0])) < 2:
             raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
-        self.columns_ = TableColumns(text=self.text, types=self.column_types).fit(X)
-        encoded = self.columns_.encode(X).take(kept)
-        codes, weights = codes[kept], None if weights is None else weights[kept]
-        loss = ClassLoss(codes, len(self.classes_), weights)
-        predictions = self._fit_encoded(encoded, self.classes_[codes], loss, weights)
-        if predictions is not None:
-            self.link_ = fit_link(predictions, codes, len(self.classes_), weights)
-            self.loo_probabilities_ = link_probabilities(predictions, self.link_)
-            share = check_random_state(self.random_state).random_sample(len(codes))
-            scores = adaptive_scores(self.loo_probabilities_, share)
-            self.calibration_scores_, self.calibration_codes_ = scores[np.arange(len(codes)), codes], codes
-        return self
+        return codes, weights
+
+    def _make_loss(self, targets: np.ndarray, weights: np.ndarray | None) -> ClassLoss:
+        return ClassLoss(targets, len(self.classes_), weights)
+
+    def _labels(self, loss: ClassLoss) -> np.ndarray:
+        return self.classes_[loss.codes]
+
+    def _calibrate(self, loss: ClassLoss, predictions: np.ndarray) -> None:
+        codes = loss.codes
+        self.link_ = fit_link(predictions, codes, len(self.classes_), loss.weights)
+        self.loo_probabilities_ = link_probabilities(predictions, self.link_)
+        share = check_random_state(self.random_state).random_sample(len(codes))
+        scores = adaptive_scores(self.loo_probabilities_, share)
+        self.calibration_scores_, self.calibration_codes_ = scores[np.arange(len(codes)), codes], codes
 
     @available_if(lambda self: self.estimator != "svm" and _has_probabilities(self))
     def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
@@ -609,10 +634,14 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     column_types : dict or None, default=None
         Types of columns by name: `"number"`, `"category"`, `"date"`, `"text"` or `"left out"`; types of other columns are
         determined from their values.
+    loss : {"squared_error", "absolute_error"}, default="squared_error"
+        Loss function that the fit minimises. Settings are compared by this loss of their leave-one-out predictions; the
+        logarithm of a skewed positive target may be fitted.
     time_budget : float or None, default=None
-        Seconds that the fit aims at. None is about 15 for 5,000 rows, 45 for 50,000 and 450 for 500,000; 1,000 rows
-        take 2 to 3. The budget determines how many rows the search uses, how many settings are averaged and how large
-        local partitions are; it is not a strict limit.
+        Seconds that the fit may take. The budget determines how many rows the search uses, how many settings are averaged
+        and how large local partitions are, by counted operations at a nominal speed; on a slower computer the search stops
+        when its time is used up. None is the work of about 15 seconds for 5,000 rows, 45 for 50,000 and 450 for 500,000
+        (1,000 rows take 2 to 3) on any computer, so that the model does not depend on the speed.
     memory_budget : str, int, float or None, default=None
         Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of
         the free memory if at most 1; None is 70 % of the free memory.
@@ -626,9 +655,6 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
         Seed or generator for all random choices of the fit; an int makes the fit reproducible.
-    loss : {"squared_error", "absolute_error"}, default="squared_error"
-        Loss function that the fit minimises. Settings are compared by this loss of their leave-one-out predictions; the
-        logarithm of a skewed positive target may be fitted.
 
     Attributes
     ----------
@@ -652,6 +678,8 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         How settings that were None were selected; `"no"` if none was.
     reductions_ : list of str
         Reductions that the time or memory budget required.
+    stopped_at_ : str or None
+        Step at which the time budget or the callback stopped the fit; None if no step was left out.
     timings_ : dict
         Seconds of `"tune"` and `"fit"`.
 
@@ -679,41 +707,27 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     }
 
     loss: str = "squared_error"
+    time_budget: float | None = None
+    memory_budget: str | float | None = None
+    device: str | None = None
+    callback: Callable[[Any, dict[str, Any]], Any] | None = None
+    verbose: int = 0
+    random_state: Any = None
 
-    @atomic_fit
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TableRegressor:
-        """Fit the model to values.
+    def _read_targets(self, y: Any, sample_weight: Any, n: int) -> tuple[np.ndarray, np.ndarray | None]:
+        values = column_or_1d(check_outputs(y, n), warn=True).astype(np.float64)
+        return values, check_weights(sample_weight, np.empty((n, 1)))
 
-        Parameters
-        ----------
-        X : DataFrame (pandas, polars, arrow) or array of shape (n, n_features)
-            Table without the target.
-        y : array of shape (n,)
-            Values to predict.
-        sample_weight : array of shape (n,), optional
-            Weights of the rows; a weight of 2 equals two copies of the row, and rows of weight 0 are ignored.
+    def _make_loss(self, targets: np.ndarray, weights: np.ndarray | None) -> ValueLoss:
+        return ValueLoss(targets, self.loss, weights)
 
-        Returns
-        -------
-        self
-            The fitted estimator.
-        """
-        self._validate_params()
-        X, n = self._check_table(X, reset=True)
-        values = column_or_1d(check_outputs(y, n), warn=True)
-        weights = check_weights(sample_weight, np.empty((n, 1)))
-        kept = np.arange(n) if weights is None else np.flatnonzero(weights)
-        self.columns_ = TableColumns(text=self.text, types=self.column_types).fit(X)
-        encoded = self.columns_.encode(X).take(kept)
-        values, weights = values[kept].astype(np.float64), None if weights is None else weights[kept]
-        loss = ValueLoss(values, self.loss, weights)
-        predictions = self._fit_encoded(encoded, values, loss, weights)
-        if predictions is not None:
-            self.target_scales_ = loss.scales()
-            self.loo_predictions_ = predictions
-            self.loo_residuals_ = values - predictions.reshape(len(values))
-            self._weights = weights
-        return self
+    def _labels(self, loss: ValueLoss) -> np.ndarray:
+        return loss.y
+
+    def _calibrate(self, loss: ValueLoss, predictions: np.ndarray) -> None:
+        self.target_scales_, self._weights = loss.scales(), loss.weights
+        self.loo_predictions_ = predictions
+        self.loo_residuals_ = loss.y - predictions.reshape(len(predictions))
 
     @available_if(lambda self: self.estimator != "svm")
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:

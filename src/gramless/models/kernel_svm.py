@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.constraints import COMPUTE, KERNEL, POSITIVE, POSITIVE_INTEGER
-from gramless._core.device import CUDA, Device
+from gramless._core.device import CUDA
 from gramless._core.memory import format_bytes, parse_budget
 from gramless._core.validation import (
     atomic_fit,
@@ -82,14 +82,6 @@ class BaseKernelSVM(BaseEstimator):
     solver: str = "smo"
     tol: float = 1e-3
     max_iter: int | None = None
-    shrinking: bool = True
-    cache_size: float | None = None
-    memory_budget: str | float | None = None
-    dtype: str | None = None
-    device: Device = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
 
     @atomic_fit
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:

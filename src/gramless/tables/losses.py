@@ -20,13 +20,34 @@ _SKEWED = 0.5
 _LARGEST_EXPONENT = 700.0
 
 
-class ClassLoss:
+class Loss:
+    """Loss of a target whose rows have weights, or no weights if they are None."""
+
+    def __init__(self, weights: np.ndarray | None):
+        self.weights = weights
+
+    def weights_of(self, rows: np.ndarray) -> np.ndarray:
+        """Return the weights of the rows."""
+        return np.ones(len(rows)) if self.weights is None else self.weights[rows]
+
+    def ridge(self, C: float, rows: np.ndarray) -> np.ndarray:
+        """Return the diagonal that the rows add to their kernel matrix."""
+        return 1.0 / (C * self.weights_of(rows))
+
+
+class ClassLoss(Loss):
     """Log loss of a classification target."""
 
     can_log = False
 
+    @property
+    def n_targets(self) -> int:
+        """Number of columns of targets."""
+        return 1 if self.n_classes == 2 else self.n_classes
+
     def __init__(self, codes: np.ndarray, n_classes: int, weights: np.ndarray | None):
-        self.codes, self.n_classes, self.weights = codes, n_classes, weights
+        super().__init__(weights)
+        self.codes, self.n_classes = codes, n_classes
 
     def targets(self, rows: np.ndarray, log: bool) -> np.ndarray:
         """Return the regression targets of the rows."""
@@ -49,13 +70,15 @@ class ClassLoss:
         return temperature_loss_and_slopes(scores, self.codes[rows], w)
 
 
-class ValueLoss:
+class ValueLoss(Loss):
     """Squared or absolute error of a regression target."""
 
     codes = None
+    n_targets = 1
 
     def __init__(self, y: np.ndarray, loss: str, weights: np.ndarray | None):
-        self.y, self.loss, self.weights = y, loss, weights
+        super().__init__(weights)
+        self.y, self.loss = y, loss
         self.mean = float(np.average(y, weights=weights))
         self.spread = float(np.sqrt(np.average((y - self.mean) ** 2, weights=weights))) or 1.0
         self.can_log = bool(y.min() > 0 and y.max() > y.min() and skewness(y[:, None])[0] > _SKEWED)
@@ -85,7 +108,7 @@ class ValueLoss:
         """Return the factor that converts medians to means; 1 if the target is not transformed or medians are requested."""
         if not log or self.loss == "absolute_error":
             return 1.0
-        w = np.ones(len(rows)) if self.weights is None else self.weights[rows]
+        w = self.weights_of(rows)
         return float(
             np.clip(w @ self.y[rows] / max(w @ self.from_scores(scores, self.scales(), log, 1.0), 1e-300), 0.5, 2.0)
         )
@@ -104,7 +127,7 @@ class ValueLoss:
 
         Up to a constant, this is the mean negative log likelihood of normal errors.
         """
-        w = np.ones(len(rows)) if self.weights is None else self.weights[rows]
+        w = self.weights_of(rows)
         error = scores - self.targets(rows, log)
         mean = max(float(np.average(error[:, 0] ** 2, weights=w)), np.finfo(float).tiny)
         return 0.5 * float(np.log(mean)), error * (w / w.sum() / mean)[:, None]

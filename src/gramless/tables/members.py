@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -27,10 +26,10 @@ from gramless.tables.preparation import Preparation, has_skewed_numbers
 from gramless.tables.search import (
     Evaluation,
     Report,
+    SearchOptions,
     SettingSearch,
     TableSetting,
     choose,
-    factor_rate,
     local_rows,
     make_kernel,
 )
@@ -124,49 +123,36 @@ def fit_scalings(encoded: Encoded, n_levels: list[int], seed: int) -> dict[str, 
     return fitted
 
 
-def fit_members(
-    encoded: Encoded,
-    loss: ClassLoss | ValueLoss,
-    weights: np.ndarray | None,
-    *,
-    n_levels: list[int],
-    kernels: tuple[str, ...],
-    column_scales: str,
-    seconds: float,
-    memory: int,
-    seed: int,
-    report: Report,
-    tuning: TablesTuning = TUNING,
-) -> FittedMembers:
+def fit_members(encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOptions) -> FittedMembers:
     """Search settings on a sample, then fit the chosen ones to all rows."""
     began = time.perf_counter()
-    rng = np.random.RandomState(seed)
+    rng, tuning, report = np.random.RandomState(options.seed), options.tuning, options.report
     n = len(encoded)
-    plan = plan_table(n, encoded.numbers.shape[1] + sum(n_levels), loss.targets(np.arange(1), False).shape[1], memory)
+    plan = plan_table(n, encoded.numbers.shape[1] + sum(options.n_levels), loss.n_targets, options)
     most_rows = min(tuning.most_rows, plan.most_rows)
     order = sample_order(n, loss.codes, tuning.first_rows, rng)[:most_rows]
     report("columns", "preparing the columns")
-    preparations = fit_scalings(encoded, n_levels, seed)
+    preparations = fit_scalings(encoded, options.n_levels, options.seed)
     groups = column_groups(preparations["standard"], encoded)
 
     def new_search(rows: np.ndarray) -> SettingSearch:
-        arguments = (encoded.take(rows), rows, preparations, loss, weights, groups)
-        options: dict[str, Any] = {"kernels": kernels, "column_scales": column_scales, "seconds": seconds}
-        return SettingSearch(*arguments, **options, report=report, tuning=tuning)
+        return SettingSearch(encoded.take(rows), rows, preparations, loss, groups, options)
 
     search = new_search(order)
     finalists = search.run()
     if finalists and finalists[0].n < n:
         best = finalists[0].setting
         X = preparations[best.scaling](encoded)
-        nearby = local_rows(X if best.scales is None else X * np.array(best.scales), seconds, most_rows, rng)
+        nearby = local_rows(X if best.scales is None else X * np.array(best.scales), options, most_rows, rng)
         spread, search = search.spread, new_search(nearby)
         finalists = search.run_local(finalists, spread)
-    candidates, size, reductions = _affordable(finalists, search.rows, loss, n, seconds, plan.for_matrices, tuning)
+    candidates, size, reductions = _affordable(finalists, search.rows, loss, n, plan, options)
     tuned = time.perf_counter()
-    evaluations, fitted = [], {}
+    evaluations, fitted = [], dict[TableSetting, TableMember]()
     for candidate in candidates:
-        arguments = (candidate.setting, search, preparations, encoded, loss, weights, size, plan.for_matrices, report)
+        if fitted and report("fit", f"{len(fitted)} of {len(candidates)} settings fitted"):
+            break
+        arguments = (candidate.setting, search, preparations, encoded, loss, size, plan.for_matrices, report)
         member, scores = _fit_member(*arguments)
         fitted[candidate.setting] = member
         evaluations.append(_on_all_rows(candidate, scores, order, loss))
@@ -183,16 +169,16 @@ def _affordable(
     rows: np.ndarray,
     loss: ClassLoss | ValueLoss,
     n: int,
-    seconds: float,
-    memory: int,
-    tuning: TablesTuning,
+    plan: TablePlan,
+    options: SearchOptions,
 ) -> tuple[list[Evaluation], int, list[str]]:
     """Return the settings to fit, the number of rows of a partition, and the reductions that the budgets require."""
     searched = finalists[0].n if finalists else 0
-    sample, fit_seconds = rows[:searched], tuning.shares["fit"] * seconds
+    tuning, memory = options.tuning, plan.for_matrices
+    sample, fit_seconds = rows[:searched], tuning.shares["fit"] * options.seconds
     chosen = choose(finalists, loss, sample, tuning.members)
-    reductions: list[str] = []
-    affordable = tuning.members if searched == n else members_within(n, fit_seconds)
+    reductions = list(plan.reductions)
+    affordable = tuning.members if searched == n else members_within(n, fit_seconds, tuning)
     if len(chosen) > affordable:
         reductions.append(f"the average has {affordable} of {len(chosen)} settings, to stay within the time budget")
         chosen = choose(finalists, loss, sample, affordable)
@@ -200,9 +186,9 @@ def _affordable(
     # Fit further settings in the remaining time, because losses on all rows are more accurate than on the sample.
     candidates += [one for one in finalists if all(one is not taken for taken in candidates)]
     candidates = candidates[: len(chosen) if searched == n else affordable]
-    size = part_size(n, len(candidates), fit_seconds, memory, searched)
+    size = part_size(n, len(candidates), fit_seconds, memory, searched, tuning)
     if size < n:
-        why = "memory" if size < part_size(n, 1, fit_seconds, 1 << 62) else "time"
+        why = "memory" if size < part_size(n, 1, fit_seconds, 1 << 62, tuning=tuning) else "time"
         reductions.append(
             f"no exact solution of all {n:,} rows ({format_bytes(8 * n * n)}), for {why}: the rows are divided into "
             f"local partitions of at most {size:,} rows"
@@ -225,17 +211,23 @@ def _on_all_rows(candidate: Evaluation, scores: np.ndarray, order: np.ndarray, l
 
 @dataclass
 class TablePlan:
-    """Peak memory of a fit, largest number of rows for comparing settings, and bytes left for kernel matrices."""
+    """Peak memory of a fit, largest number of rows for comparing settings, and bytes left for kernel matrices.
+
+    `reductions` says whether the free memory of the computer, and not the memory budget, limits the matrices.
+    """
 
     memory: MemoryEstimate
     most_rows: int
     for_matrices: int
+    reductions: list[str]
 
 
-def plan_table(n: int, d: int, k: int, budget: int, tuning: TablesTuning = TUNING) -> TablePlan:
+def plan_table(n: int, d: int, k: int, options: SearchOptions) -> TablePlan:
     """Return the memory plan for `n` rows, `d` scaled columns and `k` columns of targets."""
+    tuning, budget = options.tuning, int(options.memory)
     table = MemoryEstimate({"table": tuning.table_copies * n * d * 8, "scores": tuning.score_columns * n * k * 8})
-    left = max(0, budget - table.nbytes)
+    free = max(0, budget - table.nbytes)
+    left = int(min(free, options.most_for_matrices))
 
     def search_bytes(rows: int) -> int:
         """Return the bytes of the kernel matrices and of the predictions of every evaluated setting."""
@@ -248,12 +240,15 @@ def plan_table(n: int, d: int, k: int, budget: int, tuning: TablesTuning = TUNIN
         table.parts["kernel matrices"] = search_bytes(min(n, tuning.first_rows))
         table.check(budget, "raise memory_budget, or use NystromLSSVC or NystromLSSVR, which read the rows once")
     table.parts["kernel matrices"] = min(left, max(search_bytes(rows), 2 * 8 * n * n))
-    return TablePlan(table, rows, left)
+    reductions = []
+    if left < options.most_for_matrices < np.inf and rows < min(n, tuning.most_rows):
+        reductions.append(f"kernel matrices take at most {format_bytes(left)}, the free memory of this computer")
+    return TablePlan(table, rows, left, reductions)
 
 
 def members_within(n: int, seconds: float, tuning: TablesTuning = TUNING) -> int:
     """Return how many settings can be fitted to all rows in `seconds`; at least one."""
-    return max(1, min(tuning.members, int(1.5 * seconds * blas_threads() * factor_rate(single=True) / n**3)))
+    return max(1, min(tuning.members, int(1.5 * seconds * tuning.single_operations_per_second / n**3)))
 
 
 def part_size(n: int, n_members: int, seconds: float, memory: int, searched: int = 0, tuning: TablesTuning = TUNING) -> int:
@@ -264,7 +259,7 @@ def part_size(n: int, n_members: int, seconds: float, memory: int, searched: int
     """
     if searched == n:
         return n
-    by_time = int(np.sqrt(1.5 * seconds * blas_threads() * factor_rate(single=True) / (n * n_members)))
+    by_time = int(np.sqrt(1.5 * seconds * tuning.single_operations_per_second / (n * n_members)))
     by_memory = int(np.sqrt(memory / 2 / 8))
     size = max(min(by_time, by_memory), min(n, tuning.smallest_part))
     return n if size >= n else -(-n // -(-n // size))
@@ -276,7 +271,6 @@ def _fit_member(
     preparations: dict[str, Preparation],
     encoded: Encoded,
     loss: ClassLoss | ValueLoss,
-    weights: np.ndarray | None,
     size: int,
     memory: int,
     report: Report,
@@ -306,7 +300,7 @@ def _fit_member(
         known = search.solutions.get(setting) if count == 1 and len(search.rows) == n else None
         if known is not None:
             rows = search.rows
-        solution = known or _solve_part(X[rows], kernel, Z[rows], setting.C, None if weights is None else weights[rows])
+        solution = known or _solve_part(X[rows], kernel, Z[rows], setting.C, loss.weights_of(rows))
         scores[rows] = solution.scores
         with reporting:
             solutions[part] = solution
@@ -335,11 +329,10 @@ def parts_at_once(count: int, size: int, memory: int) -> int:
     return max(1, min(blas_threads(), count, memory // (2 * 8 * size**2)))
 
 
-def _solve_part(X: np.ndarray, kernel: Kernel, Z: np.ndarray, C: float, weights: np.ndarray | None) -> ExactSolution:
+def _solve_part(X: np.ndarray, kernel: Kernel, Z: np.ndarray, C: float, weights: np.ndarray) -> ExactSolution:
     """Return the exact solution of one part, with a larger ridge if the matrix cannot be factored."""
     for _ in range(TUNING.retries):
-        ridge = np.full(len(X), 1.0 / C) if weights is None else 1.0 / (C * weights)
-        solution = solve_exact(X, kernel, Z, ridge)
+        solution = solve_exact(X, kernel, Z, 1.0 / (C * weights))
         if solution is not None:
             return solution
         C /= 10

@@ -29,13 +29,13 @@ from gramless.tables.losses import ClassLoss, ValueLoss
 from gramless.tables.tuning import TUNING
 
 # Prior precision of the logarithms of the scales around their mean: a factor of two is typical.
-_PRIOR = 2.0
+PRIOR = 2.0
 # Bound on the logarithm of a scale.
 _LARGEST_LOG_SCALE = np.log(100.0)
 # Loss of settings whose kernel matrix cannot be factored: larger than any loss that occurs.
 _FAILED_LOSS = 1e6
 # Fewest matrix values for which compiled code is used: loading compiled code takes almost a second (measured).
-_COMPILED_VALUES = 1 << 18
+COMPILED_VALUES = 1 << 18
 
 
 def kernel_and_slopes(name: str, X: np.ndarray, gamma: float) -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +63,7 @@ def scale_slopes(name: str, X: np.ndarray, V: np.ndarray) -> np.ndarray:
     """Return `sum_ij V_ij |x_ik - x_jk|^q` for each column and a symmetric `V`; q = 1 for the Laplacian, else 2."""
     if name != "laplacian":
         return _square_sums(V, X)
-    if V.size < _COMPILED_VALUES:
+    if V.size < COMPILED_VALUES:
         return _absolute_sums(V, X)
     from gramless._core.compiled.difference_sums import absolute_difference_sums
 
@@ -98,7 +98,6 @@ def loss_and_slopes(
     loss: ClassLoss | ValueLoss,
     rows: np.ndarray,
     log: bool,
-    weights: np.ndarray | None,
 ) -> tuple[float, np.ndarray]:
     """Return the leave-one-out loss plus the prior, and its gradient by the logarithms of the scales and of `C`.
 
@@ -107,7 +106,7 @@ def loss_and_slopes(
     """
     n = len(X)
     logs, C = parameters[:-1], np.exp(parameters[-1])
-    ridge = np.full(n, 1.0 / C) if weights is None else 1.0 / (C * weights)
+    ridge = loss.ridge(C, rows)
     scaled = X * np.exp(logs)[groups]
     K, common = kernel_and_slopes(name, scaled, gamma)
     K.flat[:: n + 1] += ridge
@@ -133,8 +132,8 @@ def loss_and_slopes(
     slopes[-1] = -ridge @ W.diagonal()
     slopes[:-1] = np.bincount(groups, weights=scale_slopes(name, scaled, W * common), minlength=len(logs))
     centred = logs - logs.mean()
-    slopes[:-1] += _PRIOR / n * centred
-    return value + _PRIOR / (2 * n) * float(centred @ centred), slopes
+    slopes[:-1] += PRIOR / n * centred
+    return value + PRIOR / (2 * n) * float(centred @ centred), slopes
 
 
 def _inverse(factor: np.ndarray) -> np.ndarray:
@@ -163,7 +162,6 @@ def learn_scales(
     loss: ClassLoss | ValueLoss,
     rows: np.ndarray,
     log: bool,
-    weights: np.ndarray | None,
     *,
     steps: int,
 ) -> tuple[np.ndarray, float]:
@@ -171,7 +169,7 @@ def learn_scales(
     count = int(groups.max()) + 1
     start = np.append(np.zeros(count), np.log(C))
     bounds = [(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE)] * count + [(np.log(TUNING.smallest_C), np.log(TUNING.largest_C))]
-    arguments = (X, groups, name, gamma, loss, rows, log, weights)
+    arguments = (X, groups, name, gamma, loss, rows, log)
     options = {"maxiter": steps, "maxfun": steps + steps // 2}
     found = minimize(loss_and_slopes, start, arguments, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return found.x[:-1], float(np.exp(found.x[-1]))

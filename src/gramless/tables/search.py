@@ -16,17 +16,16 @@ Reference: Caruana, Niculescu-Mizil, Crew and Ksikes, "Ensemble selection from l
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass, field, replace
+from itertools import product
 from threading import Lock
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from gramless._core.threads import blas_threads, one_blas_thread, run_round_robin
-from gramless.inference.leave_one_out import inverse_factor, solve_dense
+from gramless.inference.leave_one_out import solve_dense
 from gramless.kernels import Kernel, ScaledColumns, as_kernel
 from gramless.tables.column_types import Encoded
 from gramless.tables.exact import CachedMatrices, ExactSolution, MatrixPool, solve_exact, upper_kernel_matrix
@@ -116,32 +115,27 @@ class HalfScales:
     rows: int
 
 
-@cache
-def factor_rate(single: bool = False) -> float:
-    """Return the operations per second of a factorisation by one thread, rounded down to a power of two.
-
-    Thread time is measured instead of wall time and rounded, so that the model does not depend on the load of the computer.
-    """
-    n = TUNING.rated_rows
-    A = (np.eye(n) * n + 1.0).astype(np.float32 if single else np.float64)
-    seconds = []
-    with one_blas_thread():
-        for _ in range(3):
-            copy = A.copy()
-            began = time.thread_time()
-            inverse_factor(copy)
-            seconds.append(time.thread_time() - began)
-    return float(2.0 ** np.floor(np.log2(2 / 3 * n**3 / max(min(seconds), 1e-6))))
-
-
-def workers(tuning: TablesTuning = TUNING) -> int:
-    """Return the number of settings that are evaluated in parallel."""
-    return min(tuning.workers, blas_threads())
-
-
 def rows_within(seconds: float, evaluations: int, tuning: TablesTuning = TUNING) -> int:
-    """Return the number of rows of a matrix that all workers can factor `evaluations` times in `seconds`."""
-    return int((1.5 * seconds * workers(tuning) * factor_rate() / evaluations) ** (1 / 3))
+    """Return the number of rows of a matrix that can be factored `evaluations` times in `seconds` at the nominal speed."""
+    return int((1.5 * seconds * tuning.operations_per_second / evaluations) ** (1 / 3))
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """Options of search and fit; `C` and `gamma` are searched if None, and `seconds` is converted at the nominal speed."""
+
+    report: Report = lambda stage, message: False
+    n_levels: list[int] = field(default_factory=list)
+    kernels: tuple[str, ...] = KERNELS
+    C: float | None = None
+    gamma: float | str | None = None
+    tune: str = "loo"
+    column_scales: str = "learned"
+    seconds: float = np.inf
+    memory: float = np.inf
+    most_for_matrices: float = np.inf
+    seed: int = 0
+    tuning: TablesTuning = TUNING
 
 
 Steps: TypeAlias = Generator[None, None, Evaluation]
@@ -157,9 +151,8 @@ def _step(do: Callable[..., T], *arguments: Any) -> Generator[None, None, T]:
 class SettingSearch:
     """State of one search over settings.
 
-    `rows` are the training rows of `encoded`, in the order in which the sample grows; `weights` belong to all training rows;
-    `groups` is the index of the learned scale of each scaled column. If `C` or `gamma` is given, it is not searched;
-    `seconds` is the time budget of search and fit together.
+    `rows` are the training rows of `encoded`, in the order in which the sample grows; `groups` is the index of the learned
+    scale of each scaled column. A `gamma` other than None is not searched.
     """
 
     def __init__(
@@ -168,22 +161,13 @@ class SettingSearch:
         rows: np.ndarray,
         preparations: dict[str, Preparation],
         loss: ClassLoss | ValueLoss,
-        weights: np.ndarray | None,
         groups: np.ndarray,
-        *,
-        kernels: tuple[str, ...] = KERNELS,
-        C: float | None = None,
+        options: SearchOptions,
         gamma: float | None = None,
-        column_scales: str = "learned",
-        seconds: float,
-        report: Report,
-        tuning: TablesTuning = TUNING,
     ):
-        self.rows, self.loss, self.weights, self.groups = rows, loss, weights, groups
-        self.kernels, self.C, self.gamma, self.seconds = kernels, C, gamma, seconds
-        self.column_scales = column_scales
-        self.tuning = tuning
-        self._report, self._stage, self._stopped = report, "", False
+        self.rows, self.loss, self.groups = rows, loss, groups
+        self.options, self.tuning, self.C, self.gamma = options, options.tuning, options.C, gamma
+        self._stage, self._stopped = "", False
         self._count, self._best = 0, Evaluation(TableSetting("standard", "rbf", 1.0, 1.0), np.inf, 0, np.empty(0))
         self._most = 0
         self.X = {scaling: prepare(encoded) for scaling, prepare in preparations.items()}
@@ -200,7 +184,7 @@ class SettingSearch:
         self._stage = stage
         best = f", best so far {self._best.setting.describe()}" if np.isfinite(self._best.loss) else ""
         message = f"{stage}: {self._count:,} of at most {self._most:,} settings{best}"
-        self._stopped = self._report("search", message) or self._stopped
+        self._stopped = self.options.report("search", message) or self._stopped
 
     def _expect(self, *stages: int) -> None:
         """Set the largest total number of evaluations, given the evaluations of the remaining stages."""
@@ -217,12 +201,9 @@ class SettingSearch:
 
     def _each(self, jobs: Iterable[Generator[None, None, T]]) -> list[T]:
         """Return the results of all jobs, which run in parallel with one thread each."""
-        at_once = workers(self.tuning)  # evaluated before BLAS is limited to one thread
+        at_once = min(self.tuning.workers, blas_threads())  # evaluated before BLAS is limited to one thread
         with one_blas_thread():
             return run_round_robin(list(jobs), at_once)
-
-    def _ridge(self, C: float, n: int) -> np.ndarray:
-        return np.full(n, 1.0 / C) if self.weights is None else 1.0 / (C * self.weights[self.rows[:n]])
 
     def _evaluation(self, setting: TableSetting, n: int, scores: np.ndarray | None) -> Evaluation:
         if scores is None:
@@ -244,7 +225,8 @@ class SettingSearch:
                 cached.clear()
                 cached[same_kernel] = matrices
             kernel = make_kernel(setting, self.spread[setting.scaling])
-            targets, ridge = self.loss.targets(self.rows[:n], setting.log), self._ridge(setting.C, n)
+            rows = self.rows[:n]
+            targets, ridge = self.loss.targets(rows, setting.log), self.loss.ridge(setting.C, rows)
             X = self.X[setting.scaling][:n]
             solution = solve_exact(X, kernel, targets, ridge, cached=matrices, pool=self._pool)
             self.evaluated[key] = self._evaluation(setting, n, None if solution is None else solution.scores)
@@ -261,7 +243,7 @@ class SettingSearch:
 
         def at(C: float) -> Evaluation:
             with self._pool.copy(K) as A:
-                A.flat[:: n + 1] += self._ridge(C, n)
+                A.flat[:: n + 1] += self.loss.ridge(C, self.rows[:n])
                 found = solve_dense(A, Z)
             return self._evaluation(replace(start, C=C), n, None if found is None else found[2])
 
@@ -330,7 +312,8 @@ class SettingSearch:
             return min(found, key=lambda one: one.loss)
 
         self.report(f"evaluating every scaling, kernel and width, {n:,} rows")
-        found = self._each(widths(scaling, kernel) for scaling in self.X if scaling != "log" for kernel in self.kernels)
+        families = product([scaling for scaling in self.X if scaling != "log"], self.options.kernels)
+        found = self._each(widths(scaling, kernel) for scaling, kernel in families)
         if "log" in self.X:
             self.report(f"evaluating logarithms of skewed columns, {n:,} rows")
             best = [one.setting for one in _families(found)[:2]]
@@ -343,10 +326,9 @@ class SettingSearch:
         def learned(start: TableSetting, first: int) -> tuple[np.ndarray, float]:
             half = slice(first, rows, 2)
             subset = self.rows[half]
-            w = None if self.weights is None else self.weights[subset]
             gamma = kernel_gamma(start.kernel, start.width, self.spread[start.scaling])
             arguments = (self.X[start.scaling][half], self.groups, start.kernel, gamma, start.C, self.loss, subset)
-            return learn_scales(*arguments, start.log, w, steps=self.tuning.learning_steps)
+            return learn_scales(*arguments, start.log, steps=self.tuning.learning_steps)
 
         halves = self._each(_step(learned, start, first) for start in starts for first in (0, 1))
         return [self._joined(start, halves[2 * k : 2 * k + 2], rows) for k, start in enumerate(starts)]
@@ -388,18 +370,18 @@ class SettingSearch:
     def run(self) -> list[Evaluation]:
         """Return the best settings of different families, on as many rows as the time budget allows, best first."""
         t, most = self.tuning, len(self.rows)
-        learns = self.column_scales == "learned" and len(np.unique(self.groups)) > 1
+        learns = self.options.column_scales == "learned" and len(np.unique(self.groups)) > 1
         # With learned scales, both halves of the rows are evaluated after every coordinate search.
         second = (t.families + self.loss.can_log) * t.family_evaluations
         second += t.learned_kernels * (t.family_evaluations + 2) if learns else 0
         third = t.finalists * (t.finalist_evaluations + 2)
         scalings, decades = len([one for one in self.X if one != "log"]), round(np.log10(t.largest_C / t.smallest_C))
-        n_widths = scalings * sum(len(WIDTHS[kernel]) for kernel in self.kernels)
+        n_widths = scalings * sum(len(WIDTHS[kernel]) for kernel in self.options.kernels)
         self._expect((n_widths + 2) * (1 + decades), second, third)
         families = self.first(min(most, t.first_rows))
         if not families:
             return []
-        rows = rows_within(t.shares["second"] * self.seconds, t.families * t.family_evaluations)
+        rows = rows_within(t.shares["second"] * self.options.seconds, t.families * t.family_evaluations, t)
         n = min(t.second_rows, max(t.first_rows, rows))
         self._expect(second, third)
         # Use all rows here if a separate stage would add only few rows.
@@ -413,7 +395,7 @@ class SettingSearch:
             found += self._each([self.coordinate_search(replace(best, log=True), n, t.family_evaluations)])
         if learns and not self._stopped:
             steps = 2 * t.learned_kernels * t.learning_steps * t.gradient_cost
-            half = min(most // 2, max(t.first_rows // 2, rows_within(t.shares["learn"] * self.seconds, steps)))
+            half = min(most // 2, max(t.first_rows // 2, rows_within(t.shares["learn"] * self.options.seconds, steps, t)))
             # Keep one family per kernel, because the best kernel can change with learned scales.
             starts = [one.setting for one in _best_of_each(found, lambda setting: setting.kernel)[: t.learned_kernels]]
             self.report(f"learning a scale for each column, {len(starts)} kernels, {2 * half:,} rows")
@@ -422,7 +404,7 @@ class SettingSearch:
             found += self._each(self.unbiased_search(one, n, t.family_evaluations) for one in learned)
         finalists = _diverse(_families(found), t.finalists)
         self._expect(third)
-        affordable = rows_within(t.shares["third"] * self.seconds, t.finalists * t.finalist_evaluations)
+        affordable = rows_within(t.shares["third"] * self.options.seconds, t.finalists * t.finalist_evaluations, t)
         if n < most <= affordable / t.almost_all and not self._stopped:
             self.report(f"choosing among the best, {most:,} rows")
             finalists = self._each(self.unbiased_search(one.setting, most, t.finalist_evaluations) for one in finalists)
@@ -455,12 +437,11 @@ class SettingSearch:
 NOTHING_FITTED = "no setting could be fitted: the kernel matrix is singular for every C"
 
 
-def local_rows(
-    X: np.ndarray, seconds: float, most: int, rng: np.random.RandomState, tuning: TablesTuning = TUNING
-) -> np.ndarray:
+def local_rows(X: np.ndarray, options: SearchOptions, most: int, rng: np.random.RandomState) -> np.ndarray:
     """Return row indices of random local subsets, as many as the time budget of the third stage allows."""
+    tuning = options.tuning
     evaluations = tuning.local_finalists * tuning.local_evaluations
-    count = min(most, rows_within(tuning.shares["third"] * seconds, evaluations, tuning))
+    count = min(most, rows_within(tuning.shares["third"] * options.seconds, evaluations, tuning))
     tree = Partition(max(1, count // tuning.local_subsets)).fit(X)
     parts = tree.parts(X)
     return np.flatnonzero(np.isin(parts, rng.permutation(tree.n_parts_)[: tuning.local_subsets]))

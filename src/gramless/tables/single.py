@@ -15,8 +15,7 @@ from gramless.tables.column_types import Encoded
 from gramless.tables.losses import ClassLoss, ValueLoss
 from gramless.tables.members import column_groups, plan_table, sample_order
 from gramless.tables.preparation import Preparation
-from gramless.tables.search import WIDTHS, Report, SettingSearch, kernel_gamma
-from gramless.tables.tuning import TUNING, TablesTuning
+from gramless.tables.search import WIDTHS, SearchOptions, SettingSearch, kernel_gamma
 
 
 @dataclass(frozen=True)
@@ -30,25 +29,12 @@ class SingleSettings:
     seconds: float
 
 
-def tune_single(
-    encoded: Encoded,
-    loss: ClassLoss | ValueLoss,
-    weights: np.ndarray | None,
-    *,
-    n_levels: list[int],
-    kernel: str,
-    C: float | None,
-    gamma: float | str | None,
-    tune: str,
-    memory: int,
-    seed: int,
-    report: Report,
-    tuning: TablesTuning = TUNING,
-) -> SingleSettings:
+def tune_single(encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOptions) -> SingleSettings:
     """Return the settings of a single model; select `C` and `gamma` that are None, or use defaults if `tune` is "none"."""
     began = time.perf_counter()
-    report("columns", "preparing the columns")
-    preparation = Preparation("standard", n_levels, seed).fit(encoded)
+    C, gamma, tune, (kernel,) = options.C, options.gamma, options.tune, options.kernels
+    options.report("columns", "preparing the columns")
+    preparation = Preparation("standard", options.n_levels, options.seed).fit(encoded)
     has_gamma = len(WIDTHS[kernel]) > 1
     if isinstance(gamma, str) or (gamma is None and tune == "none"):
         variance = 1.0 if gamma == "auto" else float(np.var(preparation(encoded)))
@@ -56,24 +42,11 @@ def tune_single(
     gamma = gamma if has_gamma else None
     if tune == "none" or (C is not None and (gamma is not None or not has_gamma)):
         return SingleSettings(preparation, 1.0 if C is None else C, gamma, "no", time.perf_counter() - began)
-    plan = plan_table(len(encoded), preparation.n_columns, loss.targets(np.arange(1), False).shape[1], memory)
-    order = sample_order(len(encoded), loss.codes, tuning.first_rows, np.random.RandomState(seed))
-    rows = order[: min(tuning.single_rows, plan.most_rows)]
-    search = SettingSearch(
-        encoded.take(rows),
-        rows,
-        {"standard": preparation},
-        loss,
-        weights,
-        column_groups(preparation, encoded),
-        kernels=(kernel,),
-        C=C,
-        gamma=gamma,
-        column_scales="equal",
-        seconds=np.inf,
-        report=report,
-        tuning=tuning,
-    )
+    plan = plan_table(len(encoded), preparation.n_columns, loss.n_targets, options)
+    order = sample_order(len(encoded), loss.codes, options.tuning.first_rows, np.random.RandomState(options.seed))
+    rows = order[: min(options.tuning.single_rows, plan.most_rows)]
+    groups = column_groups(preparation, encoded)
+    search = SettingSearch(encoded.take(rows), rows, {"standard": preparation}, loss, groups, options, gamma)
     best = search.run_single().setting
     if has_gamma and gamma is None:
         gamma = kernel_gamma(kernel, best.width, search.spread["standard"])

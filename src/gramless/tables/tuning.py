@@ -56,8 +56,15 @@ class TablesTuning:
         default_factory=lambda: MappingProxyType({"second": 0.15, "learn": 0.2, "third": 0.2, "fit": 0.45})
     )
     """Shares of the time budget of the second stage, of learning scales, of the third stage and of the fit."""
-    rated_rows: int = 1024
-    """Rows of the matrix whose factorisation is timed."""
+    operations_per_second: float = 2.0**36
+    """Nominal speed of float64 factorisations, by which time budgets are converted to numbers of operations: that of two
+    cores with 256-bit vector instructions, measured and rounded to a power of two. The speed of the computer is not
+    measured, because the model would then depend on its load and on its number of threads."""
+    single_operations_per_second: float = 2.0**37
+    """The same in float32."""
+    default_memory: float = 4 * 2.0**30
+    """Bytes that a fit without `memory_budget` uses at most, so that the model does not depend on the free memory of a
+    computer that has more: enough for the default time budget."""
 
     # Coordinate search.
     width_step: float = 2.0

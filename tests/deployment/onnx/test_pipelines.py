@@ -1,5 +1,7 @@
 """Pipelines and table models as ONNX operators: predictions in onnxruntime equal those in Python."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnxruntime
 import pandas as pd
@@ -28,6 +30,7 @@ from gramless.deployment.onnx.graph import Graph
 from gramless.deployment.onnx.normal import normal_quantile
 from gramless.deployment.onnx.tables import _year_start
 from gramless.deployment.onnx.transformers import TRANSFORMER_GRAPHS
+from gramless.tables.tuning import TUNING
 
 
 def run(model, inputs):
@@ -134,11 +137,15 @@ def inputs_of(table):
     return found
 
 
+class SmallPartitions(TableClassifier):
+    """A classifier that fits partitions of 60 rows."""
+
+    _tuning = replace(TUNING, first_rows=100, operations_per_second=1.0, single_operations_per_second=1.0, smallest_part=60)
+
+
 @pytest.fixture(scope="module")
 def tables():
     """Table models of all ways of preparing, with logarithms of the target, and with neighbourhoods."""
-    from gramless.tables import members
-
     table, signal = frame()
     y = np.array(["low", "mid", "high"])[np.digitize(signal, [-0.3, 1.0])]
     options = {"time_budget": 0.3, "random_state": 0}
@@ -148,9 +155,7 @@ def tables():
         "values": TableRegressor(**options).fit(table, signal),
         "logarithms": TableRegressor(**options).fit(table, np.exp(3 * signal)),
     }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(members, "part_size", lambda n, *_: 60)
-        found["neighbourhoods"] = TableClassifier(**options).fit(table, y)
+    found["neighbourhoods"] = SmallPartitions(**options).fit(table, y)
     assert found["neighbourhoods"].members_[0].partition is not None
     return found
 
