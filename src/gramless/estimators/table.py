@@ -93,7 +93,7 @@ class _TableEstimator(BaseEstimator):
         "time_budget": [POSITIVE, None],
         **{name: COMPUTE[name] for name in ("memory_budget", "device", "callback", "verbose", "random_state")},
     }
-    _tuning: ClassVar[TablesTuning] = TUNING
+    _tuning: TablesTuning = field(default=TUNING, init=False)
     # Files of version 0.1.0 do not have these attributes.
     model_: Any = field(default=None, init=False)
     preparation_: Any = field(default=None, init=False)

@@ -137,10 +137,9 @@ def inputs_of(table):
     return found
 
 
-class SmallPartitions(TableClassifier):
-    """A classifier that fits partitions of 60 rows."""
-
-    _tuning = replace(TUNING, first_rows=100, operations_per_second=1.0, single_operations_per_second=1.0, smallest_part=60)
+PARTITIONS_OF_60_ROWS = replace(
+    TUNING, first_rows=100, operations_per_second=1.0, single_operations_per_second=1.0, smallest_part=60
+)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +154,9 @@ def tables():
         "values": TableRegressor(**options).fit(table, signal),
         "logarithms": TableRegressor(**options).fit(table, np.exp(3 * signal)),
     }
-    found["neighbourhoods"] = SmallPartitions(**options).fit(table, y)
+    in_partitions = TableClassifier(**options)
+    in_partitions._tuning = PARTITIONS_OF_60_ROWS
+    found["neighbourhoods"] = in_partitions.fit(table, y)
     assert found["neighbourhoods"].members_[0].partition is not None
     return found
 
