@@ -89,6 +89,18 @@ def test_union_rule():
     np.testing.assert_array_equal(active_rows(two_classes, np.array([0, 1, 1]), Bounds), [True, False, False])
 
 
+@pytest.mark.parametrize("landmarks", ["uniform", "all"])
+def test_mean_equals_the_sum_with_a_ridge_for_each_active_row(landmarks, digits):
+    """The last fit to S rows with reduction="mean" is a fit of the sum over these rows with the ridge `rho * S`."""
+    X, y = digits
+    fitted = model(landmarks=landmarks, rho=1e-4, reduction="mean", max_iter=3).fit(X, y)
+    rows = fitted.active_set_
+    assert len(rows) < len(X)
+    alone = model(landmarks="all" if landmarks == "all" else fitted.points_, rho=1e-4 * len(rows), max_iter=1)
+    alone.fit(X[rows], y[rows])
+    np.testing.assert_allclose(alone.decision_function(X), fitted.decision_function(X), atol=1e-6)
+
+
 @pytest.mark.parametrize(("landmarks", "rho"), [("uniform", 1e-3), ("all", 0.5)])
 def test_ends_stable_and_equal_to_a_fit_of_the_active_set_alone(landmarks, rho, digits):
     X, y = digits

@@ -37,7 +37,7 @@ from gramless.estimators.risvo import (
 from gramless.kernels import kernel_from_parameters
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators import evaluate, expand
-from gramless.streaming.learners.active_set import ActiveStep, should_sum_again, shrink
+from gramless.streaming.learners.active_set import ActiveStep, ridge_on_sum, should_sum_again, shrink
 from gramless.streaming.learners.ridge_sums import RidgeSums
 
 # Rows from which the basis is chosen and gamma="scale" is computed.
@@ -89,6 +89,7 @@ HONOURED = frozenset(
         "zeta_l",
         "zeta_u",
         "rho",
+        "reduction",
         "max_iter",
         "check_inclusion",
         "merge",
@@ -198,7 +199,7 @@ class RemoteActiveRows:
     def fit(self) -> ActiveStep:
         """Fit to the active rows, score the rows on the workers and add the counts of the pieces."""
         client, rows = self.client, self.rows
-        self._model = client.submit(_solve, self._total, self.basis, self.estimator.rho, pure=False)
+        self._model = client.submit(_solve, self._total, self.basis, self.blank, pure=False)
         show_progress(self.estimator.verbose, self._model)
         self.states = rows.map(_step, self.basis, self._model, self.blank, each=[(state,) for state in self.states])
         n_classes = len(rows.classes)
@@ -217,7 +218,7 @@ class RemoteActiveRows:
         removed = None
         if self._counts["active"] - kept < kept:
             removed = self.client.submit(_subtract, self._total, self._summed(leaving=True), pure=False)
-            if self.client.submit(should_sum_again, removed, self.estimator.rho, pure=False).result():
+            if self.client.submit(_should_sum_again, removed, self.blank, pure=False).result():
                 removed = None
         self._updated_by = "summation" if removed is None else "removal"
         self._total = self._summed(leaving=False) if removed is None else removed
@@ -272,8 +273,12 @@ def _subtract(total: RidgeSums, part: RidgeSums) -> RidgeSums:
     return total.copy().subtract(part)
 
 
-def _solve(total: RidgeSums, basis: Basis, rho: float) -> Model:
-    solution = total.solve(rho)
+def _should_sum_again(removed: RidgeSums, blank: RiSVOClassifier) -> bool:
+    return should_sum_again(removed, ridge_on_sum(blank.rho, blank.reduction, removed.weight))
+
+
+def _solve(total: RidgeSums, basis: Basis, blank: RiSVOClassifier) -> Model:
+    solution = total.solve(ridge_on_sum(blank.rho, blank.reduction, total.weight))
     dtype = basis.points.dtype
     coef, bias = xa.astype(basis.features.coefficients(solution.A), dtype), xa.astype(solution.bias, dtype)
     return Model(xa.to_numpy(coef), xa.to_numpy(bias), solution.condition, solution.cut)

@@ -4,6 +4,7 @@ On a basis `G` and an active set `S`, each step minimises
 
     sum_{i in S} ||t_i - A^T k(G, x_i) - b||^2 + rho tr(A^T K_G A),      t_ij = +1 for the own class, -1 for the others
 
+(with `reduction="mean"` the sum is divided by the number of rows in `S`)
 and computes the margins `l_i = t_i * f(x_i)` (elementwise). A row stays active if the margin of its own class is between
 `gamma_l` and `gamma_u`, or if the mean margin of the other classes is between `zeta_l` and `zeta_u`. Other rows are
 discarded: with larger margins they are classified reliably, with smaller margins they are outliers. Discarded rows never
@@ -98,6 +99,9 @@ class RiSVOClassifier(ExpansionClassifier):
         Bounds of the mean margin of the other classes between which the row stays active.
     rho : float, default=1e-3
         Factor of the ridge penalty on the coefficients.
+    reduction : {"sum", "mean"}, default="sum"
+        Reduction of the squared errors of the active rows. With `"mean"` a fixed `rho` regularises more strongly, and fewer
+        discarded rows would satisfy the rule for active rows later.
     max_iter : int, default=20
         Maximum number of solver iterations. The Notes define an iteration.
     check_inclusion : bool, default=False
@@ -191,6 +195,7 @@ class RiSVOClassifier(ExpansionClassifier):
         "zeta_l": [Real],
         "zeta_u": [Real],
         "rho": [POSITIVE],
+        "reduction": [StrOptions({"sum", "mean"})],
         "max_iter": [POSITIVE_INTEGER],
         "check_inclusion": ["boolean"],
         "merge": [StrOptions({"sum", "average"})],
@@ -211,6 +216,7 @@ class RiSVOClassifier(ExpansionClassifier):
         zeta_l: float = -0.5,
         zeta_u: float = 0.5,
         rho: float = 1e-3,
+        reduction: str = "sum",
         max_iter: int = 20,
         check_inclusion: bool = False,
         merge: str = "sum",
@@ -234,6 +240,7 @@ class RiSVOClassifier(ExpansionClassifier):
         self.zeta_l = zeta_l
         self.zeta_u = zeta_u
         self.rho = rho
+        self.reduction = reduction
         self.max_iter = max_iter
         self.check_inclusion = check_inclusion
         self.merge = merge
@@ -306,11 +313,14 @@ class RiSVOClassifier(ExpansionClassifier):
         on_device = xa.to_device(X, self.device_, dtype)
         w = None if weights is None else xa.to_device(weights, self.device_, np.float64)
         plan = self._plan(self.kernel_, (X.shape[0], X.shape[1]), targets.shape[1], dtype, self.device_)
+        objective = {"ridge": self.rho, "reduction": self.reduction}
         if self._is_on_all_rows:
-            return ActiveSetLSSVM(on_device, self.kernel_, Z, w, self.rho)
+            return ActiveSetLSSVM(on_device, self.kernel_, Z, w, **objective)
         landmarks = self._select_basis(on_device, self.kernel_, rows, plan.for_choosing)
         block = plan.rows_at_a_time
-        return BasisRidge(on_device, self.kernel_, landmarks, Z, w, self.rho, rows_at_a_time=block, store_values=plan.hold)
+        return BasisRidge(
+            on_device, self.kernel_, landmarks, Z, w, rows_at_a_time=block, store_values=plan.hold, **objective
+        )
 
     @property
     def _is_on_all_rows(self) -> bool:

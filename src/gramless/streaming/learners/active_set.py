@@ -112,11 +112,17 @@ def should_sum_again(sums: RidgeSums, ridge: float, *, tolerance: float = 1e-3, 
     return sums.rounding > tolerance * ridge and sums.largest > min_decrease * sums.trace
 
 
+def ridge_on_sum(ridge: float, reduction: str, weight: float) -> float:
+    """Return the ridge of the sum of squared errors that equals `ridge` of their sum or mean over rows of total `weight`."""
+    return ridge * weight if reduction == "mean" else ridge
+
+
 class BasisRidge:
     """Ridge regression on landmark features, for a set of rows that shrinks from call to call.
 
-    `store_values` stores `K(X, landmarks)` (n m numbers) instead of computing its rows at each use. With
-    `allow_removal=False` the sums are recomputed in each call instead of subtracting the discarded rows.
+    `reduction` is "sum" or "mean" of the squared errors. `store_values` stores `K(X, landmarks)` (n m numbers) instead of
+    computing its rows at each use. With `allow_removal=False` the sums are recomputed in each call instead of subtracting
+    the discarded rows.
     """
 
     def __init__(
@@ -131,9 +137,10 @@ class BasisRidge:
         rows_at_a_time: int,
         store_values: bool,
         allow_removal: bool = True,
+        reduction: str = "sum",
     ):
         self.X, self.kernel, self.landmarks = X, kernel, landmarks
-        self.Z, self.weights, self.ridge = Z, weights, ridge
+        self.Z, self.weights, self.ridge, self.reduction = Z, weights, ridge, reduction
         self.rows_at_a_time, self.allow_removal = rows_at_a_time, allow_removal
         dtype = xa.numpy_dtype(Z)
         self._map = Whitening(self._gram(), dtype)
@@ -173,7 +180,7 @@ class BasisRidge:
             return self._sums
         if self._sums is not None and self.allow_removal and len(discarded) < len(rows):
             self._sums.subtract(self._sums_over(discarded))
-            if not should_sum_again(self._sums, self.ridge):
+            if not should_sum_again(self._sums, ridge_on_sum(self.ridge, self.reduction, self._sums.weight)):
                 self.updated_by = "removal"
                 return self._sums
         self.updated_by = "summation"
@@ -183,7 +190,7 @@ class BasisRidge:
         """Return coefficients and bias of the fit to `rows`, a subset of the rows of the previous call."""
         self._sums = self._update(rows)
         self._rows = rows
-        solution = self._sums.solve(self.ridge)
+        solution = self._sums.solve(ridge_on_sum(self.ridge, self.reduction, self._sums.weight))
         self.condition, self.added_jitter = solution.condition, solution.cut
         dtype = xa.numpy_dtype(self.Z)
         self._coef = xa.astype(self._map.coefficients(solution.A), dtype)
@@ -212,17 +219,16 @@ class ActiveSetLSSVM:
     added_jitter = 0.0
     updated_by = "summation"
 
-    def __init__(self, X: Array, kernel: Kernel, Z: Array, weights: Array | None, ridge: float):
-        self.X, self.kernel, self.Z = X, kernel, Z
-        n = X.shape[0]
-        self._ridge = (
-            np.full(n, ridge) if weights is None else ridge / np.maximum(xa.to_numpy(weights), np.finfo(float).tiny)
-        )
+    def __init__(self, X: Array, kernel: Kernel, Z: Array, weights: Array | None, ridge: float, *, reduction: str = "sum"):
+        self.X, self.kernel, self.Z, self.ridge, self.reduction = X, kernel, Z, ridge, reduction
+        self._weights = np.ones(X.shape[0]) if weights is None else xa.to_numpy(weights)
         self.condition = np.nan
 
     def solve(self, rows: np.ndarray) -> tuple[Array, Array]:
         """Return coefficients and bias of the fit to `rows`."""
         points = xa.take_rows(self.X, rows) if self.kernel.uses_points else self.X[np.ix_(rows, rows)]
+        ridge = ridge_on_sum(self.ridge, self.reduction, float(self._weights[rows].sum()))
+        self._ridge = ridge / np.maximum(self._weights, np.finfo(float).tiny)
         op = KernelOperator(points, self.kernel, self._ridge[rows])
         ones = xa.zeros((len(rows), 1), self.Z) + 1
         Z = xa.namespace(self.Z).concat([xa.take_rows(self.Z, rows), ones], axis=1)
