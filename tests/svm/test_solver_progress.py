@@ -10,9 +10,9 @@ from sklearn.datasets import load_digits
 from gramless._core.threads import parallel_for, run_threads
 from gramless.kernels import RBF
 from gramless.svm.box_qp import BoxQP
-from gramless.svm.dual_solver import SolverProgress
 from gramless.svm.gram_rows import GramRows
 from gramless.svm.multiclass import DUAL_SOLVERS, solve_multiclass
+from gramless.svm.progress import SolverProgress
 from gramless.svm.resources import DualFit, FitResources
 from gramless.svm.smo import SMO
 

@@ -38,7 +38,6 @@ from gramless.kernels import RBF, Kernel, Precomputed, Scaled, as_kernel
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.linalg.planning.plan import FitPlan
 from gramless.models.kernel_svm import check_class_bounds, support_rows
-from gramless.svm.dual_solver import SolverProgress
 from gramless.svm.multiclass import (
     DUAL_SOLVERS,
     SupportVectorModel,
@@ -56,6 +55,7 @@ from gramless.svm.multiple_kernels import (
     learn_by_pairs,
     weighted_sum,
 )
+from gramless.svm.progress import SolverProgress
 from gramless.svm.resources import FitResources, row_resources, svm_memory
 from gramless.svm.tuning import TUNING
 

@@ -3,7 +3,12 @@
     maximise    sum_i y_i beta_i - epsilon sum_i |beta_i| - sum_ij beta_i beta_j K(x_i, x_j) / 2
     subject to  |beta_i| <= C_i,  sum_i beta_i = 0
 
-The pinball loss (quantiles) and Huber's loss have the same dual problem with other boxes (`gramless.svm.regression`).
+The pinball loss (quantiles) and Huber's loss have the same dual problem with other boxes:
+
+    epsilon_insensitive  |beta_i| <= C_i, multiplier `epsilon` of sum |beta| given, or found for a given `nu`
+    pinball              -(1 - quantile) C_i <= beta_i <= quantile C_i,  epsilon = 0
+    huber                |beta_i| <= epsilon C_i,  epsilon = 0, and 1 / C_i is added to K(x_i, x_i)
+
 Several quantiles are separate problems that share their kernel rows, and the predictions for a row are sorted: the curves do
 not cross, and sorting never increases their error.
 
@@ -14,7 +19,7 @@ crossing; Mangasarian and Musicant (2000), Robust linear and support vector regr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -28,9 +33,12 @@ from gramless._core.constraints import FRACTION
 from gramless._core.device import Device
 from gramless._core.doc_links import link_documentation
 from gramless._core.validation import check_outputs
+from gramless.linalg.operators import byte_rows
 from gramless.models.kernel_svm import BaseKernelSVM, scale_bound
-from gramless.svm.multiclass import SupportVectorModel
-from gramless.svm.regression import solve_regression
+from gramless.svm.box_qp import BoxQP, DualSolution
+from gramless.svm.gram_rows import RidgedGram
+from gramless.svm.multiclass import SupportVectorModel, gram_rows, solve_jointly
+from gramless.svm.nu_qp import NuQP
 from gramless.svm.resources import DualFit
 
 
@@ -260,9 +268,29 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
         return column_or_1d(check_outputs(y, n), warn=True), np.ones(n) if weights is None else weights
 
     def _solve(self, fit: DualFit, targets: np.ndarray, weights: np.ndarray) -> SupportVectorModel:
-        C = scale_bound(self.C, weights)
-        solutions = solve_regression(
-            fit, targets, C, loss=self.loss, epsilon=self.epsilon, quantile=self.quantile, nu=self.nu
-        )
+        solutions = self._solutions(fit, targets, scale_bound(self.C, weights))
         self.epsilon_ = max(0.0, float(solutions[0].tube_width))
         return SupportVectorModel.of_solutions(solutions)
+
+    def _solutions(self, fit: DualFit, y: np.ndarray, C: np.ndarray) -> list[DualSolution]:
+        """Return the solution of the regression, or of one regression for each quantile of the pinball loss."""
+        n, resources = len(y), fit.resources
+        if resources.device == "cpu":
+            fit = replace(fit, X=byte_rows(fit.kernel, fit.X, n // 2))
+        if self.loss == "pinball":
+            problems = [BoxQP(y.astype(np.float64), -(1 - q) * C, q * C) for q in np.atleast_1d(self.quantile)]
+            return solve_jointly(fit, problems, [[slice(0, n)]] * len(problems))
+        if self.loss == "epsilon_insensitive" and self.nu is None:
+            return solve_jointly(fit, [BoxQP.regression(y, C, self.epsilon)], [[slice(0, n)]])
+        rng = np.random.default_rng(resources.seed)
+        rows = gram_rows(fit, [slice(0, n)])
+        if self.loss == "huber":
+            ridged = RidgedGram(rows, np.divide(1.0, C, out=np.zeros(n), where=C > 0))
+            return fit.solver.maximise([BoxQP.regression(y, self.epsilon * C, 0.0)], ridged, rng, fit.progress)
+        assert self.nu is not None
+        problem = NuQP.of_values(y, C, self.nu)
+        [solution] = fit.solver.maximise([problem], rows, rng, fit.progress)
+        if solution.tube_width < 0 and not fit.progress.stopped:
+            without_tube = BoxQP(problem.linear, problem.lower, problem.upper, 0.0, solution.beta)
+            [solution] = fit.solver.maximise([without_tube], rows, rng, fit.progress)
+        return [solution]

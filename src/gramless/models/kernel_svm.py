@@ -37,7 +37,6 @@ from gramless.kernels import Callable_, Kernel, Linear, Precomputed, kernel_from
 from gramless.kernels.tags import set_input_tags
 from gramless.linalg.planning.plan import FitPlan
 from gramless.svm.box_qp import DualSolution
-from gramless.svm.dual_solver import SolverProgress
 from gramless.svm.multiclass import (
     DUAL_SOLVERS,
     SupportVectorModel,
@@ -45,6 +44,7 @@ from gramless.svm.multiclass import (
     problem_scores,
     warn_unless_converged,
 )
+from gramless.svm.progress import SolverProgress
 from gramless.svm.resources import DualFit, fit_resources, svm_memory
 from gramless.svm.tuning import TUNING
 

@@ -27,8 +27,8 @@ from gramless._core.threads import slices
 from gramless.kernels.base import Kernel
 from gramless.svm.box_qp import BoxQP, DualSolution
 from gramless.svm.device_gram import StoredDeviceGram, TiledDeviceGram, device_gram, least_bytes, solve_sets
-from gramless.svm.dual_solver import SolverProgress
 from gramless.svm.gram_rows import Part, as_indices
+from gramless.svm.progress import SolverProgress
 from gramless.svm.tuning import TUNING
 
 # Score of a variable that may not move: finite, so that it is selected before variables already in the set (-inf).

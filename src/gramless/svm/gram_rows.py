@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -29,27 +29,6 @@ Update = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 # Cost of adding one stored entry, in units of the cost of one variable in the move of a pair (3 of 12 vector instructions).
 _STORED_ENTRY_COST = 0.25
-
-
-class GramSource(Protocol):
-    """Interface of a Gram matrix for dual solvers."""
-
-    size: int
-    workers: int
-    # Upper bound on the number of variables in a working set.
-    largest_set: int
-    dtype: np.dtype
-
-    @property
-    def entry_cost(self) -> float: ...
-
-    def matrix(self) -> np.ndarray: ...
-
-    def gram(self, idx: np.ndarray) -> np.ndarray: ...
-
-    def fill(self, out: np.ndarray, idx: np.ndarray, fresh: np.ndarray) -> None: ...
-
-    def add(self, updates: Sequence[Update]) -> None: ...
 
 
 class GramRows:
@@ -124,12 +103,6 @@ class GramRows:
             parallel_for([(r, c) for r in range(len(places)) for c in range(r + 1)], fill, self.workers)
             self._matrix = out
         return self._matrix
-
-    def gram(self, idx: np.ndarray) -> np.ndarray:
-        """Return `K[idx][:, idx]`."""
-        out = np.empty((idx.size, idx.size), dtype=self.dtype)
-        self.fill(out, idx, np.arange(idx.size))
-        return out
 
     def fill(self, out: np.ndarray, idx: np.ndarray, fresh: np.ndarray) -> None:
         """Write the rows and columns at positions `fresh` of `K[idx][:, idx]`, from cached rows if possible."""
@@ -269,10 +242,6 @@ class StoredGram:
         """Return the full matrix."""
         return self.K
 
-    def gram(self, idx: np.ndarray) -> np.ndarray:
-        """Return `K[idx][:, idx]`."""
-        return self.K[np.ix_(idx, idx)]
-
     def fill(self, out: np.ndarray, idx: np.ndarray, fresh: np.ndarray) -> None:
         """Write the rows and columns at positions `fresh` of `K[idx][:, idx]`."""
         from gramless._core.compiled.smo_loops import gather, gather_columns
@@ -303,12 +272,6 @@ class RidgedGram:
         K[np.diag_indices(self.size)] += self.ridge.astype(self.dtype)
         return K
 
-    def gram(self, idx: np.ndarray) -> np.ndarray:
-        """Return the rows and columns `idx`."""
-        K = self.rows.gram(idx)
-        K[np.diag_indices(idx.size)] += self.ridge[idx].astype(self.dtype)
-        return K
-
     def fill(self, out: np.ndarray, idx: np.ndarray, fresh: np.ndarray) -> None:
         """Write the rows and columns at positions `fresh` of the matrix of the points `idx`."""
         self.rows.fill(out, idx, fresh)
@@ -319,6 +282,10 @@ class RidgedGram:
         self.rows.add(updates)
         for idx, weights, total in updates:
             total[idx] += weights * self.ridge[idx]
+
+
+GramSource: TypeAlias = GramRows | StoredGram | RidgedGram
+"""A Gram matrix for dual solvers."""
 
 
 def _add_weighted_rows(rows: np.ndarray, updates: Sequence[Update], size: int, workers: int) -> None:

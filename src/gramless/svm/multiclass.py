@@ -30,7 +30,6 @@ from gramless.linalg.operators.blocks import expand_groups
 from gramless.linalg.tuning import TUNING as LINALG_TUNING
 from gramless.svm.batched_smo import BatchedSMO
 from gramless.svm.box_qp import BoxQP, DualSolution
-from gramless.svm.dual_solver import DualSolver
 from gramless.svm.gram_rows import GramRows, GramSource, Part, StoredGram, class_grams
 from gramless.svm.nu_qp import NuQP, solve_to_margin
 from gramless.svm.resources import DualFit, workers_for_values
@@ -42,7 +41,7 @@ DUAL_SOLVERS: dict[str, type] = {"smo": SMO, "simple_smo": SimpleSMO}
 """The names that support vector machines accept as `solver=`."""
 
 
-def make_solver(name: str, tol: float, max_iter: int | None) -> DualSolver:
+def make_solver(name: str, tol: float, max_iter: int | None) -> SMO | SimpleSMO:
     """Return a dual solver by name; `max_iter=None` is the solver's own limit."""
     settings = {} if max_iter is None else {"max_iter": max_iter}
     return DUAL_SOLVERS[name](tol=tol, **settings)
@@ -133,7 +132,7 @@ def solve_multiclass(
         if nu is None:
             solutions = solve_jointly(fit, problems, [parts] * len(problems), stored)
         else:
-            rows = stored or _gram_rows(fit, parts)
+            rows = stored or gram_rows(fit, parts)
             rng, largest = np.random.default_rng(fit.resources.seed), float(np.max(fit.kernel.diag(X)))
             solutions = [
                 solve_to_margin(fit.solver, problem, rows, rng, fit.progress, nu=nu, largest=largest) for problem in problems
@@ -155,11 +154,12 @@ def solve_jointly(
         rows = rows_on_device(fit.X, resources.device, resources.budget / 2)
         used = fit.X.nnz * 16 if isinstance(rows, SparseRows) else rows.numel() * rows.element_size()
         return solver.maximise(problems, parts, fit.kernel, rows, resources.budget - used, resources.seed, fit.progress)
-    gram = stored or _gram_rows(fit, parts[0])
+    gram = stored or gram_rows(fit, parts[0])
     return fit.solver.maximise(problems, gram, np.random.default_rng(resources.seed), fit.progress)
 
 
-def _gram_rows(fit: DualFit, parts: list[Part]) -> GramRows:
+def gram_rows(fit: DualFit, parts: list[Part]) -> GramRows:
+    """Return the Gram matrix of the rows of a fit, computed row by row."""
     return GramRows(fit.kernel, fit.X, parts, budget=fit.resources.budget, workers=fit.resources.workers)
 
 

@@ -31,11 +31,12 @@ from gramless.kernels import Kernel, Precomputed, Scaled
 from gramless.linalg.operators import expand
 from gramless.linalg.operators.blocks import workers_for
 from gramless.svm.box_qp import BoxQP, DualSolution
-from gramless.svm.dual_solver import DualSolver, SolverProgress
 from gramless.svm.gram_rows import class_grams
 from gramless.svm.multiclass import SupportVectorModel, solve_multiclass
+from gramless.svm.progress import SolverProgress
 from gramless.svm.resources import DualFit, FitResources
-from gramless.svm.simple_smo import SMALLEST_STEP, is_violated, pair_bias
+from gramless.svm.simple_smo import SMALLEST_STEP, SimpleSMO, is_violated, pair_bias
+from gramless.svm.smo import SMO
 
 # Divisors are at least this large; smaller objectives and weights are zero up to rounding.
 _TINY = 1e-300
@@ -132,7 +133,7 @@ def learn_by_alternation(
     kernels: StreamedKernels | StoredKernels,
     codes: np.ndarray,
     C: np.ndarray,
-    solver: DualSolver,
+    solver: SMO | SimpleSMO,
     resources: FitResources,
     *,
     p: float,

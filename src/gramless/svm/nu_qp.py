@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from gramless.svm.box_qp import BoxQP, DualSolution
-from gramless.svm.dual_solver import SolverProgress
+from gramless.svm.progress import SolverProgress
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,7 @@ from gramless._core.threads import slices
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators import byte_rows, expand
 from gramless.svm.box_qp import BoxQP, DualSolution
-from gramless.svm.gram_rows import GramRows
-from gramless.svm.multiclass import solve_jointly
+from gramless.svm.multiclass import gram_rows, solve_jointly
 from gramless.svm.nu_qp import fill_to_sum
 from gramless.svm.resources import DualFit
 from gramless.svm.tuning import TUNING, SVMTuning
@@ -51,7 +50,7 @@ def solve_one_class(fit: DualFit, weights: np.ndarray, nu: float, tuning: SVMTun
         [solution] = solve_jointly(fit, [problem], [[slice(0, n)]])
         return solution
     points = byte_rows(kernel, X, n // 2)
-    rows = GramRows(kernel, points, [slice(0, n)], budget=resources.budget, workers=resources.workers)
+    rows = gram_rows(replace(fit, X=points), [slice(0, n)])
     if n <= tuning.solved_whole or progress.stopped:
         [solution] = fit.solver.maximise([problem], rows, rng, progress)
         return solution

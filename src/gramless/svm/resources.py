@@ -14,7 +14,9 @@ from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
 from gramless._core.threads import CPU_TILE, blas_threads
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators.blocks import workers_for
-from gramless.svm.dual_solver import DualSolver, SolverProgress
+from gramless.svm.progress import SolverProgress
+from gramless.svm.simple_smo import SimpleSMO
+from gramless.svm.smo import SMO
 from gramless.svm.tuning import TUNING, SVMTuning
 
 
@@ -34,7 +36,7 @@ class DualFit:
 
     kernel: Kernel
     X: Any
-    solver: DualSolver
+    solver: SMO | SimpleSMO
     resources: FitResources
     progress: SolverProgress = field(default_factory=SolverProgress)
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gramless.svm.box_qp import BoxQP, DualSolution
-from gramless.svm.dual_solver import SolverProgress
 from gramless.svm.gram_rows import GramSource
+from gramless.svm.progress import SolverProgress
 
 # Steps below this fraction of the width of the box are rounding errors.
 SMALLEST_STEP = 1e-12
@@ -44,7 +44,7 @@ class SimpleSMO:
         """Solve problems on the same points one after the other; each sweep is reported to `progress`."""
         rng = np.random.default_rng(0) if rng is None else rng
         progress = SolverProgress(len(problems)) if progress is None else progress
-        K = rows.gram(np.arange(rows.size)).astype(np.float64)
+        K = rows.matrix().astype(np.float64)
         return [self._solve(qp, K, rng, progress) for qp in problems]
 
     def _solve(self, qp: BoxQP, K: np.ndarray, rng: np.random.Generator, progress: SolverProgress) -> DualSolution:

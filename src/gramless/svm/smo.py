@@ -24,8 +24,8 @@ import numpy as np
 
 from gramless._core.threads import parallel_for
 from gramless.svm.box_qp import BoxQP, DualSolution
-from gramless.svm.dual_solver import SolverProgress
 from gramless.svm.gram_rows import GramSource, StoredGram, Update
+from gramless.svm.progress import SolverProgress
 from gramless.svm.tuning import TUNING, SVMTuning
 
 

@@ -1,4 +1,4 @@
-"""Interface of the dual solvers, and the progress that they report.
+"""Progress of the dual solvers.
 
 A solver calls `SolverProgress.advance` after each round, from any thread, and returns early if `stopped` is set: a callback
 requested it, or the fit was interrupted. Messages and callbacks run in the thread that called `fit`, never in a worker.
@@ -8,31 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
-
-import numpy as np
+from collections.abc import Callable
+from typing import Any
 
 from gramless._core.progress import Progress
-from gramless.svm.box_qp import BoxQP, DualSolution
-
-
-class DualSolver(Protocol):
-    """A solver of dual problems on the CPU."""
-
-    @property
-    def tol(self) -> float: ...
-
-    @property
-    def max_iter(self) -> int: ...
-
-    def maximise(
-        self,
-        problems: Sequence[BoxQP],
-        rows: Any,
-        rng: np.random.Generator | None = None,
-        progress: SolverProgress | None = None,
-    ) -> list[DualSolution]: ...
 
 
 class SolverProgress:
