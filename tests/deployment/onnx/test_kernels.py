@@ -3,7 +3,6 @@
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
 
 from gramless.deployment.onnx.graph import Graph
 from gramless.deployment.onnx.kernels import kernel_block
@@ -16,12 +15,9 @@ COMBINED += [ScaledColumns(RBF(0.2), [1.0, 0.5, 2.0, 0.0, 1.0])]
 
 def run(kernel, X, points, dtype):
     graph = Graph(dtype)
-    out = kernel_block(graph, kernel, "x", points)
-    kind = TensorProto.FLOAT if dtype == np.float32 else TensorProto.DOUBLE
-    inputs = [helper.make_tensor_value_info("x", kind, [None, X.shape[1]])]
-    outputs = [helper.make_tensor_value_info(out, kind, [None, len(points)])]
-    model = graph.model(inputs, outputs, "a kernel")
-    return onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": X.astype(dtype)})[0]
+    x = graph.input("x", dtype, ["n", X.shape[1]])
+    graph.output("K", kernel_block(kernel, x, points), dtype, ["n", len(points)])
+    return onnxruntime.InferenceSession(graph.model("a kernel").SerializeToString()).run(None, {"x": X.astype(dtype)})[0]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -46,4 +42,4 @@ def test_data_far_from_the_origin_keeps_its_digits():
 
 def test_a_python_function_is_refused_by_name():
     with pytest.raises(ValueError, match="cannot be written as ONNX operators"):
-        kernel_block(Graph(np.float32), Callable_(np.dot), "x", np.eye(2))
+        kernel_block(Callable_(np.dot), Graph(np.float32).input("x", np.float32, ["n", 2]), np.eye(2))

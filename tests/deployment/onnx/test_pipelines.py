@@ -27,7 +27,7 @@ from sklearn.preprocessing import (
 import gramless
 from gramless import LSSVC, LSSVR, TableClassifier, TableRegressor, to_onnx
 from gramless.deployment.onnx.graph import Graph
-from gramless.deployment.onnx.normal import normal_quantile
+from gramless.deployment.onnx.quantiles import normal_quantile
 from gramless.deployment.onnx.tables import _year_start
 from gramless.deployment.onnx.transformers import TRANSFORMER_GRAPHS
 from gramless.tables.tuning import TUNING
@@ -224,14 +224,9 @@ def test_a_column_transformer_with_rare_words():
 
 
 def graph_values(build, x, dtype=np.float64):
-    from onnx import helper
-
     graph = Graph(np.float64)
-    out = build(graph, "x")
-    kinds = [helper.np_dtype_to_tensor_dtype(np.dtype(dtype))] * 2
-    given, result = (helper.make_tensor_value_info(name, kind, ["n"]) for name, kind in zip(("x", out), kinds, strict=True))
-    model = graph.model([given], [result], "values")
-    return onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+    graph.output("y", build(graph.input("x", dtype, ["n"])), dtype, ["n"])
+    return onnxruntime.InferenceSession(graph.model("values").SerializeToString()).run(None, {"x": x})[0]
 
 
 def test_the_normal_quantile_to_the_last_digits():

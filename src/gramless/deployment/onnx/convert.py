@@ -9,6 +9,7 @@ of estimator has one function in `MODEL_GRAPHS`; other types raise an error with
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._version import __version__
-from gramless.deployment.onnx.graph import Graph
+from gramless.deployment.onnx.graph import Graph, Tensor
 from gramless.deployment.onnx.kernels import kernel_block
 from gramless.deployment.onnx.probabilities import coupled, label_values, pick_labels, sigmoids, softmax, vote_scores
 from gramless.deployment.onnx.tables import link, table_columns, table_inputs, table_scores
@@ -39,8 +40,8 @@ from gramless.estimators.svr import KernelSVR
 from gramless.estimators.table import TableClassifier, TableRegressor
 from gramless.svm.multiclass import SupportVectorModel
 
-Outputs = dict[str, str]
-ModelGraph = Callable[[Graph, Any, str], Outputs]
+Outputs = dict[str, Tensor]
+ModelGraph = Callable[[Any, Tensor], Outputs]
 
 
 def to_onnx(model: Any) -> Any:
@@ -77,10 +78,8 @@ def to_onnx(model: Any) -> Any:
     >>> bool((label == model.predict(X)).all())
     True
     """
-    try:
-        from onnx import TensorProto, helper
-    except ImportError:
-        raise ImportError("writing ONNX needs the package onnx: pip install 'gramless[onnx]'") from None
+    if importlib.util.find_spec("onnx") is None:
+        raise ImportError("writing ONNX needs the package onnx: pip install 'gramless[onnx]'")
     model = getattr(model, "onnx_source", model)  # the pipeline of a model that `gramless train` saved
     *steps, estimator = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
     name = type(estimator).__name__
@@ -93,38 +92,31 @@ def to_onnx(model: Any) -> Any:
         raise ValueError(f"this {name} predicts several labels for each row, which cannot be written as ONNX operators")
     if is_table and steps:
         raise ValueError(f"{name} preprocesses columns itself: export it without steps before it")
-    by_column = is_table or (bool(steps) and isinstance(steps[0], ColumnTransformer))
     # Transformers compute in float64 for every precision of the estimator.
     dtype = np.dtype(np.float64) if steps or is_table else _precision(estimator)
     graph = Graph(dtype)
-    number_type = helper.np_dtype_to_tensor_dtype(dtype)
-    if by_column:
-        columns = table_columns(estimator) if is_table else named_columns(steps[0])
-        types = {column: TensorProto.STRING if strings else number_type for column, strings in columns}
-        inputs = [helper.make_tensor_value_info(column, kind, ["n", 1]) for column, kind in types.items()]
-    else:
-        width = int(getattr((*steps, estimator)[0], "n_features_in_", estimator.n_features_in_))
-        inputs = [helper.make_tensor_value_info("X", number_type, ["n", width])]
     if is_table:
-        outputs = _table(graph, estimator, {column: column for column in types})
+        outputs = _table(estimator, _inputs_of_columns(graph, table_columns(estimator)))
     else:
-        x = "X"
-        if by_column:
-            x = column_parts(graph, steps.pop(0), {column: column for column in types})
+        if steps and isinstance(steps[0], ColumnTransformer):
+            x = column_parts(steps[0], _inputs_of_columns(graph, named_columns(steps[0])))
+            steps = steps[1:]
+        else:
+            width = int(getattr((*steps, estimator)[0], "n_features_in_", estimator.n_features_in_))
+            x = graph.input("X", dtype, ["n", width])
         for step in steps:
-            x = transformed(graph, step, x)
-        outputs = MODEL_GRAPHS[type(estimator)](graph, estimator, x)
-    infos = []
+            x = transformed(step, x)
+        outputs = MODEL_GRAPHS[type(estimator)](estimator, x)
     for output, value in outputs.items():
-        graph.nodes.append(helper.make_node("Identity", [value], [output]))
-        element = number_type
-        if output == "label":
-            labels = label_values(estimator.classes_)
-            is_text = labels.dtype == object
-            element = TensorProto.STRING if is_text else helper.np_dtype_to_tensor_dtype(labels.dtype)
+        element = label_values(estimator.classes_).dtype if output == "label" else dtype
         flat = output == "label" or (output == "prediction" and _has_one_output(estimator))
-        infos.append(helper.make_tensor_value_info(output, element, ["n"] if flat else ["n", None]))
-    return graph.model(inputs, infos, f"{name}, gramless {__version__}")
+        graph.output(output, value, element, ["n"] if flat else ["n", None])
+    return graph.model(f"{name}, gramless {__version__}")
+
+
+def _inputs_of_columns(graph: Graph, columns: list[tuple[str, bool]]) -> dict[str, Tensor]:
+    """Add an input of shape (n, 1) for each column, given as its name and True if it contains strings."""
+    return {name: graph.input(name, object if strings else graph.dtype, ["n", 1]) for name, strings in columns}
 
 
 def _precision(model: Any) -> np.dtype:
@@ -144,89 +136,76 @@ def _dense(points: Any) -> np.ndarray:
     return points.toarray() if sp.issparse(points) else np.asarray(points)
 
 
-def _linear(graph: Graph, features: str, coef: np.ndarray, intercept: np.ndarray) -> str:
-    return graph.op("Add", graph.op("MatMul", features, graph.number(coef)), graph.number(intercept))
-
-
-def _flat(graph: Graph, scores: str) -> str:
-    return graph.op("Squeeze", scores, graph.axes(1))
-
-
-def _table(graph: Graph, model: Any, columns: dict[str, str]) -> Outputs:
-    """Add the weighted mean of the members of a table model, and the calibrated softmax."""
+def _table(model: Any, columns: dict[str, Tensor]) -> Outputs:
+    """Return the weighted mean of the members of a table model, and the calibrated softmax."""
     if model.model_ is not None:
-        return MODEL_GRAPHS[type(model.model_)](graph, model.model_, table_inputs(graph, model, columns))
-    scores = table_scores(graph, model, columns)
+        return MODEL_GRAPHS[type(model.model_)](model.model_, table_inputs(model, columns))
+    scores = table_scores(model, columns)
     if not is_classifier(model):
-        return {"prediction": _flat(graph, scores)}
+        return {"prediction": scores.flat()}
     k = len(model.classes_)
-    linked = link(graph, scores, model.link_, k)
-    codes = graph.op("ArgMax", linked, axis=1, keepdims=0)
+    linked = link(scores, model.link_, k)
     return {
-        "label": graph.op("Gather", label_values(model.classes_), codes, axis=0),
-        "scores": linked if k > 2 else graph.op("Sub", graph.column(linked, 1), graph.column(linked, 0)),
-        "probabilities": graph.op("Softmax", linked, axis=1),
+        "label": pick_labels(linked, model.classes_, one_column=False),
+        "scores": linked if k > 2 else linked.columns(1) - linked.columns(0),
+        "probabilities": linked.op("Softmax", axis=1),
     }
 
 
-def _expansion(graph: Graph, model: Any, x: str) -> Outputs:
-    """Add an expansion in the points of a model."""
-    block = kernel_block(graph, model.kernel_, x, _dense(model.points_))
-    return _least_squares(graph, model, _linear(graph, block, model.dual_coef_, model.intercept_))
+def _expansion(model: Any, x: Tensor) -> Outputs:
+    """Return the outputs of an expansion in the points of a model."""
+    return _least_squares(model, kernel_block(model.kernel_, x, _dense(model.points_)) @ model.dual_coef_ + model.intercept_)
 
 
-def _fourier(graph: Graph, model: Any, x: str) -> Outputs:
-    """Add a linear function of cosines and sines of random projections."""
-    phases = graph.op("MatMul", x, graph.number(model.features_.frequencies()))
-    features = graph.op("Concat", graph.op("Cos", phases), graph.op("Sin", phases), axis=1)
-    features = graph.op("Mul", features, float((model.features_.n_features // 2) ** -0.5))
-    return _least_squares(graph, model, _linear(graph, features, model.coef_, model.intercept_))
+def _fourier(model: Any, x: Tensor) -> Outputs:
+    """Return the outputs of a linear function of cosines and sines of random projections."""
+    phases = x @ model.features_.frequencies()
+    features = phases.op("Cos").op("Concat", phases.op("Sin"), axis=1) * float((model.features_.n_features // 2) ** -0.5)
+    return _least_squares(model, features @ model.coef_ + model.intercept_)
 
 
-def _least_squares(graph: Graph, model: Any, scores: str) -> Outputs:
-    """Add the predictions and probabilities of a least-squares model."""
+def _least_squares(model: Any, scores: Tensor) -> Outputs:
+    """Return the predictions and probabilities of a least-squares model."""
     if not is_classifier(model):
-        return {"prediction": _flat(graph, scores) if _has_one_output(model) else scores}
+        return {"prediction": scores.flat() if _has_one_output(model) else scores}
     k = len(model.classes_)
-    outputs = {"label": pick_labels(graph, scores, model.classes_), "scores": scores}
+    outputs = {"label": pick_labels(scores, model.classes_, one_column=k == 2), "scores": scores}
     if model.probability == "sigmoid":
-        outputs["probabilities"] = sigmoids(graph, scores, model.sigmoids_, k)
+        outputs["probabilities"] = sigmoids(scores, model.sigmoids_, k)
     elif model.probability is not False:
-        tempered = graph.op("Div", scores, float(getattr(model, "temperature_", 1.0)))
-        outputs["probabilities"] = softmax(graph, tempered, k)
+        outputs["probabilities"] = softmax(scores / float(getattr(model, "temperature_", 1.0)), k)
     return outputs
 
 
-def _support_vectors(graph: Graph, model: Any, x: str) -> Outputs:
-    """Add a support vector regressor, or binary classifiers combined by one-vs-one votes or one-vs-rest scores."""
-    block = kernel_block(graph, model.kernel_, x, _dense(model.support_vectors_))
+def _support_vectors(model: Any, x: Tensor) -> Outputs:
+    """Return the outputs of a support vector regressor, or of binary classifiers combined by votes or one-vs-rest scores."""
+    block = kernel_block(model.kernel_, x, _dense(model.support_vectors_))
     dual = _dense(model.dual_coef_)
     if not is_classifier(model):
-        scores = _linear(graph, block, dual.T, model.intercept_)
+        scores = block @ dual.T + model.intercept_
         if _has_one_output(model):
-            return {"prediction": _flat(graph, scores)}
+            return {"prediction": scores.flat()}
         ranks = np.argsort(np.argsort(model.quantile, kind="stable"))
-        ordered = graph.sorted_rows(scores, len(ranks))
-        return {"prediction": graph.op("Gather", ordered, graph.axes(*ranks), axis=1)}
+        ascending = scores.op("TopK", np.array([len(ranks)]), axis=1, largest=0, sorted=1)
+        return {"prediction": ascending.columns(*ranks)}
     problems = SupportVectorModel(model.support_, model.n_support_, dual, model.intercept_, [])
-    pairs = _linear(graph, block, problems.by_problem().T, model.intercept_)
+    pairs = block @ problems.by_problem().T + model.intercept_
     k = len(model.classes_)
     one_vs_one = k > 2 and model.multi_class == "ovo"
-    scores = vote_scores(graph, pairs, k) if one_vs_one else pairs
+    scores = vote_scores(pairs, k) if one_vs_one else pairs
     by_pair = getattr(model, "decision_function_shape", "ovr") == "ovo"
-    outputs = {"label": pick_labels(graph, scores, model.classes_), "scores": pairs if by_pair else scores}
+    outputs = {"label": pick_labels(scores, model.classes_, one_column=k == 2), "scores": pairs if by_pair else scores}
     if getattr(model, "probability", False):
         probabilities = coupled if one_vs_one else sigmoids
-        outputs["probabilities"] = probabilities(graph, pairs, model.sigmoids_, k)
+        outputs["probabilities"] = probabilities(pairs, model.sigmoids_, k)
     return outputs
 
 
-def _one_class(graph: Graph, model: Any, x: str) -> Outputs:
-    """Add the score of an outlier detector and its sign."""
-    block = kernel_block(graph, model.kernel_, x, _dense(model.support_vectors_))
-    scores = graph.op("Sub", graph.op("MatMul", block, graph.number(_dense(model.dual_coef_).T)), float(model.offset_))
-    signs = graph.op("Where", graph.op("Less", scores, 0.0), -1.0, 1.0)
-    return {"prediction": _flat(graph, signs), "scores": scores}
+def _one_class(model: Any, x: Tensor) -> Outputs:
+    """Return the score of an outlier detector and its sign."""
+    block = kernel_block(model.kernel_, x, _dense(model.support_vectors_))
+    scores = block @ _dense(model.dual_coef_).T - float(model.offset_)
+    return {"prediction": (scores >= 0.0).where(1.0, -1.0).flat(), "scores": scores}
 
 
 _EXPANSIONS = (

@@ -1,95 +1,122 @@
-"""Builder of ONNX graphs: operators by name, NumPy arrays as constants.
+"""Builder of ONNX graphs: expressions of tensors, with NumPy arrays and numbers as constants.
 
     graph = Graph(np.float32)
-    scores = graph.op("Add", graph.op("MatMul", "x", coef), intercept)
+    x = graph.input("x", np.float32, ["n", 5])
+    graph.output("scores", x @ coef + intercept, np.float32, ["n", 3])
+    model = graph.model("a linear function")
 
-Arguments are names of values in the graph or NumPy arrays, which become initialisers; equal arrays are stored once.
+Floats and arrays of floats become constants in the dtype of the graph, Python integers become int64; equal constants are
+stored once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+
+with suppress(ImportError):  # `to_onnx` reports that the optional package is missing
+    from onnx import AttributeProto, NodeProto, checker, helper, numpy_helper
 
 OPSET = 19
 # IR version of ONNX 1.14, which runtimes with this operator set support.
 _IR_VERSION = 9
 
-Value = str | np.ndarray | float | int
+
+def _operator(kind: str) -> tuple[Any, Any]:
+    """Return the method of a binary Python operator and the method with exchanged operands."""
+    return lambda self, other: self.graph.op(kind, self, other), lambda self, other: self.graph.op(kind, other, self)
+
+
+class Tensor:
+    """Value in a graph under construction; operators of Python and `op` add nodes to the graph."""
+
+    __array_ufunc__ = None  # an operator with a NumPy array on the left calls the method of this class
+
+    def __init__(self, graph: Graph, name: str):
+        self.graph = graph
+        self.name = name
+
+    __add__, __radd__ = _operator("Add")
+    __sub__, __rsub__ = _operator("Sub")
+    __mul__, __rmul__ = _operator("Mul")
+    __truediv__, __rtruediv__ = _operator("Div")
+    __matmul__, _ = _operator("MatMul")
+    __mod__, _ = _operator("Mod")
+    __and__, _ = _operator("And")
+    __gt__, __lt__ = _operator("Greater")
+    __ge__, __le__ = _operator("GreaterOrEqual")
+
+    def op(self, kind: str, *inputs: Any, **attributes: Any) -> Tensor:
+        """Return the output of an operator of the ONNX standard whose first input is this value."""
+        return self.graph.op(kind, self, *inputs, **attributes)
+
+    def where(self, true: Any, false: Any) -> Tensor:
+        """Return elements of one value where this condition is true, and elements of another value elsewhere."""
+        return self.op("Where", true, false)
+
+    def cast(self, dtype: Any) -> Tensor:
+        """Return the value in another dtype."""
+        return self.op("Cast", to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+    def as_float(self) -> Tensor:
+        """Return the value in the dtype of the graph."""
+        return self.cast(self.graph.dtype)
+
+    def columns(self, *indices: int) -> Tensor:
+        """Return columns of a matrix."""
+        return self.op("Gather", np.array(indices, dtype=np.int64), axis=1)
+
+    def sum(self, axis: int, *, keepdims: bool = True) -> Tensor:
+        """Return the sums along an axis."""
+        return self.op("ReduceSum", np.array([axis]), keepdims=int(keepdims))
+
+    def flat(self) -> Tensor:
+        """Return a matrix with one column as a vector."""
+        return self.op("Squeeze", np.array([1]))
 
 
 class Graph:
-    """Nodes and constants of a graph under construction; Python numbers become constants of its dtype."""
+    """Nodes, constants, inputs and outputs of a graph under construction; `dtype` is that of its floating-point values."""
 
     def __init__(self, dtype: Any):
         self.dtype = np.dtype(dtype)
-        self.nodes: list[Any] = []
+        self._nodes: list[Any] = []
+        self._inputs: list[Any] = []
+        self._outputs: list[Any] = []
         self._constants: dict[bytes, tuple[str, np.ndarray]] = {}
         self._domains: dict[str, int] = {"": OPSET}
         self._count = 0
 
-    def op(self, kind: str, *inputs: Value, **attributes: Any) -> str:
-        """Add an operator of the ONNX standard and return the name of its output."""
-        from onnx import helper
+    def input(self, name: str, dtype: Any, shape: Sequence[int | str]) -> Tensor:
+        """Add an input; object dtypes are strings, and strings in a shape name variable lengths."""
+        self._inputs.append(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape))
+        return Tensor(self, name)
 
+    def output(self, name: str, value: Tensor, dtype: Any, shape: Sequence[int | str | None]) -> None:
+        """Add an output."""
+        self._nodes.append(helper.make_node("Identity", [value.name], [name]))
+        self._outputs.append(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape))
+
+    def op(self, kind: str, *inputs: Any, **attributes: Any) -> Tensor:
+        """Return the first output of an operator of the ONNX standard."""
         output = self._name(kind.lower())
-        self.nodes.append(helper.make_node(kind, [self.value(x) for x in inputs], [output], **attributes))
-        return output
+        # The operator TopK has a second output, the indices.
+        outputs = [output, f"{output}_indices"] if kind == "TopK" else [output]
+        self._nodes.append(helper.make_node(kind, [self._value_name(x) for x in inputs], outputs, **attributes))
+        return Tensor(self, output)
 
-    def value(self, x: Value) -> str:
-        """Return the name of a value; an array or a number becomes a constant."""
-        if isinstance(x, str):
-            return x
-        array = np.asarray(x, dtype=self.dtype if isinstance(x, (int, float)) else None, order="C")
-        content = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
-        key = array.dtype.str.encode() + repr(array.shape).encode() + content
-        if key not in self._constants:
-            self._constants[key] = (self._name("constant"), array)
-        return self._constants[key][0]
-
-    def number(self, x: Any) -> np.ndarray:
-        """Return an array in the dtype of the graph."""
-        return np.asarray(x, dtype=self.dtype)
-
-    def axes(self, *axes: int) -> np.ndarray:
-        """Return axes or indices in the integer type that operators expect."""
-        return np.array(axes, dtype=np.int64)
-
-    def cast(self, x: Value, dtype: Any) -> str:
-        """Return a value in another type."""
-        from onnx import helper
-
-        return self.op("Cast", x, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
-
-    def column(self, x: str, index: int) -> str:
-        """Return one column of a matrix, of shape (n, 1)."""
-        return self.op("Gather", x, self.axes(index), axis=1)
-
-    def concat(self, pieces: list[str]) -> str:
+    def concat(self, pieces: Sequence[Tensor]) -> Tensor:
         """Return matrices side by side."""
         return pieces[0] if len(pieces) == 1 else self.op("Concat", *pieces, axis=1)
 
-    def row_sums(self, x: str) -> str:
-        """Return the sums of the rows, of shape (n, 1)."""
-        return self.op("ReduceSum", x, self.axes(1), keepdims=1)
-
-    def sorted_rows(self, x: str, width: int) -> str:
-        """Return the values of each row of a matrix with `width` columns in ascending order."""
-        from onnx import helper
-
-        values, places = self._name("sorted"), self._name("places")
-        inputs = [self.value(x), self.value(self.axes(width))]
-        self.nodes.append(helper.make_node("TopK", inputs, [values, places], axis=1, largest=0, sorted=1))
-        return values
-
-    def include(self, model: Any, x: str) -> str:
-        """Add the nodes of an ONNX model with one input, which is x, and return the name of its first output."""
-        from onnx import AttributeProto, NodeProto, numpy_helper
-
+    def include(self, model: Any, x: Tensor) -> Tensor:
+        """Add the nodes of an ONNX model with one input, which is x, and return its first output."""
         prefix = self._name("part")
-        names = {model.graph.input[0].name: x, "": ""}
-        names |= {part.name: self.value(numpy_helper.to_array(part)) for part in model.graph.initializer}
+        names = {model.graph.input[0].name: x.name, "": ""}
+        names |= {part.name: self._constant(numpy_helper.to_array(part)) for part in model.graph.initializer}
         for node in model.graph.node:
             if any(attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for attribute in node.attribute):
                 raise ValueError(f"the operator {node.op_type} contains a subgraph")
@@ -98,24 +125,35 @@ class Graph:
             copied.name = f"{prefix}_{node.name}"
             for group in (copied.input, copied.output):
                 group[:] = [names.get(name, f"{prefix}_{name}") for name in group]
-            self.nodes.append(copied)
+            self._nodes.append(copied)
         self._domains |= {one.domain: one.version for one in model.opset_import if one.domain}
         output = model.graph.output[0].name
-        return names.get(output, f"{prefix}_{output}")
+        return Tensor(self, names.get(output, f"{prefix}_{output}"))
 
-    def model(self, inputs: list[Any], outputs: list[Any], description: str) -> Any:
+    def model(self, description: str) -> Any:
         """Return the finished and checked onnx.ModelProto."""
-        import onnx
-        from onnx import helper, numpy_helper
-
         constants = [numpy_helper.from_array(array, name) for name, array in self._constants.values()]
-        graph = helper.make_graph(self.nodes, "gramless", inputs, outputs, constants)
+        graph = helper.make_graph(self._nodes, "gramless", self._inputs, self._outputs, constants)
         opsets = [helper.make_opsetid(domain, number) for domain, number in self._domains.items()]
         model = helper.make_model(graph, opset_imports=opsets, producer_name="gramless")
         model.ir_version = min(model.ir_version, _IR_VERSION)
         model.doc_string = description
-        onnx.checker.check_model(model, full_check=True)
+        checker.check_model(model, full_check=True)
         return model
+
+    def _value_name(self, x: Any) -> str:
+        if isinstance(x, Tensor):
+            return x.name
+        array = np.asarray(x)
+        return self._constant(array.astype(self.dtype) if array.dtype.kind == "f" else array)
+
+    def _constant(self, array: np.ndarray) -> str:
+        array = np.asarray(array, order="C")
+        content = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
+        key = array.dtype.str.encode() + repr(array.shape).encode() + content
+        if key not in self._constants:
+            self._constants[key] = (self._name("constant"), array)
+        return self._constants[key][0]
 
     def _name(self, stem: str) -> str:
         self._count += 1
