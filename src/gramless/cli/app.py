@@ -243,7 +243,7 @@ def serve(
     the files without losing a request; SIGTERM stops the server after the running requests are answered.
     """
     from gramless.cli.serve import serve_models
-    from gramless.deployment.serving.limits import Limits
+    from gramless.deployment.tuning import Limits
 
     limits = Limits(body_bytes=most_body, rows=most_rows, waiting_rows=most_waiting, seconds=timeout)
     serve_models(models, host=host, port=port, watch=watch, threads=threads, limits=limits, console=Console(stderr=True))

@@ -21,8 +21,8 @@ from threadpoolctl import threadpool_limits
 from gramless.cli.errors import InputError
 from gramless.cli.model import TableModel, load_any
 from gramless.deployment.compiled import compiled_novelty
-from gramless.deployment.serving.limits import Limits
 from gramless.deployment.serving.scorer import InputColumn, Scorer, Scores, Table
+from gramless.deployment.tuning import Limits
 from gramless.tables.column_types import ArrayFrame
 
 TOKEN = "GRAMLESS_TOKEN"
@@ -155,7 +155,7 @@ def serve_models(
 ) -> None:
     """Load the models and serve them until Ctrl-C or SIGTERM; `threads` is the number of BLAS threads."""
     _require("fastapi", "uvicorn", "prometheus_client")
-    from gramless.deployment.serving import scoring_app
+    from gramless.deployment.serving.app import scoring_app
 
     files = named_files(models)
     token = os.environ.get(TOKEN) or None
@@ -177,7 +177,7 @@ def demo(port: int, data: Path | None, console: Console, *, rows: int = 5000, at
     """Train on digits of MNIST if it is available, else of scikit-learn, and serve a page for drawings until Ctrl-C."""
     _require("fastapi", "uvicorn")
     from gramless import ImageClassifier
-    from gramless.deployment.serving import drawing_app
+    from gramless.deployment.serving.drawing import drawing_app
 
     images, y, name = digits(data, rows)
     with console.status(f"training on {len(y):,} digits of {name}"):
@@ -206,7 +206,7 @@ def _require(*packages: str) -> None:
 
 def _serve(app: Any, port: int, message: str, console: Console, *, host: str = "127.0.0.1", **options: Any) -> None:
     """Serve until Ctrl-C or SIGTERM; print the message with the address when the server accepts requests."""
-    from gramless.deployment.serving import serve
+    from gramless.deployment.serving.server import serve
 
     def on_start(address: str) -> None:
         console.print(message.format(address), highlight=False, soft_wrap=True)

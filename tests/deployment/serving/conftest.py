@@ -30,7 +30,7 @@ def files(tmp_path_factory):
 @pytest.fixture(scope="module")
 def address(files):
     from gramless.cli.serve import load_scorer
-    from gramless.deployment.serving import scoring_app
+    from gramless.deployment.serving.app import scoring_app
 
     named = {name: files / f"{name}.skops" for name in ("kinds", "weights", "plain")}
     with running(scoring_app(named, load_scorer)) as found:

@@ -37,8 +37,8 @@ def running(app, limits=None):
     """An application on a free port of this machine, in a thread; yields its address."""
     import uvicorn
 
-    from gramless.deployment.serving import Limits
     from gramless.deployment.serving.server import protocol_with_header_timeout
+    from gramless.deployment.tuning import Limits
 
     limits = Limits() if limits is None else limits
     listening = socket.socket()

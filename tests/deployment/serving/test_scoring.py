@@ -20,9 +20,10 @@ from running_servers import command, plants, running
 import gramless
 from gramless.cli.errors import InputError
 from gramless.cli.serve import load_scorer, named_files
-from gramless.deployment.serving import Limits, scoring_app
+from gramless.deployment.serving.app import scoring_app
 from gramless.deployment.serving.batching import RequestBatcher
 from gramless.deployment.serving.scorer import RequestError, Scores
+from gramless.deployment.tuning import Limits
 from gramless.tables.preparation import Preparation
 
 ROW = {"height (m)": 4.1, "leaves": 23, "soil": "loam", "planted": "2021-03-01"}
@@ -177,8 +178,8 @@ def test_wrong_csv_is_answered_with_the_reason(address, name):
 
 def test_other_wrong_requests(address):
     for path, method, status, said in [
-        ("/nowhere", "GET", 404, "there is no page /nowhere"),
-        ("/predict", "GET", 405, "/predict does not accept GET"),
+        ("/nowhere", "GET", 404, "GET /nowhere: Not Found"),
+        ("/predict", "GET", 405, "GET /predict: Method Not Allowed"),
         ("/models/none/predict", "POST", 404, "there is no model 'none'; the models are 'kinds', 'weights', 'plain'"),
     ]:
         answer = httpx.request(method, address + path)

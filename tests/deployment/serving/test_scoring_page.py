@@ -4,7 +4,7 @@ import pytest
 from running_servers import running
 
 from gramless.cli.serve import load_scorer
-from gramless.deployment.serving import scoring_app
+from gramless.deployment.serving.app import scoring_app
 
 
 @pytest.fixture

@@ -12,9 +12,7 @@ Every error is answered with a 4xx or 5xx status and a JSON object with the reas
 from __future__ import annotations
 
 import asyncio
-import csv
 import hmac
-import io
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -24,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
@@ -31,18 +30,19 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gramless._version import __version__
-from gramless.deployment.serving.limits import Limits
 from gramless.deployment.serving.metrics import Metrics, MetricsMiddleware
 from gramless.deployment.serving.model_store import LoadScorer, ModelStore, ServedModel
 from gramless.deployment.serving.request_rows import CSV, JSON
 from gramless.deployment.serving.scorer import RequestError, Scores, effects_of_columns, row_count, with_typical_values
 from gramless.deployment.serving.server import HOSTS, PAGE_HEADERS
+from gramless.deployment.tuning import Limits
 
 _CLIENT_CLOSED_REQUEST = 499  # status for the metrics only; the client has disconnected
 _ERROR_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}, 408: {"Connection": "close"}}
@@ -116,7 +116,7 @@ def scoring_app(
     limits = Limits() if limits is None else limits
     metrics = Metrics()
     models = ModelStore(files, load, limits, metrics)
-    metrics.set_waiting_rows(lambda: models.waiting)
+    metrics.waiting_rows.set_function(lambda: models.waiting)
     page = resources.files("gramless.deployment.serving").joinpath("scoring.html").read_text(encoding="utf-8")
 
     @asynccontextmanager
@@ -149,33 +149,21 @@ def scoring_app(
             Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS if hosts is None else hosts),
             *([] if token is None else [Middleware(_TokenMiddleware, token=token)]),
         ],
-        exception_handlers={
-            RequestError: _on_request_error,
-            ClientDisconnect: _on_client_disconnect,
-            404: _on_unknown_route,
-            405: _on_unknown_route,
-            Exception: _on_server_error,
-        },
+        exception_handlers=dict.fromkeys((RequestError, HTTPException, ClientDisconnect, Exception), _on_exception),
     )
     app.router.route_class = _RequestRoute
     prediction: dict[str, Any] = {"response_model": PredictionResponse, "responses": _PREDICTION_RESPONSES}
 
-    # Added as the first route, because routes are matched in order.
-    @app.post("/predict", summary="Predictions of the first model", **prediction)
-    async def default_predict(request: Request) -> Response:
-        return await _predict(request, models.get(None), limits)
-
+    # The route without a name is matched first.
     @app.post("/models/{name}/predict", summary="Predictions of a model", **prediction)
+    @app.post("/predict", summary="Predictions of the first model", **prediction)
     async def predict(request: Request) -> Response:
-        return await _predict(request, models.get(request.path_params["name"]), limits)
-
-    @app.get("/schema", summary="Columns of the first model")
-    async def default_schema(_: Request) -> JSONResponse:
-        return JSONResponse(models.get(None).as_json())
+        return await _predict(request, models.get(request.path_params.get("name")), limits)
 
     @app.get("/models/{name}/schema", summary="Columns of a model")
+    @app.get("/schema", summary="Columns of the first model")
     async def schema(request: Request) -> JSONResponse:
-        return JSONResponse(models.get(request.path_params["name"]).as_json())
+        return JSONResponse(models.get(request.path_params.get("name")).as_json())
 
     @app.get("/models", summary="Names of the models")
     async def list_models(_: Request) -> JSONResponse:
@@ -248,21 +236,15 @@ def _error_response(status: int, reason: str, headers: Mapping[str, str] | None 
     return JSONResponse({"error": reason}, status_code=status, headers=headers)
 
 
-async def _on_request_error(_: Request, reason: Exception) -> Response:
-    return _error_response(getattr(reason, "status", 500), str(reason))
-
-
-async def _on_client_disconnect(_: Request, reason: Exception) -> Response:
-    return Response(status_code=_CLIENT_CLOSED_REQUEST)
-
-
-async def _on_unknown_route(request: Request, reason: Exception) -> Response:
-    status, path = getattr(reason, "status_code", 404), request.url.path[:80]
-    error = f"there is no page {path}" if status == 404 else f"{path} does not accept {request.method}"
-    return _error_response(status, error, getattr(reason, "headers", None))
-
-
-async def _on_server_error(_: Request, reason: Exception) -> Response:
+async def _on_exception(request: Request, reason: Exception) -> Response:
+    """Answer a request that raised an exception with a status and the reason."""
+    if isinstance(reason, RequestError):
+        return _error_response(reason.status, str(reason))
+    if isinstance(reason, HTTPException):
+        error = f"{request.method} {request.url.path[:80]}: {reason.detail}"
+        return _error_response(reason.status_code, error, reason.headers)
+    if isinstance(reason, ClientDisconnect):
+        return Response(status_code=_CLIENT_CLOSED_REQUEST)
     return _error_response(500, "the server failed on this request; the reason is in its log")
 
 
@@ -330,11 +312,7 @@ def _as_csv(classes: list[Any] | None, scores: Scores) -> str:
         columns |= {"low": scores.intervals[:, 0], "high": scores.intervals[:, 1]}
     if scores.novel is not None:
         columns["novel"] = scores.novel
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
-    return text.getvalue()
+    return pd.DataFrame(columns).to_csv(index=False)
 
 
 async def _reload(models: ModelStore, *, changed_only: bool = False) -> None:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gramless.deployment.serving.limits import Limits
 from gramless.deployment.serving.scorer import RequestError, Scores, Table, row_count
+from gramless.deployment.tuning import Limits
 
 _TIMED_BATCHES = 8
 

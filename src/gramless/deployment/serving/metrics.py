@@ -6,7 +6,6 @@ Labels are the paths of routes and the names of models, never text from a client
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 from prometheus_client import (
@@ -31,7 +30,6 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._series: dict[tuple[Any, tuple[str, ...]], Any] = {}
         ProcessCollector(registry=self._registry)
         own: dict[str, Any] = {"registry": self._registry}
         seconds, rows = {"buckets": _SECONDS, **own}, {"buckets": _ROWS, **own}
@@ -43,29 +41,18 @@ class Metrics:
         self._batch_rows = Histogram("gramless_batch_rows", "Rows of a batch.", ["model"], **rows)
         self._batch_seconds = Histogram("gramless_batch_seconds", "Seconds of a batch.", ["model"], **seconds)
         self._reloads = Counter("gramless_reloads", "Model files loaded again.", ["model", "outcome"], **own)
-        self._waiting = Gauge("gramless_waiting_rows", "Rows that wait to be scored.", **own)
-
-    def _with_labels(self, metric: Any, *labels: str) -> Any:
-        """Return a time series from a cache, since prometheus_client validates the labels in each lookup."""
-        key = (metric, labels)
-        if key not in self._series:
-            self._series[key] = metric.labels(*labels)
-        return self._series[key]
-
-    def set_waiting_rows(self, count: Callable[[], int]) -> None:
-        """Call `count` for the number of waiting rows whenever the metrics are read."""
-        self._waiting.set_function(count)
+        self.waiting_rows = Gauge("gramless_waiting_rows", "Rows that wait to be scored.", **own)
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
-        self._with_labels(self._requests, route, str(status)).inc()
-        self._with_labels(self._seconds, route).observe(seconds)
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
 
     def count_batch(self, model: str, rows: int, seconds: float) -> None:
         """Count a batch."""
-        self._with_labels(self._rows, model).inc(rows)
-        self._with_labels(self._batch_rows, model).observe(rows)
-        self._with_labels(self._batch_seconds, model).observe(seconds)
+        self._rows.labels(model).inc(rows)
+        self._batch_rows.labels(model).observe(rows)
+        self._batch_seconds.labels(model).observe(seconds)
 
     def count_reload(self, model: str, outcome: str) -> None:
         """Count a file that was loaded again or could not be loaded."""

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from gramless.deployment.serving.batching import RequestBatcher
-from gramless.deployment.serving.limits import Limits
 from gramless.deployment.serving.metrics import Metrics
 from gramless.deployment.serving.request_rows import RequestRows
 from gramless.deployment.serving.scorer import RequestError, Scorer
+from gramless.deployment.tuning import Limits
 
 LoadScorer = Callable[[Path], Scorer]
 

@@ -7,7 +7,7 @@ NaT for dates. `gramless.deployment.serving.request_rows` validates the rows of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -37,13 +37,7 @@ class InputColumn:
 
     def as_json(self) -> dict[str, Any]:
         """Return the column as plain JSON, without unknown values."""
-        known = {"typical": self.typical, "low": self.low, "high": self.high, "levels": list(self.levels) or None}
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "allows_missing": self.allows_missing,
-            **{key: value for key, value in known.items() if value is not None},
-        }
+        return {key: value for key, value in asdict(self).items() if value not in (None, ())}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gramless.deployment.serving.limits import Limits
+from gramless.deployment.tuning import Limits
 
 LOOPBACK = "127.0.0.1"
 HOSTS = [LOOPBACK, "localhost"]
