@@ -55,10 +55,16 @@ def unzipped_bytes(archive: zipfile.ZipFile) -> int:
     return total
 
 
-def _check_size(file: BinaryIO, size: int) -> None:
+def read_npy_header(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype]:
+    """Return the shape and the dtype of an array in NumPy's file format."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(file)
+    return shape, dtype
+
+
+def _check_size(file: BinaryIO, size: int) -> None:
+    shape, dtype = read_npy_header(file)
     if dtype.hasobject or dtype.names is not None:
         raise ValueError(f"the file contains an array of dtype {dtype}; object and structured arrays are not accepted")
     declared = dtype.itemsize

@@ -3,8 +3,11 @@
 A file is a skops archive of the estimator, a format version and the versions of gramless and scikit-learn. Reading it
 creates only types that skops trusts (NumPy arrays, SciPy matrices, scikit-learn objects) and instances of classes of this
 library, from their attributes: no constructor is called, and no module outside gramless and scikit-learn is imported. The
-sum of the sizes declared in the file is checked before any array is read; afterwards every array is checked, and the model
-must predict two rows of zeros.
+sum of the sizes declared in the file is checked before any array is read, and the shape of every array is compared with the
+shape that was saved; afterwards the values of the arrays are checked, and the model must predict two rows of zeros.
+
+Files of equal models are equal byte for byte: the members of the archive are named by their order, and nothing depends on
+the time or on addresses. Measured times (such as the seconds of each iteration) are in a separate member, `times.json`.
 """
 
 from __future__ import annotations
@@ -18,23 +21,23 @@ import json
 import os
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
-import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
 from gramless._core.files import atomic_write
-from gramless._core.untrusted_arrays import check_sparse_arrays, unzipped_bytes
+from gramless._core.untrusted_arrays import check_sparse_arrays, read_npy_header, unzipped_bytes
 from gramless._version import __version__
 from gramless.deployment.tuning import TUNING, DeploymentTuning
 
 FORMAT_VERSION = 1
+_SCHEMA, _TIMES = "schema.json", "times.json"
 # A file may contain every subclass of BaseEstimator that gramless defines, and these classes that are no estimators.
 _STATE_CLASSES = {
     "gramless._core.device.CUDA",
@@ -96,7 +99,7 @@ _POINTS = ("points", "points_", "support_vectors_", "cluster_centers_")
 _MAY_BE_INFINITE = ("score", "loss", "history", "error")
 
 
-def save(estimator: Any, path: str | os.PathLike[str]) -> None:
+def save(estimator: Any, path: str | os.PathLike[str], *, times: bool = True) -> None:
     """Write a fitted estimator, or a scikit-learn pipeline that contains one, to a file.
 
     Unlike pickle files, the file cannot run code when it is loaded. Callbacks are not saved. An estimator that `load` could
@@ -108,6 +111,9 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         Fitted estimator.
     path : path-like
         File to write; an existing file is replaced only when the new one is complete.
+    times : bool, default=True
+        Whether to save measured times, such as those in `history_`. Without them, two fits with equal data, settings and
+        `random_state` give equal files; with them, only the member `times.json` of the files differs.
 
     See Also
     --------
@@ -125,29 +131,33 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     """
     import skops.io
 
-    payload = {
-        "format_version": FORMAT_VERSION,
-        "gramless": __version__,
-        "scikit-learn": version("scikit-learn"),
-        "estimator": _to_stored(estimator),
-    }
     target = Path(path)
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, "a model cannot be saved to a folder: give the name of a file", str(target))
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "the folder of the model file does not exist", str(target.parent))
-    with atomic_write(target) as partial:
-        skops.io.dump(payload, partial, compression=zipfile.ZIP_DEFLATED, compresslevel=TUNING.compression_level)
-        with open(partial, "rb") as file, zipfile.ZipFile(file) as archive:
-            rejected = _rejected_types(json.loads(archive.read("schema.json")))
-        untrusted = (name for name in skops.io.get_untrusted_types(file=partial) if not _is_loadable(name))
-        rejected += [name for name in untrusted if name not in rejected]
+    measured: list[tuple[list[str | int], float]] = []
+    payload = {
+        "format_version": FORMAT_VERSION,
+        "gramless": __version__,
+        "scikit-learn": version("scikit-learn"),
+        "estimator": _to_stored(estimator, measured),
+    }
+    content = io.BytesIO()  # compressed, because the memory may be nearly full after a fit
+    skops.io.dump(payload, content, compression=zipfile.ZIP_DEFLATED, compresslevel=TUNING.compression_level)
+    with zipfile.ZipFile(content) as archive:
+        schema = json.loads(archive.read(_SCHEMA))
+        untrusted = skops.io.get_untrusted_types(file=content)
+        rejected = sorted({*_rejected_types(schema), *(name for name in untrusted if not _is_loadable(name))})
         if rejected:
             raise ValueError(
                 f"{type(estimator).__name__} contains types that a model file cannot have: {', '.join(rejected)}; "
                 "save the fitted estimator itself (of a search, its best_estimator_), and write a kernel given as a "
                 "function as a gramless.kernels expression"
             )
+        names = _make_reproducible(schema, archive)
+        with atomic_write(target) as partial, open(partial, "wb") as file:
+            _write_archive(file, archive, names, schema, measured if times else [])
 
 
 def load(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Any:
@@ -222,17 +232,18 @@ def _read(file: BinaryIO, source: Path, max_bytes: int | None, tuning: Deploymen
                 f"{source} would take {needed / 1e6:,.0f} MB, and {limit / 1e6:,.0f} MB are allowed: if you trust its "
                 f"origin, load it with max_bytes={needed}"
             )
-        schema = json.loads(archive.read("schema.json"))
+        schema = json.loads(archive.read(_SCHEMA))
+        times = json.loads(archive.read(_TIMES)) if _TIMES in names else []
         renamed = _use_current_names(schema)
         rejected = _rejected_types(schema)
+        _check_saved_shapes(schema, archive)
         if renamed and not rejected:
-            file = _with_schema(archive, schema)
-    trusted: list[str] = []
-    if not rejected:
-        file.seek(0)
-        untrusted = skops.io.get_untrusted_types(data=file.read())
-        trusted = [name for name in untrusted if _is_loadable(name)]
-        rejected = sorted(set(untrusted) - set(trusted))
+            file = io.BytesIO()
+            _write_archive(file, archive, {name: name for name in names if name not in (_SCHEMA, _TIMES)}, schema, [])
+    file.seek(0)
+    untrusted = [] if rejected else skops.io.get_untrusted_types(file=file)
+    trusted = [name for name in untrusted if _is_loadable(name)]
+    rejected += sorted(set(untrusted) - set(trusted))
     if rejected:
         raise _RejectedFileError(
             f"{source} contains types that a gramless {__version__} model does not have, and is not loaded: "
@@ -254,6 +265,8 @@ def _read(file: BinaryIO, source: Path, max_bytes: int | None, tuning: Deploymen
         elif names_of := RENAMED_ATTRIBUTES.get(_full_name(type(part))):
             attributes = vars(part)
             attributes |= {new: attributes.pop(old) for old, new in names_of.items() if old in attributes}
+    for path, seconds in times:
+        _set_time(payload["estimator"], path, seconds)
     estimators = [part for part in objects if isinstance(part, BaseEstimator) and _is_ours(type(part).__module__)]
     for estimator in estimators:
         _restore(estimator)
@@ -266,7 +279,7 @@ def _version_advice(source: Path) -> str:
     """Return advice for a file that other versions wrote; "" if the versions agree or are unknown."""
     try:
         with zipfile.ZipFile(source) as archive:
-            content = json.loads(archive.read("schema.json"))["content"]
+            content = json.loads(archive.read(_SCHEMA))["content"]
             stored = {name: json.loads(content[name]["content"]) for name in ("gramless", "scikit-learn") if name in content}
     except Exception:  # the file is damaged, which the original error reports
         return ""
@@ -296,15 +309,13 @@ def _full_name(cls: type) -> str:
 
 def _is_loadable(name: str) -> bool:
     """Return True if a file may contain the type of this name, in addition to the types that skops trusts."""
-    if name in _TRUSTED_TYPES or name in _STATE_CLASSES:
-        return True
-    return _is_own_estimator(name) if _is_ours(name) else _is_sklearn_estimator(name)
+    return name in _TRUSTED_TYPES or name in _STATE_CLASSES or _is_own_estimator(name)
 
 
 def _is_own_estimator(name: str) -> bool:
     """Return True for subclasses of BaseEstimator that gramless defines; imports their module, which is part of gramless."""
     module, _, short = name.rpartition(".")
-    if not all(part.isidentifier() and not part.startswith("__") for part in module.split(".")):
+    if not _is_ours(module) or not all(part.isidentifier() and not part.startswith("__") for part in module.split(".")):
         return False
     try:
         cls = getattr(importlib.import_module(module), short, None)
@@ -313,23 +324,10 @@ def _is_own_estimator(name: str) -> bool:
     return inspect.isclass(cls) and issubclass(cls, BaseEstimator) and cls.__module__ == module
 
 
-def _is_sklearn_estimator(name: str) -> bool:
-    """Return True for estimators that scikit-learn exports; imports only public packages of scikit-learn."""
-    module, _, short = name.rpartition(".")
-    package = module.split("._")[0]
-    parts = package.split(".")
-    is_public = len(parts) == 2 and parts[0] == "sklearn" and parts[1] in getattr(sklearn, "__all__", ())
-    if not is_public or name.startswith(_UNSAFE_SKLEARN):
-        return False
-    public = importlib.import_module(package)
-    cls = getattr(public, short, None) if short in getattr(public, "__all__", ()) else None
-    return inspect.isclass(cls) and issubclass(cls, BaseEstimator) and cls.__module__ == module
-
-
 def _rejected_types(schema: Any) -> list[str]:
     """Return the types of this library that are not loadable or not built from their attributes, and unsafe types."""
     rejected = set()
-    for node in _nodes(schema):
+    for _, node in _nodes(schema):
         module = str(node.get("__module__"))
         name = f"{module}.{node.get('__class__')}"
         wrong = _is_ours(module) and (node.get("__loader__") != "ObjectNode" or not _is_loadable(name))
@@ -341,7 +339,7 @@ def _rejected_types(schema: Any) -> list[str]:
 def _use_current_names(schema: Any) -> bool:
     """Replace old names of classes and modules by the current names, in place; return True if any were replaced."""
     changed = False
-    for node in _nodes(schema):
+    for _, node in _nodes(schema):
         name = f"{node.get('__module__')}.{node.get('__class__')}"
         old = max((old for old in RENAMED if f"{name}.".startswith(f"{old}.")), key=len, default=None)
         if old is not None:
@@ -350,69 +348,122 @@ def _use_current_names(schema: Any) -> bool:
     return changed
 
 
-def _with_schema(archive: zipfile.ZipFile, schema: Any) -> BinaryIO:
-    """Return a copy of a model archive in memory with another schema."""
-    copied = io.BytesIO()
-    with zipfile.ZipFile(copied, "w", zipfile.ZIP_DEFLATED, compresslevel=TUNING.compression_level) as target:
-        for name in archive.namelist():
-            target.writestr(name, json.dumps(schema) if name == "schema.json" else archive.read(name))
-    copied.seek(0)
-    return copied
+def _nodes(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every object of a JSON document with its name, such as "estimator.points_", in a fixed order."""
+    waiting = [("", schema)]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, dict):
+            yield name.lstrip("."), value
+        parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        waiting += [(name if key == "content" else f"{name}.{key}", part) for key, part in parts]
 
 
-def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object of a JSON document level by level; raise ValueError if it is nested too deeply."""
-    level = [schema]
-    for _ in range(TUNING.max_nesting):
-        yield from (value for value in level if isinstance(value, dict))
-        level = [
-            inner
-            for value in level
-            if isinstance(value, dict | list)
-            for inner in (value.values() if isinstance(value, dict) else value)
-        ]
-        if not level:
-            return
-    raise ValueError(f"objects are nested more than {TUNING.max_nesting} levels deep")
+# Archives with reproducible bytes
+
+
+def _make_reproducible(schema: Any, archive: zipfile.ZipFile) -> dict[str, str]:
+    """Replace addresses in a schema by running numbers, add the shapes of arrays, and return new names of the members."""
+    numbers: dict[int, int] = {}
+    names: dict[str, str] = {}
+    for number, (_, node) in enumerate(_nodes(schema)):
+        if isinstance(node.get("__id__"), int):
+            # Whether equal strings, numbers or tuples are one object in memory depends on the history of the process.
+            is_value = node["__loader__"] not in ("ObjectNode", "DictNode", "ListNode", "NdArrayNode")
+            node["__id__"] = number if is_value else numbers.setdefault(node["__id__"], number)
+        if isinstance(node.get("file"), str):
+            old = node["file"]
+            node["file"] = names.setdefault(old, f"{number}{Path(old).suffix}")
+            if old.endswith(".npy"):
+                node["saved_as"] = _description(archive, old)
+    return names
+
+
+def _description(archive: zipfile.ZipFile, member: str) -> str:
+    """Return the shape and dtype of an array in an archive as text."""
+    with archive.open(member) as file:
+        shape, dtype = read_npy_header(file)  # type: ignore[arg-type]
+    return f"shape {shape} and dtype {dtype}"
+
+
+def _write_archive(file: BinaryIO, source: zipfile.ZipFile, names: dict[str, str], schema: Any, times: list[Any]) -> None:
+    """Write an archive with members of another one under new names, a schema and measured times."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=TUNING.compression_level) as archive:
+
+        def add(name: str, content: str | bytes) -> None:
+            info = zipfile.ZipInfo(name)  # without the current time
+            info.create_system = 3  # the same on all operating systems
+            archive.writestr(info, content, zipfile.ZIP_DEFLATED, TUNING.compression_level)
+
+        for old, new in names.items():
+            add(new, source.read(old))
+        add(_SCHEMA, json.dumps(schema))
+        if times:
+            add(_TIMES, json.dumps(times))
+
+
+def _check_saved_shapes(schema: Any, archive: zipfile.ZipFile) -> None:
+    """Raise ValueError for an array with another shape or dtype than it was saved with."""
+    for name, node in _nodes(schema):
+        saved = node.get("saved_as")  # unknown in files of version 0.1.0
+        if isinstance(saved, str) and (found := _description(archive, str(node.get("file")))) != saved:
+            raise ValueError(f"the array {name} has {found}, and it was saved with {saved}")
 
 
 # Attributes as they are stored
 
 
-def _to_stored(value: Any) -> Any:
-    """Return an estimator, list or dict without callbacks and with points in half precision where that loses no digit.
+def _to_stored(
+    value: Any,
+    times: list[tuple[list[str | int], float]],
+    path: tuple[str | int, ...] = (),
+    copies: dict[int, tuple[Any, Any]] | None = None,
+) -> Any:
+    """Return a copy of an estimator without callbacks and times, and with points in half precision if that loses no digit.
 
-    Only objects that contain a replaced value are copied.
+    Times are replaced by 0.0 and appended to `times` with their paths. `copies` are the originals and copies by address.
     """
+    copies = {} if copies is None else copies
+    if id(value) in copies:
+        return copies[id(value)][1]
+    is_own = _is_ours(type(value).__module__)
     if type(value) in (list, tuple):
-        items = [_to_stored(item) for item in value]
-        return type(value)(items) if any(new is not old for new, old in zip(items, value, strict=True)) else value
-    is_estimator = isinstance(value, BaseEstimator)
-    if not is_estimator and type(value) is not dict:
+        copied = type(value)(_to_stored(part, times, (*path, key), copies) for key, part in enumerate(value))
+    elif type(value) is dict or isinstance(value, BaseEstimator) or _full_name(type(value)) in _STATE_CLASSES:
+        copied = copy.copy(value)
+        parts = copied if type(value) is dict else vars(copied)
+        for key, part in parts.items():
+            if key == "callback" and isinstance(value, BaseEstimator):
+                parts[key] = None
+            elif _is_time(key, path) and isinstance(part, float):
+                times.append(([*path, key], part))
+                parts[key] = 0.0
+            elif is_own and key in _POINTS:
+                parts[key] = [_to_half(one) for one in part] if type(part) is list else _to_half(part)
+            else:
+                parts[key] = _to_stored(part, times, (*path, key), copies)
+    else:
         return value
-    changed: dict[Any, Any] = {}
-    for key, part in (vars(value) if is_estimator else value).items():
-        if is_estimator and key == "callback":
-            stored = None
-        elif is_estimator and key in _POINTS and _is_ours(type(value).__module__):
-            stored = _map_points(part, _to_half)
-        else:
-            stored = _to_stored(part)
-        if stored is not part:
-            changed[key] = stored
-    if not changed:
-        return value
-    copied = copy.copy(value)
-    (vars(copied) if is_estimator else copied).update(changed)
+    copies[id(value)] = value, copied
     return copied
 
 
-def _map_points(value: Any, convert: Callable[[Any], Any]) -> Any:
-    """Return a converted array, or a list of converted arrays; the same object if nothing changes."""
-    if type(value) is not list:
-        return convert(value)
-    items = [convert(item) for item in value]
-    return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+def _is_time(key: Any, path: Sequence[Any]) -> bool:
+    """Return True for names of measured times: "seconds", "..._seconds", and the values in `timings_`."""
+    return isinstance(key, str) and (
+        key == "seconds" or key.endswith("_seconds") or path[-1:] in (("timings_",), ["timings_"])
+    )
+
+
+def _set_time(root: Any, path: list[Any], seconds: Any) -> None:
+    """Store a measured time in a loaded estimator; raise ValueError if there is no time at its path."""
+    place = root
+    for key in path[:-1]:
+        place = place[key] if isinstance(place, dict | list | tuple) else vars(place)[key]
+    attributes = place if isinstance(place, dict) else vars(place)
+    if not _is_time(path[-1], path[:-1]) or attributes.get(path[-1]) != 0.0 or not isinstance(seconds, float):
+        raise ValueError(f"there is no time {'.'.join(map(str, path))}")
+    attributes[path[-1]] = seconds
 
 
 def _to_half(points: Any) -> Any:
@@ -438,7 +489,8 @@ def _restore(estimator: BaseEstimator) -> None:
     attributes = vars(estimator)
     for key in _POINTS:
         if key in attributes:
-            attributes[key] = _map_points(attributes[key], _from_half)
+            points = attributes[key]
+            attributes[key] = [_from_half(one) for one in points] if type(points) is list else _from_half(points)
     for name, parameter in inspect.signature(type(estimator).__init__).parameters.items():
         if parameter.default is not inspect.Parameter.empty and name not in attributes:
             attributes[name] = parameter.default

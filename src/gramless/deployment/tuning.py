@@ -11,8 +11,6 @@ class DeploymentTuning:
 
     # zlib level. Level 1 shrinks one-hot columns and images to 1/6 - 1/10 of their size; higher levels gain little.
     compression_level: int = 1
-    # Nesting depth of objects in a file; bounds the work for forged files. Not measured.
-    max_nesting: int = 200
     # Contents of a model file may take this many bytes, or this many times the size of the file if that is more. Models
     # shrink by less than this factor; files forged to fill the memory shrink by 1,000 and more.
     max_unpacked_bytes: int = 256 * 2**20

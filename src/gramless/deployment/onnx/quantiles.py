@@ -35,7 +35,7 @@ def normal_quantile(p: Tensor) -> Tensor:
 
 
 def _polynomial(x: Tensor, coefficients: list[float]) -> Tensor:
-    return reduce(lambda value, coefficient: value * x + coefficient, coefficients[-2::-1], coefficients[-1])  # type: ignore[arg-type, return-value]
+    return reduce(lambda value, coefficient: value * x + coefficient, coefficients[-2::-1], coefficients[-1])  # type: ignore[return-value]
 
 
 def ranks_among(x: Tensor, quantiles: np.ndarray, references: np.ndarray, edge: float) -> Tensor:
