@@ -289,7 +289,8 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             memory = planned(left + (rows if counts_rows else 0))
         memory.parts = {**memory.parts, **parts, "data" if counts_rows else "windows": rows if in_memory else 0}
         memory.check(budget, advice)
-        if "memory_budget" in estimator.get_params() and estimator.memory_budget is None:
+        # A share of the free memory would make equal models differ, so it is not stored.
+        if "memory_budget" in estimator.get_params() and estimator.memory_budget is None and self.memory_budget is not None:
             estimator.set_params(memory_budget=allowed)
         return PatchPlan(estimator, in_memory, memory)
 
