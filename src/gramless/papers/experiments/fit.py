@@ -21,6 +21,7 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, confusion_m
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import Pipeline
 
+from gramless._core import arrays as xa
 from gramless._core.memory import free_memory
 from gramless.papers.datasets import Dataset
 from gramless.papers.experiments.environment import environment, peak_mb, reset_peak
@@ -69,9 +70,10 @@ def _measure(spec: Spec, params: Params, seed: int, device: str | None, notify: 
 
     notify("fitting", {})
     peak_was_reset = reset_peak()
-    started = time.perf_counter()
+    started, started_cpu = time.perf_counter(), time.process_time()
     estimator.fit(dataset.x_train, dataset.y_train)
     seconds = time.perf_counter() - started - monitor.seconds
+    cpu_seconds = time.process_time() - started_cpu - monitor.cpu_seconds
     notify("predicting", {})
     started = time.perf_counter()
     predicted = estimator.predict(dataset.x_test)
@@ -95,12 +97,15 @@ def _measure(spec: Spec, params: Params, seed: int, device: str | None, notify: 
         "metrics": {
             **_scores(dataset.y_test, predicted),
             "seconds": seconds,
+            "cpu_seconds": cpu_seconds,
             "predict_seconds": predict_seconds,
             "feature_seconds": feature_seconds,
             "peak_mb": peak,
         },
         "peak_since": "fit" if peak_was_reset else "process start",
-        "history": monitor.with_errors([dict(row) for row in getattr(last, "history_", None) or []]),
+        "history": [
+            six_digits(row) for row in monitor.with_errors([dict(r) for r in getattr(last, "history_", None) or []])
+        ],
         **_mistakes(spec, original, predicted),
         **environment(device),
     }
@@ -132,7 +137,7 @@ class FitMonitor:
 
     An expansion f(x) = sum a_i K(x, b_i) + bias keeps its points while its coefficients change. The kernel block between
     test rows and points is therefore computed once, and each measurement costs one matrix product. If the block does not
-    fit into memory, `predict` is called instead. `seconds` is the time spent here, which is not part of the fit.
+    fit into memory, `predict` is called instead. `seconds` and `cpu_seconds` are the time spent here, not part of the fit.
     """
 
     def __init__(self, notify: Notify, x_test: Any, y_test: np.ndarray, *, every: int):
@@ -142,14 +147,15 @@ class FitMonitor:
         self.every = every
         self.errors: dict[int, float] = {}
         self.seconds = 0.0
+        self.cpu_seconds = 0.0
         self.block_mb = 0.0
         self.peak_before_block_mb = 0.0
-        self._block: np.ndarray | None = None
+        self._block: Any = None
         self._block_points: np.ndarray | None = None
         self._last_notified = 0.0
 
     def __call__(self, estimator: Any, record: Mapping[str, Any]) -> bool:
-        started = time.perf_counter()
+        started, started_cpu = time.perf_counter(), time.process_time()
         n_iter = int(record["n_iter"])
         if self.every and n_iter % self.every == 0:
             predicted = self._predict_by_block(estimator)
@@ -161,6 +167,7 @@ class FitMonitor:
             error = next(reversed(self.errors.values()), None)
             self.notify("fitting", {"n_iter": n_iter, "max_iter": getattr(estimator, "max_iter", None), "error": error})
         self.seconds += time.perf_counter() - started
+        self.cpu_seconds += time.process_time() - started_cpu
         return False
 
     def peak_without_block(self, peak: float) -> float:
@@ -178,23 +185,26 @@ class FitMonitor:
         points = getattr(estimator, "points_", None)
         if not isinstance(points, np.ndarray) or not isinstance(self.x_test, np.ndarray):
             return None
+        device = estimator.device_
         if self._block is None or self._block_points is not points:
             n_bytes = len(self.x_test) * len(points) * points.dtype.itemsize
-            if n_bytes > min(MAX_BLOCK_BYTES, free_memory() // 4):
+            if n_bytes > min(MAX_BLOCK_BYTES, free_memory(device) // 4):
                 return None
             self.peak_before_block_mb = max(self.peak_before_block_mb, peak_mb())
-            self._block, self._block_points = self._compute_block(estimator.kernel_, points), points
-            self.block_mb = n_bytes / 1e6
-        coef = np.asarray(estimator.dual_coef_)
-        scores = self._block @ coef.reshape(len(points), -1) + np.asarray(estimator.intercept_)
+            self._block, self._block_points = self._compute_block(estimator.kernel_, points, device), points
+            self.block_mb = n_bytes / 1e6 if device == "cpu" else 0.0
+        coef = np.asarray(estimator.dual_coef_).reshape(len(points), -1)
+        scores = xa.to_numpy(self._block @ xa.to_device(coef, device)) + np.asarray(estimator.intercept_)
         winner = scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1)
         return estimator.classes_[np.asarray(winner, dtype=int)]
 
-    def _compute_block(self, kernel: Any, points: np.ndarray) -> np.ndarray:
-        block = np.empty((len(self.x_test), len(points)), dtype=points.dtype)
-        for start in range(0, len(block), BLOCK_ROWS):
+    def _compute_block(self, kernel: Any, points: np.ndarray, device: str) -> Any:
+        """Return the kernel between the test rows and the points, on the device of the fit."""
+        on_device = xa.to_device(points, device)
+        block = xa.zeros((len(self.x_test), len(points)), on_device)
+        for start in range(0, len(self.x_test), BLOCK_ROWS):
             rows = slice(start, start + BLOCK_ROWS)
-            block[rows] = kernel(self.x_test[rows].astype(points.dtype, copy=False), points)
+            block[rows] = kernel(xa.to_device(self.x_test[rows].astype(points.dtype, copy=False), device), on_device)
         return block
 
 
@@ -251,6 +261,11 @@ def encode_pixels(pixels: np.ndarray, low: float, high: float) -> str:
     """Scale pixels from [low, high] to bytes and return them in base64."""
     scaled = (np.asarray(pixels, dtype=np.float64) - float(low)) * (255 / max(float(high) - float(low), 1e-12))
     return base64.b64encode(np.rint(scaled).astype(np.uint8).tobytes()).decode()
+
+
+def six_digits(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Round the numbers of an entry of the history to six significant digits, because a record has hundreds of entries."""
+    return {key: float(f"{value:.6g}") if isinstance(value, float) else value for key, value in row.items()}
 
 
 def to_json(value: Any) -> Any:

@@ -29,8 +29,9 @@ FIELDS: dict[str, str] = {
     "data": "name, n_train, n_test, n_features (after feature extraction) and split, the origin of the split.",
     "estimator": "The estimator with its parameters, as printed by scikit-learn.",
     "metrics": "error, accuracy, balanced_error, balanced_accuracy (percent of the test rows); seconds (the fit without "
-    "evaluation), predict_seconds, feature_seconds; peak_mb (resident memory during fit and predict); cv_error, cv_accuracy "
-    "(percent) and cv_seconds if the experiment cross-validates; further metrics of the experiment.",
+    "evaluation), cpu_seconds (the same in processor time of all threads), predict_seconds, feature_seconds; peak_mb "
+    "(resident memory during fit and predict); cv_error, cv_accuracy (percent) and cv_seconds if the experiment "
+    "cross-validates; further metrics of the experiment.",
     "peak_since": "fit, or process start if the operating system cannot reset the peak.",
     "history": "One entry per iteration: n_iter, seconds, values reported by the solver, error (percent) if measured.",
     "confusion": "labels and counts, with one row per true class.",
