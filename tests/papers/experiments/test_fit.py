@@ -21,6 +21,7 @@ class Expansion:
         self.intercept_ = rng.normal(size=outputs)
         self.classes_ = np.array(classes)
         self.blocks = 0
+        self.device_ = "cpu"
 
     def kernel_(self, X, Y):
         self.blocks += 1
