@@ -26,7 +26,7 @@ from gramless._core import arrays as xa
 from gramless._core.memory import parse_budget
 from gramless.images import UnitNormalizer
 from gramless.kernels import Polynomial
-from gramless.linalg.operators import BorderedOperator, KernelOperator
+from gramless.linalg.operators import KernelOperator, LinearSystem
 from gramless.linalg.solvers import SOLVERS
 from gramless.papers.datasets import DatasetError, load
 from gramless.papers.experiments.environment import environment
@@ -56,8 +56,9 @@ def products(X: np.ndarray, idx: np.ndarray, block: np.ndarray) -> float:
 def steps(n: int, block_size: int, n_steps: int) -> dict:
     """Return the median seconds of the products and of a step of each solver, measured alternately."""
     X, y, source = digits(n)
-    op = BorderedOperator(KernelOperator(X, Polynomial(degree=4, gamma=1.0), 1e-4))
-    Z = op.targets(np.eye(10, dtype=np.float32)[y])
+    inner = KernelOperator(X, Polynomial(degree=4, gamma=1.0), 1e-4)
+    system = LinearSystem(inner, np.eye(10, dtype=np.float32)[y], bordered=True)
+    op, Z = system.op, system.rhs
     rng = np.random.RandomState(0)
     running = {
         name: SOLVERS[name](block_size).steps(op, Z, xa.zeros(Z.shape, Z), np.random.RandomState(1)) for name in ITERATIVE

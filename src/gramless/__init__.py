@@ -41,7 +41,7 @@ _EXPORTS: dict[str, str] = {
     "TableRegressor": "gramless.estimators.table",
     "compiled": "gramless.deployment.compiled",
     "compress": "gramless.deployment.compress",
-    "estimate": "gramless.linalg.planning.estimate",
+    "estimate": "gramless.linalg.planning.plan",
     "load": "gramless.deployment.model_files",
     "save": "gramless.deployment.model_files",
     "to_onnx": "gramless.deployment.onnx.convert",

@@ -13,7 +13,7 @@ from gramless._core import arrays as xa
 from gramless._core.checkpoint import StateFile
 from gramless._core.targets.columns import split_bias
 from gramless.kernels import RBF, Precomputed
-from gramless.linalg.operators import BorderedOperator, DenseOperator, KernelOperator
+from gramless.linalg.operators import BorderedOperator, DenseOperator, KernelOperator, LinearSystem
 from gramless.linalg.solvers import SOLVERS, Averaged, Status, solve
 
 N = 60
@@ -70,8 +70,13 @@ PLACES = [
 
 def problem(operator, library="numpy", dtype="float64"):
     op = OPERATORS[operator](LIBRARIES[library](points(dtype)))
-    Z = LIBRARIES["numpy" if library == "csr" else library](right_hand_sides(dtype))
-    return op, op.targets(Z) if isinstance(op, BorderedOperator) else Z
+    return op, LIBRARIES["numpy" if library == "csr" else library](targets(op, dtype))
+
+
+def targets(op, dtype="float64") -> np.ndarray:
+    """Return the right-hand sides for the operator: a bordered one has a row of zeros in addition."""
+    Z = right_hand_sides(dtype)
+    return np.vstack([Z, np.zeros_like(Z[:1])]) if isinstance(op, BorderedOperator) else Z
 
 
 def make(name: str, tol: float, **settings):
@@ -84,9 +89,8 @@ def make(name: str, tol: float, **settings):
 
 def exact(operator="streamed", dtype="float64") -> np.ndarray:
     """The solution for points rounded to `dtype`."""
-    X, Z = points(dtype).astype(np.float64), right_hand_sides(dtype).astype(np.float64)
-    op = OPERATORS[operator](X)
-    return np.linalg.solve(op.dense(), op.targets(Z) if isinstance(op, BorderedOperator) else Z)
+    op = OPERATORS[operator](points(dtype).astype(np.float64))
+    return np.linalg.solve(op.rows(np.arange(op.shape[0])), targets(op, dtype).astype(np.float64))
 
 
 @pytest.mark.parametrize(("dtype", "tol", "error"), [("float64", 1e-11, 1e-7), ("float32", 1e-6, 2e-4)])
@@ -267,9 +271,8 @@ def test_bias_by_border_and_by_one_more_column_agree(name):
     """`Theta W = Z` and `A [V, u] = [Z, 1]` have the same machine, whichever solver found it."""
     Z = right_hand_sides()[:, :2]
     op = kernel_operator(points())
-    bordered = BorderedOperator(op)
-    solver = make(name, 1e-10)
-    coef, bias = bordered.split(solve(bordered, bordered.targets(Z), solver, random_state=0).W)
+    system, solver = LinearSystem(op, Z, bordered=True), make(name, 1e-10)
+    coef, bias = system.split(solve(system.op, system.rhs, solver, random_state=0).W)
     expected_coef, expected_bias = split_bias(solve(op, np.column_stack([Z, np.ones(N)]), solver, random_state=0).W)
     np.testing.assert_allclose(coef, expected_coef, atol=1e-7)
     np.testing.assert_allclose(bias, expected_bias, atol=1e-7)

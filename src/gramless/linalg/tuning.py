@@ -63,8 +63,6 @@ class LinalgTuning:
     """Kernel values up to which a block is computed at once, because tiles and threads would take longer."""
     smallest_device_tile: int = 256
     """Rows of a tile below which a device that is out of memory raises an error instead of halving the tiles."""
-    tiles_per_arena: int = 16
-    """Cached tiles that share one allocation (64 MB in float32), so that the system provides huge pages."""
     rows_per_part: int = 4096
     """Rows of a tall matrix that are converted to float64 at a time: 32 kB for each column."""
     sparse_rows_on_device: int = 8192

@@ -264,7 +264,8 @@ def problem_scores(kernel: Kernel, X: Any, vectors: Any, model: SupportVectorMod
         return xa.to_numpy(expand(kernel, X, vectors, coef) if block is None else block @ coef) + model.intercept
     if block is None and kernel.uses_points and not xa.is_torch(X):
         bounds = np.concatenate([[0], ends])
-        return expand_groups(kernel, X, vectors, coef, bounds, _pair_of(n_classes), n_problems) + model.intercept
+        scores = expand_groups(kernel, X, vectors, coef, bounds, _pair_of(n_classes), n_problems)
+        return xa.to_numpy(scores) + model.intercept
     parts = xa.empty((n_classes, X.shape[0], n_classes - 1), coef)
     for c, (start, stop) in enumerate(zip(ends - model.n_support, ends, strict=True)):
         if block is not None:

@@ -5,7 +5,7 @@ import pytest
 
 from gramless._core import arrays as xa
 from gramless.kernels import RBF, Laplacian, Polynomial
-from gramless.linalg.operators import BorderedOperator, KernelOperator
+from gramless.linalg.operators import BorderedOperator, KernelOperator, LinearSystem
 
 torch = pytest.importorskip("torch")
 
@@ -36,7 +36,6 @@ def test_rows_products_and_diagonal_are_those_of_theta(kernel, cache, library, m
         np.testing.assert_allclose(xa.to_numpy(op.rows(np.array(idx))), expected[idx], atol=1e-10)
     np.testing.assert_allclose(xa.to_numpy(op @ cast(V)), expected @ V, atol=1e-10)
     np.testing.assert_allclose(xa.to_numpy(op.diag()), np.diag(expected), atol=1e-10)
-    np.testing.assert_allclose(xa.to_numpy(op.dense()), expected, atol=1e-10)
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -64,10 +63,9 @@ def test_cached_rows_need_no_product_first():
     np.testing.assert_allclose(out, streamed.rows(idx), atol=1e-14)
 
 
-def test_targets_and_split():
-    op = BorderedOperator(KernelOperator(np.eye(3), RBF(gamma=1.0), 0.1))
-    Z = np.arange(6.0).reshape(3, 2)
-    np.testing.assert_array_equal(op.targets(Z), [[0, 1], [2, 3], [4, 5], [0, 0]])
-    coef, bias = op.split(np.arange(8.0).reshape(4, 2))
+def test_right_hand_side_and_split():
+    system = LinearSystem(KernelOperator(np.eye(3), RBF(gamma=1.0), 0.1), np.arange(6.0).reshape(3, 2), bordered=True)
+    np.testing.assert_array_equal(system.rhs, [[0, 1], [2, 3], [4, 5], [0, 0]])
+    coef, bias = system.split(np.arange(8.0).reshape(4, 2))
     np.testing.assert_array_equal(coef, [[0, 1], [2, 3], [4, 5]])
     np.testing.assert_array_equal(bias, [6, 7])

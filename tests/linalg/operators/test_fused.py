@@ -66,8 +66,7 @@ def test_bytes_are_exact_in_medium_precision():
     V = torch.randn(2000, 10, device="cuda", generator=generator)
     truth = (X.double() @ X.double().T) @ V.double()
     out = FusedProduct(Linear(), X, "medium")(X, V)
-    # What is left is the second product's TF32 rounding.
-    assert float((out.double() - truth).norm() / truth.norm()) < 2e-3
+    assert float((out.double() - truth).norm() / truth.norm()) < 1e-4
 
 
 def test_strips_fill_the_multiprocessors():
@@ -100,12 +99,12 @@ def test_there_are_two_steps_at_least(d, precision, expected):
 @pytest.mark.parametrize("precision", ["medium", "high"])
 @pytest.mark.parametrize("d", [20, 100])
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
-def test_accurate_sums_are_those_of_the_rounded_points(kernel, d, precision):
+def test_sums_are_those_of_the_rounded_points(kernel, d, precision):
     torch = cuda()
     generator = torch.Generator("cuda").manual_seed(1)
     X = torch.randn(20_000, d, device="cuda", generator=generator) / d**0.5
     V = torch.randn(20_000, 11, device="cuda", generator=generator)
-    product = FusedProduct(kernel, X, precision, accurate=True)
+    product = FusedProduct(kernel, X, precision)
     rounded = product.operand.points(slice(0, 20_000)).double()
     some = np.arange(3, 20_000, 37)
     truth = kernel(rounded[some], rounded) @ V.double()
@@ -128,7 +127,7 @@ def test_the_preconditioner_on_the_fused_product_is_the_inverse_it_says():
     X /= X.norm(dim=1, keepdim=True)
     V = torch.randn(3000, 4, device="cuda", generator=generator)
     kernel, ridge, landmarks = Polynomial(4, 1.0), torch.full((3000,), 1e-3, device="cuda"), np.arange(0, 3000, 8)
-    product = FusedProduct(kernel, X, "medium", accurate=True)
+    product = FusedProduct(kernel, X, "medium")
     columns = LocalColumns(X, kernel, landmarks, store=False, fused=product)
     P = NystromPreconditioner(columns, ridge, rng=np.random.RandomState(0))
     rounded = product.operand.points(slice(0, 3000)).double()

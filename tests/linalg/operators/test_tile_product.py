@@ -9,8 +9,8 @@ import pytest
 
 from gramless._core.compiled import simd as _simd
 from gramless.kernels import RBF
-from gramless.linalg.operators import KernelOperator, tall, tile_product
-from gramless.linalg.operators import kernel as kernel_module
+from gramless.linalg.operators import KernelOperator, tile_product
+from gramless.linalg.operators.landmark_columns import TallMatrix
 from gramless.linalg.operators.tile_product import (
     BlasSums,
     CompiledSums,
@@ -22,6 +22,7 @@ from gramless.linalg.operators.tile_product import (
     product_from_upper,
     transposed_product,
 )
+from gramless.linalg.tuning import TUNING
 
 
 @pytest.fixture(autouse=True)
@@ -118,29 +119,30 @@ def test_small_matrices_do_not_load_the_compiler(monkeypatch: pytest.MonkeyPatch
     assert not can_compile(np.ones((1000, 11), np.float32), 1000**2, np.dtype(np.float32))
 
 
-def test_cached_tiles_share_arenas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_module, "TUNING", replace(kernel_module.TUNING, tiles_per_arena=2))
+def test_cached_tiles_share_one_allocation_until_the_cache_is_dropped() -> None:
     rng = np.random.default_rng(0)
     X, V = rng.normal(size=(2100, 4)).astype(np.float32), rng.normal(size=(2100, 3)).astype(np.float32)
     op = KernelOperator(X, RBF(gamma=0.1), 0.1, cache=True)
     truth = op.dense(np.float64) @ V
     for _ in range(2):
         np.testing.assert_allclose(op @ V, truth, rtol=1e-4, atol=1e-3)
-    assert len(op._arenas) == 3
+    assert op._memory is not None
+    assert len(op._stored) == 6
+    assert all(np.shares_memory(tile, op._memory) for tile in op._stored.values())
     op.drop_cache()
-    assert not op._arenas
+    assert op._memory is None
+    assert not op._stored
     np.testing.assert_allclose(op @ V, truth, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("store", [True, False])
 @pytest.mark.parametrize("k", [3, 12, 60])
-def test_parts_of_a_tall_matrix(k: int, store: bool, dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tall, "TUNING", replace(tall.TUNING, rows_per_part=100))
+def test_parts_of_a_tall_matrix(k: int, store: bool, dtype: type) -> None:
     rng = np.random.default_rng(k)
     C, w = rng.normal(size=(250, 20)).astype(dtype), rng.uniform(size=250)
     before, wide = C.copy(), C.astype(np.float64)
-    A = tall.TallMatrix(C.shape, lambda rows: C[rows], store=store)
+    A = TallMatrix(C.shape, lambda rows: C[rows], store=store, tuning=replace(TUNING, rows_per_part=100))
     V, W = rng.normal(size=(250, k)), rng.normal(size=(20, k))
     np.testing.assert_allclose(A.times(W), wide @ W, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(A.transposed_times(V), wide.T @ V, rtol=1e-12, atol=1e-12)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gramless.linalg.solvers.block_gram import BlockGram, BlockGrams
+from gramless.linalg.solvers.block_rows import BlockGram, BlockGrams
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -86,7 +86,6 @@ def _product(
     STRIP: tl.constexpr,
     TILE: tl.constexpr,
     STEP: tl.constexpr,
-    ACCURATE: tl.constexpr,
 ):
     rows = tl.program_id(0).to(tl.int64) * STRIP + tl.arange(0, STRIP)
     outputs = tl.arange(0, WIDTH)
@@ -96,17 +95,14 @@ def _product(
         columns = start + tl.arange(0, TILE).to(tl.int64)
         values = _values(X, Y, X_NORMS, Y_NORMS, rows, columns, gamma, coef0, PART, PARTS, KIND, DEGREE, STRIP, TILE, STEP)
         v = tl.load(V + columns[:, None] * WIDTH + outputs[None, :])
-        if ACCURATE:
-            high = values.to(tl.bfloat16)
-            low = (values - high.to(tl.float32)).to(tl.bfloat16)
-            # Tensor cores truncate sums instead of rounding them, and the bias grows with the number of terms. Each tile
-            # therefore has its own sum, and Kahan's compensated summation adds the sums of the tiles.
-            part = tl.dot(low, v, tl.dot(high, v)) - lost
-            new = total + part
-            lost = (new - total) - part
-            total = new
-        else:
-            total = tl.dot(values, v, total, input_precision="tf32")
+        high = values.to(tl.bfloat16)
+        low = (values - high.to(tl.float32)).to(tl.bfloat16)
+        # Tensor cores truncate sums instead of rounding them, and the bias grows with the number of terms. Each tile
+        # therefore has its own sum, and Kahan's compensated summation adds the sums of the tiles.
+        part = tl.dot(low, v, tl.dot(high, v)) - lost
+        new = total + part
+        lost = (new - total) - part
+        total = new
     tl.store(OUT + rows[:, None] * WIDTH + outputs[None, :], total * scale)
 
 
@@ -135,54 +131,21 @@ def _block(
     tl.store(OUT + rows[:, None] * m + columns[None, :], values * scale)
 
 
-def launch_product(
-    left: Any, right: Any, V: Any, out: Any, form: Any, strip: int, tile: int, step: int, accurate: bool
-) -> None:
+def launch_product(left: Any, right: Any, V: Any, out: Any, form: Any, strip: int, tile: int, step: int) -> None:
     """Set `out = K(left, right) @ V` for operands padded to full strips, tiles and steps, with at least two steps."""
-    _product[(left.data.shape[0] // strip,)](
-        left.data,
-        right.data,
-        V,
-        out,
-        left.norms,
-        right.norms,
-        right.data.shape[0],
-        form.gamma,
-        form.coef0,
-        form.scale,
-        PART=left.width,
-        PARTS=left.parts,
-        WIDTH=V.shape[1],
-        KIND=form.kind,
-        DEGREE=form.degree,
-        STRIP=strip,
-        TILE=tile,
-        STEP=step,
-        ACCURATE=accurate,
-        num_stages=3,
-        num_warps=8 if strip == 128 else 4,
-    )
+    arguments = _arguments(left, right, form, strip, tile, step)
+    warps = 8 if strip == 128 else 4
+    _product[(left.data.shape[0] // strip,)](V=V, OUT=out, WIDTH=V.shape[1], **arguments, num_stages=3, num_warps=warps)
 
 
 def launch_block(left: Any, right: Any, out: Any, form: Any, strip: int, tile: int, step: int) -> None:
     """Set `out = K(left, right)`, with the same rounded values that `launch_product` multiplies with `V`."""
-    _block[(left.data.shape[0] // strip, right.data.shape[0] // tile)](
-        left.data,
-        right.data,
-        out,
-        left.norms,
-        right.norms,
-        right.data.shape[0],
-        form.gamma,
-        form.coef0,
-        form.scale,
-        PART=left.width,
-        PARTS=left.parts,
-        KIND=form.kind,
-        DEGREE=form.degree,
-        STRIP=strip,
-        TILE=tile,
-        STEP=step,
-        num_stages=3,
-        num_warps=8,
-    )
+    grid = left.data.shape[0] // strip, right.data.shape[0] // tile
+    _block[grid](OUT=out, **_arguments(left, right, form, strip, tile, step), num_stages=3, num_warps=8)
+
+
+def _arguments(left: Any, right: Any, form: Any, strip: int, tile: int, step: int) -> dict[str, Any]:
+    """Return the arguments that both kernels take."""
+    points = {"X": left.data, "Y": right.data, "X_NORMS": left.norms, "Y_NORMS": right.norms, "m": right.data.shape[0]}
+    function = {"gamma": form.gamma, "coef0": form.coef0, "scale": form.scale, "KIND": form.kind, "DEGREE": form.degree}
+    return {**points, **function, "PART": left.width, "PARTS": left.parts, "STRIP": strip, "TILE": tile, "STEP": step}

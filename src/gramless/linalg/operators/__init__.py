@@ -2,13 +2,14 @@
 
 from gramless.linalg.operators.base import DenseOperator, Operator
 from gramless.linalg.operators.blocks import byte_rows, evaluate, expand
-from gramless.linalg.operators.bordered import BorderedOperator
 from gramless.linalg.operators.kernel import KernelOperator, check_diagonal, nbytes_cached
+from gramless.linalg.operators.system import BorderedOperator, LinearSystem
 
 __all__ = [
     "BorderedOperator",
     "DenseOperator",
     "KernelOperator",
+    "LinearSystem",
     "Operator",
     "byte_rows",
     "check_diagonal",

@@ -76,7 +76,7 @@ def expand(kernel: Kernel, X: Array, points: Array, coef: Array, precision: str 
     With a `precision` below `"highest"`, a CUDA device computes both products fused.
     """
     if can_fuse(kernel, X, precision):
-        return FusedProduct(kernel, points, precision, accurate=True)(X, coef)
+        return FusedProduct(kernel, points, precision)(X, coef)
     if isinstance(X, np.ndarray) and X.shape[0] * points.shape[0] <= TUNING.few_values:
         return kernel(X, points) @ coef
     if not kernel.uses_points:
@@ -84,8 +84,6 @@ def expand(kernel: Kernel, X: Array, points: Array, coef: Array, precision: str 
         for rows in slices(X.shape[0], tile_edge(X)):
             scores[rows] = kernel(X[rows], points) @ coef
         return scores
-    if xa.is_torch(X):
-        return _by_tiles(kernel, X, points, coef)
     whole = np.array([0, points.shape[0]])
     scores = expand_groups(kernel, X, points, coef, whole, np.arange(coef.shape[1])[None, :], coef.shape[1])
     return xa.astype(scores, xa.numpy_dtype(coef))
@@ -93,7 +91,7 @@ def expand(kernel: Kernel, X: Array, points: Array, coef: Array, precision: str 
 
 def expand_groups(
     kernel: Kernel, X: Array, points: Array, coef: Array, bounds: np.ndarray, into: np.ndarray, n_columns: int
-) -> np.ndarray:
+) -> Array:
     """Return several expansions, each on a group of the points; every kernel value is computed once.
 
     Group `g` is `points[bounds[g]:bounds[g + 1]]`; its product `K(X, points of g) @ coef` is added to the columns `into[g]`
@@ -104,11 +102,12 @@ def expand_groups(
     n_values = X.shape[0] * points.shape[0]
     same = xa.numpy_dtype(X) == xa.numpy_dtype(coef)
     if type(kernel) is RBF and same and can_use_register_tiles(X, points, n_values, TUNING.min_values_for_registers):
-        scores = np.zeros((X.shape[0], n_columns))
-        _add_gaussian(kernel, xa.cast_numpy(X), xa.cast_numpy(points), xa.to_numpy(coef), bounds, into, scores)
-        return scores
-    scores = np.zeros((X.shape[0], n_columns), xa.numpy_dtype(coef))
-    edge = tile_edge(X) if n_values >= TUNING.min_values_for_registers or xa.is_grid(X) else TUNING.small_tile_edge
+        sums = np.zeros((X.shape[0], n_columns))
+        _add_gaussian(kernel, xa.cast_numpy(X), xa.cast_numpy(points), xa.to_numpy(coef), bounds, into, sums)
+        return sums
+    scores = xa.zeros((X.shape[0], n_columns), coef)
+    is_small = n_values < TUNING.min_values_for_registers and not (xa.is_grid(X) or xa.is_torch(X))
+    edge = TUNING.small_tile_edge if is_small else tile_edge(X)
     # No tile has points of two groups.
     tiles = [
         (g, slice(first + columns.start, first + columns.stop))
@@ -118,27 +117,14 @@ def expand_groups(
 
     def fill(rows: slice) -> None:
         part, own = X[rows], scores[rows]
-        buffer = np.empty((part.shape[0], min(edge, points.shape[0])), scores.dtype)
+        buffer = xa.empty((part.shape[0], min(edge, points.shape[0])), scores)
         for g, columns in tiles:
             block = kernel(part, points[columns], out=buffer[:, : columns.stop - columns.start])
-            own[:, into[g]] += block @ coef[columns]
+            own[:, xa.indices(into[g], scores)] += block @ coef[columns]
 
     # At least as many groups of rows as threads, so that small inputs use every core.
     workers = workers_for(kernel, X)
     parallel_for(slices(X.shape[0], max(1, min(edge, -(-X.shape[0] // workers)))), fill, workers)
-    return scores
-
-
-def _by_tiles(kernel: Kernel, X: Array, points: Array, coef: Array) -> Array:
-    """Return `K(X, points) @ coef` on a device."""
-    edge = tile_edge(X)
-    scores = xa.zeros((X.shape[0], coef.shape[1]), coef)
-    for rows in slices(X.shape[0], edge):
-        part = X[rows]
-        buffer = xa.empty((part.shape[0], min(edge, points.shape[0])), coef)
-        for columns in slices(points.shape[0], edge):
-            block = kernel(part, points[columns], out=buffer[:, : columns.stop - columns.start])
-            scores[rows] += block @ coef[columns]
     return scores
 
 

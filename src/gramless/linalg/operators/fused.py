@@ -11,9 +11,10 @@ the relative errors of the two precisions, which are named as in torch (unit vec
     "medium"  points rounded to bfloat16 (exact for integers up to 256, such as pixels)    about 8e-4
     "high"    each number is the sum of two bfloat16 numbers, three products               about 3e-5
 
-With `accurate=True`, `T` and `V` are sums of bfloat16 numbers and the sums of the tiles are added with compensation. The
-matrix is then the exact kernel matrix of the rounded points. Predictions need the precision of the fit, because the
-coefficients are the solution for the rounded points.
+`T` and `V` are sums of bfloat16 numbers and the sums of the tiles are added with compensation, so that only the points are
+rounded and the matrix is the exact kernel matrix of the rounded points. Solvers need this, because products with rounded
+sums belong to no symmetric matrix; so do predictions from many points, in which terms of both signs nearly cancel.
+Predictions need the precision of the fit, because the coefficients are the solution for the rounded points.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 _POLYNOMIAL, _RBF, _EXPONENTIAL, _MATERN32, _MATERN52 = 0, 1, 2, 3, 4
 # Upper bound on the bfloat16 columns of one launch.
 _COLUMNS_AT_A_TIME = 64
-# Number of bfloat16 numbers (8 significant bits each) whose sum is one entry of V in an accurate product.
+# Number of bfloat16 numbers (8 significant bits each) whose sum is one entry of V.
 _PIECES = {"medium": 2, "high": 3}
 _PIECES_OF_FLOAT64 = 5
 # Rows of X in a strip, rows of Y in a tile, and features in a step of the inner product.
@@ -194,18 +195,13 @@ def _whole_tiles(n: int) -> int:
 
 
 class FusedProduct:
-    """The product `K(., points) @ V` of a resolved kernel for float32 points on a CUDA device.
+    """The product `K(., points) @ V` of a resolved kernel for float32 points on a CUDA device."""
 
-    With `accurate=True` (always in high precision) only the points are rounded, and sums are more accurate than in float32.
-    Solvers need this, because products with rounded sums belong to no symmetric matrix; so do predictions from many points,
-    in which terms of both signs nearly cancel.
-    """
-
-    def __init__(self, kernel: Kernel, points: Any, precision: str, *, accurate: bool = False):
+    def __init__(self, kernel: Kernel, points: Any, precision: str):
         form = fused_form(kernel)
         if form is None:
             raise TypeError(f'the fused product does not support {kernel!r}; use precision="highest"')
-        self.form, self.precision, self.accurate = form, precision, accurate or precision == "high"
+        self.form, self.precision = form, precision
         self._points: Tensor | None = points
         # Centring does not change distances, and rounding errors are smaller for numbers near zero.
         self._shift = points.mean(0) if form.kind != _POLYNOMIAL else None
@@ -223,14 +219,12 @@ class FusedProduct:
         return self.operand if X is self._points else Operand.rounded(X, self.precision, self._shift)
 
     def __call__(self, X: Array | Operand, V: Any) -> Array:
-        """Return `K(X, points) @ V` in float32; an accurate product uses 40 bits of a float64 `V`."""
+        """Return `K(X, points) @ V` in float32; of a float64 `V`, 40 bits are used."""
         import torch
 
         left = self._left(X)
         strip = _strip(left.n, torch.cuda.get_device_properties(left.data.device).multi_processor_count)
-        pieces = 1
-        if self.accurate:
-            pieces = _PIECES_OF_FLOAT64 if V.dtype == torch.float64 else _PIECES[self.precision]
+        pieces = _PIECES_OF_FLOAT64 if V.dtype == torch.float64 else _PIECES[self.precision]
         out = torch.empty((left.n, V.shape[1]), dtype=torch.float32, device=left.data.device)
         step = _COLUMNS_AT_A_TIME // pieces
         for j in range(0, V.shape[1], step):
@@ -244,14 +238,13 @@ class FusedProduct:
 
         n, k = V.shape
         width = max(16, 1 << (pieces * k - 1).bit_length())
-        kind = torch.bfloat16 if self.accurate else torch.float32
-        padded = torch.zeros((self.operand.data.shape[0], width), dtype=kind, device=V.device)
+        padded = torch.zeros((self.operand.data.shape[0], width), dtype=torch.bfloat16, device=V.device)
         for i in range(pieces):
             padded[:n, i * k : (i + 1) * k] = V
             V = V - padded[:n, i * k : (i + 1) * k].to(V.dtype)
         out = torch.empty((left.data.shape[0], width), dtype=torch.float32, device=V.device)
         step = _step(left, torch.cuda.get_device_capability(V.device))
-        launch_product(left, self.operand, padded, out, self.form, strip, _TILE, step, self.accurate)
+        launch_product(left, self.operand, padded, out, self.form, strip, _TILE, step)
         return out[: left.n, : pieces * k].reshape(left.n, pieces, k).sum(1)
 
     def block(self, X: Array | Operand) -> Array:
@@ -270,5 +263,5 @@ class FusedProduct:
 
 
 def prepare(kernel: Kernel, points: Array, precision: str) -> FusedProduct | None:
-    """Return an accurate product for a solver, or None if the fused product does not support the arguments."""
-    return FusedProduct(kernel, points, precision, accurate=True) if can_fuse(kernel, points, precision) else None
+    """Return the product for a solver, or None if the fused product does not support the arguments."""
+    return FusedProduct(kernel, points, precision) if can_fuse(kernel, points, precision) else None

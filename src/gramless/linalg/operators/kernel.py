@@ -5,13 +5,13 @@ A product computes each tile on and below the diagonal once and uses a tile `T` 
     out[i] += T V[j]      out[j] += T^T V[i]
 
 so a streamed product costs `n^2 d` operations instead of `2 n^2 d`, and a cached matrix `n^2 / 2` numbers instead of `n^2`.
-With `cache=True` each tile is computed at its first use and kept.
+With `cache=True` each tile is computed at its first use and kept. NumPy tiles share one allocation, for which the system
+provides huge pages: page faults of single tiles of 4 MB would take as long as filling them.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -60,8 +60,8 @@ class KernelOperator(Operator):
         self._tiles = lower_tiles(slices(n, self.edge))
         self._stored: dict[tuple[int, int], Array] = {}
         self._places = {(rows.start, columns.start): i for i, (rows, columns) in enumerate(self._tiles)}
-        self._arenas: dict[int, Array] = {}
-        self._lock = Lock()
+        in_one_array = cache and not xa.is_torch(self.reference)
+        self._memory = xa.empty((len(self._tiles), self.edge, self.edge), self.reference) if in_one_array else None
         self.fused = prepare_fused(kernel, self.X, precision) if not cache else None
 
     def _as_vector(self, ridge: Any) -> Array:
@@ -75,27 +75,12 @@ class KernelOperator(Operator):
             return self._stored[key]
         shape = (rows.stop - rows.start, columns.stop - columns.start)
         if self.cache:
-            buffer = self._slot(key, shape)
+            buffer = xa.empty(shape, self.reference) if self._memory is None else self._memory[self._places[key]]
         assert buffer is not None
         tile = self.kernel.block(self.X, rows, columns, out=buffer[: shape[0], : shape[1]])
         if self.cache:
             tile = self._stored[key] = tile if self.storage is None else xa.to_half(tile, self.storage)
         return tile
-
-    def _slot(self, key: tuple[int, int], shape: tuple[int, int]) -> Array:
-        """Return memory for a cached tile.
-
-        NumPy tiles share large allocations, for which the system provides huge pages: page faults of single tiles of 4 MB
-        would take as long as filling them.
-        """
-        if xa.is_torch(self.reference):
-            return xa.empty(shape, self.reference)
-        arena, place = divmod(self._places[key], TUNING.tiles_per_arena)
-        with self._lock:
-            if arena not in self._arenas:
-                tiles = min(TUNING.tiles_per_arena, len(self._tiles) - arena * TUNING.tiles_per_arena)
-                self._arenas[arena] = xa.empty((tiles, self.edge, self.edge), self.reference)
-        return self._arenas[arena][place]
 
     def __matmul__(self, V: Array) -> Array:
         if self.fused is not None:
@@ -198,7 +183,7 @@ class KernelOperator(Operator):
         """Free the cache; later products recompute their tiles."""
         self.cache = False
         self._stored.clear()
-        self._arenas.clear()
+        self._memory = None
 
     def diag(self) -> Array:
         return xa.like(self.kernel.diag(self.X), self.reference) + self.ridge

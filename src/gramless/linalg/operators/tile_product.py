@@ -10,9 +10,9 @@ they read. A tile is read once for both halves; BLAS reads it twice and packs it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property, partial
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
 import numpy as np
 import scipy.linalg
@@ -21,6 +21,10 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import blas_threads, run_threads, slices
 from gramless.linalg.tuning import TUNING
+
+T = TypeVar("T")
+Halves = tuple[np.ndarray, np.ndarray]
+"""Columns that belong to the rows of a tile, and those that belong to its columns."""
 
 PANEL = 16
 """Tiles for the compiled loops start at a multiple of this number of rows."""
@@ -97,28 +101,18 @@ class NarrowSums:
 
     def add(self, tile: Array, rows: slice, columns: slice) -> None:
         """Add the products of a tile for both halves of the matrix."""
-        _add_narrow(xa.cast_numpy(tile), rows, columns, self.V, self.V, self.sums, self.sums, True, rows != columns)
+        _add_narrow(xa.cast_numpy(tile), rows, columns, (self.V,) * 2, (self.sums,) * 2, True, rows != columns)
 
     def total(self) -> np.ndarray:
         """Return the sums in the shape of the right-hand side."""
         return np.ascontiguousarray(self.sums.T, self.dtype)
 
 
-def _add_narrow(
-    tile: np.ndarray,
-    rows: slice,
-    columns: slice,
-    V_rows: np.ndarray,
-    V_columns: np.ndarray,
-    out_rows: np.ndarray,
-    out_columns: np.ndarray,
-    right: bool,
-    left: bool,
-) -> None:
+def _add_narrow(tile: np.ndarray, rows: slice, columns: slice, V: Halves, out: Halves, right: bool, left: bool) -> None:
+    """Call the compiled loop for the tile at these rows and columns of the matrix."""
     from gramless._core.compiled.narrow_products import add_narrow
 
-    first = rows.start, columns.start
-    add_narrow(*xa.as_flat(tile), tile.shape, first, V_rows, V_columns, out_rows, out_columns, right, left)
+    add_narrow(*xa.as_flat(tile), tile.shape, (rows.start, columns.start), *V, *out, right, left)
 
 
 class CompiledSums:
@@ -184,8 +178,7 @@ def product(C: Array, W: Array) -> Array:
             rows, panels = out[g, part], columns.panels[g]
             add_products(C[part], rows, panels, rows, panels, True, False)
 
-    parts = _parts(len(C))
-    run_threads(lambda k: work(parts[k]), len(parts))
+    _for_each_part(len(C), work)
     return _from_rows(out, len(C), W.shape[1])
 
 
@@ -207,11 +200,7 @@ def transposed_product(C: Array, V: Array) -> Array:
             add_products(C[part], rows, out[g], rows, out[g], False, True)
         return out
 
-    parts = _parts(len(C))
-    total, *others = run_threads(lambda k: work(parts[k]), len(parts))
-    for other in others:
-        total += other
-    return _from_panels(total, C.shape[1], V.shape[1])
+    return _from_panels(_sum(_for_each_part(len(C), work)), C.shape[1], V.shape[1])
 
 
 def product_from_upper(A: np.ndarray, diagonal: np.ndarray, W: np.ndarray) -> np.ndarray:
@@ -233,33 +222,35 @@ def product_from_upper(A: np.ndarray, diagonal: np.ndarray, W: np.ndarray) -> np
 
 
 def _narrow_product(C: np.ndarray, W: np.ndarray) -> np.ndarray:
-    factors = np.ascontiguousarray(W.T)
-    out = np.zeros((W.shape[1], len(C)))
-    columns, parts = slice(0, C.shape[1]), _parts(len(C))
+    factors, out = np.ascontiguousarray(W.T), np.zeros((W.shape[1], len(C)))
 
-    def work(k: int) -> None:
+    def work(part: slice) -> None:
         # The row operand is not read, and the column result is not written.
-        _add_narrow(C[parts[k]], parts[k], columns, out, factors, out, factors, True, False)
+        _add_narrow(C[part], part, slice(0, C.shape[1]), (out, factors), (out, factors), True, False)
 
-    run_threads(work, len(parts), blas=False)
+    _for_each_part(len(C), work)
     return np.ascontiguousarray(out.T)
 
 
 def _narrow_transposed_product(C: np.ndarray, V: np.ndarray) -> np.ndarray:
     factors = np.ascontiguousarray(V.T)
-    columns, parts = slice(0, C.shape[1]), _parts(len(C))
 
-    def work(k: int) -> np.ndarray:
+    def work(part: slice) -> np.ndarray:
         out = np.zeros((V.shape[1], C.shape[1]))
-        _add_narrow(C[parts[k]], parts[k], columns, factors, out, factors, out, False, True)
+        _add_narrow(C[part], part, slice(0, C.shape[1]), (factors, out), (factors, out), False, True)
         return out
 
-    total, *others = run_threads(work, len(parts), blas=False)
+    return np.ascontiguousarray(_sum(_for_each_part(len(C), work)).T)
+
+
+def _for_each_part(n: int, work: Callable[[slice], T]) -> list[T]:
+    """Return `work(rows)` for equal parts of `n` rows, one in each thread."""
+    parts = slices(n, -(-n // blas_threads()))
+    return run_threads(lambda k: work(parts[k]), len(parts), blas=False)
+
+
+def _sum(arrays: Iterable[np.ndarray]) -> np.ndarray:
+    total, *others = arrays
     for other in others:
         total += other
-    return np.ascontiguousarray(total.T)
-
-
-def _parts(n: int) -> list[slice]:
-    """Return the rows of each thread."""
-    return slices(n, -(-n // blas_threads()))
+    return total

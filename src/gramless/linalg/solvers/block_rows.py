@@ -4,6 +4,11 @@ A random permutation is split into blocks, which are used one after another; the
 is read about once in every n / block_size steps. With `reuse` the rows are split once and only the order of the blocks is
 shuffled, so that the factor of a block can be cached. The permutation and the position in it are the state: a resumed solve
 reads the same blocks.
+
+`BlockGram` is the factored Gram matrix of a block, for the projection `P = A^T (A A^T)^-1 A`. `A A^T` has the squared
+condition number of `A`. Its rows are therefore scaled to unit norm (which changes no projection), it is factored in float64,
+and a jitter of the size of the rounding of the product is added to its diagonal: the computed matrix is then not below the
+true one, so a step falls short of the projection rather than beyond it. O(b^2 n + b^3) time, b^2 numbers.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.constraints import POSITIVE_INTEGER
 from gramless.linalg.operators.base import Operator
+from gramless.linalg.operators.jitter import jittered_cholesky
 from gramless.linalg.solvers.base import NON_NEGATIVE, Status
 from gramless.linalg.tuning import TUNING
 
@@ -150,3 +156,53 @@ class PassProgress:
     def of(cls, state: dict[str, Any] | None) -> PassProgress:
         """Return the sums of an earlier state, or zero."""
         return cls(state["left"], state["moved"]) if state else cls()
+
+
+class BlockGram:
+    """The factored `A A^T` of one block, stored in `dtype`; `jitter` is relative to rows of unit norm."""
+
+    def __init__(self, A: Array, dtype: Any = np.float64):
+        eps = float(np.finfo(xa.numpy_dtype(A)).eps)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # NumPy detects that both factors are the same matrix and computes one triangle.
+            G = xa.astype(xa.matmul(A, A.T), np.float64)
+        xp = xa.namespace(G)
+        norms = xp.sqrt(xp.linalg.diagonal(G))
+        if not bool(xp.all(xp.isfinite(norms))):  # the diagonal bounds all entries
+            raise FloatingPointError(
+                f"the squares of the kernel's values overflow {xa.numpy_dtype(A).name}: scale the data, lower the kernel's "
+                "degree or coefficients, or use dtype='float64'"
+            )
+        self._scale = 1.0 / xp.where(norms > 0, norms, xp.ones_like(norms))
+        G *= self._scale
+        G *= self._scale[:, None]
+        L, self.jitter = jittered_cholesky(G, jitter=2.0 * eps * float(np.sqrt(A.shape[0])))
+        self._factor = xa.astype(L, dtype)
+
+    def solve(self, B: Array) -> Array:
+        """Return `(A A^T)^-1 B` in the dtype of `B`."""
+        dtype = xa.numpy_dtype(self._factor)
+        scale = xa.astype(self._scale, dtype)[:, None]
+        return xa.astype(scale * xa.cholesky_solve(self._factor, scale * xa.astype(B, dtype)), xa.numpy_dtype(B))
+
+
+class BlockGrams:
+    """The factors of all blocks, cached if blocks recur: b^2 numbers for each block, in the precision of the data."""
+
+    def __init__(self, cache: bool):
+        self.cache = cache
+        self._factors: dict[int, BlockGram] = {}
+
+    def of(self, number: int, A: Array) -> BlockGram:
+        """Return the factor of block `number`, whose rows are `A`."""
+        if not self.cache:
+            return BlockGram(A)
+        if number not in self._factors:
+            self._factors[number] = BlockGram(A, xa.numpy_dtype(A))
+        return self._factors[number]
+
+
+def column_dots(A: Array, B: Array) -> Array:
+    """Return the inner products of the columns of `A` and `B`, summed in float64."""
+    xp = xa.namespace(A)
+    return xa.astype(xp.sum(A * B, axis=0, dtype=xp.float64), xa.numpy_dtype(A))

@@ -22,9 +22,7 @@ from gramless._core.arrays import Array
 from gramless._core.threads import slices
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.solvers.base import Solver, Step
-from gramless.linalg.solvers.block_gram import BlockGrams
-from gramless.linalg.solvers.block_rows import BLOCK_CONSTRAINTS, BlockRows, PassProgress
-from gramless.linalg.solvers.momentum import column_dots
+from gramless.linalg.solvers.block_rows import BLOCK_CONSTRAINTS, BlockGrams, BlockRows, PassProgress, column_dots
 from gramless.linalg.tuning import TUNING
 
 

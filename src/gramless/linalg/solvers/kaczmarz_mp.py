@@ -23,8 +23,7 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.solvers.base import Solver, Step
-from gramless.linalg.solvers.block_gram import BlockGrams
-from gramless.linalg.solvers.block_rows import BLOCK_CONSTRAINTS, BlockRows, PassProgress
+from gramless.linalg.solvers.block_rows import BLOCK_CONSTRAINTS, BlockGrams, BlockRows, PassProgress
 
 
 class KaczmarzMP(Solver):

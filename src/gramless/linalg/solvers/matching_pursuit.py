@@ -6,6 +6,15 @@ with the `n x b` block `A_s` of columns. The residual `R = Z - A W` never grows.
 for a symmetric matrix it reads the same rows as Kaczmarz, which works in the space of `W` instead of the residual:
 O(b n d + b^2 n) time for a kernel of d features, b n numbers.
 
+Momentum improves a step by the directions of earlier steps and never increases the residual. `R` is reduced along a
+direction `D` (one for each column). If `R` is orthogonal to the earlier directions `P_1, ..., P_m`, the part of `D` that is
+orthogonal to them minimises it over the span of all:
+
+    D' = D - sum_i P_i <P_i, D>,   P = D' / ||D'||,   R <- R - P <P, R>
+
+This is heavy-ball momentum with optimal coefficients; the residual is at most that of the plain step. O(m n k) time and
+2 m n k numbers.
+
 References: Mallat and Zhang 1993; Andrecut 2016, eqs. (56)-(60).
 """
 
@@ -22,9 +31,7 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.solvers.base import Solver, Status, Step
-from gramless.linalg.solvers.block_gram import BlockGrams
-from gramless.linalg.solvers.block_rows import BLOCK_CONSTRAINTS, BlockRows, end_of_pass
-from gramless.linalg.solvers.momentum import Directions, column_dots
+from gramless.linalg.solvers.block_rows import BLOCK_CONSTRAINTS, BlockGrams, BlockRows, column_dots, end_of_pass
 from gramless.linalg.tuning import TUNING
 
 
@@ -125,3 +132,50 @@ class MatchingPursuit(Solver):
                 state={**blocks.state(), **directions.state(), **numbers, "R": R},
                 info={"change": size / (xa.norm(W) or 1.0), "jitter": gram.jitter},
             )
+
+
+class Directions:
+    """The last `limit` directions of a solver, orthonormal column by column; `state` continues an earlier `state()`."""
+
+    def __init__(self, limit: int, state: dict[str, Any] | None = None):
+        self.limit = int(limit)
+        self._past: list[tuple[Array, Array]] = []
+        while state and f"direction_{len(self._past)}" in state:
+            at = len(self._past)
+            self._past.append((state[f"direction_{at}"], state[f"image_{at}"]))
+
+    def state(self) -> dict[str, Any]:
+        """Return the directions, each as two matrices."""
+        found: dict[str, Any] = {}
+        for at, (direction, image) in enumerate(self._past):
+            found |= {f"direction_{at}": direction, f"image_{at}": image}
+        return found
+
+    def drop(self) -> None:
+        """Drop all directions, after the residual was replaced by the true one."""
+        self._past = []
+
+    def add(self, direction: Array, image: Array) -> tuple[Array, Array]:
+        """Return `direction` orthogonal to the earlier ones with unit norm, and store it.
+
+        `image` has the coefficients of the direction, and is combined in the same way.
+        """
+        left, left_image = direction, image
+        for earlier, earlier_image in self._past:
+            share = column_dots(earlier, direction)
+            left = left - earlier * share
+            left_image = left_image - earlier_image * share
+        before, after = column_dots(direction, direction), column_dots(left, left)
+        xp = xa.namespace(after)
+        if self._past:
+            # A column with a smaller new part takes the plain step and drops its earlier directions.
+            fresh = after > TUNING.new_direction_fraction * before
+            left, left_image = xp.where(fresh, left, direction), xp.where(fresh, left_image, image)
+            after = xp.where(fresh, after, before)
+            zero = xp.zeros_like(after)
+            self._past = [(xp.where(fresh, old, zero), xp.where(fresh, of, zero)) for old, of in self._past]
+        factor = xp.where(after > 0, 1.0 / xp.sqrt(xp.where(after > 0, after, xp.ones_like(after))), after)
+        left, left_image = left * factor, left_image * factor
+        if self.limit:
+            self._past = [*self._past, (left, left_image)][-self.limit :]
+        return left, left_image

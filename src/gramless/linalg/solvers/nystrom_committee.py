@@ -23,8 +23,7 @@ from gramless._core.arrays import Array
 from gramless._core.constraints import POSITIVE_INTEGER
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.solvers.base import Solver, Status, Step
-from gramless.linalg.solvers.block_gram import BlockGram
-from gramless.linalg.solvers.block_rows import BlockRows
+from gramless.linalg.solvers.block_rows import BlockGram, BlockRows
 
 
 class NystromCommittee(Solver):
