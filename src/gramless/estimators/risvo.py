@@ -313,13 +313,20 @@ class RiSVOClassifier(ExpansionClassifier):
         on_device = xa.to_device(X, self.device_, dtype)
         w = None if weights is None else xa.to_device(weights, self.device_, np.float64)
         plan = self._plan(self.kernel_, (X.shape[0], X.shape[1]), targets.shape[1], dtype, self.device_)
-        objective = {"ridge": self.rho, "reduction": self.reduction}
         if self._is_on_all_rows:
-            return ActiveSetLSSVM(on_device, self.kernel_, Z, w, **objective)
+            return ActiveSetLSSVM(on_device, self.kernel_, Z, w, self.rho, reduction=self.reduction)
         landmarks = self._select_basis(on_device, self.kernel_, rows, plan.for_choosing)
         block = plan.rows_at_a_time
         return BasisRidge(
-            on_device, self.kernel_, landmarks, Z, w, rows_at_a_time=block, store_values=plan.hold, **objective
+            on_device,
+            self.kernel_,
+            landmarks,
+            Z,
+            w,
+            self.rho,
+            rows_at_a_time=block,
+            store_values=plan.hold,
+            reduction=self.reduction,
         )
 
     @property
