@@ -24,8 +24,8 @@ from gramless._core.targets.columns import scores_to_labels
 from gramless._core.threads import slices
 from gramless._core.validation import check_square, check_X, working_dtype
 from gramless.inference.intervals import prediction_intervals, prediction_sets, standard_deviations
-from gramless.inference.iterative import make_posterior
-from gramless.inference.posterior import LeastSquaresModel, Posterior
+from gramless.inference.iterative import Posterior, make_posterior
+from gramless.inference.posterior import LeastSquaresModel
 from gramless.inference.probabilities import ProbabilityMixin, has_probabilities
 from gramless.kernels import Kernel, kernel_from_parameters
 from gramless.kernels.tags import set_input_tags

@@ -36,7 +36,7 @@ from gramless._core.arrays import Array
 from gramless._core.threads import slices
 from gramless.inference.intervals import ProcessBatch
 from gramless.inference.leave_one_out import LeaveOneOut, diagonal_from_probes, diagonal_probes
-from gramless.inference.posterior import ExactPosterior, LeastSquaresModel, Posterior, log_likelihood, process_scale
+from gramless.inference.posterior import ExactPosterior, LeastSquaresModel, log_likelihood, process_scale, width_ratios
 from gramless.inference.tuning import TUNING, InferenceTuning
 from gramless.linalg.least_squares import planned_preconditioner
 from gramless.linalg.operators import KernelOperator, evaluate
@@ -47,16 +47,7 @@ from gramless.linalg.tuning import TUNING as LINALG_TUNING
 from gramless.linalg.tuning import LinalgTuning
 
 
-def make_posterior(
-    model: LeastSquaresModel, budget: int, *, random_state: Any = None, tuning: LinalgTuning = LINALG_TUNING
-) -> Posterior:
-    """Return the process by a factorisation if that fits the budget, else by conjugate gradients."""
-    n, d = model.points.shape
-    fits = n <= tuning.exact_leave_one_out_max_rows and ExactPosterior.memory(n, d, model.device).nbytes <= budget
-    return ExactPosterior(model) if fits else IterativePosterior(model, budget, random_state=random_state)
-
-
-class IterativePosterior(Posterior):
+class IterativePosterior:
     """The posterior by conjugate gradients, within `budget` bytes.
 
     `tol` is the largest fraction of a variance by which it may still fall, as estimated: half of it is the relative error of
@@ -104,6 +95,10 @@ class IterativePosterior(Posterior):
                 left += (1.0 - self.u @ values) ** 2 / self.total
             means = values.T @ model.coef.astype(np.float64) + model.intercept
             yield ProcessBatch(rows, means, np.maximum(left, 0.0), np.zeros((means.shape[0], n)))
+
+    def width_ratios(self, batch: ProcessBatch) -> np.ndarray:
+        """Return the ratios of the standard deviations of values at new rows and at training rows, of shape (m, n)."""
+        return width_ratios(self.model, self.inverse_diagonal, batch)
 
     def _explained(self, K: Array, prior: np.ndarray) -> np.ndarray:
         """Return `k(x)^T A^-1 k(x)` for each new row; the first call also solves for the random signs."""
@@ -194,6 +189,18 @@ class IterativePosterior(Posterior):
             before, Q = Q, V / np.maximum(beta, np.finfo(np.float64).tiny)
         traces = [_quadrature(np.array(alphas)[:, p], np.array(betas)[:-1, p]) for p in range(n_probes)]
         return n * float(np.mean(traces)), n * float(np.std(traces, ddof=1)) / n_probes**0.5
+
+
+Posterior = ExactPosterior | IterativePosterior
+
+
+def make_posterior(
+    model: LeastSquaresModel, budget: int, *, random_state: Any = None, tuning: LinalgTuning = LINALG_TUNING
+) -> Posterior:
+    """Return the process by a factorisation if that fits the budget, else by conjugate gradients."""
+    n, d = model.points.shape
+    fits = n <= tuning.exact_leave_one_out_max_rows and ExactPosterior.memory(n, d, model.device).nbytes <= budget
+    return ExactPosterior(model) if fits else IterativePosterior(model, budget, random_state=random_state)
 
 
 @dataclass(frozen=True)

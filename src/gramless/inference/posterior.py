@@ -54,25 +54,7 @@ class LeastSquaresModel:
         return KernelOperator(xa.to_device(self.points, self.device, dtype), self.kernel, ridge, cache=cache)
 
 
-class Posterior:
-    """Base class of the processes of a least-squares model; subclasses set the attributes."""
-
-    exact: bool
-    model: LeastSquaresModel
-    leave_one_out: LeaveOneOut
-    inverse_diagonal: np.ndarray
-    """Diagonal of the inverse of the (bordered) matrix."""
-
-    def width_ratios(self, batch: ProcessBatch) -> np.ndarray:
-        """Return the ratios of the standard deviations of values at new rows and at training rows, of shape (m, n)."""
-        ridge, precision = self.model.ridge, self.inverse_diagonal
-        # Variance of a single value predicted from the other rows; a row of weight w is the mean of w values.
-        weights = 1.0 if self.model.weights is None else self.leave_one_out.weights
-        own = 1.0 / precision + ridge * (1.0 - 1.0 / weights)
-        return np.sqrt((batch.variances[:, None] + ridge + batch.weights**2 / precision) / own)
-
-
-class ExactPosterior(Posterior):
+class ExactPosterior:
     """The posterior by one Cholesky factorisation."""
 
     exact = True
@@ -112,6 +94,10 @@ class ExactPosterior(Posterior):
 
         return log_likelihood(self.model, times, determinant, self.total, self.scale), 0.0
 
+    def width_ratios(self, batch: ProcessBatch) -> np.ndarray:
+        """Return the ratios of the standard deviations of values at new rows and at training rows, of shape (m, n)."""
+        return width_ratios(self.model, self.inverse_diagonal, batch)
+
     def batches(self, X: Array, *, variances: bool = True) -> Iterator[ProcessBatch]:
         """Yield the posterior at new float64 rows in batches; `variances` has no effect here, since they cost nothing."""
         model = self.model
@@ -128,6 +114,14 @@ class ExactPosterior(Posterior):
                 weights = weights + np.outer(missing, self.u / self.total)
             means = values @ model.coef.astype(np.float64) + model.intercept
             yield ProcessBatch(rows, means, np.maximum(left, 0.0), weights)
+
+
+def width_ratios(model: LeastSquaresModel, inverse_diagonal: np.ndarray, batch: ProcessBatch) -> np.ndarray:
+    """Return the ratios of the standard deviations of values at new rows and at training rows, of shape (m, n)."""
+    # Variance of a single value predicted from the other rows; a row of weight w is the mean of w values.
+    weights = 1.0 if model.weights is None else np.asarray(model.weights, dtype=np.float64)
+    own = 1.0 / inverse_diagonal + model.ridge * (1.0 - 1.0 / weights)
+    return np.sqrt((batch.variances[:, None] + model.ridge + batch.weights**2 / inverse_diagonal) / own)
 
 
 def process_scale(coef: np.ndarray, inverse_diagonal: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
