@@ -77,10 +77,13 @@ CASES: dict[str, list[Case]] = {
         Case({"solver": "cg"}),
         Case({"solver": "kaczmarz", "max_iter": 4}),
         Case({"solver": "cg", "probability": "sigmoid"}),
+        Case({"C": "loo"}, n=1000),
     ],
-    "LSSVR": [Case(n=2000, dtype="float64"), Case({"solver": "cg"}, outputs=300)],
-    "LSSVCCV": [Case(n=1000)],
-    "LSSVRCV": [Case(n=900, outputs=5)],
+    "LSSVR": [
+        Case(n=2000, dtype="float64"),
+        Case({"solver": "cg"}, outputs=300),
+        Case({"C": "loo"}, n=900, outputs=5),
+    ],
     "NystromLSSVC": [
         Case({"n_landmarks": 300, "C": "loo"}, n=9000),
         Case({"n_landmarks": 300, "probability": "sigmoid"}, n=9000),

@@ -2,7 +2,7 @@
 A path of C without a refit
 ===========================
 
-`LSSVRCV` computes the leave-one-out error of every C, for several kernels, from one factorisation each.
+`LSSVR(C="loo")` computes the leave-one-out error of every C, for several kernels, from one factorisation each.
 Around its minimum it follows the error on new rows, and the model at the minimum is kept.
 """
 
@@ -12,14 +12,12 @@ from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from gramless import LSSVR, LSSVRCV
+from gramless import LSSVR
 
 X, y = load_diabetes(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(StandardScaler().fit_transform(X), y, test_size=0.5, random_state=1)
 gammas = [0.001, 0.01, 0.1]
-search = LSSVRCV(Cs=np.logspace(-3, 4, 40), param_grid={"gamma": gammas}, scoring="neg_mean_squared_error").fit(
-    X_train, y_train
-)
+search = LSSVR(C="loo", Cs=np.logspace(-3, 4, 40), gamma=gammas, scoring="neg_mean_squared_error").fit(X_train, y_train)
 
 figure, axis = plt.subplots(figsize=(7.5, 4.4), layout="constrained")
 for colour, params, scores in zip(("tab:blue", "tab:green", "tab:orange"), search.params_, search.scores_, strict=True):

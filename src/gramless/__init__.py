@@ -24,9 +24,7 @@ _EXPORTS: dict[str, str] = {
     "KernelSVC": "gramless.estimators.svc",
     "KernelSVR": "gramless.estimators.svr",
     "LSSVC": "gramless.estimators.lssvm",
-    "LSSVCCV": "gramless.estimators.lssvm_cv",
     "LSSVR": "gramless.estimators.lssvm",
-    "LSSVRCV": "gramless.estimators.lssvm_cv",
     "MKLClassifier": "gramless.estimators.mkl",
     "NystromFeatures": "gramless.estimators.nystrom_features",
     "NystromLSSVC": "gramless.estimators.nystrom",
@@ -47,14 +45,18 @@ _EXPORTS: dict[str, str] = {
     "to_onnx": "gramless.deployment.onnx.convert",
 }
 
+# Former public names, which issue a FutureWarning when they are called.
+_DEPRECATED = {"LSSVCCV": "gramless.estimators.lssvm", "LSSVRCV": "gramless.estimators.lssvm"}
+
 __all__ = ["__version__", *_EXPORTS]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
+    module = _EXPORTS.get(name) or _DEPRECATED.get(name)
+    if module is None:
         # With `name` and `obj` Python's error message suggests similar names.
         raise AttributeError(f"module 'gramless' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
-    return getattr(importlib.import_module(_EXPORTS[name]), name)
+    return getattr(importlib.import_module(module), name)
 
 
 def __dir__() -> list[str]:

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.svm import SVC
 
 import gramless
-from gramless import LSSVC, LSSVCCV, LSSVR, estimate
+from gramless import LSSVC, LSSVR, estimate
 from gramless._core import memory as _memory
 from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
 
@@ -133,7 +133,7 @@ _MEASURE = """
 import json, resource, sys
 import numpy as np
 import gramless
-from gramless import LSSVC, LSSVR, LSSVCCV
+from gramless import LSSVC, LSSVR
 from gramless.kernels import RBF
 from gramless.linalg.solvers import CG
 n, d, model = int(sys.argv[1]), int(sys.argv[2]), eval(sys.argv[3])
@@ -169,7 +169,7 @@ print(json.dumps({"estimate": gramless.estimate(model, n, d, 3).nbytes - X.nbyte
         (4000, 20, "LSSVC(solver=CG(n_landmarks=300, tol=1e-3))"),
         (5000, 20, "LSSVC(solver=CG(n_landmarks=200, tol=1e-3), memory_budget='40MB')"),
         (2500, 20, "LSSVC(solver='cg', probability='sigmoid')"),
-        (1200, 20, "LSSVCCV(Cs=[1.0, 10.0], kernel=RBF(gamma=0.1))"),
+        (1200, 20, "LSSVC(C='loo', Cs=[1.0, 10.0], kernel=RBF(gamma=0.1))"),
     ],
 )
 def test_the_estimate_is_the_peak(n, d, model):
@@ -191,10 +191,10 @@ def test_the_budget_is_read_at_fit(monkeypatch):
     with pytest.raises(MemoryError, match=r"memory_budget allows 700 B"):
         LSSVC().fit(X, y)
     with pytest.raises(MemoryError, match=r"memory_budget allows 700 B"):
-        LSSVCCV().fit(X, y)
+        LSSVC(C="loo").fit(X, y)
 
 
-@pytest.mark.parametrize("model", [LSSVC(solver="cholesky", probability="sigmoid"), LSSVCCV(Cs=[1.0, 10.0])])
+@pytest.mark.parametrize("model", [LSSVC(solver="cholesky", probability="sigmoid"), LSSVC(C="loo", Cs=[1.0, 10.0])])
 def test_the_estimate_counts_the_points_in_double(model):
     n, d = 800, 3000
     X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)

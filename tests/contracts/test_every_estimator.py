@@ -54,10 +54,6 @@ EXPECTED_TO_FAIL = {
         "check_sample_weight_equivalence_on_dense_data": _ON_THE_BOUNDARY,
         "check_sample_weight_equivalence_on_sparse_data": _ON_THE_BOUNDARY,
     },
-    "LSSVRCV": {
-        "check_sample_weight_equivalence_on_dense_data": _LEAVES_OUT_BOTH_COPIES,
-        "check_sample_weight_equivalence_on_sparse_data": _LEAVES_OUT_BOTH_COPIES,
-    },
 }
 
 
@@ -78,8 +74,6 @@ def checks(name: str) -> list[dict]:
     # in its SVC; the checks are for the rest of the estimator.
     if "gamma" in estimator.get_params() and not name.startswith("Table"):
         estimator.set_params(gamma="weighted_scale")
-    elif "param_grid" in estimator.get_params():
-        estimator.set_params(param_grid={"gamma": ["weighted_scale"]})
     return check_estimator(estimator, expected_failed_checks=EXPECTED_TO_FAIL.get(name, {}), on_fail=None, on_skip=None)
 
 
@@ -117,7 +111,7 @@ IN_ORDER = [
     ("kernel", "C", "gamma", "degree", "coef0", "solver", "callback", "verbose", "random_state"),
     ("solver", "tol", "callback"),
     ("solver", "max_iter", "callback"),
-    ("kernel", "Cs", "param_grid"),
+    ("kernel", "Cs", "scoring", "solver"),
     ("dtype", "device", "callback"),
     ("class_weight", "memory_budget", "callback"),
 ]
@@ -143,14 +137,8 @@ def test_parameters_are_keywords_and_nothing_is_random_on_purpose(made):
     assert all(p.default is None for p in parameters if p.name == "random_state")
 
 
-SEVERAL_BASES = {"LSSV", "PrototypeLSSV", "RiSVOClassifie"}
-
-
 @pytest.mark.parametrize("made", PUBLIC, ids=lambda made: made.__name__)
-def test_at_most_one_base_class_of_this_library(made, request):
-    if made.__name__.removesuffix("CV")[:-1] in SEVERAL_BASES:
-        reason = "the least-squares families share their parameters, targets and probabilities through several base classes"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
+def test_at_most_one_base_class_of_this_library(made):
     ours = [cls.__name__ for cls in made.__mro__[1:] if cls.__module__.startswith("gramless")]
     assert len(ours) <= 1, ours
 

@@ -9,9 +9,10 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.utils.multiclass import _ovr_decision_function
 
-from gramless import LSSVC, LSSVCCV, LSSVR, LSSVRCV
+from gramless import LSSVC, LSSVR
 from gramless._core.targets.columns import split_bias
-from gramless.inference.leave_one_out import dense_scores, leave_one_out_path, leave_one_out_scores
+from gramless.inference.leave_one_out import dense_scores, leave_one_out_scores
+from gramless.inference.selection import leave_one_out_path
 from gramless.kernels import RBF, Columns, Laplacian, Linear, Polynomial
 from gramless.linalg.operators import KernelOperator
 from gramless.linalg.planning.plan import make_plan, problem_size
@@ -76,7 +77,7 @@ def test_the_path_equals_refitting_for_every_C(seed, weighted):
 
 def test_the_search_reports_the_scores_of_refitting():
     X, Z, _ = problem(3, n=25, k=1)
-    search = LSSVRCV(Cs=[0.1, 10.0], kernel=RBF(gamma=0.4)).fit(X, Z[:, 0])
+    search = LSSVR(C="loo", Cs=[0.1, 10.0], kernel=RBF(gamma=0.4)).fit(X, Z[:, 0])
     K = RBF(gamma=0.4)(X, X)
     errors = [np.mean((brute_force_scores(K, Z, np.full(25, 1 / C)) - Z) ** 2) for C in (0.1, 10.0)]
     np.testing.assert_allclose(search.scores_, [np.negative(errors)], rtol=1e-8)
@@ -91,14 +92,14 @@ def test_the_search_over_kernels_and_settings():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
     y = (np.hypot(*X.T) > 1.1).astype(int)  # a ring: no hyperplane
-    search = LSSVCCV(kernel=["linear", RBF(gamma=1.0)]).fit(X, y)
+    search = LSSVC(C="loo", kernel=["linear", RBF(gamma=1.0)]).fit(X, y)
     assert search.scores_.shape == (2, 15)
     assert repr(search.best_params_["kernel"]) == "RBF(gamma=1.0)"
-    grid = LSSVCCV(kernel="rbf", param_grid={"gamma": [1e-6, 1.0]}).fit(X, y)
+    grid = LSSVC(C="loo", kernel="rbf", gamma=[1e-6, 1.0]).fit(X, y)
     assert grid.best_params_["gamma"] == 1.0
     assert grid.best_score_ == grid.scores_.max() > 0.9
-    deep = LSSVCCV(kernel=RBF() * Linear(), param_grid={"left__gamma": [0.1, 1.0]}).fit(X, y)
-    assert deep.best_params_["left__gamma"] in (0.1, 1.0)
+    deep = LSSVC(C="loo", kernel=[RBF(gamma=g) * Linear() for g in (0.1, 1.0)]).fit(X, y)
+    assert deep.best_params_["kernel"].left.gamma in (0.1, 1.0)
 
 
 def test_the_estimated_diagonal_is_close_to_the_exact_one():

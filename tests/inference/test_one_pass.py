@@ -5,9 +5,8 @@ import pytest
 from sklearn.datasets import load_digits, make_friedman1
 
 from gramless import (
-    LSSVCCV,
+    LSSVC,
     LSSVR,
-    LSSVRCV,
     FourierLSSVC,
     FourierLSSVR,
     NystromLSSVC,
@@ -81,7 +80,7 @@ def test_deviations_are_those_of_the_process_with_the_landmarks_covariance(dtype
     [
         NystromLSSVR(C=10.0, n_landmarks=100, random_state=0),
         FourierLSSVR(C=10.0, n_components=300, random_state=0),
-        LSSVRCV(Cs=[10.0]),
+        LSSVR(C="loo", Cs=[10.0]),
     ],
     ids=lambda model: type(model).__name__,
 )
@@ -96,7 +95,7 @@ def test_new_values_are_inside_as_often_as_asked(model, coverage):
 
 def test_a_search_knows_what_its_best_machine_knows(tmp_path):
     X, y = friedman(100, 0)
-    search = LSSVRCV(Cs=[1.0, 10.0], param_grid={"gamma": [0.5]}).fit(X, y, sample_weight=np.arange(100) % 3)
+    search = LSSVR(C="loo", Cs=[1.0, 10.0], gamma=[0.5]).fit(X, y, sample_weight=np.arange(100) % 3)
     same = LSSVR(C=search.C_, gamma=0.5).fit(X, y, sample_weight=np.arange(100) % 3)
     assert search.optimism_ < 1.05  # two settings, of which one is far better
     search.optimism_ = 1.0
@@ -156,7 +155,7 @@ def test_a_finished_model_has_intervals_of_one_width(tmp_path):
         NystromLSSVC(C=10.0, n_landmarks=150, probability="temperature", random_state=0),
         NystromLSSVC(C=10.0, n_landmarks=150, probability="sigmoid", random_state=0),
         FourierLSSVC(C=10.0, n_components=300, probability="temperature", random_state=0),
-        LSSVCCV(Cs=[10.0]),
+        LSSVC(C="loo", Cs=[10.0]),
     ],
     ids=str,
 )

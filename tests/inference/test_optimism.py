@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gramless import LSSVR, LSSVRCV
-from gramless.inference.leave_one_out import optimism
+from gramless import LSSVR
+from gramless.inference.selection import optimism
 
 
 def test_is_the_ratio_of_errors_on_new_rows():
@@ -48,7 +48,7 @@ def test_intervals_of_a_search_are_wider_by_it():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 3))
     y = X[:, 0] + rng.normal(size=50)
-    search = LSSVRCV(Cs=np.logspace(-2, 3, 12), param_grid={"gamma": [0.01, 0.1, 1.0]}).fit(X, y)
+    search = LSSVR(C="loo", Cs=np.logspace(-2, 3, 12), gamma=[0.01, 0.1, 1.0]).fit(X, y)
     assert 1.0 < search.optimism_ < 1.5
     alone = LSSVR(kernel=search.kernel_, C=search.C_).fit(X, y)
     ends, narrow = search.predict_interval(X), alone.predict_interval(X)

@@ -161,7 +161,7 @@ def compiled(model: Any, *, dtype: str | None = None) -> CompiledModel:
     Parameters
     ----------
     model : estimator
-        Fitted kernel expansion: `LSSVC`, `LSSVR`, `LSSVCCV`, `LSSVRCV`, `NystromLSSVC`, `NystromLSSVR`, `BudgetLSSVC`,
+        Fitted kernel expansion: `LSSVC`, `LSSVR`, `NystromLSSVC`, `NystromLSSVR`, `BudgetLSSVC`,
         `BudgetLSSVR`, `PrototypeLSSVC` or `RiSVOClassifier`.
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the kernel values; None is that of the model.

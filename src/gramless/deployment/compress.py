@@ -53,7 +53,7 @@ def compress(
     Parameters
     ----------
     model : estimator
-        Fitted kernel expansion: `LSSVC`, `LSSVR`, `LSSVCCV`, `LSSVRCV`, `PrototypeLSSVC` or `RiSVOClassifier`. Models on
+        Fitted kernel expansion: `LSSVC`, `LSSVR`, `PrototypeLSSVC` or `RiSVOClassifier`. Models on
         landmarks cannot be compressed; fit them with fewer landmarks.
     n_points : int or None, default=None
         Number of points of the result; exactly one of `n_points` and `loss` must be given.

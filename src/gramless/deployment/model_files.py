@@ -75,6 +75,8 @@ RENAMED = {
     "gramless.images.fourier.FourierFeatures": "gramless.images.spectrum.SpectrumFeatures",
     "gramless.images.scale.Scale01": "gramless.images.normalise.Scale01",
     "gramless.images.window.GaussianWindow": "gramless.images.normalise.GaussianWindow",
+    "gramless.estimators.lssvm_cv.LSSVCCV": "gramless.estimators.lssvm.LSSVC",
+    "gramless.estimators.lssvm_cv.LSSVRCV": "gramless.estimators.lssvm.LSSVR",
     "gramless.features.fourier_map.FourierFeatures": "gramless.approximation.features.fourier_map.FourierBasis",
     "gramless.learners.driver.Model": "gramless.streaming.learners.training_pass.OnePassModel",
     "gramless.learners.driver.Pass": "gramless.streaming.learners.training_pass.PassOfVersion01",

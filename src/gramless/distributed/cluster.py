@@ -1,9 +1,10 @@
-"""Dask client, memory of its workers, and tree reductions on them."""
+"""Dask client, memory of its workers, tree reductions on them, and parameters that a fit on a cluster does not support."""
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +14,34 @@ from gramless._core.memory import free_memory
 
 # Partial sums that one task merges: more need fewer tasks, fewer need less memory of a worker.
 _BRANCHES = 8
+
+_REASONS = {
+    "callback": "workers do not report until the end, and a lost result is computed again without a checkpoint",
+    "device": "the workers compute on their CPUs",
+    "forgetting_factor": "it needs an order of the rows, and partitions are summed in any order",
+    "memory_budget": "the cluster sets the memory of a worker: Client(memory_limit=...)",
+    "warm_start": "every fit on a cluster starts from zero",
+}
+
+
+def check_settings(estimator: Any, unsupported: Set[str]) -> None:
+    """Raise a `ValueError` that names the first of the unsupported parameters that does not have its default value.
+
+    Examples
+    --------
+    >>> from gramless import LSSVC
+    >>> from gramless.distributed.cluster import check_settings
+    >>> check_settings(LSSVC(C=10.0, verbose=1), {"verbose"})
+    Traceback (most recent call last):
+    ...
+    ValueError: verbose=1 cannot be honoured on dask collections; set verbose=0
+    """
+    parameters = inspect.signature(type(estimator)).parameters
+    for name in sorted(unsupported & set(parameters)):
+        value, default = getattr(estimator, name), parameters[name].default
+        if value != default and (name, value) != ("device", "cpu"):
+            why = f": {_REASONS[name]}" if name in _REASONS else ""
+            raise ValueError(f"{name}={value!r} cannot be honoured on dask collections{why}; set {name}={default!r}")
 
 
 @contextmanager

@@ -22,10 +22,9 @@ from sklearn.utils import check_random_state
 from gramless._core.arrays import Array
 from gramless._core.targets.columns import Standardised, class_targets
 from gramless.callbacks import read_callbacks
-from gramless.distributed.cluster import cluster_memory, n_threads
+from gramless.distributed.cluster import check_settings, cluster_memory, n_threads
 from gramless.distributed.collections import Piece, Rows, class_factors, draw, join
 from gramless.distributed.operator import DistributedOperator, RemoteColumns
-from gramless.distributed.settings import check_settings
 from gramless.estimators.lssvm import LSSVC, LSSVR
 from gramless.kernels import kernel_from_parameters
 from gramless.linalg.operators.kernel import check_diagonal
@@ -36,27 +35,7 @@ from gramless.linalg.solvers import CG, Averaged, solve
 from gramless.linalg.stopping import predictions_converged
 from gramless.linalg.tuning import TUNING
 
-HONOURED = frozenset(
-    {
-        "C",
-        "kernel",
-        "gamma",
-        "degree",
-        "coef0",
-        "solver",
-        "tol",
-        "max_iter",
-        "fit_intercept",
-        "class_weight",
-        "probability",
-        "decision_function_shape",
-        "dtype",
-        "callback",
-        "verbose",
-        "random_state",
-    }
-)
-"""Parameters of `LSSVC` and `LSSVR` that a distributed fit reads."""
+UNSUPPORTED = {"warm_start", "device", "memory_budget"}
 
 _SCALE_ROWS = 50_000  # rows from which the variance of gamma="scale" is estimated
 _BLOCKS_PER_THREAD = 2  # more blocks balance the load better, but the number of tiles is their square
@@ -65,7 +44,9 @@ _BLOCKS_PER_THREAD = 2  # more blocks balance the load better, but the number of
 def check_least_squares(estimator: LSSVC | LSSVR) -> None:
     """Raise ValueError for parameters that cannot be distributed, before any row is read."""
     estimator._validate_params()
-    check_settings(estimator, HONOURED)
+    check_settings(estimator, UNSUPPORTED)
+    if estimator.C == "loo":
+        raise ValueError("C='loo' needs all rows in one process; give C a number")
     # An `Averaged` solver of CG runs has the name "cg" too.
     if solver_name(estimator.solver) not in ("auto", "cg") or isinstance(estimator.solver, Averaged):
         raise ValueError(f"dask collections need solver='cg', 'auto' or a CG object, got solver={estimator.solver!r}")
@@ -100,9 +81,10 @@ def fit_least_squares(client: Client, estimator: LSSVC | LSSVR, rows: Rows) -> N
     plan = make_plan(size, "cg", cluster_memory(client) // 2, n_landmarks=cg.n_landmarks, tol=tol)
     estimator.solver_, estimator.solver_reason_ = "cg", f"rows on {len(client.nthreads())} workers; {plan.reason}"
     blocks, counts = _grouped(client, rows)
-    ridge = 1.0 / (estimator.C * weights)
+    ridge = 1.0 / (float(estimator.C) * weights)
     op = DistributedOperator(client, blocks, counts, estimator.kernel_, ridge, rows.dtype, cache=plan.cached)
     check_diagonal(op)
+    estimator.C_ = float(estimator.C)
     estimator.device_, estimator.support_, estimator.points_ = "cpu", np.arange(rows.n), _points(rows)
     intercept = getattr(estimator, "fit_intercept", True)
     system = LinearSystem(op, Z, bordered=False, intercept=intercept)

@@ -17,9 +17,8 @@ from dask.distributed import Client
 from gramless._core.targets.streamed import LabelTargets, Targets, ValueTargets
 from gramless._core.threads import slices
 from gramless.approximation.features import FeatureMap
-from gramless.distributed.cluster import reduce_in_tree, show_progress
+from gramless.distributed.cluster import check_settings, reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, draw
-from gramless.distributed.settings import check_settings
 from gramless.models.one_pass import OnePassEstimator
 from gramless.streaming.learners import CollectingPass, LearnerState, LearningPass, PassSettings, plan_pass
 from gramless.streaming.learners.training_pass import rows_to_examine
@@ -34,28 +33,7 @@ class LearnedPiece(NamedTuple):
     rows_seen: int
 
 
-HONOURED = frozenset(
-    {
-        "kernel",
-        "C",
-        "gamma",
-        "degree",
-        "coef0",
-        "n_landmarks",
-        "landmarks",
-        "n_components",
-        "draw",
-        "method",
-        "Cs",
-        "class_weight",
-        "probability",
-        "batch_size",
-        "dtype",
-        "verbose",
-        "random_state",
-    }
-)
-"""Parameters of the one-pass estimators that a distributed fit reads."""
+UNSUPPORTED = {"callback", "device", "epochs", "forgetting_factor", "memory_budget", "optimizer"}
 
 
 def check_one_pass(estimator: OnePassEstimator) -> None:
@@ -68,7 +46,7 @@ def check_one_pass(estimator: OnePassEstimator) -> None:
             f"{options.name} learns online, one step after the other, and partitions need sums: "
             "use NystromLSSVC or FourierLSSVC(method='exact')"
         )
-    check_settings(estimator, HONOURED)
+    check_settings(estimator, UNSUPPORTED)
 
 
 def fit_one_pass(client: Client, estimator: OnePassEstimator, rows: Rows) -> None:

@@ -25,9 +25,8 @@ from gramless._core.targets.columns import scores_to_labels
 from gramless.approximation.features.landmark_map import Whitening
 from gramless.approximation.landmarks import as_points, select
 from gramless.callbacks import read_functions
-from gramless.distributed.cluster import reduce_in_tree, show_progress
+from gramless.distributed.cluster import check_settings, reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, draw
-from gramless.distributed.settings import check_settings
 from gramless.estimators.risvo import (
     RiSVOClassifier,
     active_rows,
@@ -76,44 +75,19 @@ class State:
     violations: np.ndarray
 
 
-HONOURED = frozenset(
-    {
-        "n_landmarks",
-        "landmarks",
-        "kernel",
-        "degree",
-        "gamma",
-        "coef0",
-        "gamma_l",
-        "gamma_u",
-        "zeta_l",
-        "zeta_u",
-        "rho",
-        "reduction",
-        "max_iter",
-        "check_inclusion",
-        "merge",
-        "class_weight",
-        "probability",
-        "dtype",
-        "callback",
-        "verbose",
-        "random_state",
-    }
-)
-"""Parameters that a distributed fit reads."""
+UNSUPPORTED = {"device", "memory_budget"}
 
 
 def check_risvo(estimator: RiSVOClassifier) -> None:
     """Raise ValueError for parameters that cannot be distributed, before any row is read."""
     estimator._check_parameters()
-    check_settings(estimator, HONOURED)
+    check_settings(estimator, UNSUPPORTED)
     if isinstance(estimator.landmarks, str) and estimator.landmarks == "all":
         raise ValueError("landmarks='all' needs all rows on one machine; choose a basis, such as landmarks='basis'")
     if not kernel_from_parameters(vars(estimator)).uses_points:
         raise ValueError("a precomputed kernel cannot be distributed by rows; pass the data and a kernel")
     if estimator.merge == "average":
-        check_settings(estimator, HONOURED - {"callback", "check_inclusion"})
+        check_settings(estimator, {"callback", "check_inclusion"})
 
 
 def fit_risvo(client: Client, estimator: RiSVOClassifier, rows: Rows) -> None:

@@ -1,4 +1,4 @@
-"""Base classes of estimators whose model is a kernel expansion on training rows or other points, plus a bias.
+"""Base class of estimators whose model is a kernel expansion on training rows or other points, plus a bias.
 
     f(x) = sum_i a_i K(x, b_i) + c
 
@@ -8,28 +8,31 @@ The output has the array type and the device of the input.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.dask_dispatch import dispatch_prediction
-from gramless._core.device import precision_of
-from gramless._core.memory import parse_budget
+from gramless._core.device import Device, precision_of
 from gramless._core.targets.columns import scores_to_labels
 from gramless._core.threads import slices
-from gramless._core.validation import check_square, check_X, working_dtype
-from gramless.inference.intervals import prediction_intervals, prediction_sets, standard_deviations
-from gramless.inference.iterative import Posterior, make_posterior
-from gramless.inference.posterior import LeastSquaresModel
-from gramless.inference.probabilities import ProbabilityMixin, has_probabilities
-from gramless.kernels import Kernel, kernel_from_parameters
+from gramless._core.validation import check_positive, check_square, check_X, working_dtype
+from gramless.callbacks import read_callbacks, read_functions
+from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, has_probabilities, probabilities_by_method
+from gramless.inference.selection import Selection, select_model
+from gramless.kernels import Kernel, as_kernel, kernel_candidates
 from gramless.kernels.tags import set_input_tags
+from gramless.linalg.least_squares import ExpansionFit, LeastSquaresSettings, fit_expansion
 from gramless.linalg.operators import expand
+from gramless.linalg.solvers import Solver
 from gramless.linalg.tuning import TUNING, LinalgTuning
 
 # Values that are recomputed on demand and are not part of a copy or a model file.
@@ -49,8 +52,22 @@ def check_kernel_input(X: Array, *kernels: Kernel) -> None:
         check_square(X)
 
 
+def _is_classifier(estimator: Any) -> bool:
+    return isinstance(estimator, ClassifierMixin)
+
+
+def former_search_parameters(kernel: Any, param_grid: dict[str, Any] | None) -> dict[str, Any]:
+    """Convert `kernel` and `param_grid` of the former search estimators to parameters of `LSSVC` and `LSSVR`."""
+    grid = param_grid or {}
+    kernels = list(kernel) if isinstance(kernel, list | tuple) else [kernel]
+    if set(grid) <= {"gamma", "degree", "coef0"} and all(isinstance(one, str) for one in kernels):
+        return {"C": "loo", "kernel": kernel, **{name: list(values) for name, values in grid.items()}}
+    candidates = [clone(as_kernel(one)).set_params(**values) for one in kernels for values in ParameterGrid(grid)]
+    return {"C": "loo", "kernel": candidates if grid else kernel}
+
+
 class BaseKernelExpansion(BaseEstimator):
-    """Estimator with `kernel_`, `points_`, `dual_coef_`, `intercept_` and `device_`; subclasses fit, this class scores."""
+    """Estimator with `kernel_`, `points_`, `dual_coef_`, `intercept_` and `device_`; subclasses fit, this class predicts."""
 
     kernel_: Kernel
     points_: Array
@@ -58,22 +75,146 @@ class BaseKernelExpansion(BaseEstimator):
     intercept_: np.ndarray
     device_: str
     support_: Any
+    classes_: np.ndarray
+    multilabel_: bool = False
+    C_: float
     kernel: Any
+    C: Any
+    Cs: Any
+    solver: str | Solver
+    tol: float | str
+    max_iter: Any
+    warm_start: bool
     dtype: Any
+    device: Device
+    memory_budget: str | float | None
+    callback: Any
+    verbose: int
+    random_state: Any
+    probability: str | bool
+    sigmoids_: np.ndarray
     _tuning: LinalgTuning = TUNING
 
+    def _kernels(self) -> list[tuple[dict[str, Any], Kernel]]:
+        """Return the kernels given by the parameters `kernel`, `gamma`, `degree` and `coef0`, which may be lists."""
+        return kernel_candidates(vars(self))
+
     def _kernel(self) -> Kernel:
-        """Return the kernel given by the parameters `kernel`, `gamma`, `degree` and `coef0`."""
-        return kernel_from_parameters(vars(self))
+        """Return the only kernel given by the parameters."""
+        (_, kernel), *others = self._kernels()
+        if others:
+            raise ValueError(
+                f"{len(others) + 1} kernels are given by lists: {type(self).__name__} compares them with C='loo' only"
+            )
+        return kernel
 
     def _check_rows(self, X: Any) -> Array:
         """Return the validated training rows in the working precision."""
         return check_X(self, X, dtype=working_dtype(X, self.dtype), reset=True)
 
+    def _settings(self) -> LeastSquaresSettings:
+        """Return the settings of the linear system and of its solver, from the parameters of `LSSVC` and `LSSVR`."""
+        tuning, select = self._tuning, self.C == "loo"
+        if select and not (isinstance(self.solver, str) and self.solver == "auto"):
+            raise ValueError(
+                f"C='loo' computes all models from one eigendecomposition: use solver='auto', not {self.solver!r}"
+            )
+        return LeastSquaresSettings(
+            estimator_name=type(self).__name__,
+            C=1.0 if select else self.C,
+            n_Cs=np.size(self.Cs) if select else 0,
+            solver=self.solver,
+            tol=self.tol,
+            auto_tol=tuning.label_tol if isinstance(self, ClassifierMixin) else tuning.value_tol,
+            max_iter=self.max_iter,
+            fit_intercept=getattr(self, "fit_intercept", True),
+            device=self.device,
+            memory_budget=self.memory_budget,
+            verbose=self.verbose,
+            random_state=self.random_state,
+            callbacks=read_functions(self) if select else read_callbacks(self.callback),
+            leave_one_out=getattr(self, "probability", False) in LEAVE_ONE_OUT_METHODS,
+            tuning=tuning,
+        )
+
+    def _solve(self, X: Array, Z: np.ndarray, weights: np.ndarray | None, **options: Any) -> ExpansionFit:
+        """Solve for the targets `Z` and store the model; callbacks get this estimator with the solution so far."""
+        kernel = self._kernel()
+        check_kernel_input(X, kernel)
+        kernel, settings = kernel.resolve(X, weights), self._settings()
+
+        def report(fit: ExpansionFit, record: dict[str, Any]) -> bool:
+            self._store_fit(fit)
+            return settings.callbacks(self, record)
+
+        start = vars(self).get("_solution") if self.warm_start else None
+        fit = fit_expansion(X, Z, weights, kernel, settings, start=start, callback=report, **options)
+        self._store_fit(fit)
+        return fit
+
+    def _store_fit(self, fit: ExpansionFit) -> None:
+        self._set_points(fit.kernel, fit.points, fit.device_points, fit.support)
+        self.dual_coef_, self.intercept_, self.device_, self.C_ = fit.coef, fit.intercept, fit.device, float(self.C)
+        self.solver_, self.solver_reason_ = fit.solver, fit.plan.reason
+        if fit.result is not None:
+            self.history_, self.n_iter_, self.residual_ = fit.result.history, fit.result.n_iter, fit.result.residual
+            if self.warm_start:
+                self._solution = xa.to_numpy(fit.result.W)
+
+    def _select(
+        self,
+        X: Array,
+        Z: np.ndarray,
+        weights: np.ndarray | None,
+        score: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
+    ) -> Selection:
+        """Select kernel and C by `score`, and store the model; callbacks get this estimator with the best model so far."""
+        settings, Cs = self._settings(), np.atleast_1d(np.asarray(self.Cs, dtype=float))
+        if Cs.size == 0:
+            raise ValueError("Cs is empty: give at least one C")
+        for C in Cs:
+            check_positive("every C in Cs", float(C))
+        self.params_, kernels = map(list, zip(*self._kernels(), strict=True))
+        check_kernel_input(X, *kernels)
+        self.device_ = xa.resolve_device(self.device, X)
+        n = X.shape[0] if weights is None else int(np.count_nonzero(weights))
+        dtype = xa.numpy_dtype(X)
+        plan = settings.plan(kernels[0], (n, X.shape[1]), Z.shape[1], dtype, self.device_)
+        self.solver_, self.solver_reason_ = plan.solver, plan.reason
+
+        def report(found: Selection, record: dict[str, Any]) -> bool:
+            self._set_points(found.kernel, found.points, found.device_points, found.support)
+            kernel, C = found.best
+            self.dual_coef_, self.intercept_ = found.fit.coef.astype(dtype), found.fit.bias.astype(dtype)
+            self.scores_, self.best_score_, self.C_ = found.scores, float(found.scores[kernel, C]), float(Cs[C])
+            self.best_params_ = {**self.params_[kernel], "C": self.C_}
+            self.loo_decision_ = found.fit.scores[:, 0] if Z.shape[1] == 1 else found.fit.scores
+            self.history_ = found.history
+            return settings.callbacks(self, record)
+
+        return select_model(
+            X,
+            Z,
+            weights,
+            kernels,
+            Cs,
+            score,
+            device=self.device_,
+            intercept=settings.fit_intercept,
+            callback=report,
+            verbose=self.verbose,
+            label=type(self).__name__,
+        )
+
+    def _delete(self, *names: str) -> None:
+        """Delete attributes of an earlier fit."""
+        for name in names:
+            self.__dict__.pop(name, None)
+
     def _set_points(self, kernel: Kernel, points: Array, device_points: Array, rows: np.ndarray) -> None:
         """Store training rows as the points of the model, in NumPy and on the device of the computation."""
         self.kernel_, self.support_ = kernel, rows
-        self.__dict__.pop("compression_", None)  # attribute of an earlier fit
+        self._delete("compression_")
         if kernel.uses_points:
             self.points_ = points if xa.is_sparse(points) else xa.to_numpy(points)
         else:
@@ -118,219 +259,105 @@ class BaseKernelExpansion(BaseEstimator):
         scores += xa.like(self.intercept_, scores)
         return xa.in_namespace_of(scores, X)
 
+    @available_if(_is_classifier)
+    @dispatch_prediction
+    def decision_function(self, X: Any) -> Array:
+        """Return the class scores, or with `decision_function_shape="ovo"` their differences for each pair of classes.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            Rows to classify; kernel values with the training rows if the kernel is precomputed.
+
+        Returns
+        -------
+        array of shape (n_samples,), (n_samples, n_classes) or (n_samples, n_classes * (n_classes - 1) / 2)
+            One column for two classes, positive for `classes_[1]`; otherwise one column for each class, or for each
+            pair of classes, positive for the first class of the pair. After a fit to an indicator matrix, one column for
+            each label, positive if the row has the label.
+        """
+        scores, k = self._scores(X), len(self.classes_)
+        if self.multilabel_:
+            return scores
+        if k == 2:
+            return scores[:, 0]
+        if getattr(self, "decision_function_shape", "ovr") == "ovr":
+            return scores
+        first, second = map(list, zip(*combinations(range(k), 2), strict=True))
+        return scores[:, first] - scores[:, second]
+
+    @dispatch_prediction
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the class of each row, or its labels.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            Rows to classify; kernel values with the training rows if the kernel is precomputed.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), or (n_samples, n_labels) after a fit to an indicator matrix
+            Always NumPy, since labels may be strings; zeros and ones after a fit to an indicator matrix.
+        """
+        return self._labels(xa.to_numpy(self._scores(X)))
+
+    def _labels(self, scores: np.ndarray) -> np.ndarray:
+        return (scores > 0).astype(np.int64) if self.multilabel_ else scores_to_labels(self.classes_, scores)
+
+    @available_if(_is_classifier)
+    @available_if(has_probabilities)
+    @dispatch_prediction
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each class or label, by the method that the parameter `probability` selects.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            Rows to classify; kernel values with the training rows if the kernel is precomputed.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or (n_samples, n_labels) after a fit to an indicator matrix
+            Columns in the order of `classes_`; the probabilities of labels are independent and need not sum to one.
+        """
+        return self._probabilities(xa.to_numpy(self._scores(X)))
+
+    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
+        return probabilities_by_method(self, scores)
+
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in super().__getstate__().items() if key not in _NOT_SAVED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        if "param_grid" in state:  # of the former estimators LSSVCCV and LSSVRCV
+            state |= former_search_parameters(state["kernel"], state.pop("param_grid"))
+            state["_codes"] = state.pop("calibration_codes_", None)
+            found = {"scores": state.pop("calibration_scores_", None), "temperature": state.pop("temperature_", 1.0)}
+            state["_calibration"] = {} if found["scores"] is None else found
+        elif "dual_coef_" in state and "C" in state:  # of a version without C="loo"
+            state.setdefault("C_", state["C"])
+        super().__setstate__(state)
 
     def __sklearn_tags__(self) -> Any:
         return set_input_tags(super().__sklearn_tags__(), self.kernel)
 
-
-class ExpansionClassifier(ProbabilityMixin, ClassifierMixin, BaseKernelExpansion):
-    """Classifier whose scores are a kernel expansion with one output for two classes, else one for each class."""
-
-    classes_: np.ndarray
-
-    @dispatch_prediction
-    def decision_function(self, X: Any) -> Array:
-        """Return the class scores.
+    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Any:
+        """Return the solver and the memory of a fit of the given size.
 
         Parameters
         ----------
-        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            Rows to score; kernel values with the training rows if the kernel is precomputed.
+        n, d, n_outputs : int
+            Number of rows, of features, and of target columns.
+        dtype : dtype
+            Floating-point precision of the data.
+        device : str
+            Device of the computation.
 
         Returns
         -------
-        array of shape (n_samples,) or (n_samples, n_classes)
-            One column for two classes, positive for `classes_[1]`.
+        SolverPlan
+            With `solver`, `reason` and `memory`; a `MemoryError` is raised if no solver fits the memory budget.
         """
-        scores = self._scores(X)
-        return scores[:, 0] if len(self.classes_) == 2 else scores
-
-    @dispatch_prediction
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the class of each row.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            Rows to classify; kernel values with the training rows if the kernel is precomputed.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Always NumPy, since labels may be strings.
-        """
-        scores = xa.to_numpy(self._scores(X))
-        return scores_to_labels(self.classes_, scores)
-
-    @available_if(has_probabilities)
-    @dispatch_prediction
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of each class, by the method that the parameter `probability` selects.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            Rows to classify; kernel values with the training rows if the kernel is precomputed.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of `classes_`.
-        """
-        return self._probabilities(xa.to_numpy(self._scores(X)))
-
-
-class LeastSquaresClassifier(ExpansionClassifier):
-    """Classifier with prediction sets that are computed from the leave-one-out scores of its training rows."""
-
-    calibration_scores_: np.ndarray
-    calibration_codes_: np.ndarray
-
-    def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
-        """Return sets of classes that contain the true class with a given probability.
-
-        The sets are adaptive prediction sets from leave-one-out probabilities: rows that are hard to classify get large
-        sets. A set may be empty if the coverage is below the accuracy.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or tensor of shape (n_samples, n_features)
-            Rows to classify; kernel values with the training rows if the kernel is precomputed.
-        coverage : float, default=0.9
-            Probability between 0 and 1 that a set contains the true class.
-        per_class : bool, default=False
-            Whether the rows of each class have this coverage, instead of all rows together.
-        random_state : int, RandomState or None, default=None
-            Seed or generator of the random fraction of a class's own probability that makes the coverage exact.
-
-        Returns
-        -------
-        ndarray of bool of shape (n_samples, n_classes)
-            Columns in the order of `classes_`. With the same `random_state`, sets of a larger coverage contain those of a
-            smaller one.
-        """
-        check_is_fitted(self)
-        try:
-            own, codes = self.calibration_scores_, self.calibration_codes_
-        except AttributeError as reason:
-            raise ValueError(str(reason)) from None
-        probabilities = np.asarray(self.predict_proba(X))
-        return prediction_sets(probabilities, own, codes, coverage, per_class=per_class, random_state=random_state)
-
-
-class ExpansionRegressor(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
-    """Regressor whose predicted values are a kernel expansion."""
-
-    _single_output: bool
-
-    @dispatch_prediction
-    def predict(self, X: Any) -> Array:
-        """Return the predicted values.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            Rows to predict; kernel values with the training rows if the kernel is precomputed.
-
-        Returns
-        -------
-        array of shape (n_samples,) or (n_samples, n_outputs)
-            One value, or one row of values, for each row.
-        """
-        scores = self._scores(X)
-        return scores[:, 0] if self._single_output else scores
-
-
-class LeastSquaresRegressor(ExpansionRegressor):
-    """Regressor that is the posterior mean of a Gaussian process, with standard deviations and prediction intervals."""
-
-    memory_budget: str | float | None
-    _weights: np.ndarray | None
-    _process: tuple[np.ndarray, Posterior]
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return the predicted values and, if requested, their standard deviations.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            Rows to predict; kernel values with the training rows if the kernel is precomputed.
-        return_std : bool, default=False
-            Whether to return the standard deviation of the Gaussian process: that of the function, without the noise of a
-            new value, scaled to the size of the leave-one-out residuals. The first call factors the kernel matrix or, if
-            that exceeds the memory budget, solves a system for each new row.
-
-        Returns
-        -------
-        values : array of shape (n_samples,) or (n_samples, n_outputs)
-            One value, or one row of values, for each row.
-        deviations : ndarray of the same shape
-            Only with `return_std`.
-        """
-        values = super().predict(X)
-        if not return_std:
-            return values
-        process = self._posterior()
-        deviations = standard_deviations(process, self._rows_of_process(X, process))
-        return values, deviations[:, 0] if self._single_output else deviations
-
-    def predict_interval(self, X: Any, coverage: float = 0.9, *, local: bool = False) -> np.ndarray:
-        """Return intervals that contain the value of a new row with a given probability, by the jackknife+.
-
-        No rows are held out: the models without each training row are known in closed form. If a factorisation exceeds the
-        memory budget, the residuals are estimated and the intervals are those of the plain jackknife.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or tensor of shape (n_samples, n_features)
-            Rows to predict.
-        coverage : float, default=0.9
-            Probability between 0 and 1. If new rows have the distribution of the training rows, at least
-            `1 - 2 (1 - coverage)` of the values are inside, and in practice about `coverage`.
-        local : bool, default=False
-            Whether intervals are wider where the standard deviation is larger.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2), or (n_samples, n_outputs, 2)
-            Lower and upper ends; infinite if there are too few training rows for the coverage.
-        """
-        process = self._posterior()
-        # LSSVRCV chose its settings by these residuals, which are therefore too small by the factor `optimism_`.
-        factor = getattr(self, "optimism_", 1.0)
-        rows = self._rows_of_process(X, process)
-        ends = prediction_intervals(process, rows, coverage, local=local, factor=factor)
-        return ends[:, 0] if self._single_output else ends
-
-    def _posterior(self) -> Posterior:
-        """Return the Gaussian process of the fitted model, which is computed at the first call."""
-        check_is_fitted(self, "dual_coef_")
-        cached = vars(self).get("_process")
-        if cached is not None and cached[0] is self.dual_coef_:
-            return cached[1]
-        if hasattr(self, "compression_"):
-            raise ValueError("a compressed model no longer has its training rows: use the model that was compressed")
-        if not self.kernel_.uses_points:
-            raise ValueError("intervals need the data and a kernel: a precomputed kernel has no values k(x, x) of new rows")
-        model = LeastSquaresModel(
-            self.kernel_,
-            self.points_,
-            self.dual_coef_,
-            self.intercept_,
-            1.0 / float(getattr(self, "C_", None) or self.C),
-            self._weights,
-            getattr(self, "fit_intercept", True),
-            self.device_,
-        )
-        budget = parse_budget(self.memory_budget, self.device_)
-        process = make_posterior(model, budget, random_state=getattr(self, "random_state", None), tuning=self._tuning)
-        self._process = self.dual_coef_, process
-        return process
-
-    def _rows_of_process(self, X: Any, process: Posterior) -> Array:
-        """Return validated new rows on the device and in the precision of the Gaussian process."""
-        own = xa.numpy_dtype(self.dual_coef_)
-        checked = check_X(self, X, dtype=own, reset=False, accept_sparse=self.kernel_.accepts_sparse)
-        return xa.to_device(checked, self.device_, np.float64 if process.exact else own)
+        return self._settings().plan(self._kernels()[0][1], (n, d), n_outputs, dtype, device)

@@ -5,7 +5,8 @@
 The solution is one linear system with one unknown for each row, shared by all classes or outputs. An exact solution costs
 O(n^3) time and the memory of n^2 numbers; conjugate gradients with kernel values computed on demand cost O(n^2 d) time for
 each iteration and a few megabytes of memory. `fit` validates the rows, encodes the targets (classes as -1 and +1 or as
-indicator columns, values standardised), solves the system (`gramless.linalg.least_squares`) and stores the model.
+indicator columns, values standardised), solves the system (`gramless.linalg.least_squares`) or selects its settings by
+leave-one-out (`gramless.inference.selection`), and stores the model.
 
 References: Suykens and Vandewalle, "Least squares support vector machine classifiers", 1999; Suykens et al., "Weighted least
 squares support vector machines", 2002, for weights.
@@ -13,14 +14,17 @@ squares support vector machines", 2002, for weights.
 
 from __future__ import annotations
 
-from itertools import combinations
-from numbers import Integral, Real
-from typing import Any
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, mean_absolute_error, mean_squared_error, r2_score
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, Options, StrOptions
-from sklearn.utils.metaestimators import available_if
+from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
@@ -37,34 +41,37 @@ from gramless._core.validation import (
     check_labels,
     check_outputs,
     check_weights,
+    check_X,
     is_indicator,
 )
-from gramless.callbacks import read_callbacks
-from gramless.estimators.expansion import (
-    BaseKernelExpansion,
-    LeastSquaresClassifier,
-    LeastSquaresRegressor,
-    check_kernel_input,
-)
-from gramless.inference.leave_one_out import leave_one_out_on_demand, leave_one_out_scores
-from gramless.inference.probabilities import (
-    LEAVE_ONE_OUT_METHODS,
-    METHODS,
-    calibrate,
-    has_probabilities,
-    label_probabilities,
-    probability_constraint,
-)
-from gramless.kernels import Kernel
-from gramless.linalg.least_squares import ExpansionFit, LeastSquaresSettings, fit_expansion
-from gramless.linalg.planning.plan import SolverPlan
+from gramless.estimators.expansion import BaseKernelExpansion, former_search_parameters
+from gramless.inference.intervals import prediction_intervals, prediction_sets, standard_deviations
+from gramless.inference.iterative import Posterior, make_posterior
+from gramless.inference.leave_one_out import leave_one_out_on_demand, leave_one_out_scores, scores_without_one_copy
+from gramless.inference.posterior import LeastSquaresModel
+from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, METHODS, calibrate, probability_constraint
+from gramless.inference.selection import optimism
 from gramless.linalg.solvers import SOLVERS, Solver
 
+C_PATH = tuple(float(c) for c in np.logspace(-2, 5, 15))
+_CLASS_METRICS: dict[str, Callable[..., float]] = {
+    "accuracy": accuracy_score,
+    "balanced_accuracy": balanced_accuracy_score,
+}
+_VALUE_METRICS: dict[str, Callable[..., float]] = {
+    "neg_mean_squared_error": lambda *args, **kwargs: -mean_squared_error(*args, **kwargs),
+    "neg_mean_absolute_error": lambda *args, **kwargs: -mean_absolute_error(*args, **kwargs),
+    "r2": r2_score,
+}
+_LISTS = [list, tuple, np.ndarray]
 _CONSTRAINTS: dict[str, Any] = {
-    **KERNEL,
+    "kernel": "no_validation",
+    "gamma": [*KERNEL["gamma"], *_LISTS],
+    "degree": [*KERNEL["degree"], *_LISTS],
+    "coef0": [*KERNEL["coef0"], *_LISTS],
     **COMPUTE,
-    "gamma": [Interval(Real, 0, None, closed="left"), StrOptions({"scale", "auto", "weighted_scale"})],
-    "C": [POSITIVE],
+    "C": [POSITIVE, StrOptions({"loo"})],
+    "Cs": ["array-like"],
     "solver": [StrOptions({"auto", *SOLVERS}), Solver],
     "tol": [POSITIVE, StrOptions({"auto"})],
     "max_iter": [POSITIVE_INTEGER, Options(Integral, {-1}), None],
@@ -72,88 +79,9 @@ _CONSTRAINTS: dict[str, Any] = {
 }
 
 
-class _LeastSquares(BaseKernelExpansion):
-    """Base class of `LSSVC` and `LSSVR`: the part of the fit from the target columns to the stored model."""
-
-    C: float
-    solver: str | Solver
-    tol: float | str
-    max_iter: int | None
-    warm_start: bool
-    device: Device
-    memory_budget: str | float | None
-    callback: Any
-    verbose: int
-    random_state: Any
-
-    def _settings(self) -> LeastSquaresSettings:
-        """Return the settings of the linear system and of its solver."""
-        return LeastSquaresSettings(
-            estimator_name=type(self).__name__,
-            C=self.C,
-            solver=self.solver,
-            tol=self.tol,
-            auto_tol=self._tuning.label_tol if isinstance(self, LeastSquaresClassifier) else self._tuning.value_tol,
-            max_iter=self.max_iter,
-            fit_intercept=getattr(self, "fit_intercept", True),
-            device=self.device,
-            memory_budget=self.memory_budget,
-            verbose=self.verbose,
-            random_state=self.random_state,
-            callbacks=read_callbacks(self.callback),
-            leave_one_out=getattr(self, "probability", False) in LEAVE_ONE_OUT_METHODS,
-            tuning=self._tuning,
-        )
-
-    def _resolve_kernel(self, X: Array, weights: np.ndarray | None) -> Kernel:
-        kernel = self._kernel()
-        check_kernel_input(X, kernel)
-        return kernel.resolve(X, weights)
-
-    def _solve(self, X: Array, Z: np.ndarray, weights: np.ndarray | None, kernel: Kernel, **options: Any) -> ExpansionFit:
-        """Solve for the targets `Z` and store the model; callbacks get this estimator with the solution so far."""
-        settings = self._settings()
-
-        def report(fit: ExpansionFit, record: dict[str, Any]) -> bool:
-            self._store(fit)
-            return settings.callbacks(self, record)
-
-        start = vars(self).get("_solution") if self.warm_start else None
-        fit = fit_expansion(X, Z, weights, kernel, settings, start=start, callback=report, **options)
-        self._store(fit)
-        return fit
-
-    def _store(self, fit: ExpansionFit) -> None:
-        self._set_points(fit.kernel, fit.points, fit.device_points, fit.support)
-        self.dual_coef_, self.intercept_, self.device_ = fit.coef, fit.intercept, fit.device
-        self.solver_, self.solver_reason_ = fit.solver, fit.plan.reason
-        if fit.result is not None:
-            self.history_, self.n_iter_, self.residual_ = fit.result.history, fit.result.n_iter, fit.result.residual
-            if self.warm_start:
-                self._solution = xa.to_numpy(fit.result.W)
-
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> SolverPlan:
-        """Return the solver and the memory of a fit of the given size.
-
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Number of rows, of features, and of target columns.
-        dtype : dtype
-            Floating-point precision of the data.
-        device : str
-            Device of the computation.
-
-        Returns
-        -------
-        SolverPlan
-            With `solver`, `reason` and `memory`; a `MemoryError` is raised if no solver fits the memory budget.
-        """
-        return self._settings().plan(self._kernel(), (n, d), n_outputs, dtype, device)
-
-
 @link_documentation
-class LSSVC(LeastSquaresClassifier, _LeastSquares):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LSSVC(ClassifierMixin, BaseKernelExpansion):
     """Least-squares support vector classifier.
 
     Prefer it to `sklearn.svm.SVC` if there are many classes, which share one linear system, if calibrated probabilities are
@@ -161,17 +89,24 @@ class LSSVC(LeastSquaresClassifier, _LeastSquares):
 
     Parameters
     ----------
-    kernel : str, Kernel or callable, default="rbf"
+    kernel : str, Kernel, callable or a list of them, default="rbf"
         Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
-    C : float, default=1.0
-        Inverse regularisation strength; a larger value fits the training rows more closely.
-    gamma : float, "scale", "auto" or "weighted_scale", default="scale"
+        The members of a list are compared.
+    C : float or "loo", default=1.0
+        Inverse regularisation strength; a larger value fits the training rows more closely. `"loo"` selects the value of
+        `Cs` with the smallest leave-one-out error, without refitting.
+    gamma : float, "scale", "auto", "weighted_scale" or a list of them, default="scale"
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
-        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`.
-    degree : int, default=3
-        Degree of the polynomial kernel; ignored by other kernels.
-    coef0 : float, default=0.0
-        Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
+        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`. The members of a list are compared.
+    degree : int or list of int, default=3
+        Degree of the polynomial kernel; ignored by other kernels. The members of a list are compared.
+    coef0 : float or list of float, default=0.0
+        Constant term of the polynomial and sigmoid kernels; ignored by other kernels. The members of a list are compared.
+    Cs : sequence of float, default=1e-2 to 1e5 in half decades
+        Values of `C` tried by leave-one-out.
+    scoring : str or callable(y_true, y_pred, sample_weight=...) -> float, optional
+        Metric maximised over the leave-one-out predictions. For classes `"accuracy"` (the default) or `"balanced_accuracy"`;
+        for values `"neg_mean_squared_error"` (the default), `"neg_mean_absolute_error"` or `"r2"`.
     solver : str or Solver, default="auto"
         Algorithm that solves the optimisation problem. `"cholesky"` is exact; `"cg"` is block conjugate gradients with a
         Nyström preconditioner; `"sketch_project"` reaches a loose `tol` before `"cg"` on very large streamed data; the
@@ -243,8 +178,22 @@ class LSSVC(LeastSquaresClassifier, _LeastSquares):
         Name of the solver that was used.
     solver_reason_ : str
         Why this solver was chosen, and whether the kernel matrix was cached.
+    C_ : float
+        Value of `C` of the model.
+    best_params_ : dict
+        Kernel, kernel parameters given as lists, and `C` of the selected model, with `C="loo"`.
+    best_score_ : float
+        Leave-one-out score of the selected model, with `C="loo"`.
+    scores_ : ndarray of shape (n_kernels, n_C)
+        Leave-one-out scores of all candidates, with rows as in `params_`; NaN for kernels that a callback skipped. Only with
+        `C="loo"`.
+    params_ : list of dict
+        Kernels that were compared, with the kernel parameters given as lists; only with `C="loo"`.
+    loo_decision_ : ndarray
+        Leave-one-out scores of the training rows of positive weight under the selected model, with `C="loo"`.
     history_ : list of dict
-        One record for each iteration: `n_iter`, `seconds` (without callbacks), `residual`, and values added by callbacks.
+        One record for each iteration: `n_iter`, `seconds` (without callbacks), `residual`, and values added by callbacks;
+        with `C="loo"` one for each kernel, with `score` (the best of all `Cs`) and `best_score` (so far).
     n_iter_ : int
         Number of iterations.
     residual_ : float
@@ -253,12 +202,16 @@ class LSSVC(LeastSquaresClassifier, _LeastSquares):
     See Also
     --------
     LSSVR : The regressor.
-    LSSVCCV : Selects C and the kernel by closed-form leave-one-out.
     NystromLSSVC : The same model on landmarks, in one pass over the data.
 
     Notes
     -----
     The ridge on the diagonal of the kernel matrix is `1 / (C w)` for a row of weight `w`, so weight 2 equals two copies.
+
+    `C="loo"` compares every kernel of the lists `kernel`, `gamma`, `degree` and `coef0` with every value of `Cs` by
+    `scoring`, in closed form: one eigendecomposition of the full kernel matrix gives the leave-one-out predictions and the
+    models of all `Cs`. It needs `solver="auto"`, and `callback` must be functions, which are called after each kernel with
+    the best model so far. Prefer it to `sklearn.model_selection.GridSearchCV` for up to about ten thousand rows.
 
     `max_iter` applies to a solver given by name, and counts the iterations of that solver or the members of
     `"nystrom_committee"`; None and -1 are the solver's default.
@@ -270,6 +223,8 @@ class LSSVC(LeastSquaresClassifier, _LeastSquares):
 
     References
     ----------
+    Cawley and Talbot, "Fast exact leave-one-out cross-validation of sparse least-squares support vector machines", 2004.
+
     Suykens and Vandewalle, "Least squares support vector machine classifiers", 1999.
 
     Examples
@@ -279,56 +234,39 @@ class LSSVC(LeastSquaresClassifier, _LeastSquares):
     >>> X, y = load_digits(return_X_y=True)
     >>> LSSVC(C=10.0).fit(X[:1000], y[:1000]).score(X[1000:], y[1000:]) > 0.95
     True
+    >>> search = LSSVC(C="loo", gamma=[0.0002, 0.0005, 0.001]).fit(X[:500], y[:500])
+    >>> search.best_params_["gamma"], search.best_score_ > 0.97
+    (0.0005, True)
     """
 
-    _parameter_constraints = {
+    kernel: Any = "rbf"
+    C: float | str = 1.0
+    gamma: Any = "scale"
+    degree: Any = 3
+    coef0: Any = 0.0
+    Cs: Any = C_PATH
+    scoring: Any = None
+    solver: str | Solver = "auto"
+    tol: float | str = "auto"
+    max_iter: int | None = None
+    class_weight: Any = None
+    probability: str | bool = "auto"
+    decision_function_shape: str = "ovr"
+    warm_start: bool = False
+    dtype: Any = None
+    device: Device = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **_CONSTRAINTS,
         **CLASS_WEIGHT,
+        "scoring": [StrOptions(set(_CLASS_METRICS)), callable, None],
         "probability": probability_constraint(*METHODS),
         "decision_function_shape": [StrOptions({"ovr", "ovo"})],
     }
-    multilabel_: bool = False
-
-    def __init__(
-        self,
-        *,
-        kernel: Any = "rbf",
-        C: float = 1.0,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        solver: str | Solver = "auto",
-        tol: float | str = "auto",
-        max_iter: int | None = None,
-        class_weight: Any = None,
-        probability: str | bool = "auto",
-        decision_function_shape: str = "ovr",
-        warm_start: bool = False,
-        dtype: Any = None,
-        device: Device = None,
-        memory_budget: str | float | None = None,
-        callback: Any = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.kernel = kernel
-        self.C = C
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.class_weight = class_weight
-        self.probability = probability
-        self.decision_function_shape = decision_function_shape
-        self.warm_start = warm_start
-        self.dtype = dtype
-        self.device = device
-        self.memory_budget = memory_budget
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
 
     @atomic_fit
     @dispatch_fit
@@ -359,19 +297,33 @@ class LSSVC(LeastSquaresClassifier, _LeastSquares):
         else:
             self.classes_, codes = check_labels(y, X.shape[0])
             weights = check_weights(sample_weight, X, codes, self.classes_, self.class_weight)
-            check_two_classes(codes, weights)
+            if weights is not None and len(np.unique(codes[weights > 0])) < 2:
+                raise ValueError(
+                    "The number of classes with a positive sample weight has to be greater than one; got 1 class"
+                )
         Z = self._targets(codes)
-        kernel = self._resolve_kernel(X, weights)
-        for name in ("sigmoids_", "_calibration", "_codes", "_weights"):
-            self.__dict__.pop(name, None)  # a callback must not combine the calibration of an earlier fit with new scores
-        classes, error = (None, _label_error) if self.multilabel_ else (codes, _class_error)
-        fit = self._solve(X, Z, weights, kernel, validation_error=error, classes=classes)
-        rows = fit.support
+        # A callback must not combine the calibration of an earlier fit with new scores.
+        self._delete("sigmoids_", "_calibration", "_codes", "_weights")
+        if self.C == "loo":
+            truth = codes.astype(np.int64) if self.multilabel_ else self.classes_[codes]
+            metric = self.scoring if callable(self.scoring) else _CLASS_METRICS[self.scoring or "accuracy"]
+
+            def score(loo: np.ndarray, rows: np.ndarray, used: np.ndarray | None) -> float:
+                return metric(truth[rows], self._labels(loo), sample_weight=used)
+
+            self._select(X, Z, weights, score)
+        else:
+            classes, error = (None, _label_error) if self.multilabel_ else (codes, _class_error)
+            fit = self._solve(X, Z, weights, validation_error=error, classes=classes)
+        rows = self.support_
         self._codes = codes[rows].astype(np.min_scalar_type(len(self.classes_)), copy=False)
         self._weights = None if weights is None else weights[rows]
         self._calibration: dict[str, Any] = {}  # computed below, or at the first request of probabilities
-        if self.probability in LEAVE_ONE_OUT_METHODS:
-            rng = self._settings().generator(X, Z)
+        rng = self._settings().generator(X, Z)
+        if self.C == "loo" and self.probability is not False:
+            scores = self.loo_decision_.reshape(len(rows), -1)
+            self._calibrate(scores_without_one_copy(Z[rows], scores, self.dual_coef_, self.C_, self._weights), rng)
+        elif self.probability in LEAVE_ONE_OUT_METHODS:
             scores = leave_one_out_scores(fit.op, Z[rows], fit.coef, fit.plan.probes, random_state=rng)
             self._calibrate(scores, rng)
         return self
@@ -395,7 +347,7 @@ class LSSVC(LeastSquaresClassifier, _LeastSquares):
         found: dict[str, Any] = vars(self).get("_calibration", {})
         if self.probability == "auto" and "_calibration" in vars(self) and not found:
             budget = parse_budget(self.memory_budget, self.device_)
-            model = self.kernel_, self.points_, self.dual_coef_, self._targets(self._codes), self.C, self._weights
+            model = self.kernel_, self.points_, self.dual_coef_, self._targets(self._codes), self.C_, self._weights
             scores = leave_one_out_on_demand(*model, self.device_, budget)
             if scores is None:
                 found["temperature"] = self._no_temperature()
@@ -415,7 +367,7 @@ class LSSVC(LeastSquaresClassifier, _LeastSquares):
         return self._calibrated().get("temperature", self._no_temperature())
 
     @property
-    def calibration_scores_(self) -> np.ndarray:  # type: ignore[override]
+    def calibration_scores_(self) -> np.ndarray:
         """Adaptive score of the true class of each training row, by the model without the row."""
         if self.multilabel_:
             raise AttributeError(
@@ -430,87 +382,45 @@ class LSSVC(LeastSquaresClassifier, _LeastSquares):
             ) from None
 
     @property
-    def calibration_codes_(self) -> np.ndarray:  # type: ignore[override]
+    def calibration_codes_(self) -> np.ndarray:
         """Classes of the rows of `calibration_scores_`, as positions in `classes_`."""
         return self._codes.astype(np.intp)
 
-    @dispatch_prediction
-    def decision_function(self, X: Any) -> Array:
-        """Return the class scores, or with `decision_function_shape="ovo"` their differences for each pair of classes.
+    def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
+        """Return sets of classes that contain the true class with a given probability.
+
+        The sets are adaptive prediction sets from leave-one-out probabilities: rows that are hard to classify get large
+        sets. A set may be empty if the coverage is below the accuracy.
 
         Parameters
         ----------
-        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+        X : array, sparse matrix or tensor of shape (n_samples, n_features)
             Rows to classify; kernel values with the training rows if the kernel is precomputed.
+        coverage : float, default=0.9
+            Probability between 0 and 1 that a set contains the true class.
+        per_class : bool, default=False
+            Whether the rows of each class have this coverage, instead of all rows together.
+        random_state : int, RandomState or None, default=None
+            Seed or generator of the random fraction of a class's own probability that makes the coverage exact.
 
         Returns
         -------
-        array of shape (n_samples,), (n_samples, n_classes) or (n_samples, n_classes * (n_classes - 1) / 2)
-            One column for two classes, positive for `classes_[1]`; otherwise one column for each class, or for each
-            pair of classes, positive for the first class of the pair. After a fit to an indicator matrix, one column for
-            each label, positive if the row has the label.
+        ndarray of bool of shape (n_samples, n_classes)
+            Columns in the order of `classes_`. With the same `random_state`, sets of a larger coverage contain those of a
+            smaller one.
         """
-        scores = self._scores(X)
-        if self.multilabel_:
-            return scores
-        if len(self.classes_) == 2:
-            return scores[:, 0]
-        if self.decision_function_shape == "ovr":
-            return scores
-        first, second = map(list, zip(*combinations(range(len(self.classes_)), 2), strict=True))
-        return scores[:, first] - scores[:, second]
-
-    @dispatch_prediction
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the class of each row, or its labels.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            Rows to classify; kernel values with the training rows if the kernel is precomputed.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), or (n_samples, n_labels) after a fit to an indicator matrix
-            Always NumPy, since labels may be strings; zeros and ones after a fit to an indicator matrix.
-        """
-        scores = xa.to_numpy(self._scores(X))
-        return (scores > 0).astype(np.int64) if self.multilabel_ else scores_to_labels(self.classes_, scores)
-
-    @available_if(has_probabilities)
-    @dispatch_prediction
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of each class or label, by the method that the parameter `probability` selects.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            Rows to classify; kernel values with the training rows if the kernel is precomputed.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), or (n_samples, n_labels) after a fit to an indicator matrix
-            Columns in the order of `classes_`; the probabilities of labels are independent and need not sum to one.
-        """
-        return self._probabilities(xa.to_numpy(self._scores(X)))
-
-    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
-        if not self.multilabel_:
-            return super()._probabilities(scores)
-        if self.probability == "sigmoid":
-            return label_probabilities(scores, sigmoids=self.sigmoids_)
-        return label_probabilities(scores, temperature=1.0 if self.probability == "softmax" else self.temperature_)
+        check_is_fitted(self)
+        try:
+            own, codes = self.calibration_scores_, self.calibration_codes_
+        except AttributeError as reason:
+            raise ValueError(str(reason)) from None
+        probabilities = np.asarray(self.predict_proba(X))
+        return prediction_sets(probabilities, own, codes, coverage, per_class=per_class, random_state=random_state)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
-
-
-def check_two_classes(codes: np.ndarray, weights: np.ndarray | None) -> None:
-    """Raise a `ValueError` if all rows of positive weight have the same class."""
-    if weights is not None and len(np.unique(codes[weights > 0])) < 2:
-        raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
 
 
 def _class_error(scores: np.ndarray, Z: np.ndarray) -> float:
@@ -525,7 +435,8 @@ def _label_error(scores: np.ndarray, Z: np.ndarray) -> float:
 
 
 @link_documentation
-class LSSVR(LeastSquaresRegressor, _LeastSquares):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
     """Least-squares support vector regressor: kernel ridge regression with an unpenalised bias.
 
     Prefer it to `sklearn.kernel_ridge.KernelRidge` if the kernel matrix does not fit the memory, or if standard deviations
@@ -533,17 +444,24 @@ class LSSVR(LeastSquaresRegressor, _LeastSquares):
 
     Parameters
     ----------
-    kernel : str, Kernel or callable, default="rbf"
+    kernel : str, Kernel, callable or a list of them, default="rbf"
         Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
-    C : float, default=1.0
-        Inverse regularisation strength; a larger value fits the training rows more closely.
-    gamma : float, "scale", "auto" or "weighted_scale", default="scale"
+        The members of a list are compared.
+    C : float or "loo", default=1.0
+        Inverse regularisation strength; a larger value fits the training rows more closely. `"loo"` selects the value of
+        `Cs` with the smallest leave-one-out error, without refitting.
+    gamma : float, "scale", "auto", "weighted_scale" or a list of them, default="scale"
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
-        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`.
-    degree : int, default=3
-        Degree of the polynomial kernel; ignored by other kernels.
-    coef0 : float, default=0.0
-        Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
+        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`. The members of a list are compared.
+    degree : int or list of int, default=3
+        Degree of the polynomial kernel; ignored by other kernels. The members of a list are compared.
+    coef0 : float or list of float, default=0.0
+        Constant term of the polynomial and sigmoid kernels; ignored by other kernels. The members of a list are compared.
+    Cs : sequence of float, default=1e-2 to 1e5 in half decades
+        Values of `C` tried by leave-one-out.
+    scoring : str or callable(y_true, y_pred, sample_weight=...) -> float, optional
+        Metric maximised over the leave-one-out predictions. For classes `"accuracy"` (the default) or `"balanced_accuracy"`;
+        for values `"neg_mean_squared_error"` (the default), `"neg_mean_absolute_error"` or `"r2"`.
     solver : str or Solver, default="auto"
         Algorithm that solves the optimisation problem. `"cholesky"` is exact; `"cg"` is block conjugate gradients with a
         Nyström preconditioner; `"sketch_project"` reaches a loose `tol` before `"cg"` on very large streamed data; the
@@ -594,8 +512,26 @@ class LSSVR(LeastSquaresRegressor, _LeastSquares):
         Name of the solver that was used.
     solver_reason_ : str
         Why this solver was chosen, and whether the kernel matrix was cached.
+    C_ : float
+        Value of `C` of the model.
+    best_params_ : dict
+        Kernel, kernel parameters given as lists, and `C` of the selected model, with `C="loo"`.
+    best_score_ : float
+        Leave-one-out score of the selected model, with `C="loo"`.
+    scores_ : ndarray of shape (n_kernels, n_C)
+        Leave-one-out scores of all candidates, with rows as in `params_`; NaN for kernels that a callback skipped. Only with
+        `C="loo"`.
+    params_ : list of dict
+        Kernels that were compared, with the kernel parameters given as lists; only with `C="loo"`.
+    loo_decision_ : ndarray
+        Leave-one-out scores of the training rows of positive weight under the selected model, with `C="loo"`.
+    optimism_ : float
+        Factor, at least 1, by which errors on new rows are expected to exceed the leave-one-out errors, because the setting
+        with the smallest errors was selected; estimated by bootstrap. `predict_interval` multiplies residuals by it. Only
+        with `C="loo"`.
     history_ : list of dict
-        One record for each iteration: `n_iter`, `seconds` (without callbacks), `residual`, and values added by callbacks.
+        One record for each iteration: `n_iter`, `seconds` (without callbacks), `residual`, and values added by callbacks;
+        with `C="loo"` one for each kernel, with `score` (the best of all `Cs`) and `best_score` (so far).
     n_iter_ : int
         Number of iterations.
     residual_ : float
@@ -604,7 +540,6 @@ class LSSVR(LeastSquaresRegressor, _LeastSquares):
     See Also
     --------
     LSSVC : The classifier.
-    LSSVRCV : Selects C and the kernel by closed-form leave-one-out.
     NystromLSSVR : The same model on landmarks, in one pass over the data.
 
     Notes
@@ -612,11 +547,18 @@ class LSSVR(LeastSquaresRegressor, _LeastSquares):
     The ridge on the diagonal of the kernel matrix is `1 / (C w)` for a row of weight `w`, so weight 2 equals two copies;
     `1 / C` is the parameter `alpha` of KernelRidge. Without an intercept the model is kernel ridge regression.
 
+    `C="loo"` compares every kernel of the lists `kernel`, `gamma`, `degree` and `coef0` with every value of `Cs` by
+    `scoring`, in closed form: one eigendecomposition of the full kernel matrix gives the leave-one-out predictions and the
+    models of all `Cs`. It needs `solver="auto"`, and `callback` must be functions, which are called after each kernel with
+    the best model so far. Prefer it to `sklearn.model_selection.GridSearchCV` for up to about ten thousand rows.
+
     `max_iter` applies to a solver given by name, and counts the iterations of that solver or the members of
     `"nystrom_committee"`; None and -1 are the solver's default.
 
     References
     ----------
+    Cawley and Talbot, "Fast exact leave-one-out cross-validation of sparse least-squares support vector machines", 2004.
+
     Suykens et al., "Weighted least squares support vector machines: robustness and sparse approximation", 2002.
 
     Examples
@@ -626,46 +568,34 @@ class LSSVR(LeastSquaresRegressor, _LeastSquares):
     >>> X = np.linspace(0, 6, 200)[:, None]
     >>> LSSVR(C=100.0).fit(X, np.sin(X[:, 0])).score(X, np.sin(X[:, 0])) > 0.999
     True
+    >>> LSSVR(C="loo", gamma=[0.1, 1.0]).fit(X, np.sin(X[:, 0])).best_score_ > -1e-4
+    True
     """
 
-    _parameter_constraints = {**_CONSTRAINTS, "fit_intercept": ["boolean"]}
+    kernel: Any = "rbf"
+    C: float | str = 1.0
+    gamma: Any = "scale"
+    degree: Any = 3
+    coef0: Any = 0.0
+    Cs: Any = C_PATH
+    scoring: Any = None
+    solver: str | Solver = "auto"
+    tol: float | str = "auto"
+    max_iter: int | None = None
+    fit_intercept: bool = True
+    warm_start: bool = False
+    dtype: Any = None
+    device: Device = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
 
-    def __init__(
-        self,
-        *,
-        kernel: Any = "rbf",
-        C: float = 1.0,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        solver: str | Solver = "auto",
-        tol: float | str = "auto",
-        max_iter: int | None = None,
-        fit_intercept: bool = True,
-        warm_start: bool = False,
-        dtype: Any = None,
-        device: Device = None,
-        memory_budget: str | float | None = None,
-        callback: Any = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.kernel = kernel
-        self.C = C
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.warm_start = warm_start
-        self.dtype = dtype
-        self.device = device
-        self.memory_budget = memory_budget
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **_CONSTRAINTS,
+        "scoring": [StrOptions(set(_VALUE_METRICS)), callable, None],
+        "fit_intercept": ["boolean"],
+    }
 
     @atomic_fit
     @dispatch_fit
@@ -690,14 +620,115 @@ class LSSVR(LeastSquaresRegressor, _LeastSquares):
         X = self._check_rows(X)
         y = check_outputs(y, X.shape[0])
         self._single_output = y.ndim == 1
+        columns = y.reshape(X.shape[0], -1)
         weights = check_weights(sample_weight, X)
         self._weights = None if weights is None else weights[weights > 0]
-        targets = Standardised.of(y.reshape(X.shape[0], -1), weights, shifted=self.fit_intercept)
-        kernel = self._resolve_kernel(X, weights)
-        fit = self._solve(X, targets.Z, weights, kernel, validation_error=_mean_squared_error, rescale=targets.model)
-        if weights is not None:
-            self._weights = weights[fit.support]
+        self._delete("optimism_")
+        if self.C == "loo":
+            metric = self.scoring if callable(self.scoring) else _VALUE_METRICS[self.scoring or "neg_mean_squared_error"]
+            squares: list[np.ndarray] = []
+
+            def score(loo: np.ndarray, rows: np.ndarray, used: np.ndarray | None) -> float:
+                squares.append(np.sum((columns[rows] - loo) ** 2, axis=1))
+                return metric(y[rows], loo.reshape(y[rows].shape), sample_weight=used)
+
+            self._select(X, columns, weights, score)
+            self.optimism_ = optimism(np.column_stack(squares), self._weights)
+        else:
+            targets = Standardised.of(columns, weights, shifted=self.fit_intercept)
+            self._solve(X, targets.Z, weights, validation_error=_mean_squared_error, rescale=targets.model)
+            self._weights = None if weights is None else weights[self.support_]
         return self
+
+    @dispatch_prediction
+    def _values(self, X: Any) -> Array:
+        scores = self._scores(X)
+        return scores[:, 0] if self._single_output else scores
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return the predicted values and, if requested, their standard deviations.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
+            Rows to predict; kernel values with the training rows if the kernel is precomputed.
+        return_std : bool, default=False
+            Whether to return the standard deviation of the Gaussian process: that of the function, without the noise of a
+            new value, scaled to the size of the leave-one-out residuals. The first call factors the kernel matrix or, if
+            that exceeds the memory budget, solves a system for each new row.
+
+        Returns
+        -------
+        values : array of shape (n_samples,) or (n_samples, n_outputs)
+            One value, or one row of values, for each row.
+        deviations : ndarray of the same shape
+            Only with `return_std`.
+        """
+        values = self._values(X)
+        if not return_std:
+            return values
+        process = self._posterior()
+        deviations = standard_deviations(process, self._rows_of_process(X, process))
+        return values, deviations[:, 0] if self._single_output else deviations
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, *, local: bool = False) -> np.ndarray:
+        """Return intervals that contain the value of a new row with a given probability, by the jackknife+.
+
+        No rows are held out: the models without each training row are known in closed form. If a factorisation exceeds the
+        memory budget, the residuals are estimated and the intervals are those of the plain jackknife.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or tensor of shape (n_samples, n_features)
+            Rows to predict.
+        coverage : float, default=0.9
+            Probability between 0 and 1. If new rows have the distribution of the training rows, at least
+            `1 - 2 (1 - coverage)` of the values are inside, and in practice about `coverage`.
+        local : bool, default=False
+            Whether intervals are wider where the standard deviation is larger.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2), or (n_samples, n_outputs, 2)
+            Lower and upper ends; infinite if there are too few training rows for the coverage.
+        """
+        process = self._posterior()
+        # Settings that were selected by these residuals make them too small by the factor `optimism_`.
+        factor = getattr(self, "optimism_", 1.0)
+        rows = self._rows_of_process(X, process)
+        ends = prediction_intervals(process, rows, coverage, local=local, factor=factor)
+        return ends[:, 0] if self._single_output else ends
+
+    def _posterior(self) -> Posterior:
+        """Return the Gaussian process of the fitted model, which is computed at the first call."""
+        check_is_fitted(self, "dual_coef_")
+        cached = vars(self).get("_process")
+        if cached is not None and cached[0] is self.dual_coef_:
+            return cached[1]
+        if hasattr(self, "compression_"):
+            raise ValueError("a compressed model no longer has its training rows: use the model that was compressed")
+        if not self.kernel_.uses_points:
+            raise ValueError("intervals need the data and a kernel: a precomputed kernel has no values k(x, x) of new rows")
+        model = LeastSquaresModel(
+            self.kernel_,
+            self.points_,
+            self.dual_coef_,
+            self.intercept_,
+            1.0 / self.C_,
+            self._weights,
+            self.fit_intercept,
+            self.device_,
+        )
+        budget = parse_budget(self.memory_budget, self.device_)
+        process = make_posterior(model, budget, random_state=self.random_state, tuning=self._tuning)
+        self._process = self.dual_coef_, process
+        return process
+
+    def _rows_of_process(self, X: Any, process: Posterior) -> Array:
+        """Return validated new rows on the device and in the precision of the Gaussian process."""
+        own = xa.numpy_dtype(self.dual_coef_)
+        checked = check_X(self, X, dtype=own, reset=False, accept_sparse=self.kernel_.accepts_sparse)
+        return xa.to_device(checked, self.device_, np.float64 if process.exact else own)
 
     @property
     def log_marginal_likelihood_(self) -> Any:
@@ -717,3 +748,22 @@ class LSSVR(LeastSquaresRegressor, _LeastSquares):
 
 def _mean_squared_error(scores: np.ndarray, Z: np.ndarray) -> float:
     return float(np.mean((scores - Z) ** 2))
+
+
+def LSSVCCV(*, kernel: Any = "rbf", param_grid: dict[str, Any] | None = None, **parameters: Any) -> LSSVC:
+    """Return `LSSVC(C="loo")` for the parameters of the former class `LSSVCCV`."""
+    return LSSVC(**_search_parameters("LSSVC", kernel, param_grid), **parameters)
+
+
+def LSSVRCV(*, kernel: Any = "rbf", param_grid: dict[str, Any] | None = None, **parameters: Any) -> LSSVR:
+    """Return `LSSVR(C="loo")` for the parameters of the former class `LSSVRCV`."""
+    return LSSVR(**_search_parameters("LSSVR", kernel, param_grid), **parameters)
+
+
+def _search_parameters(name: str, kernel: Any, param_grid: dict[str, Any] | None) -> dict[str, Any]:
+    warnings.warn(
+        f'{name}CV is deprecated and will be removed: use {name}(C="loo"), with lists for the values of kernel parameters',
+        FutureWarning,
+        stacklevel=3,
+    )
+    return former_search_parameters(kernel, param_grid)

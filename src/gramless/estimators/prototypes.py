@@ -16,10 +16,10 @@ import time
 from dataclasses import dataclass
 from math import ceil
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -32,7 +32,7 @@ from gramless._core.memory import MemoryEstimate, parse_budget
 from gramless._core.progress import log_progress
 from gramless._core.validation import atomic_fit, check_labels, check_weights, check_X, working_dtype
 from gramless.callbacks import read_functions
-from gramless.estimators.expansion import ExpansionClassifier
+from gramless.estimators.expansion import BaseKernelExpansion
 from gramless.estimators.lssvm import LSSVC
 from gramless.estimators.nystrom import NystromLSSVC
 from gramless.estimators.spherical_kmeans import SphericalKMeans, kmeans_memory
@@ -49,7 +49,8 @@ class PrototypePlan:
 
 
 @link_documentation
-class PrototypeLSSVC(ExpansionClassifier):
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
     """Least-squares support vector classifier on the centroids of a spherical k-means for each class.
 
     scikit-learn has no counterpart; prefer it to `LSSVC` for many rows and fast predictions. Clusters are formed by the
@@ -165,7 +166,29 @@ class PrototypeLSSVC(ExpansionClassifier):
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
+    kernel: Any = "rbf"
+    C: float = 1.0
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    n_prototypes: Any = 100
+    refit: bool = False
+    solver: str | Solver = "auto"
+    tol: float = 1e-3
+    init: str = "random"
+    kmeans_max_iter: int = 50
+    kmeans_tol: float = 1e-6
+    batch_size: int | None = None
+    class_weight: Any = None
+    probability: str | bool = "softmax"
+    dtype: Any = None
+    device: Device = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **KERNEL,
         **COMPUTE,
         **CLASS_WEIGHT,
@@ -181,53 +204,6 @@ class PrototypeLSSVC(ExpansionClassifier):
         "batch_size": [POSITIVE_INTEGER, None],
         "probability": [StrOptions({"softmax", "sigmoid"}), "boolean"],
     }
-
-    def __init__(
-        self,
-        *,
-        kernel: Any = "rbf",
-        C: float = 1.0,
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        n_prototypes: Any = 100,
-        refit: bool = False,
-        solver: str | Solver = "auto",
-        tol: float = 1e-3,
-        init: str = "random",
-        kmeans_max_iter: int = 50,
-        kmeans_tol: float = 1e-6,
-        batch_size: int | None = None,
-        class_weight: Any = None,
-        probability: str | bool = "softmax",
-        dtype: Any = None,
-        device: Device = None,
-        memory_budget: str | float | None = None,
-        callback: Any = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.kernel = kernel
-        self.C = C
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.n_prototypes = n_prototypes
-        self.refit = refit
-        self.solver = solver
-        self.tol = tol
-        self.init = init
-        self.kmeans_max_iter = kmeans_max_iter
-        self.kmeans_tol = kmeans_tol
-        self.batch_size = batch_size
-        self.class_weight = class_weight
-        self.probability = probability
-        self.dtype = dtype
-        self.device = device
-        self.memory_budget = memory_budget
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
 
     @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PrototypeLSSVC:

@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import LinAlgWarning
+from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
@@ -46,7 +47,7 @@ from gramless._core.validation import (
 )
 from gramless.approximation.landmarks import LandmarkRule, as_points, select
 from gramless.callbacks import read_functions
-from gramless.estimators.expansion import ExpansionClassifier
+from gramless.estimators.expansion import BaseKernelExpansion
 from gramless.inference.probabilities import probability_constraint
 from gramless.kernels.base import Kernel
 from gramless.linalg.planning.plan import cholesky_memory, problem_size
@@ -73,7 +74,8 @@ class BasisPlan:
 
 
 @link_documentation
-class RiSVOClassifier(ExpansionClassifier):
+@dataclass(kw_only=True, eq=False, repr=False)
+class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
     """Ridge regression on a kernel basis with a shrinking active set.
 
     Parameters
@@ -180,9 +182,29 @@ class RiSVOClassifier(ExpansionClassifier):
     (True, True)
     """
 
-    # Row indices: NumPy arrays, or dask arrays after a fit to dask collections.
-    active_set_: Any
-    inclusion_violations_: Any
+    kernel: Any = "rbf"
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    n_landmarks: int = 1000
+    landmarks: str | LandmarkRule | Any = "basis"
+    gamma_l: float = -1.1
+    gamma_u: float = 1.1
+    zeta_l: float = -0.5
+    zeta_u: float = 0.5
+    rho: float = 1e-3
+    reduction: str = "sum"
+    max_iter: int = 20
+    check_inclusion: bool = False
+    merge: str = "sum"
+    class_weight: Any = None
+    probability: str | bool = "softmax"
+    dtype: Any = None
+    device: str | None = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **KERNEL,
@@ -201,57 +223,6 @@ class RiSVOClassifier(ExpansionClassifier):
         "merge": [StrOptions({"sum", "average"})],
         "probability": probability_constraint("softmax"),
     }
-
-    def __init__(
-        self,
-        *,
-        kernel: Any = "rbf",
-        gamma: float | str = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        n_landmarks: int = 1000,
-        landmarks: str | LandmarkRule | Any = "basis",
-        gamma_l: float = -1.1,
-        gamma_u: float = 1.1,
-        zeta_l: float = -0.5,
-        zeta_u: float = 0.5,
-        rho: float = 1e-3,
-        reduction: str = "sum",
-        max_iter: int = 20,
-        check_inclusion: bool = False,
-        merge: str = "sum",
-        class_weight: Any = None,
-        probability: str | bool = "softmax",
-        dtype: Any = None,
-        device: str | None = None,
-        memory_budget: str | float | None = None,
-        callback: Any = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.gamma_l = gamma_l
-        self.gamma_u = gamma_u
-        self.zeta_l = zeta_l
-        self.zeta_u = zeta_u
-        self.rho = rho
-        self.reduction = reduction
-        self.max_iter = max_iter
-        self.check_inclusion = check_inclusion
-        self.merge = merge
-        self.class_weight = class_weight
-        self.probability = probability
-        self.dtype = dtype
-        self.device = device
-        self.memory_budget = memory_budget
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
 
     @atomic_fit
     @dispatch_fit
@@ -301,10 +272,9 @@ class RiSVOClassifier(ExpansionClassifier):
 
     def _set_violations(self, rows: Any) -> None:
         """Set `inclusion_violations_`, or delete it if `check_inclusion` is False."""
+        self._delete("inclusion_violations_")
         if self.check_inclusion:
-            self.inclusion_violations_ = rows
-        else:
-            self.__dict__.pop("inclusion_violations_", None)
+            self.inclusion_violations_: Any = rows
 
     def _system(self, X: Array, rows: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> Any:
         """Return the least-squares system of this fit, with its arrays on the device."""
@@ -426,7 +396,7 @@ class RiSVOClassifier(ExpansionClassifier):
         else:
             self.points_ = np.empty((len(landmarks), 0), xa.numpy_dtype(local_rows.coef))
         self.dual_coef_, self.intercept_ = xa.to_numpy(local_rows.coef), xa.to_numpy(local_rows.bias)
-        self.active_set_ = local_rows.active
+        self.active_set_: Any = local_rows.active  # a dask array after a fit to dask collections
         self.jitter_ = system.jitter
 
 

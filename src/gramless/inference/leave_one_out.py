@@ -5,17 +5,12 @@ For the least-squares system `M [a; b] = [z; 0]` with the bordered matrix `M`, t
     f_-i(x_i) = z_i - a_i / (M^-1)_ii,     (M^-1)_ii = (A^-1)_ii - u_i^2 / sum u,     u = A^-1 1
 
 for row i, exactly and with weights (Cawley and Talbot 2004). With `A = L L^T`, the diagonal of `A^-1` is the squared column
-norms of `L^-1`: `2 n^3 / 3` operations in all. The eigenvectors of `K` give it for every `C` at once, since `A^-1` has the
-same eigenvectors with eigenvalues `1 / (lambda + 1/C)`: O(n^3) once and O(n^2) for each `C`. If the kernel matrix does not
-fit the memory, the diagonal of `A^-1` is estimated from solves with random signs.
+norms of `L^-1`: `2 n^3 / 3` operations in all. If the kernel matrix does not fit the memory, the diagonal of `A^-1` is
+estimated from solves with random signs.
 
 A row of weight `w > 1` stands for `w` copies, one of which is left out: with `g = 1 / C` and smoothing weights `h`,
 
     r_i = g a_i / (w - 1 + g (M^-1)_ii / w)            f_-i(x) = f(x) - g a_i / (w (w - 1) + g (M^-1)_ii) h_i(x)
-
-The smallest error of many settings is optimistic. `optimism` draws bootstrap samples of the rows, selects the setting that
-is best on the drawn rows, and measures its error on the other rows (Tsamardinos, Greasidou and Borboudakis, "Bootstrapping
-the out-of-sample predictions for efficient and accurate cross-validation", 2018).
 """
 
 from __future__ import annotations
@@ -159,28 +154,6 @@ def diagonal_from_probes(op: KernelOperator, probes: np.ndarray, W: Array) -> tu
     return diagonal + np.var(samples, axis=1, ddof=1) / samples.shape[1] / diagonal, u
 
 
-def leave_one_out_path(K: Array, Z: np.ndarray, Cs: np.ndarray, weights: np.ndarray | None = None) -> list[DenseFit]:
-    """Return the model and the leave-one-out scores for every `C` from one eigendecomposition; `K` is overwritten."""
-    n = K.shape[0]
-    root = np.ones(n) if weights is None else np.sqrt(weights)
-    scale = xa.like(root, K)
-    K *= scale[:, None]
-    K *= scale[None, :]
-    values, vectors = xa.eigh(K)
-    # Rounding makes zero eigenvalues of a semi-definite kernel slightly negative.
-    spectrum = np.maximum(xa.to_numpy(values), 0.0)
-    Q = xa.to_numpy(vectors)
-    projected = Q.T @ (np.column_stack([Z, np.ones(n)]) * root[:, None])
-    inverses = 1.0 / (spectrum[None, :] + 1.0 / np.asarray(Cs)[:, None])
-    diagonals = (Q * Q) @ inverses.T
-    fits = []
-    for inverse, diagonal in zip(inverses, diagonals.T, strict=True):
-        solution = (Q @ (inverse[:, None] * projected)) * root[:, None]
-        coef, bias = split_bias(solution)
-        fits.append(DenseFit(coef, bias, scores_without_each_row(Z, coef, diagonal * root**2, solution[:, -1])))
-    return fits
-
-
 def leave_one_out_on_demand(
     kernel: Kernel,
     points: Array,
@@ -207,20 +180,14 @@ def leave_one_out_on_demand(
     return targets - LeaveOneOut.from_solution(coef, diagonal - u**2 / u.sum(), 1.0 / C, weights).residuals
 
 
-def optimism(squares: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """Return the factor, at least 1, by which root mean squared errors on new rows exceed the leave-one-out errors.
-
-    `squares` of shape (n, n_settings) has the squared leave-one-out residuals of all settings.
-    """
-    n = len(squares)
-    chance = np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
-    least = float((chance @ squares).min())
-    if n < 2 or squares.shape[1] < 2 or not least > 0:
-        return 1.0
-    rng = np.random.RandomState(0)
-    counts = rng.multinomial(n, chance, size=TUNING.bootstrap_draws).astype(np.float64)
-    left_out = np.where(counts == 0, chance, 0.0)
-    valid = left_out.sum(axis=1) > 0
-    best = (counts[valid] @ squares).argmin(axis=1)
-    missed = (left_out[valid] / left_out[valid].sum(axis=1, keepdims=True)) @ squares
-    return max(1.0, float(np.sqrt(missed[np.arange(len(best)), best].mean() / least)))
+def scores_without_one_copy(
+    Z: np.ndarray, scores: np.ndarray, coef: np.ndarray, C: float, weights: np.ndarray | None
+) -> np.ndarray:
+    """Convert leave-one-out scores to those in which one of the w copies of a row of weight w is left out instead of all."""
+    if weights is None:
+        return scores
+    residuals = Z - scores
+    largest = np.abs(residuals).argmax(axis=1)[:, None]
+    # A leave-one-out residual is a coefficient divided by an entry of the diagonal of the inverse, which all columns share.
+    diagonal = np.take_along_axis(coef.astype(np.float64), largest, 1) / np.take_along_axis(residuals, largest, 1)
+    return Z - LeaveOneOut.from_solution(residuals * diagonal, diagonal[:, 0], 1.0 / C, weights).residuals

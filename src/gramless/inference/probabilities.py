@@ -71,20 +71,16 @@ def class_probabilities(scores: np.ndarray, *, sigmoids: np.ndarray | None = Non
     return temperature_probabilities(scores, temperature) if sigmoids is None else sigmoid_probabilities(scores, sigmoids)
 
 
-class ProbabilityMixin:
-    """Conversion of scores to probabilities by the parameter `probability` of a classifier."""
-
-    probability: str | bool
-
-    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """Return the class probabilities of scores."""
-        if self.probability == "sigmoid":
-            check_is_fitted(self, "sigmoids_", msg="%(name)s has no sigmoids, which are fitted at the end of fit")
-            return class_probabilities(scores, sigmoids=self.sigmoids_)  # type: ignore[attr-defined]
-        if self.probability == "temperature":
-            check_is_fitted(self, "temperature_", msg="%(name)s has no temperature, which is fitted at the end of fit")
-        temperature = 1.0 if self.probability == "softmax" else getattr(self, "temperature_", 1.0)
-        return class_probabilities(scores, temperature=temperature)
+def probabilities_by_method(estimator: Any, scores: np.ndarray) -> np.ndarray:
+    """Return class or label probabilities of scores, by the parameter `probability` of a fitted classifier."""
+    convert = label_probabilities if getattr(estimator, "multilabel_", False) else class_probabilities
+    if estimator.probability == "sigmoid":
+        check_is_fitted(estimator, "sigmoids_", msg="%(name)s has no sigmoids, which are fitted at the end of fit")
+        return convert(scores, sigmoids=estimator.sigmoids_)
+    if estimator.probability == "temperature":
+        check_is_fitted(estimator, "temperature_", msg="%(name)s has no temperature, which is fitted at the end of fit")
+    temperature = 1.0 if estimator.probability == "softmax" else getattr(estimator, "temperature_", 1.0)
+    return convert(scores, temperature=temperature)
 
 
 def label_probabilities(

@@ -7,7 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Any
+
+import numpy as np
 
 from gramless.kernels.base import Callable_, Columns, Kernel, Power, Product, Scaled, ScaledColumns, Sum
 from gramless.kernels.dot import Cosine, Linear, Polynomial, Sigmoid
@@ -108,3 +111,23 @@ def kernel_from_parameters(parameters: Mapping[str, Any]) -> Kernel:
     """Return the kernel that the parameters `kernel`, `gamma`, `degree` and `coef0` of an estimator specify."""
     settings = {name: parameters[name] for name in ("gamma", "degree", "coef0") if name in parameters}
     return as_kernel(parameters["kernel"], **settings)
+
+
+def kernel_candidates(parameters: Mapping[str, Any]) -> list[tuple[dict[str, Any], Kernel]]:
+    """Return every kernel that parameters with lists of values specify, with the values that were selected for it."""
+    lists = {name: parameters[name] for name in ("kernel", "gamma", "degree", "coef0") if _is_list(parameters[name])}
+    found: list[tuple[dict[str, Any], Kernel]] = []
+    for values in product(*lists.values()):
+        selected = {"kernel": parameters["kernel"], **dict(zip(lists, values, strict=True))}
+        kernel = kernel_from_parameters({**parameters, **selected})
+        known = kernel.get_params(deep=False) if isinstance(selected["kernel"], str) else {}
+        selected = {name: value for name, value in selected.items() if name == "kernel" or name in known}
+        if all(selected != other for other, _ in found):
+            found.append((selected, kernel))
+    if not found:
+        raise ValueError(f"{' and '.join(lists)} must have at least one value")
+    return found
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple | np.ndarray)

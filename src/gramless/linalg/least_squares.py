@@ -34,6 +34,7 @@ from gramless.linalg.operators.system import LinearSystem
 from gramless.linalg.planning.plan import (
     SolverPlan,
     block_settings,
+    leave_one_out_path_plan,
     make_plan,
     problem_size,
     solver_name,
@@ -67,6 +68,8 @@ class LeastSquaresSettings:
     callbacks: Callbacks
     leave_one_out: bool = False
     """Whether leave-one-out scores are computed after the solve and belong to the plan."""
+    n_Cs: int = 0
+    """Number of values of C that leave-one-out compares; 0 if C is a number."""
     tuning: LinalgTuning = field(default=TUNING)
 
     def __post_init__(self) -> None:
@@ -83,6 +86,8 @@ class LeastSquaresSettings:
         """Plan a fit on `shape` rows and features, or raise a `MemoryError` that names the setting to change."""
         budget, solver, tuning = parse_budget(self.memory_budget, device), self.solver, self.tuning
         size = problem_size(*shape, n_outputs, dtype, device, kernel, storage_of(self.device), precision_of(self.device))
+        if self.n_Cs:
+            return leave_one_out_path_plan(size, self.n_Cs, budget)
         if isinstance(solver, Solver):
             tol = solver.tol
         else:

@@ -29,7 +29,6 @@ from gramless.deployment.onnx.transformers import column_parts, named_columns, t
 from gramless.estimators.budget import BudgetLSSVC, BudgetLSSVR
 from gramless.estimators.fourier import FourierLSSVC, FourierLSSVR
 from gramless.estimators.lssvm import LSSVC, LSSVR
-from gramless.estimators.lssvm_cv import LSSVCCV, LSSVRCV
 from gramless.estimators.mkl import MKLClassifier
 from gramless.estimators.nystrom import NystromLSSVC, NystromLSSVR
 from gramless.estimators.one_class import KernelOneClassSVM
@@ -211,8 +210,6 @@ def _one_class(model: Any, x: Tensor) -> Outputs:
 _EXPANSIONS = (
     LSSVC,
     LSSVR,
-    LSSVCCV,
-    LSSVRCV,
     NystromLSSVC,
     NystromLSSVR,
     BudgetLSSVC,

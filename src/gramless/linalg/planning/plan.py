@@ -178,6 +178,19 @@ def leave_one_out_memory(n: int, d: int, k: int, dtype: Any, device: str) -> Mem
     return MemoryEstimate(parts, device)
 
 
+def leave_one_out_path_plan(s: ProblemSize, n_Cs: int, budget: int) -> SolverPlan:
+    """Plan the comparison of `n_Cs` values of C by one eigendecomposition of the kernel matrix."""
+    parts = {
+        "kernel matrix and eigenvectors": 3 * s.n * s.n * 8,
+        "path": 3 * n_Cs * s.n * (s.k + 1) * 8,
+        "data": s.n * s.d * s.itemsize,
+        "points in float64": double_points_bytes(s.n, s.d, f"f{s.itemsize}", s.device),
+    }
+    memory = MemoryEstimate(parts, s.device, "eigenvectors")
+    memory.check(budget, "leave-one-out needs the full kernel matrix: search on a subset, or give C a number")
+    return SolverPlan("eigenvectors", False, 0, False, memory, "one eigendecomposition gives the models of all C")
+
+
 def double_points_bytes(n: int, d: int, dtype: Any, device: str) -> int:
     """Count the bytes that a float64 kernel matrix needs for its points: a copy of float32 rows, and two centred tiles."""
     edge, workers = (CUDA_TILE, 1) if device.startswith("cuda") else (CPU_TILE, blas_threads())
