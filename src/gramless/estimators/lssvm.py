@@ -234,9 +234,8 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
     >>> X, y = load_digits(return_X_y=True)
     >>> LSSVC(C=10.0).fit(X[:1000], y[:1000]).score(X[1000:], y[1000:]) > 0.95
     True
-    >>> search = LSSVC(C="loo", gamma=[0.0002, 0.0005, 0.001]).fit(X[:500], y[:500])
-    >>> search.best_params_["gamma"], search.best_score_ > 0.97
-    (0.0005, True)
+    >>> LSSVC(C="loo", gamma=[0.0002, 0.0005]).fit(X[:500], y[:500]).best_score_ > 0.97
+    True
     """
 
     kernel: Any = "rbf"
