@@ -1,14 +1,14 @@
-"""What tests of more than one room share, and how two processes of tests share the machine."""
+"""Fixtures of several packages, and the division of the cores between test processes."""
 
 import os
 import signal
 
-# A shell that runs in the background has its children ignore Ctrl-C, which tests send to what they start.
+# Children of a shell in the background ignore SIGINT, which tests send to the processes that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Before NumPy is imported. Each process of pytest-xdist gets its share of the cores: BLAS threads that wait for a core spin,
-# and small products take ten times as long. What a test starts inherits this; a test about threads asks for its own.
+# Set before NumPy is imported. Each process of pytest-xdist uses its share of the cores: BLAS threads without a core wait
+# actively, and small products take ten times as long. Child processes inherit these settings.
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     _cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     _threads = str(max(1, _cores // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])))
@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-# The files that take longest: whole files go to the next free process, and none should begin one of these at the end.
+# The slowest files, which are started first, because each file is run by one process.
 LONGEST = (
     "distributed/test_distributed.py",
     "peers/test_peers.py",
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """What the suites of other projects gave (tests/peers), from whichever process ran them."""
+    """Print the results of the test suites of other projects (tests/peers)."""
     for report in (report for reports in terminalreporter.stats.values() for report in reports):
         if getattr(report, "when", "") == "call":
             for name, line in report.user_properties:
@@ -71,7 +71,7 @@ def browser():
 
 @pytest.fixture(scope="session")
 def digit_images():
-    """The 1,797 images of digits as bytes of shape (n, 8, 8), and their labels, in a random order: they come by writer."""
+    """Return the 1,797 digit images (bytes, shape (n, 8, 8)) and labels, shuffled because they are ordered by writer."""
     data = load_digits()
     order = np.random.default_rng(0).permutation(len(data.target))
     return data.images[order].astype(np.uint8) * 15, data.target[order]
@@ -79,6 +79,6 @@ def digit_images():
 
 @pytest.fixture(scope="session")
 def digits(digit_images):
-    """The same as rows of 64 numbers from 0 to 1."""
+    """Return the digit images as rows of 64 numbers from 0 to 1, and their labels."""
     images, y = digit_images
     return images.reshape(len(images), -1) / 240, y

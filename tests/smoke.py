@@ -1,4 +1,4 @@
-"""What must work in an environment that has nothing but the wheel: `make dist` runs it."""
+"""Test of the installed wheel in an environment without extras, run by `make dist`."""
 
 import importlib
 import pathlib

@@ -1,4 +1,4 @@
-"""`gramless train` and the table estimators treat the same table alike: equal column types, equal predictions."""
+"""`gramless train` and the table estimators give equal column types and predictions for the same table."""
 
 import io
 

@@ -1,6 +1,6 @@
-"""Every estimator keeps to its memory budget, or refuses it beforehand: measured from outside the process that fits.
+"""Every estimator stays within its memory budget or raises before the fit, measured from outside the fitting process.
 
-`benchmarks/memory.py` measures; an estimator that is new in the package is measured by being there.
+`benchmarks/memory.py` measures all estimators of the registry.
 """
 
 import json
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def measured():
-    """What the benchmark found, by estimator."""
+    """Return the records of the benchmark by estimator."""
     environment = {**os.environ, "OMP_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, BENCHMARK, "--lines", "--quick"], capture_output=True, text=True, check=False, env=environment
@@ -41,7 +41,7 @@ def measured():
 
 
 @pytest.mark.parametrize("name", [*ESTIMATORS, "gramless train"])
-def test_no_fit_takes_more_than_its_budget(measured, name):
+def test_fit_stays_within_budget(measured, name):
     fits = measured[name]
     assert {one["answer"] for one in fits} <= {"fitted", "refused"}
     assert any(one["answer"] == "fitted" for one in fits)

@@ -1,4 +1,4 @@
-"""The docstring of every public name is complete numpydoc; a new name is tested by being exported.
+"""The docstring of every public name is complete numpydoc; exported names are tested automatically.
 
 Public are the names in `__all__` of the modules in `PUBLIC_MODULES`, and the public methods and properties that those
 classes
@@ -61,7 +61,7 @@ ALSO_OF_EXPORTED_NAMES = {"SA01": "there is a See Also", "EX01": "there is an ex
 
 @cache
 def public():
-    """Dotted name -> object, of everything public."""
+    """Return all public objects by dotted name."""
     found = {}
     for package in PUBLIC_MODULES:
         module = importlib.import_module(package)
@@ -76,7 +76,7 @@ def public():
 
 
 def written_here(cls):
-    """Public methods and properties that a class of this library, and not scikit-learn or Python, wrote."""
+    """Return the public methods and properties that are defined by a class of this library."""
     for name, _ in inspect.getmembers(cls):
         owner = next((parent for parent in cls.__mro__ if name in vars(parent)), None)
         if name.startswith("_") or owner is None or not owner.__module__.startswith("gramless"):
@@ -84,13 +84,13 @@ def written_here(cls):
         held = inspect.getattr_static(cls, name)
         if held.__doc__ is None and _declared_above(owner, name):
             continue
-        # Callable where it is not a property: methods, and what `available_if` makes of them.
+        # Methods and the descriptors of `available_if` are callable; properties are not.
         if isinstance(held, property) or (hasattr(held, "__get__") and callable(getattr(cls, name, None))):
             yield name, held
 
 
 def _declared_above(owner, name):
-    """Whether a public class that `owner` inherits from has words for what it overrides without any."""
+    """Return True if a public base class of `owner` documents the member that `owner` overrides without a docstring."""
     declared = [(parent, vars(parent)[name]) for parent in owner.__mro__[1:] if name in vars(parent)]
     described = [
         parent for parent, held in declared if (inspect.isfunction(held) or isinstance(held, property)) and held.__doc__
@@ -99,26 +99,26 @@ def _declared_above(owner, name):
 
 
 def _is_public(cls):
-    """Whether a class is in the `__all__` of a public module that contains it."""
+    """Return True if a class is in the `__all__` of a public module that contains it."""
     containing = [name for name in PUBLIC_MODULES if cls.__module__.startswith(name)]
     return any(cls.__name__ in importlib.import_module(name).__all__ for name in containing)
 
 
 def complaints(name):
-    """What numpydoc finds wrong with one docstring, of what is checked here."""
+    """Return the errors that numpydoc reports for a docstring, of those that are checked here."""
     checked = {*CHECKED, *(ALSO_OF_EXPORTED_NAMES if is_exported(name) else ())}
     if inspect.isclass(public()[name]) and issubclass(public()[name], Enum):
-        checked.remove("PR01")  # nobody calls an enumeration: its signature is Python's
+        checked.remove("PR01")  # the signature of an enumeration is that of Python
     return [f"{code} {words}" for code, words in validate(name)["errors"] if code in checked]
 
 
 def is_exported(name):
-    """Whether a name is exported by `gramless` itself, and is not a member of a class."""
+    """Return True if a name is exported by `gramless` itself and is not a member of a class."""
     return name.rpartition(".")[0] == "gramless"
 
 
 @pytest.mark.parametrize("name", list(public()))
-def test_numpydoc_has_nothing_to_say(name):
+def test_numpydoc_reports_no_error(name):
     assert complaints(name) == []
 
 
@@ -131,7 +131,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("name", [str(path.relative_to(ROOT)) for path in TEXTS])
-def test_a_paper_is_called_a_paper(name):
+def test_papers_are_cited_by_name(name):
     path = ROOT / name
-    said = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if SPEAKS_OF_A_PAPER.search(line)]
-    assert said == []
+    vague = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if SPEAKS_OF_A_PAPER.search(line)]
+    assert vague == []

@@ -1,4 +1,4 @@
-"""What every public estimator must be: discovered from the package's exports, so a new one is tested by being there."""
+"""Properties of every public estimator; exported estimators are tested automatically."""
 
 import inspect
 import os
@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import gramless
 
 CLASSES = [getattr(gramless, name) for name in sorted(gramless._EXPORTS) if inspect.isclass(getattr(gramless, name))]
-# What takes images only, not tables, cannot be given scikit-learn's tables and has tests of its own.
+# Estimators of images cannot process the tables of scikit-learn's checks and have separate tests.
 ESTIMATORS = [
     made.__name__ for made in CLASSES if issubclass(made, BaseEstimator) and get_tags(made()).input_tags.two_d_array
 ]
@@ -90,7 +90,7 @@ def test_passes_check_estimator(name):
 
 
 def test_no_check_is_skipped():
-    """The one that was skipped above runs only under SCIPY_ARRAY_API=1, which must be set before SciPy is imported."""
+    """The check that is skipped above needs SCIPY_ARRAY_API=1, which must be set before SciPy is imported."""
     script = (
         "import warnings; warnings.simplefilter('ignore')\n"
         "import gramless\n"
@@ -118,7 +118,7 @@ IN_ORDER = [
 
 
 @pytest.mark.parametrize("made", PUBLIC, ids=lambda made: made.__name__)
-def test_parameters_stand_in_one_order(made):
+def test_parameters_have_common_order(made):
     given = list(inspect.signature(made).parameters)
     for order in IN_ORDER:
         assert [name for name in given if name in order] == [name for name in order if name in given]
@@ -129,8 +129,8 @@ def test_parameters_stand_in_one_order(made):
 
 
 @pytest.mark.parametrize("made", PUBLIC, ids=lambda made: made.__name__)
-def test_parameters_are_keywords_and_nothing_is_random_on_purpose(made):
-    """One may come by position where scikit-learn's counterpart has it so: what is wrapped, or what is counted."""
+def test_parameters_are_keyword_only_and_random_state_is_none(made):
+    """One parameter may be positional as in scikit-learn: a wrapped estimator or a number of components."""
     parameters = list(inspect.signature(made).parameters.values())
     by_position = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
     assert by_position in ([], ["kernel"], ["kernels"], ["estimator"], ["n_clusters"])
@@ -172,7 +172,7 @@ def problem(estimator, n: int = 60):
 
 
 def answer(estimator, X):
-    """What a fitted estimator makes of rows: predictions, or features."""
+    """Return the predictions or the features of rows."""
     return estimator.predict(X) if hasattr(estimator, "predict") else estimator.transform(X)
 
 
@@ -187,8 +187,8 @@ def estimator(request):
 
 
 @pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning")
-def test_a_failed_fit_changes_nothing(estimator):
-    """Bad input after a good fit: the error, and the model of the good fit."""
+def test_failed_fit_keeps_previous_model(estimator):
+    """Invalid input after a successful fit raises an error and keeps the fitted model."""
     X, y = problem(estimator)
     estimator.fit(X, y)
     before, attributes = answer(estimator, X), sorted(vars(estimator))
@@ -205,7 +205,7 @@ def test_a_failed_fit_changes_nothing(estimator):
 
 
 @pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning")
-def test_a_failed_first_fit_leaves_no_attributes(estimator):
+def test_failed_first_fit_sets_no_attributes(estimator):
     X, y = problem(estimator)
     settings = sorted(vars(estimator))
     bad = (X, y[:-1]) if needs_targets(estimator) else (X[:0], y[:0])
@@ -215,7 +215,7 @@ def test_a_failed_first_fit_leaves_no_attributes(estimator):
 
 
 @pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning")
-def test_survives_a_file(estimator, tmp_path):
+def test_saved_and_loaded_model_predicts_the_same(estimator, tmp_path):
     X, y = problem(estimator)
     path = tmp_path / "model.skops"
     gramless.save(estimator.fit(X, y), path)
@@ -225,7 +225,7 @@ def test_survives_a_file(estimator, tmp_path):
 
 
 @pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning")
-def test_same_seed_same_bits(estimator):
+def test_same_seed_gives_equal_bits(estimator):
     X, y = problem(estimator)
     scores = ("decision_function", "predict", "transform")
     score = next(name for name in scores if hasattr(estimator, name))
@@ -234,7 +234,7 @@ def test_same_seed_same_bits(estimator):
 
 
 @pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning")
-def test_predict_takes_pandas_and_checks_the_names(estimator):
+def test_predict_accepts_pandas_and_checks_column_names(estimator):
     pd = pytest.importorskip("pandas")
     X, y = problem(estimator)
     frame = pd.DataFrame(X, columns=list("abcde"))

@@ -1,4 +1,4 @@
-"""Every feature map of the registry: the same features in every array library, a true penalty, a state that restores."""
+"""Every feature map of the registry: equal features in all array libraries, a correct penalty, a restorable state."""
 
 import pickle
 
@@ -25,20 +25,20 @@ def begun(feature_map, rows=X, seed=0):
     return feature_map.begin(rows, Y, np.random.RandomState(seed), n_rows=len(Y))
 
 
-def test_settings_only(made):
+def test_has_settings_only(made):
     begun(made)
     assert clone(made).get_params(deep=False).keys() == made.get_params(deep=False).keys() == vars(made).keys()
 
 
-def test_as_many_features_as_it_says(made):
+def test_number_of_features_is_as_declared(made):
     features = begun(made)
     assert features(X).shape == (60, features.n_features) == (60, made.n_features(60))
     assert made.rows_needed(60) <= 60
     assert made.rows_wanted(60) >= made.rows_needed(60)
 
 
-def test_inner_products_are_the_kernel_as_far_as_the_features_reach(made):
-    """With the penalty as the metric: `Phi P^-1 Phi^T` is at most K, and K itself with enough features."""
+def test_inner_products_approximate_kernel(made):
+    """With the penalty P as metric, `Phi P^-1 Phi^T` is at most K, and equals K with enough features."""
     many = {"n_landmarks": 60, "n_components": 20_000}
     features = begun(made.set_params(**{k: v for k, v in many.items() if k in made.get_params()}))
     Phi, P = features(X) + 0, features.penalty()
@@ -55,7 +55,7 @@ def test_penalty_and_its_products_agree(made):
         assert np.linalg.eigvalsh(dense).min() > -1e-9
 
 
-def test_same_seed_same_features_and_a_row_at_a_time(made):
+def test_features_depend_on_seed_and_not_on_batches(made):
     first, second = begun(made), begun(made)
     np.testing.assert_array_equal(first(X), second(X))
     one_by_one = np.concatenate([first(X[i : i + 1]) + 0 for i in range(len(X))])

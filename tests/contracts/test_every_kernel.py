@@ -1,4 +1,4 @@
-"""What every kernel in the registry must be: a new kernel is tested by being there."""
+"""Properties of every kernel of the registry; registered kernels are tested automatically."""
 
 import inspect
 import tracemalloc
@@ -34,7 +34,7 @@ from gramless.kernels import (
 )
 from gramless.linalg.operators import evaluate, expand
 
-# Beside the registry's defaults: settings that take another path through the same file.
+# In addition to the defaults of the registry: settings with other code paths in the same file.
 VARIANTS = {
     "poly-2-coef0": Polynomial(degree=2, gamma=0.3, coef0=1.0),
     "poly-7": Polynomial(degree=7, gamma=0.2, coef0=0.5),
@@ -59,7 +59,7 @@ EVERY = {**REGISTERED, **VARIANTS}
 
 
 def sample(kernel: Kernel, n: int, seed: int = 0) -> np.ndarray:
-    """Non-negative rows (histogram kernels need that); for a kernel that looks its values up, a Gram matrix."""
+    """Return non-negative rows, which histogram kernels require; for a precomputed kernel, a Gram matrix."""
     X = np.random.default_rng(seed).random((n, 6))
     return X if kernel.uses_points else X @ X.T
 
@@ -84,7 +84,7 @@ def test_gram_matrix_is_symmetric_and_positive_semi_definite(kernel):
         assert values[0] > -1e-12 * values[-1]
 
 
-def test_a_kernel_that_is_not_positive_definite_says_so():
+def test_indefinite_kernel_is_declared():
     X = np.random.default_rng(0).normal(size=(40, 3))
     K = Sigmoid(gamma=1.0, coef0=-1.0)(X, X)
     assert np.linalg.eigvalsh(K)[0] < -0.1
@@ -93,13 +93,13 @@ def test_a_kernel_that_is_not_positive_definite_says_so():
     assert (RBF() + Linear()).positive_definite
 
 
-def test_diag_is_the_diagonal(kernel):
+def test_diag_equals_diagonal(kernel):
     X = sample(kernel, 30)
     K = pairwise(kernel, X, np.arange(30), np.arange(30))
     np.testing.assert_allclose(kernel.diag(X), np.diagonal(K), rtol=1e-12)
 
 
-def test_does_not_change_its_input(kernel):
+def test_input_is_unchanged(kernel):
     X = sample(kernel, 30)
     before = X.copy()
     kernel(X, X)
@@ -108,7 +108,7 @@ def test_does_not_change_its_input(kernel):
     np.testing.assert_array_equal(X, before)
 
 
-def test_writes_into_out_even_a_strided_one(kernel):
+def test_writes_into_strided_out(kernel):
     X = sample(kernel, 30)
     expected = kernel.block(X, slice(0, 10), slice(0, 30))
     frame = np.full((12, 40), np.nan)
@@ -120,7 +120,7 @@ def test_writes_into_out_even_a_strided_one(kernel):
     assert np.isnan(frame[:, :5]).all()
 
 
-def test_single_precision_stays_single(kernel):
+def test_float32_input_gives_float32_output(kernel):
     X = sample(kernel, 30)
     single = kernel.block(X.astype(np.float32), slice(0, 10), slice(0, 30))
     assert single.dtype == np.float32
@@ -145,7 +145,7 @@ def test_torch_writes_into_out(kernel):
     np.testing.assert_allclose(out.numpy(), kernel.block(X, slice(0, 10), slice(0, 30)).numpy(), rtol=1e-13)
 
 
-def test_sparse_rows_agree_with_dense_ones_where_the_kernel_says_so(kernel):
+def test_sparse_rows_give_dense_values_if_supported(kernel):
     if not kernel.accepts_sparse:
         pytest.skip("this kernel does not take sparse rows, and says so")
     X = sample(kernel, 30)
@@ -160,8 +160,8 @@ def test_sparse_rows_agree_with_dense_ones_where_the_kernel_says_so(kernel):
     assert kernel(S.astype(np.float32), S.astype(np.float32)).dtype == np.float32
 
 
-def test_a_block_is_the_same_whole_or_in_tiles(kernel):
-    """`evaluate` and `expand` cut into tiles of 1024 and share them among threads."""
+def test_tiles_equal_full_block(kernel):
+    """`evaluate` and `expand` divide a block into tiles of 1024 and distribute them to threads."""
     if not kernel.uses_points:
         pytest.skip("a look-up has no tiles")
     X, Y = sample(kernel, 1500), sample(kernel, 1100, seed=1)
@@ -172,9 +172,9 @@ def test_a_block_is_the_same_whole_or_in_tiles(kernel):
 
 
 def peak_beside_result(kernel: Kernel, X, n: int) -> float:
-    """Peak of allocations during one in-place evaluation, in blocks of the result's size."""
+    """Return the peak allocation of an in-place evaluation, in units of the size of the result."""
     out = np.empty((n, n), dtype=X.dtype)
-    kernel.block(X, slice(0, n), slice(0, n), out=out)  # compiles what is compiled
+    kernel.block(X, slice(0, n), slice(0, n), out=out)  # compile the loops first
     tracemalloc.start()
     kernel.block(X, slice(0, n), slice(0, n), out=out)
     _, peak = tracemalloc.get_traced_memory()
@@ -187,13 +187,13 @@ SMALL_CHANGE = 0.15
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_holds_no_more_temporaries_than_it_says(kernel, dtype):
+def test_temporaries_are_as_declared(kernel, dtype):
     X = sample(kernel, 768).astype(dtype)
     assert peak_beside_result(kernel, X, 768) <= kernel.temporaries + SMALL_CHANGE
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_sparse_rows_take_no_more_temporaries(kernel, dtype):
+def test_temporaries_of_sparse_rows_are_as_declared(kernel, dtype):
     if not kernel.accepts_sparse or isinstance(kernel, Callable_):
         pytest.skip("this kernel does not take sparse rows, or its function takes what it takes")
     X = sample(kernel, 768).astype(dtype)
@@ -202,11 +202,11 @@ def test_sparse_rows_take_no_more_temporaries(kernel, dtype):
 
 
 @pytest.mark.parametrize("name", REGISTERED)
-def test_registered_kernels_hold_at_most_one_temporary(name):
+def test_registered_kernels_have_at_most_one_temporary(name):
     assert REGISTERED[name].temporaries <= 1
 
 
-def test_a_long_expression_holds_one_temporary():
+def test_long_expression_has_one_temporary():
     pixels, edges = Columns(RBF(gamma=0.1), slice(0, 3)), Columns(RBF(gamma=0.2), slice(3, 6))
     assert (pixels * (edges + Linear() + 2.0 * RBF(gamma=1.0))).temporaries == 1
     assert (pixels + edges * Linear() ** 2).temporaries == 1
@@ -222,12 +222,12 @@ def test_equals_scikit_learn(name):
 
 
 @pytest.mark.parametrize(("kernel", "nu"), [(Exponential(0.7), 0.5), (Matern32(0.7), 1.5), (Matern52(0.7), 2.5)])
-def test_matern_kernels_equal_those_of_gaussian_processes(kernel, nu):
+def test_matern_kernels_equal_sklearn_gaussian_process_kernels(kernel, nu):
     X, Y = sample(RBF(), 30), sample(RBF(), 20, seed=1)
     np.testing.assert_allclose(kernel(X, Y), Matern(length_scale=1 / 0.7, nu=nu)(X, Y), rtol=1e-9)
 
 
-def test_equality_counts_the_columns_that_differ():
+def test_equality_counts_different_columns():
     rng = np.random.default_rng(0)
     X, Y = rng.integers(0, 3, (37, 5)).astype(float), rng.integers(0, 3, (23, 5)).astype(float)
     truth = np.exp(-0.3 * (X[:, None] != Y[None]).sum(axis=2))
@@ -238,7 +238,7 @@ def test_equality_counts_the_columns_that_differ():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("n", "m", "d"), [(1, 1, 1), (3, 17, 2), (64, 33, 7), (5, 8, 40)])
-def test_city_block_distances_of_any_shape(n, m, d, dtype):
+def test_city_block_distances(n, m, d, dtype):
     rng = np.random.default_rng(n + m + d)
     X, Y = rng.normal(size=(n, d)).astype(dtype), rng.normal(size=(m, d)).astype(dtype)
     tolerance = 20 * np.finfo(dtype).eps
@@ -247,7 +247,7 @@ def test_city_block_distances_of_any_shape(n, m, d, dtype):
     np.testing.assert_allclose(Laplacian(0.5)(wide, wide), np.exp(-0.5 * cdist(wide, wide, "cityblock")), rtol=tolerance * d)
 
 
-def test_clones_prints_and_compares_by_settings(kernel):
+def test_clone_repr_and_equality(kernel):
     copy = clone(kernel)
     assert copy is not kernel
     assert repr(copy) == repr(kernel)
@@ -255,7 +255,7 @@ def test_clones_prints_and_compares_by_settings(kernel):
 
 
 @pytest.mark.parametrize("name", REGISTERED)
-def test_resolving_leaves_only_numbers(name):
+def test_resolved_parameters_are_numbers(name):
     kernel = REGISTERED[name]
     resolved = kernel.resolve(sample(kernel, 20))
     assert type(resolved) is type(kernel)
@@ -274,14 +274,14 @@ def test_algebra_is_exact(name):
     np.testing.assert_allclose(Columns(kernel, [0, 2])(X, Y), kernel(X[:, [0, 2]], Y[:, [0, 2]]), rtol=1e-13)
 
 
-def test_precomputed_kernels_combine_among_themselves():
+def test_precomputed_kernels_can_be_combined():
     K = sample(Precomputed(), 10)
     np.testing.assert_allclose(
         (2.0 * Precomputed() + Precomputed() ** 2).block(K, slice(0, 4), slice(0, 10)), (2 * K + K**2)[:4]
     )
 
 
-def test_a_function_that_returns_nan_is_named():
+def test_nan_error_names_function():
     kernel = as_kernel(lambda X, Y: np.full((len(X), len(Y)), np.nan))
     with pytest.raises(ValueError, match="not finite"):
         kernel(np.ones((3, 2)), np.ones((3, 2)))

@@ -1,4 +1,4 @@
-"""Every learner of the registry, against dense algebra in float64: order, weights, targets met late, a state."""
+"""Every learner of the registry against dense float64 algebra: order of rows, weights, new targets, state."""
 
 import pickle
 
@@ -33,7 +33,7 @@ def features(request):
 
 
 def dense(features, rows, targets, weights, C):
-    """The minimiser with an unpenalised bias, from the bordered system."""
+    """Return the minimiser with an unpenalised bias, from the bordered system."""
     Phi = features(rows) + 0
     P = np.eye(Phi.shape[1]) if features.penalty() is None else features.penalty()
     G = np.column_stack([Phi, np.ones(len(Phi))])
@@ -59,12 +59,12 @@ def scores(learner, run, features):
     return features(X) @ fit.A + fit.bias
 
 
-def test_settings_only(learner, features):
+def test_has_settings_only(learner, features):
     run_over(learner.set_params(**({"epochs": 1} if "epochs" in learner.get_params() else {})), features, np.arange(300))
     assert clone(learner).get_params().keys() == learner.get_params().keys() == vars(learner).keys()
 
 
-def test_tends_to_the_dense_solution(learner, features):
+def test_converges_to_dense_solution(learner, features):
     learner.check()
     found = scores(learner, run_over(learner, features, np.arange(300), cuts=[100, 101]), features)
     expected = dense(features, X, Z, W, 0.5)
@@ -72,7 +72,7 @@ def test_tends_to_the_dense_solution(learner, features):
     assert np.sqrt(np.mean((found - expected) ** 2)) < tolerance * expected.std()
 
 
-def test_weights_are_repetitions_and_any_order(learner, features):
+def test_weights_equal_repeated_rows_in_any_order(learner, features):
     tolerance = 1e-8 if learner.merges else 0.05
     weighted = scores(learner, run_over(learner, features, np.arange(300)), features)
     repeated = np.random.default_rng(5).permutation(np.repeat(np.arange(300), W.astype(int)))
@@ -80,7 +80,7 @@ def test_weights_are_repetitions_and_any_order(learner, features):
     assert np.sqrt(np.mean((weighted - plain) ** 2)) < tolerance * weighted.std()
 
 
-def test_a_target_first_met_late_was_zero_before(learner, features):
+def test_new_target_is_zero_for_earlier_rows(learner, features):
     late = Z * np.column_stack([np.ones(300), np.arange(300) >= 200])
     Phi = features(X) + 0
     run = learner.begin(features, Phi, 1, n_rows=300, budget=10**9)
@@ -94,7 +94,7 @@ def test_a_target_first_met_late_was_zero_before(learner, features):
         np.testing.assert_allclose(scores(learner, run, features), expected, atol=1e-7)
 
 
-def test_state_pickle_and_copy_go_on_alike(learner, features):
+def test_restored_pickled_and_copied_runs_continue_equally(learner, features):
     Phi = features(X) + 0
     run = learner.begin(features, Phi, 2, n_rows=300, budget=10**9)
     run.add(Phi[:150], Z[:150], W[:150], run.measure(Phi[:150]))
@@ -110,7 +110,7 @@ def test_state_pickle_and_copy_go_on_alike(learner, features):
         np.testing.assert_array_equal(scores(learner, other, features), after)
 
 
-def test_torch_gives_numpys_numbers(learner, features):
+def test_torch_equals_numpy(learner, features):
     torch = pytest.importorskip("torch")
     Phi = features(X) + 0
     found = []
@@ -121,14 +121,14 @@ def test_torch_gives_numpys_numbers(learner, features):
     np.testing.assert_allclose(found[1], found[0], atol=1e-7)
 
 
-def test_memory_is_counted(learner):
+def test_memory_estimate_is_positive(learner):
     parts = learner.memory(1000, 8, 10_000)
     assert parts
     assert all(size > 0 for size in parts.values())
 
 
 @pytest.mark.parametrize("name", SUMS)
-def test_merged_is_one_run_over_all_and_the_other_stays(name, features):
+def test_merge_equals_one_run_and_keeps_the_other(name, features):
     learner = LEARNERS[name](C=0.5)
     left, right = run_over(learner, features, np.arange(120)), run_over(learner, features, np.arange(120, 300))
     before = scores(learner, right, features)
@@ -138,7 +138,7 @@ def test_merged_is_one_run_over_all_and_the_other_stays(name, features):
     np.testing.assert_array_equal(scores(learner, right, features), before)
 
 
-def test_what_does_not_merge_says_so(learner, features):
+def test_learner_without_merge_raises(learner, features):
     if learner.merges:
         pytest.skip("merges")
     run = learner.begin(features, features(X) + 0, 2, n_rows=300, budget=10**9)

@@ -1,4 +1,4 @@
-"""Every public estimator is saved and read again, fitted on dense and on sparse rows: a new one is tested by being there."""
+"""Every public estimator, fitted on dense and on sparse rows, is saved and loaded."""
 
 import inspect
 
@@ -30,7 +30,7 @@ def targets(estimator):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_what_was_saved_predicts_the_same(name, tmp_path):
+def test_loaded_model_predicts_the_same(name, tmp_path):
     saved = 0
     for rows in (X, sp.csr_matrix(np.where(X > 0.3, X, 0.0)), X.astype(np.float32)):
         estimator = getattr(gramless, name)()

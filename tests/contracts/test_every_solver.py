@@ -18,7 +18,7 @@ from gramless.linalg.solvers import SOLVERS, Averaged, Status, solve
 
 N = 60
 KERNEL = RBF(gamma=0.3)
-# Well conditioned, so that the slowest method in the registry gets to the end: the contract is about the answer.
+# Well conditioned, so that the slowest method of the registry converges: the contract is about the solution.
 RIDGE = np.linspace(2.0, 6.0, N)
 ITERATIVE = sorted(set(SOLVERS) - {"cholesky"})
 RANDOMISED = sorted(set(SOLVERS) - {"cholesky", "cg"})
@@ -38,7 +38,7 @@ def points(dtype="float64") -> np.ndarray:
 
 
 def right_hand_sides(dtype="float64") -> np.ndarray:
-    """Three columns and, as for a bias, one of ones; columns of different scales."""
+    """Return three columns of different scales and a column of ones, which is the right-hand side of a bias."""
     rng = np.random.default_rng(1)
     return np.column_stack([rng.normal(size=(N, 2)), 100 * rng.normal(size=N), np.ones(N)]).astype(dtype)
 
@@ -80,15 +80,15 @@ def targets(op, dtype="float64") -> np.ndarray:
 
 
 def make(name: str, tol: float, **settings):
-    """The solver with a tolerance and as many iterations as it likes."""
+    """Return the solver with a tolerance and without a limit of iterations."""
     known = SOLVERS[name]._get_param_names()
-    # One that does not iterate to a tolerance is exact only where its block is the whole matrix, border included.
+    # A solver without a tolerance is exact only if its block is the full matrix including the border.
     defaults = {"tol": tol, "max_iter": 20_000, "block_size": N // 2 if "tol" in known else N + 1, "n_members": 2}
     return SOLVERS[name](**{key: value for key, value in (defaults | settings).items() if key in known})
 
 
 def exact(operator="streamed", dtype="float64") -> np.ndarray:
-    """The solution for points rounded to `dtype`."""
+    """Return the solution for points rounded to `dtype`."""
     op = OPERATORS[operator](points(dtype).astype(np.float64))
     return np.linalg.solve(op.rows(np.arange(op.shape[0])), targets(op, dtype).astype(np.float64))
 
@@ -96,7 +96,7 @@ def exact(operator="streamed", dtype="float64") -> np.ndarray:
 @pytest.mark.parametrize(("dtype", "tol", "error"), [("float64", 1e-11, 1e-7), ("float32", 1e-6, 2e-4)])
 @pytest.mark.parametrize(("operator", "library"), PLACES)
 @pytest.mark.parametrize("name", SOLVERS)
-def test_the_solution_is_the_dense_one(name, operator, library, dtype, tol, error):
+def test_solution_equals_dense_solution(name, operator, library, dtype, tol, error):
     op, Z = problem(operator, library, dtype)
     solver = make(name, tol)
     if not set(solver.requires) <= op.capabilities:
@@ -118,8 +118,8 @@ def test_the_solution_is_the_dense_one(name, operator, library, dtype, tol, erro
 
 @pytest.mark.parametrize("library", TENSORS)
 @pytest.mark.parametrize("name", SOLVERS)
-def test_numpy_and_torch_take_the_same_path(name, library):
-    """The same random blocks, so the same answer at the same step; iterations may carry rounding on, not more."""
+def test_iterates_of_numpy_and_torch_agree(name, library):
+    """Random blocks are equal, so iterates of the same step agree up to accumulated rounding errors."""
     answers, counts = [], []
     for place in ("numpy", library):
         result = solve(*problem("streamed", place), make(name, 1e-3), random_state=3)
@@ -131,8 +131,8 @@ def test_numpy_and_torch_take_the_same_path(name, library):
 
 @pytest.mark.parametrize("library", TENSORS)
 @pytest.mark.parametrize("name", RANDOMISED)
-def test_numpy_and_torch_take_the_same_blocks(name, library):
-    """Long before convergence, on the border too where the method can."""
+def test_blocks_of_numpy_and_torch_are_equal(name, library):
+    """Compare long before convergence, with a bordered system if the method supports it."""
     operator = "streamed" if "spd" in SOLVERS[name].requires else "bordered streamed"
     solver = make(name, 1e-9, block_size=10, max_iter=7, n_members=7)
     ours, theirs = (xa.to_numpy(solve(*problem(operator, p), solver, random_state=5).W) for p in ("numpy", library))
@@ -140,13 +140,13 @@ def test_numpy_and_torch_take_the_same_blocks(name, library):
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_same_seed_same_bits(name):
+def test_same_seed_gives_equal_bits(name):
     runs = [solve(*problem("streamed"), make(name, 1e-3), random_state=5).W for _ in range(2)]
     np.testing.assert_array_equal(runs[0], runs[1])
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_leaves_its_input_alone(name):
+def test_input_is_unchanged(name):
     Z, W0 = right_hand_sides(), np.ones((N, 4))
     solve(kernel_operator(points()), Z, make(name, 1e-3), W0=W0, random_state=0)
     np.testing.assert_array_equal(Z, right_hand_sides())
@@ -154,7 +154,7 @@ def test_leaves_its_input_alone(name):
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_the_history_counts_every_iteration(name):
+def test_history_has_every_iteration(name):
     result = solve(*problem("streamed"), make(name, 1e-5), random_state=0)
     assert [record["n_iter"] for record in result.history] == list(range(1, result.n_iter + 1))
     seconds = [record["seconds"] for record in result.history]
@@ -164,7 +164,7 @@ def test_the_history_counts_every_iteration(name):
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_a_callback_stops_it(name):
+def test_callback_stops_solver(name):
     seen = []
 
     def stop(W, record):
@@ -198,8 +198,8 @@ INTERRUPTED = {name: make(name, 1e-12, block_size=10, max_iter=23, n_members=23)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("killed_at", "every"), [(5, 1), (13, 2)])
 @pytest.mark.parametrize("case", INTERRUPTED)
-def test_killed_and_resumed_is_bit_identical(case, killed_at, every, dtype, library, tmp_path):
-    """Killed at one iteration, at every second or third after that a few times over, and run to the end."""
+def test_resumed_solution_equals_uninterrupted_solution(case, killed_at, every, dtype, library, tmp_path):
+    """Interrupt at one iteration and at several later ones, resume each time, and run to the end."""
     solver = INTERRUPTED[case]
     op, Z = problem("streamed" if "spd" in solver.requires else "bordered streamed", library, dtype)
     whole = solve(op, Z, solver, random_state=7)
@@ -214,11 +214,11 @@ def test_killed_and_resumed_is_bit_identical(case, killed_at, every, dtype, libr
 
     seed = 7
     for last in range(min(killed_at, whole.n_iter - 2), whole.n_iter, every + 1)[:4]:
-        if last > every:  # before that there is nothing to go on from
+        if last > every:  # before that, no checkpoint exists
             with pytest.raises(Killed):
                 run(seed, last)
             assert path.exists()
-            seed += 1  # what counts is the saved state
+            seed += 1  # the result must depend on the saved state only
     resumed = run(seed, None)
     assert xa.to_numpy(resumed.W).tobytes() == xa.to_numpy(whole.W).tobytes()
     assert resumed.n_iter == whole.n_iter
@@ -227,13 +227,13 @@ def test_killed_and_resumed_is_bit_identical(case, killed_at, every, dtype, libr
 
 
 @pytest.mark.parametrize("name", ITERATIVE)
-def test_the_interrupted_take_long_enough_to_be_interrupted(name):
+def test_runs_are_longer_than_interruptions(name):
     operator = "streamed" if "spd" in SOLVERS[name].requires else "bordered streamed"
     assert solve(*problem(operator), INTERRUPTED[name], random_state=7).n_iter > 13
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_starts_from_a_given_point(name):
+def test_warm_start(name):
     solver = make(name, 1e-5)
     op, Z = problem("streamed")
     cold = solve(op, Z, solver, random_state=0)
@@ -244,21 +244,21 @@ def test_starts_from_a_given_point(name):
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_clones_and_prints(name):
+def test_clone_and_repr(name):
     solver = make(name, 1e-5)
     assert repr(clone(solver)) == repr(solver)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_zero_right_hand_sides_have_the_zero_solution(name):
+def test_zero_targets_give_zero_solution(name):
     result = solve(kernel_operator(points()), np.zeros((N, 2)), make(name, 1e-5), random_state=0)
     np.testing.assert_array_equal(result.W, 0.0)
     assert result.converged
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_dependent_and_equal_columns(name):
-    """Duplicate and proportional right-hand sides must not break methods that share directions among columns."""
+def test_linearly_dependent_columns(name):
+    """Duplicate and proportional targets do not break methods that share directions among columns."""
     z = np.random.default_rng(3).normal(size=(N, 1))
     Z = np.hstack([z, z, -2 * z, np.zeros_like(z)])
     op = kernel_operator(points())
@@ -267,8 +267,8 @@ def test_dependent_and_equal_columns(name):
 
 
 @pytest.mark.parametrize("name", [name for name, cls in SOLVERS.items() if "spd" not in cls.requires])
-def test_bias_by_border_and_by_one_more_column_agree(name):
-    """`Theta W = Z` and `A [V, u] = [Z, 1]` have the same machine, whichever solver found it."""
+def test_bordered_system_equals_system_with_extra_column(name):
+    """`Theta W = Z` and `A [V, u] = [Z, 1]` give the same model with every solver."""
     Z = right_hand_sides()[:, :2]
     op = kernel_operator(points())
     system, solver = LinearSystem(op, Z, bordered=True), make(name, 1e-10)

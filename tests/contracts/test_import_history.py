@@ -34,7 +34,7 @@ def public_estimators():
 
 
 def variants(estimator):
-    """The settings to fit: the default ones, and the kernels that have compiled loops of their own."""
+    """Return the settings to fit: the defaults, and kernels with separate compiled loops."""
     parameters = estimator.get_params()
     yield {}
     if isinstance(parameters.get("kernel"), str) and parameters["kernel"] == "rbf" and "gamma" in parameters:
@@ -60,7 +60,7 @@ def data(estimator, n, d):
 
 
 def digest(kind, settings, n, d):
-    """Hash of everything that the fitted estimator predicts for its training rows and for shifted ones."""
+    """Return a hash of all predictions of the fitted estimator for its training rows and for shifted rows."""
     import numpy as np
 
     import gramless

@@ -1,4 +1,4 @@
-"""A fit ends with a model that scores finite numbers, or with an error that says why.
+"""A fit gives a model with finite scores, or raises an error with the reason.
 
 Every public estimator that has a kernel, on problems that break solvers: scales at the ends of floating point, equal and
 contradictory rows, bounds that make systems singular, functions that are no kernels.
@@ -101,7 +101,7 @@ REFUSALS = (ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError, Memor
 
 
 def fit(name, problem, kernel, **settings):
-    """The fitted estimator and its rows, or None where it refused with a sentence."""
+    """Return the fitted estimator and its rows, or None if the fit raised an error with a reason."""
     cls = getattr(gramless, name)
     known = cls._get_param_names()
     settings = {key: value for key, value in {**KERNELS[kernel], **settings, "random_state": 0}.items() if key in known}
@@ -131,7 +131,7 @@ def assert_finite(model, X):
 
 @pytest.mark.parametrize(("problem", "kernel"), HARD, ids=str)
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_a_fit_is_finite_or_refused(name, problem, kernel):
+def test_fit_is_finite_or_raises(name, problem, kernel):
     extremes = [{}, {"C": 1e14}, {"C": 1e-12}] if problem in SINGULAR or kernel in ("wide", "linear") else [{}]
     for settings in extremes:
         fitted = fit(name, problem, kernel, **settings)
@@ -145,12 +145,12 @@ HARD_SYSTEMS = {
     "tiny C": ({"kernel": "rbf", "gamma": 0.3}, 1e-12),
     "degree 20": ({"kernel": "poly", "degree": 20, "gamma": 1.0, "coef0": 1.0}, 1.0),
 }
-# It has no tolerance: an average of approximations, which claims nothing of its residual.
+# This solver has no tolerance: it averages approximations and does not bound its residual.
 CLAIMS = sorted(set(SOLVERS) - {"nystrom_committee"})
 
 
 def dense_scores(K, y, C):
-    """Training scores of the least-squares machine by dense algebra in float64, refined in extended precision."""
+    """Return the training scores of the least-squares model by dense float64 algebra, refined in extended precision."""
     n = len(K)
     A = np.zeros((n + 1, n + 1), np.longdouble)
     A[:n, :n] = K
@@ -170,7 +170,7 @@ def dense_scores(K, y, C):
 @pytest.mark.parametrize("system", HARD_SYSTEMS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("solver", CLAIMS)
-def test_a_solver_that_does_not_warn_has_the_solution(solver, dtype, system):
+def test_solver_without_warning_has_the_solution(solver, dtype, system):
     settings, C = HARD_SYSTEMS[system]
     X, y = plain()
     with warnings.catch_warnings(record=True) as caught:
@@ -186,6 +186,6 @@ def test_a_solver_that_does_not_warn_has_the_solution(solver, dtype, system):
     if any(issubclass(one.category, ConvergenceWarning) for one in caught):
         return
     truth = dense_scores(as_kernel(**settings)(X, X), y, C)
-    # Where scores differ less than single precision can tell, labels do not mean anything.
+    # Labels are not compared if scores differ by less than the float32 rounding error.
     clear = np.abs(truth) > 0.02 * np.abs(truth).max()
     assert np.mean((scores > 0)[clear] == (truth > 0)[clear]) > 0.95

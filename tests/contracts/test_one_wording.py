@@ -13,7 +13,7 @@ import gramless
 
 
 def descriptions(classes):
-    """Parameter name -> list of (class name, documented type without its default, description)."""
+    """Return a list of (class name, documented type without its default, description) for each parameter name."""
     found = defaultdict(list)
     for cls in classes:
         for parameter in ClassDoc(cls)["Parameters"]:
@@ -49,7 +49,7 @@ def test_one_wording_for_each_parameter(name):
     assert differences(PARAMETERS[name]) == []
 
 
-def test_other_words_are_found():
+def test_different_wording_is_detected():
     same = ("A", "int", "Number of rows."), ("B", "int or None", "Number of rows. None means all.")
     assert differences(same) == []
     assert differences([*same, ("C", "int", "Number of rows. Positive.")])

@@ -47,7 +47,7 @@ def test_at_most_fifteen_packages():
     assert sum(name.endswith("/") for name in PACKAGES) <= 15
 
 
-def test_the_list_has_the_layers_of_the_import_contract():
+def test_package_list_equals_import_contract():
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
     layers = [sorted(re.findall(r"\w+", layer)) for layer in contract["layers"]]
     listed = [re.findall(r"(?:^|\s)(\w+)(?:/|\.py)(?=\s|$)", line) for line in LAYERS.splitlines()]
@@ -131,7 +131,7 @@ CALLS = {
 
 
 def disagreements(listed, traced):
-    """Return what the list of a page and a trace disagree about: files that are not entered, or another order."""
+    """Return the differences between a list of the page and a trace: files that are not entered, or another order."""
     found = [f"{name} is not entered" for name in listed if name not in traced]
     order = [name for name in traced if name in listed]
     if not found and order != listed:
@@ -139,12 +139,12 @@ def disagreements(listed, traced):
     return found
 
 
-def test_every_call_is_on_the_page():
+def test_every_traced_call_is_documented():
     assert list(PATHS) == list(CALLS)
 
 
 @pytest.mark.parametrize("title", CALLS)
-def test_the_page_has_the_order_of_the_traced_calls(title, tmp_path, capsys):
+def test_documented_order_equals_traced_order(title, tmp_path, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         prepared = CALLS[title](tmp_path) if title == "LSSVC().predict" else None
@@ -152,7 +152,7 @@ def test_the_page_has_the_order_of_the_traced_calls(title, tmp_path, capsys):
     assert disagreements(PATHS[title], traced) == []
 
 
-def test_another_order_is_found():
+def test_wrong_order_is_detected():
     traced = ["estimators/lssvm.py", "kernels/base.py", "linalg/least_squares.py"]
     assert disagreements(traced, traced) == []
     assert disagreements(["kernels/base.py", "estimators/lssvm.py"], traced)

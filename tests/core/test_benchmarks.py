@@ -1,4 +1,4 @@
-"""Every benchmark starts: its imports are there and it says what it does."""
+"""Every benchmark script starts: its imports succeed and it prints its help."""
 
 import runpy
 import sys
@@ -10,7 +10,7 @@ SCRIPTS = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.py"))
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_a_benchmark_answers_to_help(script, monkeypatch, capsys):
+def test_benchmark_prints_help(script, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(script), "--help"])
     monkeypatch.syspath_prepend(script.parent)  # as for a script that is run
     with pytest.raises(SystemExit) as ended:

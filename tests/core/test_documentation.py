@@ -1,4 +1,4 @@
-"""What the documentation shows must run."""
+"""Tests that run the code of the documentation."""
 
 import doctest
 import importlib
@@ -21,7 +21,7 @@ PAGES = sorted(path for path in (README.parent / "docs").glob("*.md") if "```pyt
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples_in_docstrings(name, tmp_path, monkeypatch):
+def test_docstring_examples_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if name == "gramless._core.compiled.integer_products" and not has_integer_products():
         pytest.skip("this processor has neither AVX-512 nor AVX2, and LLVM ends a process that compiles for them")
@@ -34,7 +34,7 @@ def test_examples_in_docstrings(name, tmp_path, monkeypatch):
     assert doctest.testmod(module, verbose=False).failed == 0
 
 
-def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
+def test_readme_code_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
     run(README.read_text(), names)
@@ -42,8 +42,8 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-def test_the_python_of_the_pages_runs(page, tmp_path, monkeypatch):
-    """On a few rows of the shape that the pages speak of: 784 pixels and as many features of edges."""
+def test_page_code_runs(page, tmp_path, monkeypatch):
+    """Run on a few rows with the shapes of the pages: 784 pixels, and as many edge features."""
     monkeypatch.chdir(tmp_path)
     X = np.random.default_rng(0).random((60, 1568)).astype(np.float32)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
@@ -54,13 +54,13 @@ def test_the_python_of_the_pages_runs(page, tmp_path, monkeypatch):
 
 
 def run(text, names):
-    """Run the Python in a page of Markdown, in its order."""
+    """Run the Python blocks of a Markdown page in order."""
     exec(compile("".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), "page", "exec"), names)
 
 
 @contextmanager
 def small_cluster(monkeypatch):
-    """`Client()` means threads of this process, which start at once."""
+    """Replace `Client()` by a client with threads of this process, which start at once."""
     from dask import distributed
 
     with distributed.Client(processes=False, dashboard_address=":0") as client:
@@ -68,7 +68,7 @@ def small_cluster(monkeypatch):
         yield
 
 
-def test_the_readme_lists_every_estimator():
+def test_readme_lists_every_estimator():
     table = README.read_text()
     missing = [name for name in gramless._EXPORTS if name[0].isupper() and name != "Stream" and f"`{name}`" not in table]
     assert not missing

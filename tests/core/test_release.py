@@ -1,4 +1,4 @@
-"""What a release needs: links that lead somewhere, papers cited alike everywhere, one version."""
+"""Requirements of a release: valid links, consistent citations of papers, one version number."""
 
 import importlib
 import inspect
@@ -20,7 +20,7 @@ ESTIMATORS = [name for name in gramless.__all__ if name != "__version__"]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name not in MADE], ids=lambda path: path.name)
-def test_links_to_files_lead_somewhere(page):
+def test_links_to_files_are_valid(page):
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     lost = [
         link
@@ -31,7 +31,7 @@ def test_links_to_files_lead_somewhere(page):
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_an_estimator_links_to_its_page_in_the_reference(name):
+def test_estimator_links_to_reference_page(name):
     made = getattr(gramless, name)
     if not (inspect.isclass(made) and issubclass(made, BaseEstimator)):
         pytest.skip("no estimator")
@@ -39,25 +39,25 @@ def test_an_estimator_links_to_its_page_in_the_reference(name):
     assert estimator._get_doc_link().endswith(f"/reference/generated/gramless.{name}.html")
 
 
-def test_a_transformer_links_to_its_room():
+def test_transformer_links_to_module_page():
     assert PatchDictionary()._get_doc_link().endswith("/reference/generated/gramless.images.PatchDictionary.html")
 
 
-def test_one_address_for_the_documentation():
+def test_documentation_has_one_address():
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
     reference = importlib.import_module("gramless._core.doc_links")
     assert reference.DOCUMENTATION.startswith(urls["Documentation"])
 
 
 @pytest.mark.parametrize("paper", PAPERS.values(), ids=list(PAPERS))
-def test_papers_are_cited_in_the_readme_and_in_the_citation_file(paper):
+def test_papers_are_cited_in_readme_and_citation_file(paper):
     for place in ("README.md", "CITATION.cff"):
         text = " ".join((ROOT / place).read_text(encoding="utf-8").split())
         assert paper.title in text, place
         assert all(author.split()[-1] in text for author in paper.authors), place
 
 
-def test_the_lowest_versions_are_those_that_the_package_allows():
+def test_oldest_constraints_equal_lowest_allowed_versions():
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     allowed = dict(requirement.split(">=") for requirement in needed)
     lines = (ROOT / "constraints-oldest.txt").read_text().splitlines()
@@ -67,7 +67,7 @@ def test_the_lowest_versions_are_those_that_the_package_allows():
         assert (tried[name] + ".").startswith(version + "."), name
 
 
-def test_ten_examples_with_pictures():
+def test_at_least_ten_examples_with_figures():
     examples = sorted((ROOT / "examples").glob("plot_*.py"))
     assert len(examples) == 10
     for example in examples:
@@ -76,14 +76,14 @@ def test_ten_examples_with_pictures():
         compile(text, example.name, "exec")
 
 
-def test_no_name_in_a_type_that_reads_as_a_link():
-    """reStructuredText takes a word with an underscore at its end for a link, outside of backticks."""
+def test_documented_types_contain_no_accidental_links():
+    """In reStructuredText, a word with a trailing underscore outside of backticks is a link."""
     types = re.compile(r"^ +\w+ : .*[( ]\w+_[,)]", re.MULTILINE)
     found = {path.name: types.findall(path.read_text(encoding="utf-8")) for path in (ROOT / "src").rglob("*.py")}
     assert {name: lines for name, lines in found.items() if lines} == {}
 
 
-def test_one_version_everywhere():
+def test_version_is_consistent():
     version = gramless.__version__
     assert f"version: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     dated = re.search(

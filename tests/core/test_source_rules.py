@@ -27,7 +27,7 @@ def writes_to_untyped_parameters(tree):
 
 
 def _written(node, names):
-    """Yield what one statement assigns to an attribute of a variable in `names`."""
+    """Yield the attributes of variables in `names` that a statement assigns."""
     if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         for target in (part for whole in targets for part in ast.walk(whole)):
@@ -39,7 +39,7 @@ def _written(node, names):
         yield ast.unparse(node)
 
 
-def modules_asked_for(tree):
+def module_lookups(tree):
     """Return the expressions that look a module up in `sys.modules` by a key that is not the module's own name."""
     found = []
     for node in ast.walk(tree):
@@ -61,8 +61,8 @@ def test_functions_do_not_assign_attributes_to_untyped_parameters(name):
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_nothing_depends_on_which_modules_were_imported_before(name):
-    assert modules_asked_for(SOURCES[name]) == []
+def test_no_lookup_in_sys_modules(name):
+    assert module_lookups(SOURCES[name]) == []
 
 
 def test_class_names_are_unique():
@@ -74,10 +74,10 @@ def test_class_names_are_unique():
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
-def test_violations_are_found():
-    """The rules above find what they forbid."""
+def test_violations_are_detected():
+    """Each rule detects an example of a violation."""
     written = ast.parse("def f(model, n: int, e: Any):\n    model.coef_ = n\n    setattr(e, 'a', 1)\n")
     assert writes_to_untyped_parameters(written) == ["f: model.coef_", "f: setattr(e, 'a', 1)"]
     assert writes_to_untyped_parameters(ast.parse("def f(state: State):\n    state.n = 1")) == []
     asked = ast.parse("import sys\nif 'torch' in sys.modules:\n    sys.modules.get('torch')\nsys.modules[__name__]")
-    assert modules_asked_for(asked) == ["'torch' in sys.modules", "sys.modules.get('torch')"]
+    assert module_lookups(asked) == ["'torch' in sys.modules", "sys.modules.get('torch')"]

@@ -1,4 +1,4 @@
-"""Models without checks predict what the models predict."""
+"""Compiled models predict the same as the original models."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_classes(model, dtype, two):
         np.testing.assert_allclose(quick.predict_proba(rows), model.predict_proba(rows), atol=10 * tolerance)
 
 
-def test_values_of_one_and_of_many_outputs():
+def test_single_and_multiple_outputs():
     rows, y = make_regression(100, 5, n_targets=2, random_state=0)
     many, one = LSSVR(C=100.0).fit(rows, y), LSSVR(C=100.0).fit(rows, y[:, 0])
     np.testing.assert_allclose(compiled(many).predict(rows), many.predict(rows))
@@ -57,13 +57,13 @@ def test_values_of_one_and_of_many_outputs():
     np.testing.assert_allclose(single.predict(rows), one.predict(rows), rtol=1e-2, atol=1.0)
 
 
-def test_points_that_are_sparse():
+def test_sparse_points():
     rows = sp.csr_matrix(np.where(X > 0.5, X, 0.0))
     model = LSSVC().fit(rows, Y)
     np.testing.assert_allclose(compiled(model).decision_function(rows.toarray()), model.decision_function(rows), atol=1e-9)
 
 
-def test_what_is_no_expansion_is_refused():
+def test_unsupported_models_raise():
     with pytest.raises(ValueError, match="KernelSVC is not a kernel expansion"):
         compiled(KernelSVC().fit(X, Y))
     with pytest.raises(ValueError, match="does not have its points"):

@@ -1,4 +1,4 @@
-"""Models on fewer points."""
+"""Compression of fitted models to fewer points."""
 
 from dataclasses import replace
 
@@ -19,22 +19,22 @@ from gramless.kernels import RBF, ScaledColumns
 X, Y = load_digits(return_X_y=True)
 
 
-def test_fewer_points_say_nearly_the_same_and_what_changed(tmp_path):
+def test_compressed_model_agrees_and_reports_its_loss(tmp_path):
     model = LSSVC(C=10.0).fit(X[:900], Y[:900])
     small = compress(model, n_points=150, random_state=0)
     assert small.points_.shape == (150, 64)
     assert model.points_.shape == (900, 64)
-    told = small.compression_
-    assert (told["n_points"], told["before"], told["held_out"]) == (150, 900, 180)
+    report = small.compression_
+    assert (report["n_points"], report["before"], report["held_out"]) == (150, 900, 180)
     others = X[900:]
     changed = np.mean(small.predict(others) != model.predict(others))
     assert changed < 0.06
-    assert abs(told["changed"] - changed) < 0.05
+    assert abs(report["changed"] - changed) < 0.05
     gramless.save(small, tmp_path / "m.skops")
     np.testing.assert_array_equal(gramless.load(tmp_path / "m.skops").predict(others), small.predict(others))
 
 
-def test_moving_points_beats_choosing_them():
+def test_optimised_points_are_better_than_landmarks():
     model = LSSVC(C=10.0).fit(X[:900], Y[:900])
     moved, chosen = (compress(model, n_points=60, rounds=rounds, random_state=0) for rounds in (40, 0))
     full = model.decision_function(X[900:])
@@ -42,8 +42,8 @@ def test_moving_points_beats_choosing_them():
     assert wrong[0] < 0.8 * wrong[1]
 
 
-def test_coefficients_are_least_squares():
-    """Without moves: the dense solution of the same problem."""
+def test_coefficients_are_the_least_squares_solution():
+    """Without optimisation of the points, compare with a dense solution."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(120, 3))
     model = LSSVR(kernel="laplacian", gamma=0.5).fit(rows, rows[:, 0] * rows[:, 1])
@@ -56,8 +56,8 @@ def test_coefficients_are_least_squares():
 
 @pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("objective", [module.VALUES, module.SIGNS, module.CLASSES])
-def test_gradients_are_those_of_the_loss(objective, outputs):
-    """Finite differences of the written-out loss in every number."""
+def test_gradients_equal_finite_differences(objective, outputs):
+    """Compare each gradient component with finite differences of the loss."""
     rng = np.random.default_rng(0)
     rows, Z, T = rng.normal(size=(40, 3)), rng.normal(size=(40, outputs)), 0.7
     numbers = [rng.normal(size=shape) for shape in ((5, 3), (5, outputs), (outputs,), (3,))]
@@ -93,8 +93,8 @@ def test_gradients_are_those_of_the_loss(objective, outputs):
     np.testing.assert_allclose(errors, descent.expansion()(rows) - Z)
 
 
-def test_a_function_of_few_points_is_found_again():
-    """Four Gaussians, one of whose columns counts half and one not at all, taught to 600 points."""
+def test_function_of_few_points_is_recovered():
+    """Four Gaussians with column scales 1, 0.5 and 0, fitted to 600 points."""
     rng = np.random.default_rng(0)
     rows, centres = rng.uniform(-2, 2, size=(600, 3)), rng.uniform(-1.5, 1.5, size=(4, 3))
     truth = ScaledColumns(RBF(0.8), [1.0, 0.5, 0.0])
@@ -113,8 +113,8 @@ PROBLEMS = {
 }
 
 
-def test_borders_are_kept_better_than_by_squared_errors():
-    """No worse on any problem by more than the standard error of the difference, and better on all of them together."""
+def test_divergence_preserves_labels_better_than_squared_error():
+    """On no problem worse by more than the standard error of the difference, and better in total."""
 
     def changed(rows, y, gamma, squared):
         model = LSSVC(C=10.0, gamma=gamma).fit(rows[:900], y[:900])
@@ -134,17 +134,17 @@ def test_borders_are_kept_better_than_by_squared_errors():
     assert np.concatenate(ours).sum() < np.concatenate(plain).sum()
 
 
-def test_rows_between_take_their_columns_from_two_rows():
+def test_interpolated_rows_copy_columns_of_two_rows():
     rows = np.random.default_rng(0).normal(size=(300, 6))
-    between = module.interpolated_rows(RBF(0.1), rows, np.random.RandomState(0))
-    own = between == rows
-    assert np.all(own | (between[:, None] == rows[None]).any(axis=1))
-    partners = [np.flatnonzero(((between[i] == rows) | own[i]).all(axis=1)) for i in range(300)]
+    mixed = module.interpolated_rows(RBF(0.1), rows, np.random.RandomState(0))
+    own = mixed == rows
+    assert np.all(own | (mixed[:, None] == rows[None]).any(axis=1))
+    partners = [np.flatnonzero(((mixed[i] == rows) | own[i]).all(axis=1)) for i in range(300)]
     assert all(len(some) > 0 for some in partners)
     assert 0.6 < own.mean() < 0.9
 
 
-def test_a_compressed_model_goes_wherever_a_model_goes():
+def test_compressed_model_supports_all_operations():
     for y in (Y, Y > 4):
         model = LSSVC(C=10.0, kernel=ScaledColumns(RBF(1e-3), np.full(64, 0.9))).fit(X[:400], y[:400])
         small = compress(model, n_points=60, rounds=10, random_state=0)
@@ -154,7 +154,7 @@ def test_a_compressed_model_goes_wherever_a_model_goes():
         assert np.mean(small.predict(X[400:900]) == model.predict(X[400:900])) > 0.85
 
 
-def test_as_few_points_as_a_loss_allows():
+def test_loss_determines_number_of_points():
     model = LSSVR(C=10.0, gamma=0.3).fit(np.linspace(-3, 3, 400)[:, None], np.sin(np.linspace(-3, 3, 400)))
     small = compress(model, loss=1e-3, random_state=0)
     assert len(small.points_) <= 32
@@ -171,7 +171,7 @@ def test_sparse_rows():
 @pytest.mark.parametrize("device", ["torch:cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("two", [False, True])
 def test_devices_agree(device, two):
-    """The same draws, the same steps: differences are roundings."""
+    """Random draws are equal, so differences are rounding errors."""
     torch = pytest.importorskip("torch")
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no CUDA device")
@@ -184,7 +184,7 @@ def test_devices_agree(device, two):
     np.testing.assert_allclose(scores[1], scores[0], atol=1e-6)
 
 
-def test_rows_with_several_labels():
+def test_multilabel():
     y = np.column_stack([Y % 2, Y > 4, Y % 3 == 0]).astype(int)
     model = LSSVC(C=10.0).fit(X[:600], y[:600])
     small = compress(model, n_points=100, rounds=30, random_state=0)
@@ -193,7 +193,7 @@ def test_rows_with_several_labels():
     assert abs(small.compression_["changed"] - other) < 0.08
 
 
-def test_probabilities_stay_and_what_needs_the_training_is_refused():
+def test_probabilities_are_kept_and_intervals_raise():
     model = LSSVC(C=10.0).fit(X[:600], Y[:600])
     small = compress(model, n_points=100, rounds=20, random_state=0)
     assert small.temperature_ == model.temperature_
@@ -219,12 +219,12 @@ def test_probabilities_stay_and_what_needs_the_training_is_refused():
         ({"loss": 2.0}, "loss must lie"),
     ],
 )
-def test_what_makes_no_sense(options, words):
+def test_invalid_arguments_raise(options, words):
     with pytest.raises(ValueError, match=words):
         compress(LSSVC().fit(X[:200], Y[:200]), **options)
 
 
-def test_what_cannot_be_compressed():
+def test_unsupported_models_raise():
     with pytest.raises(ValueError, match="KernelSVC is not a kernel expansion"):
         compress(KernelSVC().fit(X[:200], Y[:200]), n_points=10)
     with pytest.raises(ValueError, match="NystromLSSVC cannot be compressed: fit it with fewer landmarks"):

@@ -1,4 +1,4 @@
-"""Kills one operation with signal 9 at random moments, again and again; prints what was found as JSON.
+"""Script that kills an operation with signal 9 at random times, repeatedly, and prints the outcomes as JSON.
 
 Everything is imported once and each attempt is a fork, so that a moment hits the work and not the imports. Start it with one
 thread for each kind of product: a fork has no threads but its own.
@@ -37,7 +37,7 @@ def command(*arguments):
 
 
 class Train:
-    """The model file is not there, or is whole."""
+    """The model file does not exist or is complete."""
 
     def __init__(self, folder):
         self.out = folder / "m.skops"
@@ -52,7 +52,7 @@ class Train:
 
 
 class Predict:
-    """The predictions are not there, or all of them."""
+    """The predictions do not exist or are complete."""
 
     def __init__(self, folder):
         self.model, self.out = folder / "m.skops", folder / "p.csv"
@@ -70,7 +70,7 @@ class Predict:
 
 
 class Reproduce:
-    """Every result that was written is whole, and none is done twice."""
+    """Each written record is complete, and no fit is repeated."""
 
     def __init__(self, folder):
         self.out = folder / "report"
@@ -86,7 +86,7 @@ class Reproduce:
 
 
 class Streamed:
-    """The file that is read stays what it is, and the model comes whole."""
+    """The input file is unchanged and the model file is complete."""
 
     def __init__(self, folder):
         self.data, self.out = write_table(folder / "t.csv", ROWS, words=False), folder / "m.skops"
@@ -103,13 +103,13 @@ class Streamed:
 
 
 class Checkpointed:
-    """A fit that goes on from its checkpoint ends with the model of a fit that was left alone, bit for bit."""
+    """A fit that resumes from its checkpoint gives the model of an uninterrupted fit, bit for bit."""
 
     def __init__(self, folder):
         self.state, self.out, self.alone = folder / "fit.npz", folder / "c.npy", folder / "alone.npy"
-        fork(lambda: np.save(self.alone, self.machine(folder / "other.npz").dual_coef_))
+        fork(lambda: np.save(self.alone, self.fitted(folder / "other.npz").dual_coef_))
 
-    def machine(self, state):
+    def fitted(self, state):
         rng = np.random.default_rng(0)
         X = rng.normal(size=(1200, 6))
         y = X[:, 0] + 0.5 * rng.normal(size=1200) > 0
@@ -119,7 +119,7 @@ class Checkpointed:
             return LSSVC(C=10.0, gamma=0.2, solver=solver, callback=Checkpoint(state, every=1), random_state=0).fit(X, y)
 
     def work(self):
-        np.save(self.out, self.machine(self.state).dual_coef_)
+        np.save(self.out, self.fitted(self.state).dual_coef_)
 
     def check(self):
         if self.out.exists():
@@ -137,7 +137,7 @@ def write_table(path, n, words=True):
 
 
 def fork(work, most=None):
-    """Run `work` in a child; kill it after `most` seconds. Its exit code, None where it was killed."""
+    """Run `work` in a child process, kill it after `most` seconds, and return its exit code, or None if it was killed."""
     child = os.fork()
     if child == 0:
         try:
@@ -165,7 +165,7 @@ def main(kind, folder, count):
     kinds = {"train": Train, "predict": Predict, "reproduce": Reproduce, "streamed": Streamed, "checkpoint": Checkpointed}
     case = kinds[kind](folder)
     whole = 6.0
-    for _ in range(0 if kind == "reproduce" else 2):  # the first one also loads what is compiled
+    for _ in range(0 if kind == "reproduce" else 2):  # the first run also loads compiled loops
         started = time.monotonic()
         assert fork(case.work) == 0
         case.check()
@@ -176,7 +176,7 @@ def main(kind, folder, count):
         started = time.monotonic()
         if fork(case.work, most=random.uniform(0, whole)) is None:
             killed += 1
-        else:  # quicker than the last time
+        else:  # the run was faster than the previous one
             whole = time.monotonic() - started
         case.check()
         if killed == count:

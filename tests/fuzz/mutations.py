@@ -1,4 +1,4 @@
-"""Ways to damage a file."""
+"""Random damage and forgeries of files."""
 
 import io
 import json
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def damaged(content, rng):
-    """Bytes flipped, cut off, blanked, doubled or exchanged: what disks, networks and editors do."""
+    """Return a file with flipped, missing, zeroed, duplicated or exchanged bytes, as after errors of disks and networks."""
     content = bytearray(content)
     kind = rng.integers(5)
     if kind == 0:
@@ -29,7 +29,7 @@ def damaged(content, rng):
 
 
 def forged(content, rng):
-    """A zip file that is whole, with other arrays or other words in it: what a stranger may send."""
+    """Return a valid zip file with changed arrays or another schema, as an attacker could write it."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     arrays = [name for name in members if name.endswith((".npy", ".npz"))]
@@ -72,7 +72,7 @@ def forged_npy(content, rng):
 
 
 def forged_npz(content, rng):
-    """The parts of a sparse matrix, one of them out of bounds."""
+    """Return a sparse matrix with one part out of bounds."""
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         parts = {name: file[name] for name in file.files}
     key = ["indices", "indptr", "data", "shape"][int(rng.integers(4))]

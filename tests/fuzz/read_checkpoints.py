@@ -1,4 +1,4 @@
-"""Reads damaged checkpoints, in a process that may die of it; prints what happened as JSON."""
+"""Script that reads damaged checkpoints in a separate process, which may crash, and prints the outcomes as JSON."""
 
 import collections
 import contextlib
@@ -15,16 +15,16 @@ from gramless import LSSVC
 from gramless._core.checkpoint import StateFile
 from gramless.callbacks import Checkpoint
 
-FITS = 25  # of the files also by a fit that goes on from them, which takes longer than to read them
+FITS = 25  # files from which a fit is also resumed, which takes longer than reading
 
 
-class Enough(Exception):
+class Interrupted(Exception):
     pass
 
 
 def stop_at_four(estimator, record):
     if record["n_iter"] == 4:
-        raise Enough
+        raise Interrupted
 
 
 def main(path, count):
@@ -34,12 +34,12 @@ def main(path, count):
     X = rng.normal(size=(300, 4))
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=300) > 0, "a", "b")
 
-    def machine(*functions):
+    def model(*functions):
         return LSSVC(C=100.0, solver="cg", callback=[Checkpoint(path, every=1), *functions], random_state=0)
 
-    expected = machine().fit(X, y).dual_coef_
-    with contextlib.suppress(Enough):
-        machine(stop_at_four).fit(X, y)
+    expected = model().fit(X, y).dual_coef_
+    with contextlib.suppress(Interrupted):
+        model(stop_at_four).fit(X, y)
     content = path.read_bytes()
     with np.load(path) as file:
         problem = json.loads(file["header"].tobytes())["problem"]
@@ -51,7 +51,7 @@ def main(path, count):
         path.write_bytes(damaged(content, np.random.default_rng(number)))
         try:
             if number < FITS:
-                same = np.array_equal(machine().fit(X, y).dual_coef_, expected)
+                same = np.array_equal(model().fit(X, y).dual_coef_, expected)
             else:
                 found = StateFile(path, problem).load()
                 same = np.array_equal(found.W, state.W) and found.history == state.history

@@ -1,4 +1,4 @@
-"""Reads damaged and forged model files, in a process that may die of it; prints what happened as JSON."""
+"""Script that reads damaged and forged model files in a process that may crash, and prints the outcomes as JSON."""
 
 import collections
 import faulthandler
@@ -44,7 +44,7 @@ def main(folder, count):
         except ValueError as reason:
             happened["refused"] += 1
             if len(str(reason).splitlines()) > 3:
-                wrong.append(f"{number}: not one sentence: {reason}")
+                wrong.append(f"{number}: the message has more than three lines: {reason}")
             continue
         except BaseException as reason:
             wrong.append(f"{number}, {spoil.__name__}: {reason!r}")

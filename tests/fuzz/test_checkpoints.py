@@ -1,4 +1,4 @@
-"""500 damaged checkpoints: each is refused with advice, or is the state that was saved."""
+"""Each of 500 damaged checkpoints raises an error with advice, or is read as the saved state."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 
-def test_no_checkpoint_does_harm(tmp_path):
+def test_damaged_checkpoints_raise_or_are_equal(tmp_path):
     done = subprocess.run(
         [sys.executable, HERE / "read_checkpoints.py", tmp_path, "500"],
         capture_output=True,

@@ -1,7 +1,7 @@
-"""Operations killed by signal 9 at random moments: files are whole or not there, and the next run puts all in order.
+"""After operations are killed by signal 9 at random times, files are complete or absent, and the next run succeeds.
 
-By default eight kills each, and three of `reproduce`, whose fits are processes of their own and take seconds to start;
-`GRAMLESS_KILLS=100 pytest tests/fuzz/test_kills.py` makes it a hundred of each.
+By default there are eight kills of each operation, and three of `reproduce`, whose fits are separate processes;
+`GRAMLESS_KILLS=100 pytest tests/fuzz/test_kills.py` uses a hundred of each.
 """
 
 import json
@@ -21,7 +21,7 @@ KILLS = os.environ.get("GRAMLESS_KILLS")
 @pytest.mark.parametrize(
     ("operation", "kills"), [("train", 8), ("predict", 8), ("streamed", 8), ("checkpoint", 8), ("reproduce", 3)]
 )
-def test_a_kill_at_any_moment_loses_nothing(operation, kills, tmp_path):
+def test_files_are_complete_after_kills(operation, kills, tmp_path):
     done = subprocess.run(
         [sys.executable, HERE / "kills.py", operation, tmp_path, KILLS or str(kills)],
         capture_output=True,

@@ -1,7 +1,7 @@
-"""500 damaged or forged model files: none crashes the process, none is read as another model without a word.
+"""None of 500 damaged or forged model files crashes the process or is silently read as another model.
 
-Damage (flipped, cut, doubled bytes) is refused or read as the same model; a forgery, which is a whole file with other arrays
-or types, is refused unless it fits together, and then predicts.
+A damaged file (flipped, missing, duplicated bytes) raises an error or is read as the same model. A forgery, which is a valid
+archive with other arrays or types, raises an error unless it is consistent, and then predicts.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 
-def test_no_model_file_does_harm(tmp_path):
+def test_damaged_model_files_raise_or_predict(tmp_path):
     done = subprocess.run(
         [sys.executable, HERE / "read_models.py", tmp_path, "500"], capture_output=True, text=True, timeout=600, check=False
     )

@@ -1,4 +1,4 @@
-"""150 malformed tables through the command line: one sentence, a sensible code, nothing lost."""
+"""150 malformed tables on the command line: a short message, a valid exit code and no lost file."""
 
 import bz2
 import gzip
@@ -58,7 +58,7 @@ WORDS = [
 
 
 def rewritten(content, rng):
-    """Cells, lines and headings changed, as people and programs do."""
+    """Return a table with changed cells, lines and headings."""
     lines = content.split(b"\n")
     at = int(rng.integers(len(lines)))
     kind = rng.integers(5)
@@ -98,7 +98,7 @@ QUICK = ["--tune", "none", "--C", "1", "--no-proba"]
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("part", range(5))
-def test_no_table_ends_in_a_traceback(part, model, tmp_path):
+def test_malformed_tables_give_no_traceback(part, model, tmp_path):
     names = list(tables())
     for number in range(30 * part, 30 * (part + 1)):
         rng = np.random.default_rng(number)
@@ -126,7 +126,7 @@ def test_no_table_ends_in_a_traceback(part, model, tmp_path):
             assert len(said.splitlines()) <= 4, (number, said)
             assert out.read_text() == "what was there before", (number, command)
         assert path.read_bytes() == content
-        card = tmp_path / "out.card.md"  # beside every model that was made
+        card = tmp_path / "out.card.md"  # written beside each model
         assert card.exists() == (command[0] == "train" and code == 0), (number, command)
         card.unlink(missing_ok=True)
         assert {child.name for child in tmp_path.iterdir()} == {name, "out"} | ({path.name} if path.exists() else set())

@@ -1,7 +1,7 @@
-"""A pytest plugin for a process of its own: scikit-learn's SVMs are replaced by ours before its test modules are imported.
+"""pytest plugin for a separate process that replaces scikit-learn's SVMs by ours before its test modules are imported.
 
-Each test that constructs or fits a stand-in is reported as one line of JSON, with its outcome. Tests whose text names none
-of the replaced classes are not run, nor are a few that take long and try nothing of their own.
+Each test that constructs or fits a replacement is reported as one line of JSON with its outcome. Tests whose source does
+not mention a replaced class are not run, nor are a few slow tests that add no coverage.
 """
 
 import inspect
@@ -20,7 +20,7 @@ _used = False
 
 
 def _stand_in(ours, name: str):
-    """A subclass under the name of the class it replaces, which notes that it was used."""
+    """Return a subclass with the name of the class that it replaces, which records that it was used."""
 
     def __init__(self, *args, **kwargs):
         global _used
@@ -42,7 +42,7 @@ SVR = _stand_in(gramless.KernelSVR, "SVR")
 
 
 class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
-    """Kernel ridge regression as a least-squares machine without a bias: `C = 1 / alpha`."""
+    """Kernel ridge regression as a least-squares SVM without a bias: `C = 1 / alpha`."""
 
     def __init__(self, alpha=1, *, kernel="linear", gamma=None, degree=3, coef0=1):
         global _used
@@ -56,16 +56,16 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def fit(self, X, y, sample_weight=None):
         gamma = "auto" if self.gamma is None else self.gamma
         settings = {"kernel": self.kernel, "gamma": gamma, "degree": self.degree, "coef0": self.coef0}
-        self.machine_ = gramless.LSSVR(C=1 / self.alpha, fit_intercept=False, **settings).fit(X, y, sample_weight)
+        self.model_ = gramless.LSSVR(C=1 / self.alpha, fit_intercept=False, **settings).fit(X, y, sample_weight)
         return self
 
     def predict(self, X):
-        return self.machine_.predict(X)
+        return self.model_.predict(X)
 
 
 NAMES = re.compile(r"\b(SVC|SVR|KernelRidge)\b")
 LONG = {
-    "test_oob_score_classification": "a hundred bagged, calibrated machines",
+    "test_oob_score_classification": "a hundred bagged, calibrated models",
     "test_rfe_cv_n_jobs": "the same selection as in test_rfecv, twice",
 }
 

@@ -1,8 +1,7 @@
 """scikit-learn's own tests with our estimators in place of its SVMs, taken from the installed package.
 
-`expected_failures.toml` has every test that fails, with the reason why it should; a failure that is not there fails the
-build, and so does a test there that passes or is gone. The suites run in one process of their own, where `stand_in.py`
-replaces the classes.
+`expected_failures.toml` lists the tests that fail and the reasons; other failures, and listed tests that pass or do not
+exist, fail the build. The suites run in one separate process, where `stand_in.py` replaces the classes.
 """
 
 import json
@@ -34,7 +33,7 @@ AT_LEAST = {"SVC and SVR": 130}
 
 @pytest.fixture(scope="session")
 def outcomes(tmp_path_factory):
-    """Of every test that constructs a stand-in, the module, the name, the outcome and the error."""
+    """Return module, name, outcome and error of every test that constructs a replacement."""
     package = Path(sklearn.__file__).parent
     results = tmp_path_factory.mktemp("peers") / "results.jsonl"
     environment = {
@@ -58,7 +57,7 @@ def outcomes(tmp_path_factory):
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_fails_where_it_should_and_nowhere_else(suite, outcomes, record_property):
+def test_failures_equal_expected_failures(suite, outcomes, record_property):
     expected = tomllib.loads((HERE / "expected_failures.toml").read_text())
     here = [outcome for outcome in outcomes if outcome["module"] in SUITES[suite]]
     failed = {(o["module"], o["test"]): o["error"] for o in here if o["outcome"] == "failed"}

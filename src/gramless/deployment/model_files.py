@@ -28,6 +28,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
+import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
@@ -311,18 +312,36 @@ def _full_name(cls: type) -> str:
 
 def _is_loadable(name: str) -> bool:
     """Return True if a file may contain the type of this name, in addition to the types that skops trusts."""
-    return name in _TRUSTED_TYPES or name in _STATE_CLASSES or _is_own_estimator(name)
+    if name in _TRUSTED_TYPES or name in _STATE_CLASSES:
+        return True
+    return _is_own_estimator(name) if _is_ours(name) else _is_sklearn_estimator(name)
 
 
 def _is_own_estimator(name: str) -> bool:
     """Return True for subclasses of BaseEstimator that gramless defines; imports their module, which is part of gramless."""
     module, _, short = name.rpartition(".")
-    if not _is_ours(module) or not all(part.isidentifier() and not part.startswith("__") for part in module.split(".")):
+    if not all(part.isidentifier() and not part.startswith("__") for part in module.split(".")):
         return False
     try:
         cls = getattr(importlib.import_module(module), short, None)
     except ImportError:
         return False
+    return inspect.isclass(cls) and issubclass(cls, BaseEstimator) and cls.__module__ == module
+
+
+def _is_sklearn_estimator(name: str) -> bool:
+    """Return True for estimators that scikit-learn exports; imports only public packages of scikit-learn.
+
+    The list of estimators of skops is empty in the commands, which import skops without a search for all estimators.
+    """
+    module, _, short = name.rpartition(".")
+    package = module.split("._")[0]
+    parts = package.split(".")
+    is_public = len(parts) == 2 and parts[0] == "sklearn" and parts[1] in getattr(sklearn, "__all__", ())
+    if not is_public or name.startswith(_UNSAFE_SKLEARN):
+        return False
+    public = importlib.import_module(package)
+    cls = getattr(public, short, None) if short in getattr(public, "__all__", ()) else None
     return inspect.isclass(cls) and issubclass(cls, BaseEstimator) and cls.__module__ == module
 
 

@@ -1,11 +1,11 @@
-"""Files of every released version load and answer as they did; what cannot be read says what to do."""
+"""Files of all released versions load and predict as before; errors of other files have advice."""
 
 import json
 import zipfile
 
 import numpy as np
 import pytest
-from write_files import FILES, answers
+from write_files import FILES, predictions
 
 import gramless
 from gramless import LSSVC
@@ -14,18 +14,18 @@ from gramless.deployment import model_files
 WRITTEN = sorted(FILES.glob("*/*.skops"))
 
 
-def test_there_is_a_file_of_this_version():
+def test_files_of_this_version_exist():
     assert any(path.parent.name == gramless.__version__ for path in WRITTEN)
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_a_file_of_any_version_answers_as_it_did(path):
+def test_file_of_every_version_predicts_as_before(path):
     expected = json.loads(path.with_suffix(".json").read_text())
-    np.testing.assert_allclose(answers(gramless.load(path)), expected, atol=1e-6)
+    np.testing.assert_allclose(predictions(gramless.load(path)), expected, atol=1e-6)
 
 
 def changed(path, change):
-    """The file again with a changed schema."""
+    """Rewrite a file with a changed schema."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     schema = json.loads(members["schema.json"])
@@ -43,8 +43,8 @@ def saved(tmp_path):
     return path
 
 
-def test_settings_that_a_file_does_not_know_have_their_defaults(saved):
-    """As of an earlier minor version, when the estimator had fewer of them."""
+def test_missing_parameters_have_default_values(saved):
+    """Files of earlier versions lack parameters that were added later."""
 
     def forget(content):
         del content["estimator"]["content"]["content"]["solver"]
@@ -55,21 +55,21 @@ def test_settings_that_a_file_does_not_know_have_their_defaults(saved):
     assert "C=3.0" in repr(loaded)
 
 
-def test_a_file_that_another_version_wrote_says_what_to_do(saved):
+def test_error_for_file_of_another_version_has_advice(saved):
     def write(content):
         content["gramless"]["content"] = '"7.1.0"'
         content["scikit-learn"]["content"] = '"0.24.2"'
         content["estimator"]["__class__"] = "BetterLSSVC"
 
     changed(saved, write)
-    with pytest.raises(ValueError, match="BetterLSSVC") as refused:
+    with pytest.raises(ValueError, match="BetterLSSVC") as error:
         gramless.load(saved)
-    assert "It was written by gramless 7.1.0 and scikit-learn 0.24.2, and this is" in str(refused.value)
-    assert "pip install 'gramless==7.1.0' 'scikit-learn==0.24.2'" in str(refused.value)
+    assert "It was written by gramless 7.1.0 and scikit-learn 0.24.2, and this is" in str(error.value)
+    assert "pip install 'gramless==7.1.0' 'scikit-learn==0.24.2'" in str(error.value)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_points_with_few_digits_take_half_the_room_and_come_back(tmp_path, dtype):
+def test_points_are_saved_in_half_precision_if_exact(tmp_path, dtype):
     rng = np.random.default_rng(0)
     X = rng.integers(0, 256, (300, 40)).astype(dtype)
     model = LSSVC(gamma=1e-5).fit(X, X[:, 0] > 128)
@@ -81,14 +81,14 @@ def test_points_with_few_digits_take_half_the_room_and_come_back(tmp_path, dtype
     with zipfile.ZipFile(tmp_path / "half.skops") as archive:
         sizes = [member.file_size for member in archive.infolist() if member.filename.endswith(".npy")]
     assert max(sizes) < 1.1 * 2 * X.size
-    others = X + 1 / 3  # digits that would be lost
+    others = X + 1 / 3  # half precision would lose digits
     model = LSSVC(gamma=1e-5).fit(others, X[:, 0] > 128)
     gramless.save(model, tmp_path / "whole.skops")
     np.testing.assert_array_equal(gramless.load(tmp_path / "whole.skops").points_, model.points_)
 
 
-def test_the_longest_old_name_is_replaced():
-    """A class that moved out of a package that moved too has an entry of its own."""
+def test_longest_matching_old_name_is_replaced():
+    """A class that was moved out of a renamed package has a separate entry."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(model_files.RENAMED, "gramless.program.model.TableModel", "gramless.tables.Other")
         schema = [

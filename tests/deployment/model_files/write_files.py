@@ -1,4 +1,4 @@
-"""Writes the model files of this version that later versions must read: `python
+"""Script that writes the model files of this version, which later versions must read: `python
 tests/deployment/model_files/write_files.py`.
 
 Run once for each release; files of earlier releases stay as they are.
@@ -18,7 +18,7 @@ FILES = Path(__file__).parent / "files"
 
 
 def rows():
-    """Rows that every file's model answers for."""
+    """Return the rows that the models of all files predict."""
     rng = np.random.default_rng(7)
     frame = pd.DataFrame({"a": rng.normal(size=24).round(3), "b": rng.normal(size=24).round(3)})
     frame["c"] = rng.choice(["x", "y"], 24)
@@ -26,7 +26,7 @@ def rows():
 
 
 def models():
-    """A machine, a pipeline and a table model."""
+    """Return a fitted estimator, a pipeline and a table model."""
     frame = rows()
     X, y = frame[["a", "b"]].to_numpy(), np.where(frame["a"] > frame["b"], "more", "less")
     return {
@@ -36,8 +36,8 @@ def models():
     }
 
 
-def answers(model):
-    """What a model says about the rows."""
+def predictions(model):
+    """Return the predictions of a model for the rows."""
     frame = rows()
     X = frame if isinstance(model, gramless.TableClassifier) else frame[["a", "b"]].to_numpy()
     method = model.predict_proba if hasattr(model, "predict_proba") else model.predict
@@ -49,4 +49,4 @@ if __name__ == "__main__":
     folder.mkdir(parents=True, exist_ok=True)
     for name, model in models().items():
         gramless.save(model, folder / f"{name}.skops")
-        (folder / f"{name}.json").write_text(json.dumps(answers(model)) + "\n")
+        (folder / f"{name}.json").write_text(json.dumps(predictions(model)) + "\n")

@@ -32,14 +32,14 @@ def run(model, X):
 
 
 def rounding(model, dtype):
-    """What summing the expansion in another order may change: float32 rounds each of the terms."""
+    """Return a bound on the effect of another order of summation, in which each term is rounded."""
     coef = next(getattr(model, name) for name in ("coef_", "dual_coef_") if hasattr(model, name))
     return max(1e-5, 8 * np.finfo(dtype).eps * np.abs(coef).sum())
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("cls", "setting"), CASES, ids=lambda c: getattr(c, "__name__", str(c)))
-def test_the_graph_predicts_what_the_model_predicts(cls, setting, dtype):
+def test_graph_equals_model(cls, setting, dtype):
     random = {"random_state": 0} if "random_state" in cls().get_params() else {}
     model = cls(**setting, **random)
     if not is_classifier(model):
@@ -68,7 +68,7 @@ def test_the_graph_predicts_what_the_model_predicts(cls, setting, dtype):
             np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), rtol=1e-5, atol=10 * atol)
 
 
-def test_every_estimator_is_written_or_refused_by_name():
+def test_unsupported_estimator_error_has_its_name():
     for name in gramless.__all__:
         estimator = getattr(gramless, name)
         if isinstance(estimator, type) and hasattr(estimator, "fit") and estimator not in {*MODEL_GRAPHS, *TABLE_MODELS}:
@@ -76,8 +76,8 @@ def test_every_estimator_is_written_or_refused_by_name():
                 to_onnx(estimator())
 
 
-def test_what_each_estimator_exports(capsys):
-    """The table of estimators and outputs, printed; every public estimator stands in it."""
+def test_outputs_of_every_estimator(capsys):
+    """Print the table of all public estimators and their outputs, and compare it with the registry."""
     X, y = load_digits(return_X_y=True)
     X, y = X[:120, 20:40] / 16, y[:120] % 3
     outputs = ("label", "scores", "probabilities", "prediction")
@@ -105,7 +105,7 @@ def test_what_each_estimator_exports(capsys):
     with capsys.disabled():
         print()
         for name, has in found.items():
-            cells = "not written" if has is None else "  ".join(f"{o if o in has else '-':13}" for o in outputs)
+            cells = "unsupported" if has is None else "  ".join(f"{o if o in has else '-':13}" for o in outputs)
             print(f"{name:18}{cells}")
     written = {cls.__name__ for cls in (*MODEL_GRAPHS, *TABLE_MODELS)}
     assert written == {name for name, has in found.items() if has is not None}

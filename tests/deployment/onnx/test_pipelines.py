@@ -69,7 +69,7 @@ CASES = [step for steps in STEPS.values() for step in steps]
 
 
 @pytest.mark.parametrize("step", CASES, ids=str)
-def test_a_step_before_a_machine(step):
+def test_pipeline_with_transformer(step):
     X, y = data()
     others = 1.3 * X[::-1] - 0.2
     if isinstance(step, OneHotEncoder):
@@ -84,11 +84,11 @@ def test_a_step_before_a_machine(step):
         assert np.mean(found["label"] == model.predict(rows)) > 0.99
 
 
-def test_every_transformer_of_the_registry_is_tried():
+def test_every_registered_transformer_is_tested():
     assert set(TRANSFORMER_GRAPHS) <= set(STEPS)
 
 
-def test_a_float32_machine_behind_a_scaler():
+def test_float32_estimator_in_pipeline():
     X, _ = data()
     X = X.astype(np.float32)
     model = make_pipeline(StandardScaler(), LSSVR(dtype="float32")).fit(X, X[:, 0])
@@ -96,7 +96,7 @@ def test_a_float32_machine_behind_a_scaler():
     np.testing.assert_allclose(found, model.predict(X), atol=1e-4)
 
 
-def test_a_step_that_cannot_be_written_is_named():
+def test_unsupported_transformer_error_has_its_name():
     X, y = data()
     model = make_pipeline(FunctionTransformer(np.log1p), LSSVC()).fit(np.abs(X), y)
     with pytest.raises(ValueError, match="FunctionTransformer cannot be written as ONNX operators"):
@@ -122,7 +122,7 @@ def frame(n=200, seed=0):
 
 
 def inputs_of(table):
-    """Columns as a graph wants them."""
+    """Return the columns as inputs of a graph."""
     found = {}
     for name, column in table.items():
         if column.dtype.kind == "M":
@@ -144,7 +144,7 @@ PARTITIONS_OF_60_ROWS = replace(
 
 @pytest.fixture(scope="module")
 def tables():
-    """Table models of all ways of preparing, with logarithms of the target, and with neighbourhoods."""
+    """Return fitted table models, including one with a logarithmic target and one with partitions."""
     table, signal = frame()
     y = np.array(["low", "mid", "high"])[np.digitize(signal, [-0.3, 1.0])]
     options = {"time_budget": 0.3, "random_state": 0}
@@ -156,24 +156,24 @@ def tables():
     }
     in_partitions = TableClassifier(**options)
     in_partitions._tuning = PARTITIONS_OF_60_ROWS
-    found["neighbourhoods"] = in_partitions.fit(table, y)
-    assert found["neighbourhoods"].members_[0].partition is not None
+    found["partitions"] = in_partitions.fit(table, y)
+    assert found["partitions"].members_[0].partition is not None
     return found
 
 
-@pytest.mark.parametrize("name", ["classes", "two classes", "values", "logarithms", "neighbourhoods"])
-def test_a_table_model(tables, name):
+@pytest.mark.parametrize("name", ["classes", "two classes", "values", "logarithms", "partitions"])
+def test_table_model(tables, name):
     model = tables[name]
     for seed in (0, 1):
         table, _ = frame(seed=seed)
         if seed:
-            table.loc[:5, "city"] = "Chur"  # never seen
+            table.loc[:5, "city"] = "Chur"  # an unseen category
         check_table(model, table)
 
 
-@pytest.mark.parametrize("way", ["standard", "quantile", "log"])
-def test_every_way_of_preparing(tables, way):
-    """The chosen member with its numbers prepared in another way, whatever the search took."""
+@pytest.mark.parametrize("scaling", ["standard", "quantile", "log"])
+def test_every_scaling(tables, scaling):
+    """Replace the scaling of the selected member by each available scaling."""
     import copy
 
     from gramless.tables.preparation import Preparation
@@ -182,7 +182,7 @@ def test_every_way_of_preparing(tables, way):
     model = copy.deepcopy(tables["classes"])
     encoded = model.columns_.encode(table)
     member = model.members_[0]
-    member.preparation = Preparation(way, member.preparation.n_levels, 0).fit(encoded)
+    member.preparation = Preparation(scaling, member.preparation.n_levels, 0).fit(encoded)
     check_table(model, frame(seed=3)[0])
 
 
@@ -197,7 +197,7 @@ def check_table(model, table):
         np.testing.assert_allclose(found["prediction"], model.predict(table), rtol=1e-5, atol=1e-5)
 
 
-def test_what_train_saves(tmp_path):
+def test_model_saved_by_train(tmp_path):
     from rich.console import Console
 
     from gramless.cli.options import TrainSettings
@@ -212,7 +212,7 @@ def test_what_train_saves(tmp_path):
     np.testing.assert_allclose(found, model.predict(table), atol=1e-5)
 
 
-def test_a_column_transformer_with_rare_words():
+def test_column_transformer_with_infrequent_categories():
     table, signal = frame()
     words = make_pipeline(SimpleImputer(strategy="constant", fill_value="missing"), OneHotEncoder(max_categories=3))
     parts = ColumnTransformer([("n", SimpleImputer(), ["size"]), ("w", words, ["city"]), ("p", "passthrough", ["price"])])
@@ -229,12 +229,12 @@ def graph_values(build, x, dtype=np.float64):
     return onnxruntime.InferenceSession(graph.model("values").SerializeToString()).run(None, {"x": x})[0]
 
 
-def test_the_normal_quantile_to_the_last_digits():
+def test_normal_quantile_to_rounding_error():
     p = np.concatenate([np.linspace(1e-7, 1 - 1e-7, 5001), [0.075, 0.925, 0.5, 1e-4]])
     np.testing.assert_allclose(graph_values(normal_quantile, p), ndtri(p), rtol=1e-13, atol=1e-13)
 
 
-def test_the_start_of_every_year():
+def test_year_start():
     days = np.arange(-200_000, 200_000, 7)
     starts = days.astype("datetime64[D]").astype("datetime64[Y]").astype("datetime64[D]").astype(np.int64)
     np.testing.assert_array_equal(graph_values(_year_start, days, np.int64), starts)

@@ -1,4 +1,4 @@
-"""Model files to serve."""
+"""Fixtures: model files, and a server of them."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 @pytest.fixture(scope="session")
 def files(tmp_path_factory):
-    """kinds: a table model of classes; weights: a pipeline for a quantity; plain: an estimator of an array."""
+    """Write three models: a table classifier (kinds), a regression pipeline (weights) and an estimator of arrays (plain)."""
     folder = tmp_path_factory.mktemp("models")
     frame, quiet = plants(), Console(quiet=True)
     frame.drop(columns="weight").to_csv(folder / "kinds.csv", index=False)

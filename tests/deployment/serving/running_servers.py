@@ -1,4 +1,4 @@
-"""A table to serve a model of, and servers that run: in a thread of this process, or as a command."""
+"""A training table, and servers in a thread of this process or as a command."""
 
 import os
 import re
@@ -14,7 +14,7 @@ import pandas as pd
 
 
 def plants(n=200, seed=0):
-    """Three kinds of plant by numbers, a category, a date and missing values; and their weight."""
+    """Return a table of three kinds of plants with numbers, a category, a date, missing values and a weight."""
     rng = np.random.default_rng(seed)
     kind = rng.integers(0, 3, n)
     frame = pd.DataFrame(
@@ -34,7 +34,7 @@ def plants(n=200, seed=0):
 
 @contextmanager
 def running(app, limits=None):
-    """An application on a free port of this machine, in a thread; yields its address."""
+    """Serve an application on a free port in a thread and yield its address."""
     import uvicorn
 
     from gramless.deployment.serving.server import protocol_with_header_timeout
@@ -60,7 +60,7 @@ def running(app, limits=None):
 
 @contextmanager
 def command(*arguments, **environment):
-    """`gramless serve` as a process of its own; yields the process and its address."""
+    """Run `gramless serve` as a process and yield the process and its address."""
     call = [sys.executable, "-m", "gramless", "serve", *map(str, arguments)]
     if "--port" not in call:
         call += ["--port", "0"]

@@ -1,4 +1,4 @@
-"""The page on which one draws: its answers, and a real browser that draws with the mouse and with a finger."""
+"""The drawing page: its HTTP responses, and drawing with mouse and touch in a browser."""
 
 import os
 import re
@@ -38,7 +38,7 @@ def stroke():
     return drawing
 
 
-def test_the_page_and_the_scores(client):
+def test_page_and_scores(client):
     page = client.get("/")
     assert page.status_code == 200
     assert "Draw a digit" in page.text
@@ -50,7 +50,7 @@ def test_the_page_and_the_scores(client):
     assert max(chances, key=chances.get) == "1"
 
 
-def test_an_empty_drawing_has_no_scores(client):
+def test_empty_drawing_has_no_scores(client):
     assert client.post("/scores", json={"drawing": np.zeros((5, 5)).tolist()}).json() == {"chances": None}
 
 
@@ -69,7 +69,7 @@ def test_an_empty_drawing_has_no_scores(client):
     ],
     ids=lambda body: body[:24].decode(),
 )
-def test_invalid_drawings_are_answered_with_the_reason(client, body):
+def test_invalid_drawings_give_the_reason(client, body):
     answer = client.post("/scores", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400
     assert answer.json()["error"]
@@ -94,7 +94,7 @@ def test_drawings_are_centred_and_keep_their_proportions(height, width):
 
 @pytest.fixture
 def address(app):
-    """The application on a port of this machine, in a thread."""
+    """Serve the application on the loopback interface, in a thread."""
     import uvicorn
 
     listening = socket.socket()
@@ -112,7 +112,7 @@ def address(app):
 
 
 @pytest.mark.parametrize("touch", [False, True], ids=["mouse", "finger"])
-def test_a_stroke_is_a_one(browser, address, touch):
+def test_vertical_stroke_is_recognised_as_one(browser, address, touch):
     context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=touch)
     page = context.new_page()
     complaints, requests = [], []
@@ -143,7 +143,7 @@ def test_a_stroke_is_a_one(browser, address, touch):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is a signal")
-def test_the_command_serves_this_machine_only_and_ends_with_ctrl_c(tmp_path):
+def test_command_serves_loopback_only_and_stops_on_sigint(tmp_path):
     environment = {**os.environ, "GRAMLESS_DATA": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "COLUMNS": "200"}
     command = [sys.executable, "-m", "gramless", "demo", "--port", "0"]
     running = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -175,7 +175,7 @@ def test_the_command_serves_this_machine_only_and_ends_with_ctrl_c(tmp_path):
         running.stdout.close()
 
 
-def test_a_taken_port_is_named():
+def test_error_for_port_in_use_has_the_port():
     from rich.console import Console
 
     from gramless.cli.errors import InputError

@@ -30,48 +30,48 @@ ROW = {"height (m)": 4.1, "leaves": 23, "soil": "loam", "planted": "2021-03-01"}
 
 
 def in_a_loop(work):
-    """Run a coroutine in a thread: the browser of other tests has a loop in this one."""
+    """Run a coroutine in a thread, because the browser of other tests has an event loop in this thread."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, work).result()
 
 
 def as_rows(frame):
-    """Rows as JSON has them."""
+    """Return a DataFrame as a list of JSON objects."""
     return json.loads(frame.to_json(orient="records", date_format="iso"))
 
 
 @pytest.fixture(scope="module")
-def asked():
+def frame():
     return plants(30, seed=5).drop(columns=["kind", "weight"])
 
 
 @pytest.fixture(scope="module")
-def truth(files, asked):
+def python_predictions(files, frame):
     model = gramless.load(files / "kinds.skops")
-    ready = model.ready(asked, "rows")
+    ready = model.ready(frame, "rows")
     return model.pipeline.predict(ready), model.pipeline.predict_proba(ready)
 
 
-def test_json_rows_are_predicted_as_in_python(address, asked, truth):
-    answer = httpx.post(f"{address}/predict", json={"rows": as_rows(asked)})
-    assert answer.status_code == 200
-    found = answer.json()
+def test_json_rows_are_predicted_as_in_python(address, frame, python_predictions):
+    response = httpx.post(f"{address}/predict", json={"rows": as_rows(frame)})
+    assert response.status_code == 200
+    found = response.json()
     assert found["model"] == "kinds"
-    assert found["predictions"] == truth[0].tolist()
+    assert found["predictions"] == python_predictions[0].tolist()
     assert found["classes"] == ["ash", "birch", "cedar"]
-    np.testing.assert_allclose(found["probabilities"], truth[1], atol=1e-12)
+    np.testing.assert_allclose(found["probabilities"], python_predictions[1], atol=1e-12)
 
 
-def test_csv_rows_and_a_csv_answer(address, asked, truth):
-    body = asked.to_csv(index=False)
-    answer = httpx.post(f"{address}/predict", content=body, headers={"Content-Type": "text/csv", "Accept": "text/csv"})
-    assert answer.status_code == 200
-    found = pd.read_csv(io.StringIO(answer.text))
-    assert found["prediction"].tolist() == truth[0].tolist()
-    np.testing.assert_allclose(found[["p(ash)", "p(birch)", "p(cedar)"]], truth[1], atol=1e-12)
+def test_csv_request_and_response(address, frame, python_predictions):
+    body = frame.to_csv(index=False)
+    response = httpx.post(f"{address}/predict", content=body, headers={"Content-Type": "text/csv", "Accept": "text/csv"})
+    assert response.status_code == 200
+    found = pd.read_csv(io.StringIO(response.text))
+    assert found["prediction"].tolist() == python_predictions[0].tolist()
+    np.testing.assert_allclose(found[["p(ash)", "p(birch)", "p(cedar)"]], python_predictions[1], atol=1e-12)
 
 
-def test_a_quantity_has_an_interval(address, files):
+def test_regression_has_intervals(address, files):
     rows = as_rows(plants(20, seed=6).drop(columns=["kind", "weight", "planted"]))
     found = httpx.post(f"{address}/models/weights/predict", json={"rows": rows}).json()
     predictions, intervals = np.array(found["predictions"]), np.array(found["intervals"])
@@ -80,7 +80,7 @@ def test_a_quantity_has_an_interval(address, files):
     assert "probabilities" not in found
 
 
-def test_an_estimator_of_an_array(address):
+def test_array_estimator(address):
     found = httpx.post(f"{address}/models/plain/predict", json={"rows": [{"x0": 2.0, "x1": 0, "x2": 0}]}).json()
     assert found["predictions"] == [1]
     assert sum(found["probabilities"][0]) == pytest.approx(1)
@@ -115,9 +115,9 @@ def test_rows_far_from_training_are_flagged(address):
 
 def test_missing_values_and_unknown_categories_are_accepted(address):
     rows = [dict.fromkeys(ROW), {**ROW, "soil": "lava"}, {**ROW, "leaves": "23"}]
-    answer = httpx.post(f"{address}/predict", json={"rows": rows})
-    assert answer.status_code == 200
-    assert len(answer.json()["predictions"]) == 3
+    response = httpx.post(f"{address}/predict", json={"rows": rows})
+    assert response.status_code == 200
+    assert len(response.json()["predictions"]) == 3
 
 
 def without(name):
@@ -132,14 +132,14 @@ JSON_ERRORS = {
     "empty": (b'{"rows": []}', 422, "there are no rows"),
     "a row that is a list": (b'{"rows": [[1]]}', 422, "row 1 is [1], not an object"),
     "a missing column": (json.dumps({"rows": [ROW, without("soil")]}), 422, "row 2 lacks the column 'soil'"),
-    "a word for a number": (json.dumps({"rows": [{**ROW, "leaves": "many"}]}), 422, "'leaves': 'many' is not a number"),
+    "a string for a number": (json.dumps({"rows": [{**ROW, "leaves": "many"}]}), 422, "'leaves': 'many' is not a number"),
     "a list for a number": (json.dumps({"rows": [{**ROW, "leaves": [1]}]}), 422, "'leaves': [1] is not a number"),
-    "a list for a word": (json.dumps({"rows": [{**ROW, "soil": ["sand"]}]}), 422, "'soil': ['sand'] is not a string"),
+    "a list for a category": (json.dumps({"rows": [{**ROW, "soil": ["sand"]}]}), 422, "'soil': ['sand'] is not a string"),
     "no date": (json.dumps({"rows": [{**ROW, "planted": "soon"}]}), 422, "'planted': 'soon' is not a date"),
     "NaN": (json.dumps({"rows": [{**ROW, "leaves": float("nan")}]}), 400, "write null for a missing value"),
     "infinity": (json.dumps({"rows": [{**ROW, "leaves": 0}]}).replace('"leaves": 0', '"leaves": 1e999'), 422, "too large"),
-    "a long whole number": (json.dumps({"rows": [{**ROW, "leaves": 10**400}]}), 422, "too large"),
-    "a longer whole number": (b'{"rows": [' + b"9" * 10_000 + b"]}", 400, "the body is not JSON"),
+    "a long integer": (json.dumps({"rows": [{**ROW, "leaves": 10**400}]}), 422, "too large"),
+    "an integer that is too long to parse": (b'{"rows": [' + b"9" * 10_000 + b"]}", 400, "the body is not JSON"),
     "deep": (b'{"rows": ' + b"[" * 100_000, 400, "recursion limit exceeded"),
     "explain": (json.dumps({"rows": [ROW], "explain": "yes"}), 422, "explain is 'yes': send true or false"),
     "many explained": (
@@ -152,41 +152,41 @@ JSON_ERRORS = {
 
 
 @pytest.mark.parametrize("name", JSON_ERRORS)
-def test_wrong_json_is_answered_with_the_reason(address, name):
-    body, status, said = JSON_ERRORS[name]
-    answer = httpx.post(f"{address}/predict", content=body, headers={"Content-Type": "application/json"})
-    assert (answer.status_code, said in answer.json()["error"]) == (status, True), answer.text
+def test_invalid_json_gives_the_reason(address, name):
+    body, status, expected = JSON_ERRORS[name]
+    response = httpx.post(f"{address}/predict", content=body, headers={"Content-Type": "application/json"})
+    assert (response.status_code, expected in response.json()["error"]) == (status, True), response.text
 
 
 CSV_ERRORS = {
-    "nothing": (b"", 422, "the header lacks the columns"),
+    "empty": (b"", 422, "the header lacks the columns"),
     "no rows": (b"height (m),leaves,soil,planted\n", 422, "there are no rows"),
     "a missing column": (b"leaves,soil,planted\n1,a,\n", 422, "the header lacks the column 'height (m)'"),
-    "twins": (b"height (m),leaves,leaves,soil,planted\n1,2,3,a,\n", 422, "'leaves' more than once"),
+    "duplicate columns": (b"height (m),leaves,leaves,soil,planted\n1,2,3,a,\n", 422, "'leaves' more than once"),
     "ragged": (b"height (m),leaves,soil,planted\n1,2\n", 422, "row 1 has 2 cells, and the header has 4"),
-    "not text": (b"\xff\xfe", 400, "not text in UTF-8"),
-    "a quote": (b'height (m),leaves,soil,planted\n1,"2', 400, "not CSV"),
+    "not UTF-8": (b"\xff\xfe", 400, "not text in UTF-8"),
+    "an open quote": (b'height (m),leaves,soil,planted\n1,"2', 400, "not CSV"),
 }
 
 
 @pytest.mark.parametrize("name", CSV_ERRORS)
-def test_wrong_csv_is_answered_with_the_reason(address, name):
-    body, status, said = CSV_ERRORS[name]
-    answer = httpx.post(f"{address}/predict", content=body, headers={"Content-Type": "text/csv"})
-    assert (answer.status_code, said in answer.json()["error"]) == (status, True), answer.text
+def test_invalid_csv_gives_the_reason(address, name):
+    body, status, expected = CSV_ERRORS[name]
+    response = httpx.post(f"{address}/predict", content=body, headers={"Content-Type": "text/csv"})
+    assert (response.status_code, expected in response.json()["error"]) == (status, True), response.text
 
 
-def test_other_wrong_requests(address):
-    for path, method, status, said in [
+def test_other_invalid_requests(address):
+    for path, method, status, expected in [
         ("/nowhere", "GET", 404, "GET /nowhere: Not Found"),
         ("/predict", "GET", 405, "GET /predict: Method Not Allowed"),
         ("/models/none/predict", "POST", 404, "there is no model 'none'; the models are 'kinds', 'weights', 'plain'"),
     ]:
-        answer = httpx.request(method, address + path)
-        assert (answer.status_code, answer.json()["error"]) == (status, said)
-    answer = httpx.post(f"{address}/predict", content=b"x", headers={"Content-Type": "image/png"})
-    assert answer.status_code == 415
-    assert "'image/png' is not supported" in answer.json()["error"]
+        response = httpx.request(method, address + path)
+        assert (response.status_code, response.json()["error"]) == (status, expected)
+    response = httpx.post(f"{address}/predict", content=b"x", headers={"Content-Type": "image/png"})
+    assert response.status_code == 415
+    assert "'image/png' is not supported" in response.json()["error"]
     assert httpx.get(f"{address}/healthz", headers={"host": "example.org"}).status_code == 400
 
 
@@ -212,19 +212,21 @@ def test_health_schema_openapi_and_metrics(address):
     assert scored(httpx.get(f"{address}/metrics").text) == scored(before.text) + 7
 
 
-def test_many_clients_get_their_own_answers(address, asked, truth):
-    rows = as_rows(asked)
+def test_concurrent_clients_get_their_own_responses(address, frame, python_predictions):
+    rows = as_rows(frame)
 
     async def all_of_them():
         async with httpx.AsyncClient(base_url=address, timeout=60) as client:
             return await asyncio.gather(*(client.post("/predict", json={"rows": [rows[k % 30]]}) for k in range(300)))
 
-    answers = in_a_loop(all_of_them())
-    assert [answer.status_code for answer in answers] == [200] * 300
-    assert [answer.json()["predictions"][0] for answer in answers] == [truth[0][k % 30] for k in range(300)]
+    responses = in_a_loop(all_of_them())
+    assert [response.status_code for response in responses] == [200] * 300
+    assert [response.json()["predictions"][0] for response in responses] == [
+        python_predictions[0][k % 30] for k in range(300)
+    ]
 
 
-def test_requests_that_come_while_a_batch_runs_share_the_next_one():
+def test_waiting_requests_form_the_next_batch():
     sizes, go = [], threading.Event()
 
     def score(table):
@@ -243,11 +245,11 @@ def test_requests_that_come_while_a_batch_runs_share_the_next_one():
 
     found = in_a_loop(work())
     assert [one.predictions.tolist() for one in found] == [[2.0 * k] * 2 for k in range(6)]
-    # All six come before the first batch begins; eight rows are the most of one.
+    # All six requests arrive before the first batch starts; a batch has at most eight rows.
     assert sizes == [8, 4]
 
 
-def test_an_error_fails_only_its_own_request_and_the_queue_is_bounded():
+def test_error_fails_one_request_and_queue_is_bounded():
     go = threading.Event()
 
     def score(table):
@@ -274,7 +276,7 @@ def test_an_error_fails_only_its_own_request_and_the_queue_is_bounded():
     assert isinstance(found[2], ValueError)
 
 
-def test_a_fast_model_is_scored_in_the_event_loop_and_a_slow_one_in_its_thread():
+def test_fast_model_runs_in_event_loop_and_slow_model_in_thread():
     threads, pause = [], [0.05]
 
     def score(table):
@@ -285,7 +287,7 @@ def test_a_fast_model_is_scored_in_the_event_loop_and_a_slow_one_in_its_thread()
     async def work(count):
         batches = RequestBatcher(score, Limits(waiting_rows=100, batch_rows=8), lambda rows, seconds: None)
         for k in range(count):
-            pause[0] = 0.05 if k in (0, 3) else 0.0  # slow by chance, as on a machine that does something else
+            pause[0] = 0.05 if k in (0, 3) else 0.0  # slow calls, as on a busy computer
             await batches.submit({"x": np.array([float(k)])})
         pause[0] = 0.05
         for _ in range(10):
@@ -298,20 +300,20 @@ def test_a_fast_model_is_scored_in_the_event_loop_and_a_slow_one_in_its_thread()
     assert in_thread[-1]
 
 
-def test_rows_are_encoded_and_prepared_once_for_all_answers(files, asked, truth, monkeypatch):
+def test_rows_are_encoded_and_prepared_once(files, frame, python_predictions, monkeypatch):
     scorer = load_scorer(files / "kinds.skops")
-    table = {name: asked[name].to_numpy() for name in asked}
+    table = {name: frame[name].to_numpy() for name in frame}
     calls = []
     plain = Preparation.__call__
     monkeypatch.setattr(Preparation, "__call__", lambda self, encoded: calls.append(self) or plain(self, encoded))
     scores = scorer.score(table)
-    np.testing.assert_array_equal(scores.probabilities, truth[1])
+    np.testing.assert_array_equal(scores.probabilities, python_predictions[1])
     assert scores.novel is not None
     assert len(calls) == len(set(map(id, calls)))
 
 
 def scorer_after(wait):
-    """Loads a model whose scores come after `wait` returns."""
+    """Return a loader of models whose scores are computed after `wait` returns."""
 
     def load(path):
         scorer = load_scorer(path)
@@ -327,7 +329,7 @@ def scorer_after(wait):
     return load
 
 
-def test_a_slow_prediction_is_answered_with_a_timeout(files):
+def test_slow_prediction_gives_timeout(files):
     limits, go, scored = Limits(seconds=0.2), threading.Event(), threading.Event()
 
     def wait():
@@ -335,9 +337,9 @@ def test_a_slow_prediction_is_answered_with_a_timeout(files):
         scored.set()
 
     with running(scoring_app({"plain": files / "plain.skops"}, scorer_after(wait), limits=limits)) as address:
-        answer = httpx.post(f"{address}/predict", json={"rows": [{"x0": 2.0, "x1": 0, "x2": 0}]})
-        assert answer.status_code == 504
-        assert not scored.is_set()  # the answer came while the model was still busy
+        response = httpx.post(f"{address}/predict", json={"rows": [{"x0": 2.0, "x1": 0, "x2": 0}]})
+        assert response.status_code == 504
+        assert not scored.is_set()  # the response was sent while the model was still computing
         go.set()
         assert httpx.get(f"{address}/healthz").status_code == 200
 
@@ -358,22 +360,22 @@ def test_slow_clients_and_large_requests_are_disconnected(files):
             ),
             "headers without measure": (b"GET / HTTP/1.1\r\nX: " + b"x" * 200_000, b""),
         }
-        for what, (first, said) in sent.items():
+        for what, (first, expected) in sent.items():
             with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
                 client.sendall(first)
                 client.settimeout(5)
                 try:
-                    answer = client.recv(4096)
+                    response = client.recv(4096)
                 except ConnectionResetError:
-                    answer = b""
-                assert said in answer.split(b"\r\n")[0], what
+                    response = b""
+                assert expected in response.split(b"\r\n")[0], what
         with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
             client.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + (b"400\r\n" + b"x" * 1024 + b"\r\n") * 3)
             assert b" 413 " in client.recv(4096).split(b"\r\n")[0]
         assert httpx.get(f"{address}/healthz").status_code == 200
 
 
-def test_a_token_is_required(files):
+def test_token_is_required(files):
     with running(scoring_app({"plain": files / "plain.skops"}, load_scorer, token="sesame")) as address:
         body = {"rows": [{"x0": 1, "x1": 0, "x2": 0}]}
         for headers in (
@@ -383,9 +385,9 @@ def test_a_token_is_required(files):
             {"Authorization": "Bearer sésame"},
         ):
             encoded = {key: value.encode() for key, value in headers.items()}
-            answer = httpx.post(f"{address}/predict", json=body, headers=encoded)
-            assert answer.status_code == 401
-            assert "requires a token" in answer.json()["error"]
+            response = httpx.post(f"{address}/predict", json=body, headers=encoded)
+            assert response.status_code == 401
+            assert "requires a token" in response.json()["error"]
         for path in ("/schema", "/metrics", "/models", "/openapi.json"):
             assert httpx.get(address + path).status_code == 401
         assert httpx.get(f"{address}/healthz").status_code == 200
@@ -394,27 +396,27 @@ def test_a_token_is_required(files):
         assert "security" in httpx.get(f"{address}/openapi.json", headers=right).json()
 
 
-def test_a_replaced_file_is_served_and_no_request_is_lost(files, tmp_path):
+def test_replaced_file_is_served_without_lost_requests(files, tmp_path):
     path = tmp_path / "model.skops"
     X = np.random.default_rng(0).normal(size=(30, 1))
     for sign, name in ((1, "first"), (-1, "second")):
         gramless.save(gramless.LSSVC().fit(X, np.where(sign * X[:, 0] > 0, "high", "low")), tmp_path / name)
     shutil.copy(tmp_path / "first", path)
-    answers, end = [], threading.Event()
+    responses, end = [], threading.Event()
     with running(scoring_app({"m": path}, load_scorer, watch_seconds=0.1)) as address:
 
-        def ask():
+        def send_requests():
             with httpx.Client(base_url=address) as client:
                 while not end.is_set():
-                    answers.append(client.post("/predict", json={"rows": [{"x0": 1.0}]}))
+                    responses.append(client.post("/predict", json={"rows": [{"x0": 1.0}]}))
 
-        threads = [threading.Thread(target=ask) for _ in range(4)]
+        threads = [threading.Thread(target=send_requests) for _ in range(4)]
         for thread in threads:
             thread.start()
 
         def wait_for(label):
             deadline = time.monotonic() + 30
-            while not (answers and answers[-1].json()["predictions"] == [label]):
+            while not (responses and responses[-1].json()["predictions"] == [label]):
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
 
@@ -429,13 +431,13 @@ def test_a_replaced_file_is_served_and_no_request_is_lost(files, tmp_path):
         for thread in threads:
             thread.join()
         figures = httpx.get(f"{address}/metrics").text
-    assert {answer.status_code for answer in answers} == {200}
+    assert {response.status_code for response in responses} == {200}
     assert 'gramless_reloads_total{model="m",outcome="loaded"} 1.0' in figures
     assert 'gramless_reloads_total{model="m",outcome="refused"} 1.0' in figures
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_the_command_serves_reloads_ends_gracefully_and_starts_again_after_a_kill(files, tmp_path):
+def test_command_reloads_stops_and_restarts_after_kill(files, tmp_path):
     shutil.copy(files / "plain.skops", tmp_path / "plain.skops")
     body = {"rows": [{"x0": 2.0, "x1": 0, "x2": 0}]}
     with command(tmp_path / "plain.skops", f"other={files / 'kinds.skops'}", GRAMLESS_TOKEN="sesame") as (process, address):
@@ -452,7 +454,7 @@ def test_the_command_serves_reloads_ends_gracefully_and_starts_again_after_a_kil
             time.sleep(0.05)
         with httpx.Client() as client:
             assert client.post(f"{address}/predict", json=body, headers=headers).status_code == 200
-            process.kill()  # in the midst of a connection
+            process.kill()  # during an open connection
             process.wait()
             with pytest.raises(httpx.HTTPError):
                 client.post(f"{address}/predict", json=body, headers=headers)
@@ -476,21 +478,21 @@ def wait_until_up(address):
             time.sleep(0.05)
 
 
-def test_requests_under_way_are_answered_when_the_server_stops(files):
+def test_running_requests_are_completed_at_shutdown(files):
     with running(scoring_app({"plain": files / "plain.skops"}, scorer_after(lambda: time.sleep(0.5)))) as address:
         found = []
 
-        def ask():
+        def send_requests():
             found.append(httpx.post(f"{address}/predict", json={"rows": [{"x0": 2.0, "x1": 0, "x2": 0}]}, timeout=30))
 
-        thread = threading.Thread(target=ask)
+        thread = threading.Thread(target=send_requests)
         thread.start()
         time.sleep(0.2)
     thread.join()
     assert found[0].json()["predictions"] == [1]
 
 
-def test_names_of_models():
+def test_model_names():
     found = named_files(["a/bank.skops", "homes=b/x.skops", "a/my model.skops"])
     assert {name: path.as_posix() for name, path in found.items()} == {
         "bank": "a/bank.skops",

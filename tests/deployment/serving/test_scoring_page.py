@@ -1,4 +1,4 @@
-"""The page with a form made from a model's columns, in a real browser."""
+"""The page with a form for the columns of a model, in a browser."""
 
 import pytest
 from running_servers import running
@@ -9,17 +9,17 @@ from gramless.deployment.serving.app import scoring_app
 
 @pytest.fixture
 def watched(browser):
-    """A page of a phone's width whose complaints are counted."""
+    """Return a page with the width of a phone that records console messages and errors."""
     context = browser.new_context(viewport={"width": 390, "height": 844})
     page = context.new_page()
-    page.complaints = []
-    page.on("console", lambda message: page.complaints.append(message.text))
-    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    page.errors = []
+    page.on("console", lambda message: page.errors.append(message.text))
+    page.on("pageerror", lambda error: page.errors.append(str(error)))
     yield page
     context.close()
 
 
-def test_the_form_predicts_while_one_types(watched, address):
+def test_form_predicts_during_input(watched, address):
     requests = []
     watched.on("request", lambda wanted: requests.append(wanted.url))
     watched.goto(address)
@@ -44,21 +44,21 @@ def test_the_form_predicts_while_one_types(watched, address):
     assert watched.locator("#message").inner_text() == ""
     wide = watched.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert wide == 0
-    assert watched.complaints == []
+    assert watched.errors == []
     assert all(url.startswith((address, "data:")) for url in requests)
 
 
-def test_another_model_and_its_interval(watched, address):
+def test_model_selection_and_interval(watched, address):
     watched.goto(address)
     watched.locator("#prediction").get_by_text("birch").wait_for()
     watched.locator("#models").select_option("weights")
     watched.get_by_text("90 % interval:").wait_for()
     assert watched.locator("h1").inner_text() == "Predict weight"
     assert not watched.locator("#chances").is_visible()
-    assert watched.complaints == []
+    assert watched.errors == []
 
 
-def test_the_page_asks_for_the_token(watched, files):
+def test_page_requests_token(watched, files):
     with running(scoring_app({"plain": files / "plain.skops"}, load_scorer, token="sesame")) as address:
         watched.goto(address)
         watched.get_by_label("Token of this server").fill("sesame")
@@ -67,7 +67,7 @@ def test_the_page_asks_for_the_token(watched, files):
         assert watched.get_by_label("x0").is_visible()
 
 
-def test_names_of_columns_are_text_and_not_markup(watched, tmp_path):
+def test_column_names_are_escaped(watched, tmp_path):
     import numpy as np
     import pandas as pd
 
