@@ -223,3 +223,11 @@ def test_a_failed_fit_changes_nothing(digits):
 def test_soft_probabilities_need_an_estimator_that_has_them():
     assert not hasattr(PatchClassifier(RidgeClassifier(), vote="soft"), "predict_proba")
     assert hasattr(PatchClassifier(RidgeClassifier()), "predict_proba")
+
+
+def test_the_default_patch_size_follows_the_images(digits):
+    X, y, X_test, y_test = digits
+    voter = PatchClassifier(LSSVC(C=10.0)).fit(X, y)
+    assert voter.n_patches_ == 4
+    assert voter.score(X_test, y_test) > 0.9
+    assert Patches().per_image((28, 28)) == 16

@@ -70,8 +70,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
     n_atoms : int or None, default=None
         Number of atoms of the dictionary. None is 256, or 400 for colour images, and at most the number of patches.
     patch_size : int, (int, int) or None, default=None
-        Height and width of the patches in pixels. None depends on the images: 7 for grey images of 28 pixels, 6 for colour
-        images of 32 pixels, at least 3.
+        Height and width of the patches in pixels. None depends on the size of the images as the Notes describe.
     pooling : int, (int, int) or None, default=None
         Rows and columns of the grid of cells; None is 4, or fewer if a cell would have less than two positions.
     n_components : int, None or "auto", default="auto"
@@ -120,6 +119,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
+    If `patch_size` is None, patches have 7 pixels for grey images of 28 pixels, 6 for colour images of 32 pixels, at least 3.
+
     The kernel is `((1 + cos) / 2)^degree`; with thousands of atoms a `degree` of 2 or 3 is more accurate. `tol` bounds the
     relative residual of the least-squares support vector machine. `callback` is called with the `LSSVC` on the features.
 
@@ -263,8 +264,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             Scores; a tensor if X is one.
         """
         features = self._features(X)
-        scores = self.estimator_.decision_function(features)
-        return xa.in_namespace_of(scores, X)
+        return xa.in_namespace_of(self.estimator_.decision_function(features), X)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the class of each image.
@@ -348,36 +348,30 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         components: Any = self.n_components
         if components == "auto":
             components = None if device.startswith("cuda") else 1000
+        dictionary = self._small_dictionary(
+            n, shape, 400 if shape[2] > 1 else 256, seed, mirror=mirror, n_components=components, verbose=self.verbose
+        )
+        return dictionary if self.n_atoms is None else dictionary.set_params(n_atoms=self.n_atoms)
+
+    def _small_dictionary(self, n: int, shape: ImageShape, atoms: int, seed: int, **options: Any) -> PatchDictionary:
+        """Return an unfitted dictionary for n images, with at most as many atoms as the images have patches."""
         dictionary = PatchDictionary(
             patch_size=self.patch_size,
             pooling=self.pooling,
-            mirror=mirror,
-            n_components=components,
             device=self.device,
             memory_budget=self.memory_budget,
-            verbose=self.verbose,
             random_state=seed,
+            **options,
         )
-        atoms = self.n_atoms
-        if atoms is None:
-            atoms = min(400 if shape[2] > 1 else 256, n * dictionary.per_image(shape))
-        return dictionary.set_params(n_atoms=atoms)
+        return dictionary.set_params(n_atoms=min(atoms, n * dictionary.per_image(shape)))
 
     def _mirror_helps(self, images: Array, codes: np.ndarray, seed: int) -> bool:
         """Return True if the reflected kernel has smaller leave-one-out errors on a small dictionary."""
         n, height, width, channels = images.shape
         if width < 2:
             return False
-        pilot = PatchDictionary(
-            patch_size=self.patch_size,
-            pooling=self.pooling,
-            mirror=True,
-            n_patches=TUNING.pilot_patches,
-            device=self.device,
-            memory_budget=self.memory_budget,
-            random_state=seed,
-        )
-        pilot.set_params(n_atoms=min(TUNING.pilot_atoms, n * pilot.per_image((height, width, channels))))
+        shape = height, width, channels
+        pilot = self._small_dictionary(n, shape, TUNING.pilot_atoms, seed, mirror=True, n_patches=TUNING.pilot_patches)
         features = pilot.fit_transform(images)
         cosine = Polynomial(degree=self.degree, gamma=0.5, coef0=0.5)
         plain, reflected = (

@@ -61,8 +61,8 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     estimator : classifier, optional
         Model that is fitted to the preprocessed data. It classifies patches, and is fitted with the label of each patch's
         image. None is `PrototypeLSSVC` with a polynomial kernel of degree 4 and `C=1e6`.
-    patch_size : int or (int, int), default=25
-        Height and width of the patches in pixels.
+    patch_size : int, (int, int) or None, default=None
+        Height and width of the patches in pixels. None depends on the size of the images as the Notes describe.
     stride : int, default=1
         Distance between neighbouring patches in pixels.
     normalise : bool, default=True
@@ -97,6 +97,8 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     -----
     Patches that do not fit into `memory_budget` are written to a temporary file.
 
+    If `patch_size` is None, patches have 25 / 28 of the shorter side of the images: 25 pixels for images of 28 pixels.
+
     With `normalise`, each patch is centred and scaled to unit norm.
 
     References
@@ -115,7 +117,7 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     _parameter_constraints: dict[str, Any] = {
         "estimator": [HasMethods(["fit", "predict"]), None],
-        "patch_size": [POSITIVE_INTEGER, "array-like"],
+        "patch_size": [POSITIVE_INTEGER, "array-like", None],
         "stride": [POSITIVE_INTEGER],
         "normalise": ["boolean"],
         "vote": [StrOptions({"hard", "soft"})],
@@ -129,7 +131,7 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self,
         estimator: Any = None,
         *,
-        patch_size: Any = 25,
+        patch_size: Any = None,
         stride: int = 1,
         normalise: bool = True,
         vote: str = "hard",

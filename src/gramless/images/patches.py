@@ -32,8 +32,8 @@ class Patches(ImageTransformer):
 
     Parameters
     ----------
-    patch_size : int or (int, int), default=25
-        Height and width of the patches in pixels.
+    patch_size : int, (int, int) or None, default=None
+        Height and width of the patches in pixels. None is 25 / 28 of the shorter side of the images.
     stride : int, default=1
         Distance between neighbouring patches in pixels.
     normalise : bool, default=True
@@ -48,20 +48,26 @@ class Patches(ImageTransformer):
     >>> import numpy as np
     >>> from gramless.images import Patches
     >>> images = np.zeros((10, 28, 28), dtype=np.uint8)
-    >>> patches = Patches(25)
+    >>> patches = Patches()
     >>> patches.fit_transform(images).shape, patches.per_image((28, 28))
     ((160, 625), 16)
     """
 
     _parameter_constraints: dict[str, Any] = {
         **ImageTransformer._parameter_constraints,
-        "patch_size": [POSITIVE_INTEGER, "array-like"],
+        "patch_size": [POSITIVE_INTEGER, "array-like", None],
         "stride": [POSITIVE_INTEGER],
         "normalise": ["boolean"],
     }
 
     def __init__(
-        self, patch_size: Any = 25, *, stride: int = 1, normalise: bool = True, shape: Any = None, n_jobs: int | None = None
+        self,
+        patch_size: Any = None,
+        *,
+        stride: int = 1,
+        normalise: bool = True,
+        shape: Any = None,
+        n_jobs: int | None = None,
     ):
         super().__init__(shape=shape, n_jobs=n_jobs)
         self.patch_size = patch_size
@@ -81,7 +87,7 @@ class Patches(ImageTransformer):
         int
             Number of patches.
         """
-        size = integer_pair("patch_size", self.patch_size)
+        size = self._size(shape)
         if size[0] > shape[0] or size[1] > shape[1]:
             raise ValueError(
                 f"patch_size {size[0]} x {size[1]} is larger than the images of {shape[0]} x {shape[1]} pixels."
@@ -143,8 +149,13 @@ class Patches(ImageTransformer):
         for rows in slices(len(images), max(1, max_bytes // (prod(transform.row_shape) * dtype.itemsize))):
             yield rows, apply_in_blocks(transform, images[rows], dtype).reshape(-1, transform.row_shape[1])
 
+    def _size(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        """Return height and width of a patch; 25 pixels for images of 28 pixels, as in the paper, and in proportion."""
+        side = max(1, round(min(shape[0], shape[1]) * 25 / 28))
+        return (side, side) if self.patch_size is None else integer_pair("patch_size", self.patch_size)
+
     def _block_transform(self, shape: ImageShape, dtype: np.dtype) -> BlockTransform:
-        p, size, stride = self.per_image(shape), integer_pair("patch_size", self.patch_size), int(self.stride)
+        p, size, stride = self.per_image(shape), self._size(shape), int(self.stride)
         d = prod(size) * shape[2]
 
         def apply(images: np.ndarray) -> np.ndarray:
