@@ -119,8 +119,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    If `patch_size` is None, patches have 7 pixels for grey images of 28 pixels and 6 for colour images of 32 pixels, at least
-    3.
+    If `patch_size` is None, patches have at least 3 pixels: 7 for grey images of 28 pixels, 6 for colour images of 32.
 
     The kernel is `((1 + cos) / 2)^degree`; with thousands of atoms a `degree` of 2 or 3 is more accurate. `tol` bounds the
     relative residual of the least-squares support vector machine. `callback` is called with the `LSSVC` on the features.
