@@ -14,8 +14,8 @@ Vandewalle, "Least squares support vector machine classifiers", 1999.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -52,6 +52,7 @@ class ImagePlan:
 
 
 @link_documentation
+@dataclass(eq=False, repr=False)
 class ImageClassifier(ClassifierMixin, BaseEstimator):
     """Classify images by a dictionary of their patches and a least-squares support vector machine.
 
@@ -138,7 +139,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "C": [POSITIVE, StrOptions({"auto"})],
         "degree": [POSITIVE_INTEGER],
         "mirror": ["boolean", StrOptions({"auto"})],
@@ -156,40 +157,22 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         "random_state": ["random_state"],
     }
 
-    def __init__(
-        self,
-        *,
-        C: float | str = "auto",
-        degree: int = 4,
-        mirror: bool | str = "auto",
-        n_atoms: int | None = None,
-        patch_size: Any = None,
-        pooling: Any = None,
-        n_components: int | str | None = "auto",
-        shape: Any = None,
-        tol: float = 1e-2,
-        class_weight: Any = None,
-        device: str | None = None,
-        memory_budget: str | float | None = None,
-        callback: Callable[..., Any] | None = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.C = C
-        self.degree = degree
-        self.mirror = mirror
-        self.n_atoms = n_atoms
-        self.patch_size = patch_size
-        self.pooling = pooling
-        self.n_components = n_components
-        self.shape = shape
-        self.tol = tol
-        self.class_weight = class_weight
-        self.device = device
-        self.memory_budget = memory_budget
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
+    _: KW_ONLY
+    C: float | str = "auto"
+    degree: int = 4
+    mirror: bool | str = "auto"
+    n_atoms: int | None = None
+    patch_size: Any = None
+    pooling: Any = None
+    n_components: int | str | None = "auto"
+    shape: Any = None
+    tol: float = 1e-2
+    class_weight: Any = None
+    device: str | None = None
+    memory_budget: str | float | None = None
+    callback: Callable[..., Any] | None = None
+    verbose: int = 0
+    random_state: Any = None
 
     @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ImageClassifier:

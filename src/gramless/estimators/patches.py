@@ -10,9 +10,10 @@ Kurugodu and Kongara, "KMeans kernel classifier", 2023.
 from __future__ import annotations
 
 import tempfile
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
@@ -51,6 +52,7 @@ def _has_probabilities(self: Any) -> bool:
 
 
 @link_documentation
+@dataclass(eq=False, repr=False)
 class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Majority vote of a classifier's predictions for all patches of an image.
 
@@ -115,7 +117,7 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     (4, True)
     """
 
-    _parameter_constraints: dict[str, Any] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": [HasMethods(["fit", "predict"]), None],
         "patch_size": [POSITIVE_INTEGER, "array-like", None],
         "stride": [POSITIVE_INTEGER],
@@ -127,28 +129,16 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         "verbose": ["verbose"],
     }
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        patch_size: Any = None,
-        stride: int = 1,
-        normalise: bool = True,
-        vote: str = "hard",
-        shape: Any = None,
-        memory_budget: str | float | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ):
-        self.estimator = estimator
-        self.patch_size = patch_size
-        self.stride = stride
-        self.normalise = normalise
-        self.vote = vote
-        self.shape = shape
-        self.memory_budget = memory_budget
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    estimator: Any = None
+    _: KW_ONLY
+    patch_size: Any = None
+    stride: int = 1
+    normalise: bool = True
+    vote: str = "hard"
+    shape: Any = None
+    memory_budget: str | float | None = None
+    n_jobs: int | None = None
+    verbose: int = 0
 
     @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PatchClassifier:

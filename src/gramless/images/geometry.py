@@ -12,9 +12,10 @@ returns the same values in four times the time.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from math import prod
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -76,6 +77,7 @@ def hough_matrix(height: int, width: int, angles: np.ndarray, dtype: np.dtype) -
 
 
 @link_documentation
+@dataclass(eq=False, repr=False)
 class Crop(OneToOneFeatureMixin, ImageTransformer):
     """Remove the dark border of every image and stretch the rest to the full size.
 
@@ -85,13 +87,13 @@ class Crop(OneToOneFeatureMixin, ImageTransformer):
     ----------
     threshold : float
         A pixel belongs to the border if no channel exceeds this value.
-    keep_aspect : bool
-        False stretches the content to the full image; True stretches both axes by the smaller of the two factors and
-        centres the result.
     shape : (height, width) or (height, width, channels), optional
         Shape of one image if the rows of X are flat; None assumes square grey images.
     n_jobs : int, optional
         Number of threads; None is 1 unless a joblib context sets another number.
+    keep_aspect : bool
+        False stretches the content to the full image; True stretches both axes by the smaller of the two factors and
+        centres the result.
 
     Examples
     --------
@@ -106,16 +108,15 @@ class Crop(OneToOneFeatureMixin, ImageTransformer):
            [1.    , 0.75  , 0.25  , 0.    ]])
     """
 
-    _parameter_constraints: dict[str, Any] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **ImageTransformer._parameter_constraints,
         "threshold": [Real],
         "keep_aspect": ["boolean"],
     }
 
-    def __init__(self, threshold: float = 0, *, keep_aspect: bool = False, shape: Any = None, n_jobs: int | None = None):
-        super().__init__(shape=shape, n_jobs=n_jobs)
-        self.threshold = threshold
-        self.keep_aspect = keep_aspect
+    threshold: float = 0
+    _: KW_ONLY
+    keep_aspect: bool = False
 
     def _block_transform(self, shape: ImageShape, dtype: np.dtype) -> BlockTransform:
         height, width, _ = shape
@@ -143,6 +144,7 @@ class Crop(OneToOneFeatureMixin, ImageTransformer):
 
 
 @link_documentation
+@dataclass(eq=False, repr=False)
 class Deskew(OneToOneFeatureMixin, ImageTransformer):
     """Straighten slanted bright strokes on a dark background by a shear along the rows.
 
@@ -152,15 +154,15 @@ class Deskew(OneToOneFeatureMixin, ImageTransformer):
     ----------
     method : {"moments", "hough"}
         Estimate the slant from the second moments, or from the dominant line.
+    shape : (height, width) or (height, width, channels), optional
+        Shape of one image if the rows of X are flat; None assumes square grey images.
+    n_jobs : int, optional
+        Number of threads; None is 1 unless a joblib context sets another number.
     max_angle : float
         Largest slant from the vertical in degrees. Above 30 the Hough transform mistakes strokes of the character, such as
         the bar of a 7, for its slant.
     angle_step : float
         Resolution of the Hough transform in degrees.
-    shape : (height, width) or (height, width, channels), optional
-        Shape of one image if the rows of X are flat; None assumes square grey images.
-    n_jobs : int, optional
-        Number of threads; None is 1 unless a joblib context sets another number.
 
     Examples
     --------
@@ -176,26 +178,17 @@ class Deskew(OneToOneFeatureMixin, ImageTransformer):
            [0. , 0. , 1. , 0. , 0. ]])
     """
 
-    _parameter_constraints: dict[str, Any] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **ImageTransformer._parameter_constraints,
         "method": [StrOptions({"moments", "hough"})],
         "max_angle": [Interval(Real, 0, 90, closed="neither")],
         "angle_step": [POSITIVE],
     }
 
-    def __init__(
-        self,
-        method: str = "moments",
-        *,
-        max_angle: float = 30.0,
-        angle_step: float = 1.0,
-        shape: Any = None,
-        n_jobs: int | None = None,
-    ):
-        super().__init__(shape=shape, n_jobs=n_jobs)
-        self.method = method
-        self.max_angle = max_angle
-        self.angle_step = angle_step
+    method: str = "moments"
+    _: KW_ONLY
+    max_angle: float = 30.0
+    angle_step: float = 1.0
 
     def _block_transform(self, shape: ImageShape, dtype: np.dtype) -> BlockTransform:
         height, width, _ = shape

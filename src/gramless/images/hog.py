@@ -10,8 +10,9 @@ takes nine times as long for 2,000 random images of 28 x 28 because it is called
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -54,6 +55,7 @@ def _normalise_blocks(V: np.ndarray, norm: str) -> np.ndarray:
 
 
 @link_documentation
+@dataclass(eq=False, repr=False)
 class HOG(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
     """Histograms of oriented gradients.
 
@@ -65,12 +67,12 @@ class HOG(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
         Number of directions in a histogram.
     blocks : int
         Side in cells of the overlapping blocks that are normalised together.
-    norm : {"l2-hys", "l2", "l1", "none"}
-        Normalisation of a block; `"l2-hys"` is `"l2"`, clipped at 0.2 and normalised again.
     shape : (height, width) or (height, width, channels), optional
         Shape of one image if the rows of X are flat; None assumes square grey images.
     n_jobs : int, optional
         Number of threads; None is 1 unless a joblib context sets another number.
+    norm : {"l2-hys", "l2", "l1", "none"}
+        Normalisation of a block; `"l2-hys"` is `"l2"`, clipped at 0.2 and normalised again.
 
     Examples
     --------
@@ -82,7 +84,7 @@ class HOG(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
     (2, 144)
     """
 
-    _parameter_constraints: dict[str, Any] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **ImageTransformer._parameter_constraints,
         "cell": [POSITIVE_INTEGER],
         "bins": [POSITIVE_INTEGER],
@@ -90,21 +92,11 @@ class HOG(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
         "norm": [StrOptions({"l2-hys", "l2", "l1", "none"})],
     }
 
-    def __init__(
-        self,
-        cell: int = 4,
-        bins: int = 9,
-        blocks: int = 2,
-        *,
-        norm: str = "l2-hys",
-        shape: Any = None,
-        n_jobs: int | None = None,
-    ):
-        super().__init__(shape=shape, n_jobs=n_jobs)
-        self.cell = cell
-        self.bins = bins
-        self.blocks = blocks
-        self.norm = norm
+    cell: int = 4
+    bins: int = 9
+    blocks: int = 2
+    _: KW_ONLY
+    norm: str = "l2-hys"
 
     def _block_transform(self, shape: ImageShape, dtype: np.dtype) -> BlockTransform:
         cell, bins, side = int(self.cell), int(self.bins), int(self.blocks)

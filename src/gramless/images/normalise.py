@@ -11,9 +11,10 @@ factor 4 / height^2 for rows and 4 / width^2 for columns. Time O(n d); memory of
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
@@ -107,6 +108,7 @@ class Scale01(OneToOneFeatureMixin, ImageTransformer):
 
 
 @link_documentation
+@dataclass(eq=False, repr=False)
 class GaussianWindow(OneToOneFeatureMixin, ImageTransformer):
     """Multiply every image by a Gaussian centred on it, which fades out the border.
 
@@ -130,14 +132,12 @@ class GaussianWindow(OneToOneFeatureMixin, ImageTransformer):
            [0.29, 0.37, 0.29, 0.14]])
     """
 
-    _parameter_constraints: dict[str, Any] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **ImageTransformer._parameter_constraints,
         "c": [Interval(Real, 0, None, closed="left"), None],
     }
 
-    def __init__(self, c: float | None = None, *, shape: Any = None, n_jobs: int | None = None):
-        super().__init__(shape=shape, n_jobs=n_jobs)
-        self.c = c
+    c: float | None = None
 
     def _block_transform(self, shape: ImageShape, dtype: np.dtype) -> BlockTransform:
         def profile(side: int) -> np.ndarray:

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -112,6 +112,7 @@ class FeatureStatistics(NamedTuple):
 
 
 @link_documentation
+@dataclass(eq=False, repr=False)
 class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Features of images from a dictionary of their patches.
 
@@ -196,7 +197,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     (1797, 576)
     """
 
-    _parameter_constraints: dict[str, Any] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_atoms": [POSITIVE_INTEGER],
         "patch_size": [POSITIVE_INTEGER, "array-like", None],
         "pooling": [POSITIVE_INTEGER, "array-like", None],
@@ -219,50 +220,27 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         "random_state": ["random_state"],
     }
 
-    def __init__(
-        self,
-        n_atoms: int = 256,
-        *,
-        patch_size: Any = None,
-        pooling: Any = None,
-        stride: int | None = None,
-        contrast: float | None = None,
-        whitening: float | None = None,
-        threshold: float = 1.0,
-        signs: int = 2,
-        root: bool = True,
-        mirror: bool = False,
-        n_components: int | None = None,
-        n_images: int = 10_000,
-        n_patches: int = 400_000,
-        n_passes: int = 15,
-        shape: Any = None,
-        dtype: str = "float32",
-        device: str | None = None,
-        memory_budget: str | float | None = None,
-        verbose: int = 0,
-        random_state: Any = None,
-    ):
-        self.n_atoms = n_atoms
-        self.patch_size = patch_size
-        self.pooling = pooling
-        self.stride = stride
-        self.contrast = contrast
-        self.whitening = whitening
-        self.threshold = threshold
-        self.signs = signs
-        self.root = root
-        self.mirror = mirror
-        self.n_components = n_components
-        self.n_images = n_images
-        self.n_patches = n_patches
-        self.n_passes = n_passes
-        self.shape = shape
-        self.dtype = dtype
-        self.device = device
-        self.memory_budget = memory_budget
-        self.verbose = verbose
-        self.random_state = random_state
+    n_atoms: int = 256
+    _: KW_ONLY
+    patch_size: Any = None
+    pooling: Any = None
+    stride: int | None = None
+    contrast: float | None = None
+    whitening: float | None = None
+    threshold: float = 1.0
+    signs: int = 2
+    root: bool = True
+    mirror: bool = False
+    n_components: int | None = None
+    n_images: int = 10_000
+    n_patches: int = 400_000
+    n_passes: int = 15
+    shape: Any = None
+    dtype: str = "float32"
+    device: str | None = None
+    memory_budget: str | float | None = None
+    verbose: int = 0
+    random_state: Any = None
 
     @atomic_fit
     def fit(self, X: Any, y: Any = None) -> PatchDictionary:

@@ -8,8 +8,9 @@ images until a block of them is normalised, so `iterate` never stores more than 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -23,6 +24,7 @@ from gramless.images.transformer import BlockTransform, ImageTransformer, apply_
 
 
 @link_documentation
+@dataclass(eq=False, repr=False)
 class Patches(ImageTransformer):
     """Extract all patches of every image, one row per patch, ordered by image.
 
@@ -34,14 +36,14 @@ class Patches(ImageTransformer):
     ----------
     patch_size : int, (int, int) or None, default=None
         Height and width of the patches in pixels. None is 25 / 28 of the shorter side of the images.
-    stride : int, default=1
-        Distance between neighbouring patches in pixels.
-    normalise : bool, default=True
-        Whether inputs are normalised before use. Each patch is centred and scaled to unit norm.
     shape : (height, width) or (height, width, channels), optional
         Shape of one image if the rows of X are flat; None assumes square grey images.
     n_jobs : int, optional
         Number of threads; None is 1 unless a joblib context sets another number.
+    stride : int, default=1
+        Distance between neighbouring patches in pixels.
+    normalise : bool, default=True
+        Whether inputs are normalised before use. Each patch is centred and scaled to unit norm.
 
     Examples
     --------
@@ -53,26 +55,17 @@ class Patches(ImageTransformer):
     ((160, 625), 16)
     """
 
-    _parameter_constraints: dict[str, Any] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **ImageTransformer._parameter_constraints,
         "patch_size": [POSITIVE_INTEGER, "array-like", None],
         "stride": [POSITIVE_INTEGER],
         "normalise": ["boolean"],
     }
 
-    def __init__(
-        self,
-        patch_size: Any = None,
-        *,
-        stride: int = 1,
-        normalise: bool = True,
-        shape: Any = None,
-        n_jobs: int | None = None,
-    ):
-        super().__init__(shape=shape, n_jobs=n_jobs)
-        self.patch_size = patch_size
-        self.stride = stride
-        self.normalise = normalise
+    patch_size: Any = None
+    _: KW_ONLY
+    stride: int = 1
+    normalise: bool = True
 
     def per_image(self, shape: tuple[int, ...]) -> int:
         """Return the number of patches of an image.

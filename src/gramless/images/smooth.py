@@ -7,9 +7,10 @@ O(n d sigma); temporaries of one block.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.ndimage import gaussian_filter, median_filter
@@ -23,6 +24,7 @@ from gramless.images.transformer import BlockTransform, ImageTransformer
 
 
 @link_documentation
+@dataclass(eq=False, repr=False)
 class MedianFilter(OneToOneFeatureMixin, ImageTransformer):
     """Replace every pixel by the median of the window around it.
 
@@ -45,11 +47,12 @@ class MedianFilter(OneToOneFeatureMixin, ImageTransformer):
     0.0
     """
 
-    _parameter_constraints: dict[str, Any] = {**ImageTransformer._parameter_constraints, "size": [POSITIVE_INTEGER]}
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **ImageTransformer._parameter_constraints,
+        "size": [POSITIVE_INTEGER],
+    }
 
-    def __init__(self, size: int = 3, *, shape: Any = None, n_jobs: int | None = None):
-        super().__init__(shape=shape, n_jobs=n_jobs)
-        self.size = size
+    size: int = 3
 
     def _block_transform(self, shape: ImageShape, dtype: np.dtype) -> BlockTransform:
         def apply(images: np.ndarray) -> np.ndarray:
@@ -59,6 +62,7 @@ class MedianFilter(OneToOneFeatureMixin, ImageTransformer):
 
 
 @link_documentation
+@dataclass(eq=False, repr=False)
 class GaussianBlur(OneToOneFeatureMixin, ImageTransformer):
     """Convolve every image with a Gaussian.
 
@@ -83,14 +87,12 @@ class GaussianBlur(OneToOneFeatureMixin, ImageTransformer):
            [0.01, 0.08, 0.01]])
     """
 
-    _parameter_constraints: dict[str, Any] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **ImageTransformer._parameter_constraints,
         "sigma": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(self, sigma: float = 1.0, *, shape: Any = None, n_jobs: int | None = None):
-        super().__init__(shape=shape, n_jobs=n_jobs)
-        self.sigma = sigma
+    sigma: float = 1.0
 
     def _block_transform(self, shape: ImageShape, dtype: np.dtype) -> BlockTransform:
         def apply(images: np.ndarray) -> np.ndarray:

@@ -8,8 +8,9 @@ the memory beyond input and output is a few `ImageTuning.block_bytes` per thread
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -47,16 +48,17 @@ def apply_in_blocks(
     return out
 
 
+@dataclass(eq=False, repr=False)
 class ImageTransformer(TransformerMixin, BaseEstimator):
     """Base class of the image transformers; subclasses define `_block_transform`."""
 
     # True if the transformation does not depend on the geometry of the image, so that any vector is accepted.
     _vectors_allowed = False
-    _parameter_constraints: dict[str, Any] = {"shape": "no_validation", "n_jobs": [Integral, None]}
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"shape": "no_validation", "n_jobs": [Integral, None]}
 
-    def __init__(self, *, shape: Any = None, n_jobs: int | None = None):
-        self.shape = shape
-        self.n_jobs = n_jobs
+    _: KW_ONLY
+    shape: Any = None
+    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any = None) -> Any:
         """Check the parameters against the images; nothing is learned.
