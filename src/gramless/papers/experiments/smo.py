@@ -1,7 +1,7 @@
 """Experiments of the paper "smo": its table of kernels, its two algorithms, and one-vs-one against one-vs-rest.
 
 The paper names cleaning steps only in the last rows of its table, and neither the cells nor the normalisation of its
-histograms of gradients. The other rows are therefore run on unchanged and on trimmed images, and with two kinds of histograms.
+histograms of gradients. The other rows are therefore run on unchanged and on trimmed images, with two kinds of histograms.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ MEDIAN = "deskewed, trimmed, median filter"
 BY_MOMENTS = "deskewed by moments, trimmed, blurred"
 UNCHANGED = "unchanged"
 
-# Histograms of gradients: sums of magnitudes as they are, or each histogram scaled to unit length. Of the combinations of
-# cells of 4 and 7 pixels with three normalisations, the first had the highest cross-validated accuracy without normalisation,
-# and the second the accuracies nearest to those of the paper.
+# Histograms of gradients: sums of magnitudes as they are, or each histogram scaled to unit length. Of six combinations of
+# cells and normalisations, the first had the highest cross-validated accuracy without normalisation, and the second the
+# accuracies nearest to those of the paper.
 HISTOGRAMS: dict[str, dict[str, Any]] = {
     "plain": {"cell": 4, "norm": "none"},
     "unit length": {"cell": 7, "norm": "l2"},
@@ -333,8 +333,8 @@ def _lower(one: Params, other: Params, reading: str, measure: str = "cv_error") 
 
 _IMAGES = "The paper does not publish its 5,000 images; ours are drawn at random for each seed."
 _DETAILS = (
-    f"{_IMAGES} Its cleaning of this row, the cells of its histograms and their normalisation are not stated; the histograms "
-    "of unit length were chosen among six kinds because their accuracies are nearest to those of the paper."
+    f"{_IMAGES} Its cleaning of this row, the cells of its histograms and their normalisation are not stated; the "
+    "histograms of unit length were chosen among six kinds because their accuracies are nearest to those of the paper."
 )
 CLAIMS = (
     _accuracy_claim("raw-linear", "A linear kernel on pixels has an accuracy of 87.30 %.", ("raw linear",), _IMAGES),
