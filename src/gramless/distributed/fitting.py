@@ -14,13 +14,9 @@ from gramless.distributed.collections import describe, example_rows
 from gramless.distributed.lssvm import check_least_squares, fit_least_squares
 from gramless.distributed.one_pass import check_one_pass, fit_one_pass
 from gramless.distributed.risvo import check_risvo, fit_risvo
-from gramless.estimators.budget import BudgetLSSVC, BudgetLSSVR
-from gramless.estimators.fourier import FourierLSSVC, FourierLSSVR
 from gramless.estimators.lssvm import LSSVC, LSSVR
-from gramless.estimators.nystrom import NystromLSSVC, NystromLSSVR
 from gramless.estimators.risvo import RiSVOClassifier
-
-ONE_PASS = (NystromLSSVC, NystromLSSVR, FourierLSSVC, FourierLSSVR, BudgetLSSVC, BudgetLSSVR)
+from gramless.models.one_pass import OnePassEstimator
 
 
 def fit(estimator: Any, X: Any, y: Any, sample_weight: Any = None, *, client: Any = None) -> Any:
@@ -63,28 +59,35 @@ def fit(estimator: Any, X: Any, y: Any, sample_weight: Any = None, *, client: An
     >>> model.points_.shape
     (50, 3)
     """
-    check, work = _check_and_fit(estimator)
+    check = _settings_check(estimator)
     check(estimator)
     with active_client(client) as connected:
-        return _fit(estimator, work, connected, X, y, sample_weight)
+        return _fit(estimator, connected, X, y, sample_weight)
 
 
 @atomic_fit
-def _fit(estimator: Any, work: Callable[[Any, Any, Any], None], client: Any, X: Any, y: Any, sample_weight: Any) -> Any:
+def _fit(estimator: Any, client: Any, X: Any, y: Any, sample_weight: Any) -> Any:
     classification = is_classifier(estimator)
     rows = describe(client, X, y, sample_weight, dtype=getattr(estimator, "dtype", None), classification=classification)
     validate_data(estimator, example_rows(X), skip_check_array=True, reset=True)
-    work(client, estimator, rows)
+    if isinstance(estimator, OnePassEstimator):
+        return estimator.set_pass(fit_one_pass(client, estimator, rows))
+    estimator._set_outputs(rows.classes, single=not rows.target_shape)
+    if isinstance(estimator, RiSVOClassifier):
+        fit_risvo(client, estimator, rows)
+    else:
+        estimator._store_fit(fit_least_squares(client, estimator, rows))
     return estimator
 
 
-def _check_and_fit(estimator: Any) -> tuple[Callable[[Any], None], Callable[[Any, Any, Any], None]]:
-    if isinstance(estimator, ONE_PASS):
-        return check_one_pass, fit_one_pass
+def _settings_check(estimator: Any) -> Callable[[Any], None]:
+    """Return the function that raises an error for settings that a cluster does not support."""
+    if isinstance(estimator, OnePassEstimator):
+        return check_one_pass
     if isinstance(estimator, RiSVOClassifier):
-        return check_risvo, fit_risvo
+        return check_risvo
     if isinstance(estimator, LSSVC | LSSVR):
-        return check_least_squares, fit_least_squares
+        return check_least_squares
     raise TypeError(
         f"{type(estimator).__name__} cannot be fitted to dask collections; NystromLSSVC, FourierLSSVC, RiSVOClassifier and "
         "LSSVC(solver='cg') can"

@@ -49,8 +49,8 @@ def check_one_pass(estimator: OnePassEstimator) -> None:
     check_settings(estimator, UNSUPPORTED)
 
 
-def fit_one_pass(client: Client, estimator: OnePassEstimator, rows: Rows) -> None:
-    """Fit a one-pass estimator to rows on the workers."""
+def fit_one_pass(client: Client, estimator: OnePassEstimator, rows: Rows) -> LearningPass:
+    """Return the training pass of a one-pass estimator over rows on the workers."""
     feature_map, learner, options = settings = estimator.pass_settings()
     example = np.zeros((1, rows.d), rows.dtype)
     start, rng = CollectingPass.start(example, _targets(estimator, rows), learner, options, estimator.random_state)
@@ -65,7 +65,7 @@ def fit_one_pass(client: Client, estimator: OnePassEstimator, rows: Rows) -> Non
     del learned  # the workers may free partial sums as soon as they are merged
     fitted = client.submit(_solve, ready, total, settings, pure=False)
     show_progress(options.verbose, fitted)
-    estimator.set_pass(fitted.result())
+    return fitted.result()
 
 
 def _targets(estimator: Any, rows: Rows) -> Targets:

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.dask_dispatch import dispatch_prediction
+from gramless._core.dask_dispatch import dispatch_prediction, is_dask_collection
 from gramless._core.device import Device, precision_of
 from gramless._core.targets.columns import scores_to_labels
 from gramless._core.threads import slices
@@ -35,6 +35,8 @@ from gramless.linalg.operators import expand
 from gramless.linalg.solvers import Solver
 from gramless.linalg.tuning import TUNING, LinalgTuning
 
+CALIBRATION = ("sigmoids_", "_calibration", "_codes", "_weights", "optimism_")
+"""Attributes that must not be combined with the scores of another fit."""
 # Values that are recomputed on demand and are not part of a copy or a model file.
 _NOT_SAVED = {"_device_points", "_process"}
 
@@ -77,6 +79,7 @@ class BaseKernelExpansion(BaseEstimator):
     support_: Any
     classes_: np.ndarray
     multilabel_: bool = False
+    _single_output: bool
     C_: float
     kernel: Any
     C: Any
@@ -143,14 +146,19 @@ class BaseKernelExpansion(BaseEstimator):
         check_kernel_input(X, kernel)
         kernel, settings = kernel.resolve(X, weights), self._settings()
 
-        def report(fit: ExpansionFit, record: dict[str, Any]) -> bool:
+        start = vars(self).get("_solution") if self.warm_start else None
+        fit = fit_expansion(X, Z, weights, kernel, settings, start=start, callback=self._store_and_call(settings), **options)
+        self._store_fit(fit)
+        return fit
+
+    def _store_and_call(self, settings: LeastSquaresSettings) -> Callable[[ExpansionFit, dict[str, Any]], bool]:
+        """Return a callback of the solver that stores the solution so far and calls the functions of the user."""
+
+        def call(fit: ExpansionFit, record: dict[str, Any]) -> bool:
             self._store_fit(fit)
             return settings.callbacks(self, record)
 
-        start = vars(self).get("_solution") if self.warm_start else None
-        fit = fit_expansion(X, Z, weights, kernel, settings, start=start, callback=report, **options)
-        self._store_fit(fit)
-        return fit
+        return call
 
     def _store_fit(self, fit: ExpansionFit) -> None:
         self._set_points(fit.kernel, fit.points, fit.device_points, fit.support)
@@ -206,6 +214,14 @@ class BaseKernelExpansion(BaseEstimator):
             label=type(self).__name__,
         )
 
+    def _set_outputs(self, classes: np.ndarray | None, *, single: bool) -> None:
+        """Store the classes, or whether a regressor has one output, and delete the calibration of an earlier fit."""
+        self._delete(*CALIBRATION)
+        if classes is None:
+            self._single_output = single
+        else:
+            self.classes_ = classes
+
     def _delete(self, *names: str) -> None:
         """Delete attributes of an earlier fit."""
         for name in names:
@@ -216,7 +232,7 @@ class BaseKernelExpansion(BaseEstimator):
         self.kernel_, self.support_ = kernel, rows
         self._delete("compression_")
         if kernel.uses_points:
-            self.points_ = points if xa.is_sparse(points) else xa.to_numpy(points)
+            self.points_ = points if xa.is_sparse(points) or is_dask_collection(points) else xa.to_numpy(points)
         else:
             self.points_ = np.empty((len(rows), 0), xa.numpy_dtype(points))
         self._cache_device_points(device_points if kernel.uses_points else None)

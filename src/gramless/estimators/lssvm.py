@@ -44,7 +44,7 @@ from gramless._core.validation import (
     check_X,
     is_indicator,
 )
-from gramless.estimators.expansion import BaseKernelExpansion, former_search_parameters
+from gramless.estimators.expansion import CALIBRATION, BaseKernelExpansion, former_search_parameters
 from gramless.inference.intervals import prediction_intervals, prediction_sets, standard_deviations
 from gramless.inference.iterative import Posterior, make_posterior
 from gramless.inference.leave_one_out import leave_one_out_on_demand, leave_one_out_scores, scores_without_one_copy
@@ -302,7 +302,7 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
                 )
         Z = self._targets(codes)
         # A callback must not combine the calibration of an earlier fit with new scores.
-        self._delete("sigmoids_", "_calibration", "_codes", "_weights")
+        self._delete(*CALIBRATION)
         if self.C == "loo":
             truth = codes.astype(np.int64) if self.multilabel_ else self.classes_[codes]
             metric = self.scoring if callable(self.scoring) else _CLASS_METRICS[self.scoring or "accuracy"]

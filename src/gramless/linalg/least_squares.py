@@ -120,7 +120,8 @@ class ExpansionFit:
     intercept: np.ndarray
     plan: SolverPlan
     solver: str
-    op: KernelOperator
+    op: Any
+    """The matrix `K + diag(ridge)`."""
     result: SolveResult | None = None
     """None while the solver is running."""
 
@@ -160,69 +161,98 @@ def fit_expansion(
     precision, storage = precision_of(settings.device), storage_of(settings.device)
     op = KernelOperator(device_points, kernel, ridge, cache=plan.cached, precision=precision, storage=storage)
     check_diagonal(op)
-    requires = settings.solver.requires if isinstance(settings.solver, Solver) else SOLVERS[plan.solver].requires
-    system = LinearSystem(op, Z[train], intercept=settings.fit_intercept, bordered="spd" not in requires)
-    solver = make_solver(settings, plan, op, rng)
-
     nothing = np.zeros((len(train), Z.shape[1]), dtype), np.zeros(Z.shape[1], dtype)
     fit = ExpansionFit(kernel, points, device_points, train, device, *nothing, plan, name, op)
+    monitor = None
+    if held_out is not None:
+        validation = xa.to_device(_rows_of(X, held_out, train, kernel), device)
+
+        def monitor(coef: np.ndarray, bias: np.ndarray) -> float:
+            scores = xa.to_numpy(expand(kernel, validation, device_points, xa.to_device(coef, device))) + bias
+            return validation_error(scores, Z[held_out])
+
+    solve_expansion(fit, Z[train], settings, rng, rescale=rescale, start=start, callback=callback, monitor=monitor)
+    return fit
+
+
+def solve_expansion(
+    fit: ExpansionFit,
+    Z: np.ndarray,
+    settings: LeastSquaresSettings,
+    rng: np.random.RandomState,
+    *,
+    rescale: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]],
+    start: np.ndarray | None = None,
+    callback: Callable[[ExpansionFit, dict[str, Any]], bool] | None = None,
+    monitor: Callable[[np.ndarray, np.ndarray], float] | None = None,
+    landmark_columns: Callable[[np.ndarray, bool], Any] | None = None,
+) -> None:
+    """Solve for the targets `Z` of the rows of `fit.op` by the solver of `fit.plan`, and set the coefficients of `fit`.
+
+    `monitor` returns the error on held-out rows from coefficients and bias; `landmark_columns(landmarks, store)` returns the
+    columns of the matrix for the preconditioner, by default those in the memory of this process.
+    """
+    op, stopping, checkpoint = fit.op, settings.callbacks.early_stopping, settings.callbacks.checkpoint
+    requires = settings.solver.requires if isinstance(settings.solver, Solver) else SOLVERS[fit.plan.solver].requires
+    system = LinearSystem(op, Z, intercept=settings.fit_intercept, bordered="spd" not in requires)
+    solver = make_solver(settings, fit.plan, op, rng, landmark_columns)
 
     def report(W: Array, record: dict[str, Any]) -> bool:
         fit.coef, fit.intercept = rescale(*system.split(W))
         return callback is not None and callback(fit, record)
 
-    monitor = None
-    if held_out is not None:
-        validation = xa.to_device(_rows_of(X, held_out, train, kernel), device)
-        targets = Z[held_out]
-
-        def monitor(W: Array) -> float:
-            coef, bias = system.split(W)
-            scores = xa.to_numpy(expand(kernel, validation, device_points, xa.to_device(coef, device))) + bias
-            return validation_error(scores, targets)
-
-    checkpoint = settings.callbacks.checkpoint
     result = solve(
         system.op,
         system.rhs,
         solver,
         W0=start if start is not None and start.shape == tuple(system.rhs.shape) else None,
         callback=report if settings.callbacks.functions else None,
-        monitor=monitor,
+        monitor=None if monitor is None else lambda W: monitor(*system.split(W)),
         patience=stopping.n_iter_no_change if stopping is not None else 0,
         random_state=rng,
-        checkpoint=None
-        if checkpoint is None
-        else _state_file(checkpoint, solver, points, Z, ridge, kernel, device, settings.fit_intercept),
+        checkpoint=None if checkpoint is None else _state_file(checkpoint, solver, fit, Z, settings),
         verbose=settings.verbose,
-        label=f"{settings.estimator_name} {name}",
+        label=f"{settings.estimator_name} {fit.solver}",
     )
-    W = system.with_exact_bias(result.W, lambda coef: KernelOperator(device_points, kernel) @ coef, solver.tol)
+    W = system.with_exact_bias(result.W, lambda coef: KernelOperator(fit.device_points, fit.kernel) @ coef, solver.tol)
     fit.coef, fit.intercept = rescale(*system.split(W))
     fit.result = result
     log_progress(settings.verbose, f"{result.message}; relative residual {result.residual:.2g}")
     _warn_unless_converged(settings.estimator_name, system, result, solver)
-    return fit
 
 
-def make_solver(settings: LeastSquaresSettings, plan: SolverPlan, op: KernelOperator, rng: np.random.RandomState) -> Solver:
+def make_solver(
+    settings: LeastSquaresSettings,
+    plan: SolverPlan,
+    op: Any,
+    rng: np.random.RandomState,
+    landmark_columns: Callable[[np.ndarray, bool], Any] | None = None,
+) -> Solver:
     """Return the solver of the plan with its tolerance and block size; conjugate gradients get their preconditioner."""
     solver = settings.solver if isinstance(settings.solver, Solver) else _solver_by_name(settings, plan, op)
     if not isinstance(solver, CG) or solver.preconditioner is not None or plan.n_landmarks == 0:
         return solver
     preconditioned = clone(solver)
-    preconditioned.preconditioner = planned_preconditioner(op, plan, rng, damping=solver.damping)
+    preconditioned.preconditioner = planned_preconditioner(op, plan, rng, landmark_columns, damping=solver.damping)
     return preconditioned
 
 
 def planned_preconditioner(
-    op: KernelOperator, plan: SolverPlan, rng: np.random.RandomState, *, damping: float | str = "auto"
+    op: Any,
+    plan: SolverPlan,
+    rng: np.random.RandomState,
+    landmark_columns: Callable[[np.ndarray, bool], Any] | None = None,
+    *,
+    damping: float | str = "auto",
 ) -> NystromPreconditioner | None:
     """Return the Nyström preconditioner on random landmarks that a plan requests, or None if it requests none."""
     if not plan.n_landmarks:
         return None
     landmarks = np.sort(rng.permutation(op.shape[0])[: plan.n_landmarks])
-    columns = LocalColumns(op.X, op.kernel, landmarks, store=plan.store_landmarks, fused=op.fused)
+    if landmark_columns is None:
+        columns = LocalColumns(op.X, op.kernel, landmarks, store=plan.store_landmarks, fused=op.fused)
+    else:
+        columns = landmark_columns(landmarks, plan.store_landmarks)
     return NystromPreconditioner(columns, op.ridge, damping=damping, rng=rng)
 
 
@@ -248,21 +278,15 @@ def _rows_of(X: Array, rows: np.ndarray, points: np.ndarray, kernel: Kernel) -> 
 
 
 def _state_file(
-    checkpoint: Checkpoint,
-    solver: Solver,
-    points: Array,
-    Z: np.ndarray,
-    ridge: np.ndarray,
-    kernel: Kernel,
-    device: str,
-    fit_intercept: bool,
+    checkpoint: Checkpoint, solver: Solver, fit: ExpansionFit, Z: np.ndarray, settings: LeastSquaresSettings
 ) -> StateFile:
     options = {k: v for k, v in solver.get_params(deep=False).items() if k not in ("preconditioner", "convergence_test")}
     options["convergence_test"] = getattr(solver, "convergence_test", None) is not None
     landmarks = getattr(getattr(solver, "preconditioner", None), "landmarks", None)
     drawn = np.empty(0) if landmarks is None else landmarks
-    parts = points, Z, ridge, kernel, type(solver).__name__, sorted(options.items()), drawn, device, fit_intercept
-    return StateFile(checkpoint.path, fingerprint(*parts), checkpoint.every)
+    ridge = xa.to_numpy(fit.op.ridge)
+    parts = fit.points, Z, ridge, fit.kernel, type(solver).__name__, sorted(options.items()), drawn, fit.device
+    return StateFile(checkpoint.path, fingerprint(*parts, settings.fit_intercept), checkpoint.every)
 
 
 def _warn_unless_converged(name: str, system: LinearSystem, result: SolveResult, solver: Solver) -> None:
