@@ -306,3 +306,28 @@ def test_the_size_of_the_table_decides_between_exact_and_nystrom_models():
     assert model._resolve(5000)[0] == "lssvm"
     assert model._resolve(500_000)[0] == "nystrom"
     assert TableClassifier(kernel="rbf")._resolve(500_000)[0] == "table"
+
+
+@pytest.mark.parametrize("estimator", ["table", "lssvm", "nystrom"])
+@pytest.mark.parametrize("cls", [TableClassifier, TableRegressor])
+def test_refit_uses_the_settings_of_the_fit(cls, estimator):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=200), "b": rng.normal(size=200), "c": rng.choice(["x", "y"], 200)})
+    y = X["a"] + 0.1 * rng.normal(size=200)
+    y = y if cls is TableRegressor else y > 0
+    model = cls(estimator=estimator, time_budget=0.5, random_state=0).fit(X[:150], y[:150])
+    expected, settings = model.predict(X[150:]), model.summary_
+    model.refit(X[:150], y[:150])
+    if cls is TableRegressor:
+        np.testing.assert_allclose(model.predict(X[150:]), expected, rtol=1e-6, atol=1e-6)
+    else:
+        np.testing.assert_array_equal(model.predict(X[150:]), expected)
+    train_error = np.mean(model.predict(X[150:]) != y[150:])
+    model.refit(X, y)
+    assert model.summary_ == settings
+    assert model.timings_["tune"] == 0.0
+    assert np.mean(model.predict(X[150:]) != y[150:]) <= train_error
+    if cls is TableClassifier:
+        with pytest.raises(ValueError, match="and the settings were selected for"):
+            model.refit(X, np.where(y, "yes", "no"))
+        np.testing.assert_array_equal(model.classes_, [False, True])

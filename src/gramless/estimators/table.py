@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
@@ -35,7 +35,7 @@ from gramless.inference.intervals import adaptive_scores, prediction_sets, score
 from gramless.inference.softmax_link import fit_link, link_probabilities, link_scores
 from gramless.tables.column_types import Encoded, TableColumns, column_names, frame_rows, is_frame
 from gramless.tables.losses import ClassLoss, ValueLoss
-from gramless.tables.members import TablePlan, fit_members, plan_table
+from gramless.tables.members import FittedMembers, TablePlan, fit_members, plan_table, refit_members
 from gramless.tables.search import KERNELS, WIDTHS, SearchOptions
 from gramless.tables.single import tune_single
 from gramless.tables.tuning import TUNING, TablesTuning
@@ -199,6 +199,52 @@ class _TableEstimator(BaseEstimator):
             self._calibrate(loss, predictions)
         return self
 
+    @atomic_fit
+    def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the selected settings to other rows, without a search.
+
+        Column types, scaling, kernels and `C` are those of `fit`. Call it after the model was scored on held-out rows, with
+        all rows.
+
+        Parameters
+        ----------
+        X : DataFrame (pandas, polars, arrow) or array of shape (n, n_features)
+            Table without the target, with the columns of `fit`.
+        y : array of shape (n,)
+            Class labels, or values to predict; the classes must be those of `fit`.
+        sample_weight : array of shape (n,), optional
+            Weights of the rows; a weight of 2 equals two copies of the row, and rows of weight 0 are ignored.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        check_is_fitted(self, "members_")
+        X, n = self._check_table(X, reset=False)
+        selected_for = np.asarray(getattr(self, "classes_", []))
+        targets, weights = self._read_targets(y, sample_weight, n)
+        classes = np.asarray(getattr(self, "classes_", []))
+        if not np.array_equal(classes, selected_for):
+            raise ValueError(f"y has the classes {classes}, and the settings were selected for {selected_for}")
+        kept = np.arange(n) if weights is None else np.flatnonzero(weights)
+        encoded = self.columns_.encode(X).take(kept)
+        loss = self._make_loss(targets[kept], None if weights is None else weights[kept])
+        progress = _Progress(self)
+        if self.model_ is not None:
+            model = clone(self.model_)
+            if hasattr(self.model_, "C_"):
+                model.set_params(C=float(self.model_.C_))
+            progress.report("fit", f"fitting {type(model).__name__} on {n:,} rows")
+            self._fit_model(model, encoded, loss, 0.0)
+            return self
+        seconds = default_seconds(n) if self.time_budget is None else float(self.time_budget)
+        options = self._search_options("table", seconds, progress)
+        fitted = refit_members(self.members_, self.member_weights_, encoded, loss, options)
+        self._store(fitted)
+        self._calibrate(loss, fitted.predictions)
+        return self
+
     def _read_targets(self, y: Any, sample_weight: Any, n: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the encoded targets of all rows, and their weights."""
         raise NotImplementedError
@@ -224,8 +270,32 @@ class _TableEstimator(BaseEstimator):
         seconds = default_seconds(n) if self.time_budget is None else float(self.time_budget)
         progress = _Progress(self)
         self.model_, self.preparation_ = None, None
-        self.members_, self.member_weights_, self.reductions_ = [], np.empty(0), []
-        options = SearchOptions(
+        self._store(FittedMembers([], np.empty(0), np.empty(0), {}))
+        options = self._search_options(name, seconds, progress)
+        with report_compilation(progress.notify) as message:
+            progress.message = message
+            if name != "table":
+                self._fit_single(name, encoded, loss, options)
+            else:
+                fitted = fit_members(encoded, loss, options)
+        self.stopped_at_ = progress.stopped_at
+        if name != "table":
+            return None
+        self.tuned_ = "leave-one-out"
+        self._store(fitted)
+        parts = sum(len(member.points) for member in fitted.members) // len(fitted.members)
+        self.reason_ += "" if parts == 1 else f", in {parts:,} local partitions"
+        shares = zip(fitted.weights, fitted.members, strict=True)
+        several = len(fitted.members) > 1
+        self.summary_ = "; ".join((f"{w:.0%} " if several else "") + member.description for w, member in shares)
+        return fitted.predictions
+
+    def _store(self, fitted: FittedMembers) -> None:
+        self.members_, self.member_weights_ = fitted.members, fitted.weights
+        self.reductions_, self.timings_ = fitted.reductions, fitted.timings
+
+    def _search_options(self, name: str, seconds: float, progress: _Progress) -> SearchOptions:
+        return SearchOptions(
             n_levels=[len(levels) for levels in self.columns_.levels_],
             kernels=(self.kernel,) if self.kernel != "auto" else KERNELS if name == "table" else ("rbf",),
             C=self.C,
@@ -239,23 +309,6 @@ class _TableEstimator(BaseEstimator):
             report=progress.report,
             tuning=self._tuning,
         )
-        with report_compilation(progress.notify) as message:
-            progress.message = message
-            if name != "table":
-                self._fit_single(name, encoded, loss, options)
-            else:
-                fitted = fit_members(encoded, loss, options)
-        self.stopped_at_ = progress.stopped_at
-        if name != "table":
-            return None
-        self.members_, self.member_weights_ = fitted.members, fitted.weights
-        self.reductions_, self.timings_, self.tuned_ = fitted.reductions, fitted.timings, "leave-one-out"
-        parts = sum(len(member.points) for member in fitted.members) // len(fitted.members)
-        self.reason_ += "" if parts == 1 else f", in {parts:,} local partitions"
-        shares = zip(fitted.weights, fitted.members, strict=True)
-        several = len(fitted.members) > 1
-        self.summary_ = "; ".join((f"{w:.0%} " if several else "") + member.description for w, member in shares)
-        return fitted.predictions
 
     def _fit_single(self, name: str, encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOptions) -> None:
         """Fit one model to the standardised columns."""
@@ -285,18 +338,22 @@ class _TableEstimator(BaseEstimator):
         report("fit", message)
         if "callback" in model.get_params():
             model.set_params(callback=iteration)
-        began = time.perf_counter()
-        weights = {} if loss.weights is None else {"sample_weight": loss.weights}
-        model.fit(settings.preparation(encoded), self._labels(loss), **weights)
-        self.timings_ = {"tune": settings.seconds, "fit": time.perf_counter() - began}
+        self.preparation_ = settings.preparation
+        self._fit_model(model, encoded, loss, settings.seconds)
         if "callback" in model.get_params():
             model.set_params(callback=None)
-        if hasattr(model, "finish"):
-            model.finish()  # deletes the sums that only partial_fit needs
-        self.model_, self.preparation_ = model, settings.preparation
         self.tuned_ = settings.tuned + ("; C on all rows" if own_C else "")
         gamma = "" if settings.gamma is None else f", gamma {settings.gamma:.3g}"
         self.summary_ = f"{type(model).__name__}, {kernel} kernel, C {float(getattr(model, 'C_', model.C)):.3g}{gamma}"
+
+    def _fit_model(self, model: Any, encoded: Encoded, loss: ClassLoss | ValueLoss, tune_seconds: float) -> None:
+        """Fit a single model to the prepared columns, and store it."""
+        began = time.perf_counter()
+        weights = {} if loss.weights is None else {"sample_weight": loss.weights}
+        model.fit(self.preparation_(encoded), self._labels(loss), **weights)
+        if hasattr(model, "finish"):
+            model.finish()  # deletes the sums that only partial_fit needs
+        self.model_, self.timings_ = model, {"tune": tune_seconds, "fit": time.perf_counter() - began}
 
     def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> TablePlan:
         """Return the memory plan of a fit of this size with `estimator="table"`.

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 
 from gramless._core.memory import MemoryEstimate, format_bytes
 from gramless._core.threads import blas_threads, parallel_for
-from gramless.kernels import Kernel
+from gramless.kernels import Kernel, ScaledColumns
 from gramless.linalg.operators import expand
 from gramless.tables.column_types import Encoded
 from gramless.tables.exact import ExactSolution, solve_exact
@@ -39,7 +39,8 @@ from gramless.tables.tuning import TUNING, TablesTuning
 class TableMember(BaseEstimator):
     """One fitted setting; `points`, `coefs` and `biases` have one item per part of the partition.
 
-    With `log`, scores are standardised logarithms of the target, and `factor` converts their exponentials to means.
+    With `log`, scores are standardised logarithms of the target, and `factor` converts their exponentials to means. Files
+    of version 0.1.0 do not have `C`.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class TableMember(BaseEstimator):
         log: bool = False,
         factor: float = 1.0,
         description: str = "",
+        C: float | None = None,
     ):
         self.preparation = preparation
         self.kernel = kernel
@@ -63,6 +65,7 @@ class TableMember(BaseEstimator):
         self.log = log
         self.factor = factor
         self.description = description
+        self.C = C
 
     def scores(self, encoded: Encoded) -> np.ndarray:
         """Return scores of shape (n, k), computed for a bounded number of rows at a time."""
@@ -152,9 +155,18 @@ def fit_members(encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOp
     for candidate in candidates:
         if fitted and report("fit", f"{len(fitted)} of {len(candidates)} settings fitted"):
             break
-        arguments = (candidate.setting, search, preparations, encoded, loss, size, plan.for_matrices, report)
-        member, scores = _fit_member(*arguments)
-        fitted[candidate.setting] = member
+        setting = candidate.setting
+        known = search.solutions.get(setting) if size == len(search.rows) == n else None
+        unfitted = TableMember(
+            preparations[setting.scaling],
+            make_kernel(setting, search.spread[setting.scaling]),
+            *(None, [], [], []),
+            log=setting.log,
+            description=setting.describe(),
+            C=setting.C,
+        )
+        member, scores = _fit_member(unfitted, encoded, loss, size, plan.for_matrices, report, known, search.rows)
+        fitted[setting] = member
         evaluations.append(_on_all_rows(candidate, scores, order, loss))
     # Select the weights of the average again, on all rows.
     averaged = choose(evaluations, loss, np.arange(n), tuning.members)
@@ -259,28 +271,50 @@ def part_size(n: int, n_members: int, seconds: float, memory: int, searched: int
     """
     if searched == n:
         return n
-    by_time = int(np.sqrt(1.5 * seconds * tuning.single_operations_per_second / (n * n_members)))
+    by_time = int(min(n, np.sqrt(1.5 * seconds * tuning.single_operations_per_second / (n * n_members))))
     by_memory = int(np.sqrt(memory / 2 / 8))
     size = max(min(by_time, by_memory), min(n, tuning.smallest_part))
     return n if size >= n else -(-n // -(-n // size))
 
 
+def refit_members(
+    members: list[TableMember], weights: np.ndarray, encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOptions
+) -> FittedMembers:
+    """Fit the settings of fitted members to other rows, with the same preparations, kernels and weights."""
+    began, n = time.perf_counter(), len(encoded)
+    plan = plan_table(n, members[0].preparation.n_columns, loss.n_targets, options)
+    # A model of all rows stays one, even if the time budget would divide slightly more rows.
+    seconds = np.inf if members[0].partition is None else options.tuning.shares["fit"] * options.seconds
+    size = part_size(n, len(members), seconds, plan.for_matrices, tuning=options.tuning)
+    total, fitted = 0.0, []
+    for member, weight in zip(members, weights, strict=True):
+        one, scores = _fit_member(member, encoded, loss, size, plan.for_matrices, options.report)
+        fitted.append(one)
+        total = total + weight * loss.predictions(scores, np.arange(n), member.log)
+    timings = {"tune": 0.0, "fit": time.perf_counter() - began}
+    return FittedMembers(fitted, weights, np.asarray(total), timings, list(plan.reductions))
+
+
 def _fit_member(
-    setting: TableSetting,
-    search: SettingSearch,
-    preparations: dict[str, Preparation],
+    unfitted: TableMember,
     encoded: Encoded,
     loss: ClassLoss | ValueLoss,
     size: int,
     memory: int,
     report: Report,
+    known: ExactSolution | None = None,
+    known_rows: np.ndarray | None = None,
 ) -> tuple[TableMember, np.ndarray]:
-    """Return one setting fitted to all rows in parts of at most `size` rows, and its leave-one-out scores."""
-    preparation = preparations[setting.scaling]
+    """Return a member fitted to all rows in parts of at most `size` rows, and its leave-one-out scores.
+
+    `known` is the solution of all rows in the order `known_rows`, if a search has computed it.
+    """
+    preparation, kernel, C = unfitted.preparation, unfitted.kernel, unfitted.C
+    if C is None:
+        raise ValueError("the model was fitted by version 0.1.0, which did not store C: call fit")
     X = preparation(encoded)
     n = len(X)
-    kernel = make_kernel(setting, search.spread[setting.scaling])
-    scales = np.ones(X.shape[1]) if setting.scales is None else np.array(setting.scales)
+    scales = kernel.scales if isinstance(kernel, ScaledColumns) else np.ones(X.shape[1])
     partition = None
     parts = np.zeros(n, dtype=np.intp)
     if size < n:
@@ -288,7 +322,7 @@ def _fit_member(
         partition = Partition(size).fit(X * scales)
         parts = partition.parts(X * scales)
         partition.directions_ = [direction * scales for direction in partition.directions_]
-    Z = loss.targets(np.arange(n), setting.log)
+    Z = loss.targets(np.arange(n), unfitted.log)
     scores = np.empty_like(Z)
     count = int(parts.max()) + 1
     order = np.argsort(parts, kind="stable")
@@ -297,10 +331,9 @@ def _fit_member(
 
     def solve(part: int) -> None:
         rows = order[bounds[part] : bounds[part + 1]]
-        known = search.solutions.get(setting) if count == 1 and len(search.rows) == n else None
-        if known is not None:
-            rows = search.rows
-        solution = known or _solve_part(X[rows], kernel, Z[rows], setting.C, loss.weights_of(rows))
+        if known is not None and known_rows is not None:
+            rows = known_rows
+        solution = known or _solve_part(X[rows], kernel, Z[rows], C, loss.weights_of(rows))
         scores[rows] = solution.scores
         with reporting:
             solutions[part] = solution
@@ -308,7 +341,7 @@ def _fit_member(
 
     def report_part() -> None:
         done = f": {len(solutions)} of {count} local partitions" if count > 1 else ""
-        report("fit", f"fitting the {setting.kernel} kernel to {n:,} rows{done}")
+        report("fit", f"fitting the {unfitted.description.partition(' on ')[0]} to {n:,} rows{done}")
 
     reporting = Lock()
     report_part()
@@ -320,8 +353,9 @@ def _fit_member(
         solve(part)
     found = [solutions[part] for part in range(count)]
     pieces = [one.points for one in found], [one.coef for one in found], [one.bias for one in found]
-    factor = loss.factor(scores, np.arange(n), setting.log)
-    return TableMember(preparation, kernel, partition, *pieces, setting.log, factor, setting.describe()), scores
+    factor = loss.factor(scores, np.arange(n), unfitted.log)
+    member = TableMember(preparation, kernel, partition, *pieces, unfitted.log, factor, unfitted.description, C)
+    return member, scores
 
 
 def parts_at_once(count: int, size: int, memory: int) -> int:
