@@ -165,17 +165,12 @@ def gaussian_rates() -> dict[str, dict[str, float]]:
 
 
 def in_strips(X: GridRows, Y: GridRows, out: np.ndarray) -> None:
-    """Compute `grid.dot` without lists of differing values."""
+    """Compute the inner products without lists of differing values."""
     from gramless._core.compiled import integer_products as compiled
 
     n, m, rows = len(X), len(Y), np.arange(len(X))
     strips = compiled._pack(X.codes, compiled._STRIP_ROWS, np.int32(0))
-    byte_products = compiled._BYTE_PRODUCTS
-    panels = (
-        compiled._pack(Y.codes, compiled._PANEL_ROWS, compiled._SIGN_BITS)
-        if byte_products
-        else compiled._pack_panels(Y.codes)
-    )
+    panels = compiled._pack(Y.codes, compiled._PANEL_ROWS, compiled._SIGN_BITS)
     columns = np.zeros((3, panels.shape[0] * compiled._PANEL_ROWS))
     columns[:, :m] = Y.scale, Y.offset, Y.scale * compiled.sums_of_codes(Y.codes)[0]
     sums = compiled.sums_of_codes(X.codes)[0]
@@ -189,7 +184,6 @@ def in_strips(X: GridRows, Y: GridRows, out: np.ndarray) -> None:
 
 def byte_rates(images: np.ndarray) -> dict[str, dict[str, float]]:
     """Return milliseconds of one core, and the fraction of pairs of features that differ from their row's background."""
-    from gramless._core.grid import dot
 
     n = 1024
     dense = np.random.default_rng(0).integers(0, 256, (2 * n, images.shape[1])).astype(np.float32)
@@ -207,7 +201,7 @@ def byte_rates(images: np.ndarray) -> dict[str, dict[str, float]]:
         left, right = rows[:n], rows[n:]
         ways = {
             "strips": lambda x=left, y=right, z=same: in_strips(x, y, z),
-            "chosen": lambda x=left, y=right, z=out: dot(x, y, z),
+            "chosen": lambda x=left, y=right, z=out: xa.dot(x, y, z),
         }
         fastest(ways, 1)
         seconds = fastest(ways, 30, time.thread_time)

@@ -15,6 +15,7 @@ import gramless
 from gramless import LSSVC, LSSVR, estimate
 from gramless._core import memory as _memory
 from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
+from gramless.kernels import RBF
 
 
 @pytest.mark.parametrize(
@@ -148,6 +149,11 @@ from gramless._core.grid import has_integer_products
 if has_integer_products():
     # and so do these, for a matrix worth it
     import gramless._core.compiled.tile_loops, gramless._core.compiled.integer_products
+    for precision in (np.float32, np.float64):
+        RBF(0.1)(X[:600].astype(precision), X[:600].astype(precision))
+# BLAS allocates a buffer for each thread at its first product there.
+from gramless._core import arrays
+arrays.cholesky_(np.eye(1200))
 def peak():
     with open("/proc/self/status") as f:
         return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmHWM"))
@@ -200,6 +206,7 @@ def test_the_estimate_counts_the_points_in_double(model):
     X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
     y = (X[:, 0] > 0).astype(int)
     model.fit(X[:50], y[:50])
+    RBF(0.1)(X[:600], X[:600])  # loads the compiled loops, which the estimate does not include
     tracemalloc.start()
     model.fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from gramless._core import arrays as xa
 from gramless._core.tiled_factor import add_lower_gram_, factor_lower_
@@ -26,26 +27,25 @@ def test_the_first_pivot_that_is_not_positive():
     assert factor_lower_(A, 2) == 401
 
 
-@pytest.mark.parametrize("n", [100, 700])
+@pytest.mark.parametrize("n", [100, 1100])
 @pytest.mark.parametrize("damage", [-1.0, np.nan])
-def test_what_is_not_definite_is_refused_either_way(monkeypatch, n, damage):
-    monkeypatch.setattr(xa, "_UNTILED_ROWS", 256)
-    monkeypatch.setattr(xa, "blas_threads", lambda: 2)
+def test_an_indefinite_matrix_raises_an_error_with_and_without_tiles(n, damage):
     A = np.eye(n)
     A[-1, -1] = damage
-    with pytest.raises(xa.NotPositiveDefiniteError):
+    with threadpool_limits(2), pytest.raises(xa.NotPositiveDefiniteError):
         xa.cholesky_(A)
 
 
-@pytest.mark.parametrize("whole", [256, 10_000])
-def test_both_ways_give_the_same_factor_and_the_same_sums(monkeypatch, whole):
-    monkeypatch.setattr(xa, "_UNTILED_ROWS", whole)
-    monkeypatch.setattr(xa, "blas_threads", lambda: 2)
-    B = np.random.default_rng(0).normal(size=(800, 500))
-    S = np.eye(500)
-    np.testing.assert_allclose(np.tril(xa.add_gram_(S, B)), np.tril(B.T @ B + np.eye(500)), atol=1e-10)
-    A = B.T @ B
-    np.testing.assert_allclose(np.tril(xa.cholesky_(A + 0)), np.linalg.cholesky(A), atol=1e-10)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_factors_and_gram_matrices_are_equal_with_and_without_tiles(threads):
+    """Tiles are used from 1,024 rows on, if there are several threads."""
+    B = np.random.default_rng(0).normal(size=(1300, 1100))
+    with threadpool_limits(threads):
+        S = xa.add_gram_(np.eye(1100), B)
+        A = B.T @ B
+        L = xa.cholesky_(A + 0)
+    np.testing.assert_allclose(np.tril(S), np.tril(A + np.eye(1100)), atol=1e-9)
+    np.testing.assert_allclose(np.tril(L), np.linalg.cholesky(A), atol=1e-8)
 
 
 def test_sums_of_tiles():

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 # The sum of this many products of two bytes fits in 32 bits.
 _MAX_FEATURES = 33_000
@@ -101,16 +100,3 @@ def on_grid(X: Any) -> GridRows | None:
     if others and not failed:
         parallel_for(others, fill, blas_threads())
     return None if failed else rows
-
-
-def dot(X: GridRows, Y: GridRows, out: np.ndarray | None = None) -> np.ndarray:
-    """Return `X @ Y.T` in float32, in `out` if given."""
-    from gramless._core.compiled.integer_products import integer_products
-
-    if out is None:
-        out = np.empty((len(X), len(Y)), X.dtype)
-    # Compiled loops are vectorised for one contiguous array, and `out` may be part of a larger one.
-    stride = out.strides[0] // out.itemsize
-    flat = as_strided(out, (max(0, len(X) - 1) * stride + len(Y),), (out.itemsize,))
-    integer_products(X.codes, X.scale, X.offset, Y.codes, Y.scale, Y.offset, X.shape[1], flat, stride)
-    return out

@@ -23,16 +23,15 @@ def theta(X, kernel, ridge):
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize("cache", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
-def test_rows_products_and_diagonal_are_those_of_theta(kernel, cache, library, monkeypatch):
-    # Small tiles, so that a few dozen rows are several of them.
-    monkeypatch.setattr("gramless.linalg.operators.blocks.CPU_TILE", 8)
-    rng = np.random.RandomState(0)
-    X, ridge = rng.normal(size=(30, 5)), rng.uniform(0.1, 1, size=30)
+def test_rows_products_and_diagonal_are_those_of_theta(kernel, cache, library):
+    # Three tiles of at most 1,024 rows.
+    n, rng = 1100, np.random.RandomState(0)
+    X, ridge = rng.normal(size=(n, 5)), rng.uniform(0.1, 1, size=n)
     expected = theta(X, kernel, ridge)
     cast = torch.as_tensor if library == "torch" else np.asarray
     op = BorderedOperator(KernelOperator(cast(X), kernel, ridge, cache=cache))
-    V = rng.normal(size=(31, 3))
-    for idx in ([0, 5, 30], [30, 3, 3], [7], [30], list(range(31))):
+    V = rng.normal(size=(n + 1, 3))
+    for idx in ([0, 1030, n], [n, 3, 3], [7], [n], list(range(n + 1))):
         np.testing.assert_allclose(xa.to_numpy(op.rows(np.array(idx))), expected[idx], atol=1e-10)
     np.testing.assert_allclose(xa.to_numpy(op @ cast(V)), expected @ V, atol=1e-10)
     np.testing.assert_allclose(xa.to_numpy(op.diag()), np.diag(expected), atol=1e-10)

@@ -71,13 +71,6 @@ _ORDERS = np.array(
 )
 
 
-def _sixteen_codes(builder: Any, base: Any) -> Any:
-    """Load sixteen bytes and convert them to 16-bit integers."""
-    codes = builder.load(builder.bitcast(base, ir.VectorType(_BYTE, 16).as_pointer()))
-    codes.align = 1
-    return builder.zext(codes, _SIXTEEN)
-
-
 def _add_products(builder: Any, total: Any, left: Any, right: Any) -> Any:
     """Return `total` plus, in each lane, the sum of the products of its group of features."""
     if _BYTE_PRODUCTS:
@@ -108,14 +101,14 @@ def _register_tile(context: Any, strip: Any, panel: Any, steps: Any, out: Any) -
 
 
 @numba.njit(cache=True, nogil=True)
-def _pack(codes: np.ndarray, width: int, flip: np.int32) -> np.ndarray:
+def _pack(codes: np.ndarray, width: int, flip: np.int32, multiple: int = 1) -> np.ndarray:
     """Return the codes in strips of `width` rows, with a group of features in each int32: shape (strips, steps, width).
 
-    The last strip is padded with zero rows; `flip` is combined with each int32 by exclusive or.
+    Zero rows are added up to a `multiple` of strips; `flip` is combined with each int32 by exclusive or.
     """
     words = codes.view(np.int32)
     n, fours = words.shape
-    out = np.empty((-(-n // width), fours * 4 // _GROUP, width), np.int32)
+    out = np.empty((-(-n // (width * multiple)) * multiple, fours * 4 // _GROUP, width), np.int32)
     for strip in range(out.shape[0]):
         there = out[strip]
         for k in range(fours):
@@ -200,41 +193,6 @@ def _to_inner_products(
 
 
 @intrinsic
-def _transpose_pairs(context: Any, rows: Any, width: Any, out: Any) -> Any:
-    """Transpose eight pairs of codes of eight rows, which are `width` bytes apart, into eight steps of a packed panel."""
-    signature = types.void(types.uintp, types.intp, types.uintp)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        rows, out = _simd.pointer(builder, arguments[0], _BYTE), _simd.pointer(builder, arguments[2], _simd.I32)
-        vectors = []
-        for i in range(8):
-            row = _simd.at(builder, rows, _simd.times(builder, arguments[1], i))
-            vectors.append(builder.bitcast(_sixteen_codes(builder, row), _EIGHT))
-
-        def mixed(first: Any, second: Any, lanes: list[int]) -> Any:
-            return builder.shuffle_vector(first, second, ir.Constant(_EIGHT, lanes))
-
-        # Vectors at distances 1 and 2 are interleaved within halves of a vector; the last round exchanges halves.
-        for distance, low, high in (
-            (1, [0, 8, 1, 9, 4, 12, 5, 13], [2, 10, 3, 11, 6, 14, 7, 15]),
-            (2, [0, 1, 8, 9, 4, 5, 12, 13], [2, 3, 10, 11, 6, 7, 14, 15]),
-            (4, [0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]),
-        ):
-            new = list(vectors)
-            for i in range(8):
-                if not i & distance:
-                    both = vectors[i], vectors[i + distance]
-                    new[i], new[i + distance] = mixed(*both, low), mixed(*both, high)
-            vectors = new
-        # The first two rounds exchange steps 1 and 2, and steps 5 and 6.
-        for k, place in enumerate((0, 2, 1, 3, 4, 6, 5, 7)):
-            _simd.store(builder, vectors[place], _simd.at(builder, out, k * _PANEL_ROWS))
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-@intrinsic
 def _list_pairs(context: Any, codes: Any, background: Any, first: Any, orders: Any, places: Any, pairs: Any) -> Any:
     """Write positions and differences of the pairs, out of eight, that differ from the background; return their number."""
     address = types.uintp
@@ -249,7 +207,9 @@ def _list_pairs(context: Any, codes: Any, background: Any, first: Any, orders: A
 
         codes, orders = (_simd.pointer(builder, arguments[i], _BYTE) for i in (0, 3))
         background = everywhere(builder.trunc(arguments[1], ir.IntType(16)), _SIXTEEN)
-        differences = builder.bitcast(builder.sub(_sixteen_codes(builder, codes), background), _EIGHT)
+        sixteen = builder.load(builder.bitcast(codes, ir.VectorType(_BYTE, 16).as_pointer()))
+        sixteen.align = 1
+        differences = builder.bitcast(builder.sub(builder.zext(sixteen, _SIXTEEN), background), _EIGHT)
         differ = builder.icmp_signed("!=", differences, ir.Constant(_EIGHT, [0] * 8))
         mask = builder.zext(builder.bitcast(differ, _BYTE), _simd.I64)
         order = builder.load(builder.bitcast(_simd.at(builder, orders, _simd.times(builder, mask, 8)), _LANE_NUMBERS))
@@ -263,31 +223,6 @@ def _list_pairs(context: Any, codes: Any, background: Any, first: Any, orders: A
         return _simd.call(builder, "llvm.ctpop.i64", _simd.I64, mask)
 
     return signature, generate
-
-
-@numba.njit(cache=True, nogil=True)
-def _pack_panels(codes: np.ndarray) -> np.ndarray:
-    """Return an even number of panels of pairs, as `_pack` but faster, padded with copies of the last row."""
-    n, width = codes.shape
-    steps = width // 2
-    count = 2 * -(-n // (2 * _PANEL_ROWS))
-    # The memory starts at a cache line, so that no vector crosses a boundary of cache lines.
-    memory = np.empty(count * steps * _PANEL_ROWS + 16, np.int32)
-    start = (64 - memory.ctypes.data % 64) % 64 // 4
-    out = memory[start : start + count * steps * _PANEL_ROWS].reshape(count, steps, _PANEL_ROWS)
-    for first in range(0, count * _PANEL_ROWS, 8):
-        panel, lane = out[first // _PANEL_ROWS], first % _PANEL_ROWS
-        if first + 8 <= n and width >= 16:
-            here, there = codes[first:].ctypes.data, panel[:, lane:].ctypes.data
-            for k in range(0, width, 16):
-                at = min(k, width - 16)  # the last group of 16 may overlap the previous one
-                _transpose_pairs(here + at, width, there + 2 * at * _PANEL_ROWS)  # type: ignore[call-arg]
-            continue
-        for r in range(8):
-            row = codes[min(first + r, n - 1)]
-            for k in range(steps):
-                panel[k, lane + r] = np.int32(row[2 * k]) | np.int32(row[2 * k + 1]) << 16
-    return out
 
 
 @numba.njit(cache=True, nogil=True)
@@ -500,7 +435,7 @@ def integer_products(
                 for k in range(width):
                     chosen[s, k] = codes[i, k]
             s += 1
-    panels = _pack(other_codes, _PANEL_ROWS, _SIGN_BITS) if _BYTE_PRODUCTS else _pack_panels(other_codes)
+    panels = _pack(other_codes, _PANEL_ROWS, _SIGN_BITS, 1 if _BYTE_PRODUCTS else 2)
     columns = np.zeros((3, panels.shape[0] * _PANEL_ROWS))
     for j in range(m):
         columns[0, j], columns[1, j], columns[2, j] = other_scale[j], other_offset[j], other_scale[j] * other_sums[j]

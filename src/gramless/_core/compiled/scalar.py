@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
+from gramless._core.compiled import simd
 from gramless._core.compiled.compiler import numba
 
 # exp(x) = 2^k exp(r) with r = x - k log 2. -log 2 is the sum of two constants, so that the product of k with the first one
@@ -37,11 +36,7 @@ def _without_nan(name: str) -> Any:
     def function(context: Any, a: Any, b: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             kind = arguments[0].type
-            suffix = "f32" if signature.return_type == types.float32 else "f64"
-            called = cgutils.get_or_insert_function(
-                builder.module, ir.FunctionType(kind, [kind, kind]), f"llvm.{name}.{suffix}"
-            )
-            return builder.call(called, arguments, fastmath=("nnan", "nsz"))
+            return simd.call(builder, f"llvm.{name}.{simd.suffix(kind)}", kind, *arguments, fastmath=("nnan", "nsz"))
 
         return a(a, a), generate
 
@@ -56,37 +51,13 @@ smaller = _without_nan("minnum")
 
 
 @intrinsic
-def _nearest(context: Any, x: Any) -> Any:
-    """Return the nearest integer as a float32."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = ir.FloatType()
-        called = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind]), "llvm.rint.f32")
-        return builder.call(called, arguments)
-
-    return types.float32(types.float32), generate
-
-
-@intrinsic
 def _fma(context: Any, a: Any, b: Any, c: Any) -> Any:
     """Return `a * b + c` rounded once; fast-math flags of the caller do not reorder it."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = ir.FloatType()
-        called = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * 3), "llvm.fma.f32")
-        return builder.call(called, arguments)
+        return simd.call(builder, "llvm.fma.f32", simd.F32, *arguments)
 
     return types.float32(types.float32, types.float32, types.float32), generate
-
-
-@intrinsic
-def _from_bits(context: Any, x: Any) -> Any:
-    """Return the float32 with the bits of an int32."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.FloatType())
-
-    return types.float32(types.int32), generate
 
 
 @numba.njit(inline="always")
@@ -94,13 +65,13 @@ def exp32(x: Any) -> Any:
     """Return `exp(x)` for a float32 `x` of at most zero."""
     is_nonzero = x >= SMALLEST
     x = larger(x, SMALLEST)
-    k: Any = _nearest(x * _LOG2E)  # type: ignore[call-arg]
-    r = _fma(k, _LN2_LOW, _fma(k, _LN2_HIGH, x))
+    k: Any = np.rint(x * _LOG2E)
+    r: Any = _fma(k, _LN2_LOW, _fma(k, _LN2_HIGH, x))  # type: ignore[call-arg]
     p = _fma(_P[0], r, _P[1])
     p = _fma(p, r, _P[2])
     p = _fma(p, r, _P[3])
     p = _fma(p, r, _P[4])
     p = _fma(p, r, _P[5])
     p = _fma(p * r, r, r) + np.float32(1.0)
-    value = p * _from_bits(np.int32((np.int32(k) + np.int32(127)) << np.int32(23)))
+    value = p * np.int32((np.int32(k) + np.int32(127)) << np.int32(23)).view(np.float32)
     return value if is_nonzero else np.float32(0.0)

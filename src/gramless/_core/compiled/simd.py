@@ -93,10 +93,10 @@ def prefetch(builder: Any, base: Any) -> None:
     call(builder, "llvm.prefetch", ir.VoidType(), address, *(ir.Constant(I32, number) for number in (0, 3, 1)))
 
 
-def call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+def call(builder: Any, name: str, result: Any, *arguments: Any, fastmath: tuple[str, ...] = ()) -> Any:
     """Call an LLVM intrinsic."""
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments, fastmath=fastmath)
 
 
 def accumulate(
@@ -153,16 +153,15 @@ def tile_step(
 
 
 def suffix(kind: Any) -> str:
-    """Return the suffix of LLVM intrinsics for a vector of floating-point numbers."""
-    return f"v{kind.count}f{64 if kind.element == F64 else 32}"
+    """Return the suffix of LLVM intrinsics for a floating-point number or a vector of such numbers."""
+    element = getattr(kind, "element", kind)
+    return f"{'' if element is kind else f'v{kind.count}'}f{64 if element == F64 else 32}"
 
 
 def add_lanes(builder: Any, vector: Any, start: Any) -> Any:
     """Return `start` plus the sum of the lanes, in any order."""
-    kind = ir.FunctionType(start.type, [start.type, vector.type])
     name = f"llvm.vector.reduce.fadd.{suffix(vector.type)}"
-    function = cgutils.get_or_insert_function(builder.module, kind, name)
-    return builder.call(function, [start, vector], fastmath=("reassoc",))
+    return call(builder, name, start.type, start, vector, fastmath=("reassoc",))
 
 
 # Bits of the control register MXCSR: flush subnormal results to zero, and treat subnormal operands as zero.
