@@ -121,8 +121,9 @@ def report(specs: list[Any], records: list[dict[str, Any]], results: Path, path:
 def papers(records: list[dict[str, Any]]) -> str:
     """Return the page of claims: each paper's claims with verdicts and measurements."""
     from gramless.papers.experiments import PAPERS, claims
-    from gramless.papers.report.claims import claims_section
-    from gramless.papers.report.groups import group_by
+    from gramless.papers.experiments.claims import check_claim
+    from gramless.papers.report.claims import claim_values
+    from gramless.papers.report.formatting import group_by
 
     found = group_by(records, lambda record: (record["paper"], record["experiment"]))
     lines = [
@@ -135,10 +136,10 @@ def papers(records: list[dict[str, Any]]) -> str:
         "",
     ]
     for name, paper in PAPERS.items():
-        section = claims_section(claims(name), name, found)
         lines += [f"## {paper.heading}", "", paper.citation, "", paper.summary, ""]
         lines += ["| claim of the paper | paper | ours | reproduced | cause |", "|---|---|---|---|---|"]
-        for item in section["claims"] if section else ():
+        for stated in claims(name):
+            item = claim_values(check_claim(stated, name, found), name)
             verdict = item["verdict"] + (f" ({item['count']})" if item["count"] else "")
             claim = f"{item['says']} ({item['where']}; `{item['name']}`)"
             cause = ". ".join(text for text in (item["cause"], item["reason"]) if text)

@@ -21,10 +21,18 @@ from gramless.cli.errors import EXIT_INTERRUPTED, EXIT_PARTLY_FAILED, InputError
 from gramless.papers.datasets import DatasetError, obtain
 from gramless.papers.experiments import CHAPTERS, Results, Spec, claim_named, run, specs, specs_of_claim
 from gramless.papers.experiments.claims import check_claim
+from gramless.papers.experiments.results import on_one_device
 from gramless.papers.report import write_report
 from gramless.papers.report.claims import claim_values
-from gramless.papers.report.formatting import counted, mean_and_spread
-from gramless.papers.report.groups import group_by, headlines, paper_value, varying_among
+from gramless.papers.report.formatting import (
+    counted,
+    group_by,
+    headline,
+    mean_and_spread,
+    paper_value,
+    parameters,
+    varying_among,
+)
 
 RESULTS_FILE = "results.jsonl"
 REPORT_FILE = "report.html"
@@ -229,19 +237,19 @@ def summary(selected: Sequence[Spec], records: Sequence[dict[str, Any]]) -> Tabl
         done = [r for r in records if (r["paper"], r["experiment"], r["status"]) == (spec.paper, spec.name, "done")]
         name = f"{spec.paper} · {spec.name}" + (f", {escape(spec.data_label)}" if spec.data_label else "")
         fits = f"{len(done)}/{len(spec.grid) * len(spec.seeds)}"
-        found = headlines(spec, done)
-        if not found:
+        found = headline(spec, on_one_device(done))
+        if found is None:
             table.add_row(name, fits)
-        for headline in found:
-            point = headline.point
-            reference = paper_value(spec.references, point.params, "error")
-            settings = " ".join(f"{key}={value}" for key, value in point.params.items())
-            device = "" if point.device == "CPU" else f" on {point.device}"
-            cells = [mean_and_spread("error", point.mean("error"), point.spread("error"))]
-            if compare:
-                cells.append("" if reference is None else f"{reference.value:.2f}")
-            cells += [f"{point.mean('seconds') or 0.0:.2f}", f"{point.mean('peak_mb') or 0.0:.0f}"]
-            table.add_row(f"{name}{device}\n[dim]{escape(settings)}; {escape(headline.chosen)}[/dim]", fits, *cells)
+            continue
+        point = found.point
+        reference = paper_value(spec.references, point.params, "error")
+        device = "" if point.device == "CPU" else f" on {point.device}"
+        cells = [mean_and_spread("error", point.mean("error"), point.spread("error"))]
+        if compare:
+            cells.append("" if reference is None else f"{reference.value:.2f}")
+        cells += [f"{point.mean('seconds') or 0.0:.2f}", f"{point.mean('peak_mb') or 0.0:.0f}"]
+        setting = f"{escape(parameters(point.params))}; {escape(found.chosen)}"
+        table.add_row(f"{name}{device}\n[dim]{setting}[/dim]", fits, *cells)
     return table
 
 

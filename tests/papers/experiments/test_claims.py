@@ -20,7 +20,7 @@ from gramless.papers.experiments.claims import (
     check_claim,
     check_comparison,
 )
-from gramless.papers.report.groups import group_by
+from gramless.papers.report.formatting import group_by
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
 # Papers whose committed records must explain every verdict and carry commit, versions and hardware.

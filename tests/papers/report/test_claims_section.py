@@ -1,7 +1,8 @@
 """Claims as values for the templates."""
 
 from gramless.papers.experiments import Cause, Claim, Comparison
-from gramless.papers.report.claims import claims_section
+from gramless.papers.experiments.claims import check_claim
+from gramless.papers.report.claims import claim_values
 
 
 def record(method, share, seed, accuracy):
@@ -30,8 +31,7 @@ RECORDS = [
 def test_values_tolerance_and_cause_are_shown():
     comparison = Comparison("data", {"method": "ours"}, "at least", {"method": "theirs"}, "accuracy", along="share")
     claim = Claim("near", "Ours is near theirs.", "Fig. 1", (comparison,), "none lost", Cause.LIMIT, "Because.")
-    shown = claims_section([claim], "budget", {("budget", "data"): RECORDS})
-    (item,) = shown["claims"]
+    item = claim_values(check_claim(claim, "budget", {("budget", "data"): RECORDS}), "budget")
     assert (item["verdict"], item["count"], item["cause"], item["reason"]) == ("partly", "1 of 2", "our limit", "Because.")
     assert (item["printed"], item["ours"]) == (
         "none lost",

@@ -13,18 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gramless.papers.experiments import FIELDS, PAPERS, Curve, Table, product, specs
+from gramless.papers.experiments.results import on_one_device, points
 from gramless.papers.report import page, write_report
-from gramless.papers.report.figures import curve_figure
-from gramless.papers.report.formatting import duration, label, memory, plain_number
-from gramless.papers.report.groups import (
+from gramless.papers.report.charts import figures
+from gramless.papers.report.formatting import (
     CHOSEN_BY_CROSS_VALIDATION,
     CHOSEN_ON_THE_TEST_ROWS,
-    headlines,
+    duration,
+    headline,
+    label,
+    memory,
     paper_value,
-    points,
-    varying,
+    plain_number,
+    varying_among,
 )
-from gramless.papers.report.tables import command, cost_bars
+from gramless.papers.report.tables import command
 
 
 class Outline(HTMLParser):
@@ -71,7 +74,7 @@ def test_the_headline_is_the_mean_and_spread_over_the_seeds_of_one_setting(repor
     """The least error of all fits, seeds and settings together, is a lucky number."""
     budget = report_specs[1]
     done = [r for r in report_records if r["paper"] == "budget"]
-    (found,) = headlines(budget, done)
+    found = headline(budget, done)
     errors = {
         share: [r["metrics"]["error"] for r in of_one_setting(done, method="budget", budget=share)]
         for share in (0.2, 0.6, 1.0)
@@ -90,7 +93,7 @@ def test_the_headline_is_the_mean_and_spread_over_the_seeds_of_one_setting(repor
 def test_a_declared_setting_is_the_headline_whatever_its_error(report_specs, report_records):
     spec = report_specs[0]
     done = [r for r in report_records if r["paper"] == "randomized"]
-    (found,) = headlines(spec, done)
+    found = headline(spec, done)
     assert found.point.params == {"solver": "matching_pursuit", "block_size": 500}
     assert found.chosen.startswith("declared")
 
@@ -98,21 +101,22 @@ def test_a_declared_setting_is_the_headline_whatever_its_error(report_specs, rep
 def test_cross_validation_chooses_before_the_test_rows(report_specs, report_records):
     done = [r for r in report_records if r["paper"] == "budget"]
     validated = [{**r, "metrics": {**r["metrics"], "cv_error": -r["metrics"]["error"]}} for r in done]
-    (found,) = headlines(report_specs[1], validated)
+    found = headline(report_specs[1], validated)
     assert found.chosen == CHOSEN_BY_CROSS_VALIDATION
     assert found.point.mean("error") == max(p.mean("error") for p in points(done))
 
 
-def test_devices_are_not_pooled(report_specs, report_records):
-    spec = report_specs[0]
+def test_fits_on_two_devices_count_once(report_specs, report_records):
     done = [r for r in report_records if r["paper"] == "randomized"]
     faster = [{**r, "device": "cuda", "hardware": {**r["hardware"], "gpu": "H200"}} for r in done]
     assert len(points(done + faster)) == 2 * len(points(done))
-    assert all(p.spread("error") is None for p in points(done + faster))
-    assert [h.point.device for h in headlines(spec, done + faster)] == ["CPU", "H200"]
+    assert on_one_device(done + faster) == done
+    assert on_one_device(done[1:] + faster) == [*done[1:], faster[0]]
+    more = [*faster, {**faster[0], "seed": 1}]
+    assert on_one_device(done + more) == [*done[1:], faster[0], more[-1]]
     text = page(report_specs[:1], done + faster)
-    assert "The same on H200" in text
-    assert '<th scope="col">device</th>' in text
+    assert "H200, " in text.partition('<footer id="machine">')[2]
+    assert "H200" not in text.partition('<footer id="machine">')[0]
 
 
 def test_captions_are_those_of_the_rows(report_specs, report_records):
@@ -162,8 +166,8 @@ def test_papers_are_named_as_on_their_title_pages(report_specs):
 
 def test_a_quick_page_has_no_verdicts():
     quick = [spec.quick_form() for spec in specs("smo")]
-    assert "whether they were reproduced" not in page(quick, [], quick=True)
-    assert "whether they were reproduced" in page(specs("smo"), [])
+    assert "How a verdict is made" not in page(quick, [], quick=True)
+    assert "How a verdict is made" in page(specs("smo"), [])
 
 
 def test_other_packages_come_from_the_benchmarks(report_specs):
@@ -179,17 +183,7 @@ def test_other_packages_come_from_the_benchmarks(report_specs):
 
 def test_two_points_are_not_a_figure(report_specs, report_records):
     done = [r for r in report_records if r["paper"] == "budget" and r["params"]["budget"] != 0.6]
-    assert curve_figure(Curve("budget", "accuracy"), report_specs[1], done) is None
-
-
-def test_bars_that_are_all_alike_become_a_sentence(report_records):
-    done = [r for r in report_records if r["paper"] == "randomized"]
-    alike = [{**r, "metrics": {**r["metrics"], "peak_mb": 150.0 + k}} for k, r in enumerate(done)]
-    costs = cost_bars(alike)
-    assert costs["bars"] == {"time": True, "memory": False}
-    assert "150 MB to 153 MB" in costs["text"]
-    apart = [{**r, "metrics": {**r["metrics"], "peak_mb": 150.0 * (k + 1)}} for k, r in enumerate(done)]
-    assert cost_bars(apart)["bars"]["memory"]
+    assert figures(Curve("budget", "accuracy"), report_specs[1], done) == []
 
 
 def test_what_failed_and_what_is_missing_is_said(report_specs, report_records):
@@ -281,7 +275,7 @@ def test_seeds_are_averaged(report_records):
     assert all(len(point.records) == 3 for point in grouped)
     assert grouped[0].mean("error") == pytest.approx(sum(grouped[0].values("error")) / 3)
     assert grouped[0].spread("error") > 0
-    assert set(varying(budget)) == {"method", "budget"}
+    assert set(varying_among([record["params"] for record in budget])) == {"method", "budget"}
 
 
 def test_the_most_specific_figure_of_the_paper_wins():

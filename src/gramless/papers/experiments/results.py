@@ -148,6 +148,15 @@ def points(records: Iterable[Record]) -> list[Point]:
     return [Point(group[0]["params"], device, group) for (_, device), group in groups.items()]
 
 
+def on_one_device(records: Iterable[Record]) -> list[Record]:
+    """Return the fits without repetitions on other devices: of each setting, those of the device with the most seeds."""
+    best: dict[str, Point] = {}
+    for point in sorted(points(records), key=lambda point: (-len(point.seeds), point.device != "CPU")):
+        best.setdefault(repr(sorted(point.params.items())), point)
+    kept = {id(record) for point in best.values() for record in point.records}
+    return [record for record in records if id(record) in kept]
+
+
 def device_of(record: Record) -> str:
     """Return "CPU", the name of the GPU, or the requested device."""
     device = record.get("device") or "cpu"

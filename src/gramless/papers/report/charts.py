@@ -1,4 +1,4 @@
-"""Line charts of the report, drawn by matplotlib as SVG.
+"""Line charts of the views `History` and `Curve`, drawn by matplotlib as SVG.
 
 A chart is drawn at about the size in pixels at which the page shows it, because text is scaled together with the chart.
 """
@@ -6,19 +6,24 @@ A chart is drawn at about the size in pixels at which the page shows it, because
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gramless._core.svg import COLOURS, new_axes, to_svg
-from gramless.papers.report.formatting import plain_number
+from gramless.papers.experiments import Curve, History, Reference, Spec
+from gramless.papers.experiments.results import Record, points
+from gramless.papers.report.formatting import PERCENTAGES, group_by, label, name_of, plain_number, varying_among
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_SIZE = (380, 270)
 _MOST_MARKERS = 14  # largest number of markers on a line; more markers would hide the line
+_FEWEST_POINTS = 3  # shorter lines are easier to read in the table
+_COLOURS = 8
 # Margins in pixels; the left one grows with the numbers of the axis.
 _RIGHT, _TOP, _BOTTOM = 14, 14, 46
 
@@ -35,112 +40,145 @@ class ChartLine:
 
 
 @dataclass(frozen=True)
-class PaperLevel:
-    """Value of the paper for the whole chart: a dashed horizontal line."""
-
-    y: float
-    name: str
-    spread: float | None = None
-
-
-@dataclass(frozen=True)
-class PaperPoint:
-    """Value of the paper for one x: a diamond."""
-
-    x: float
-    y: float
-    name: str
-    colour: int = 0
-
-
-@dataclass(frozen=True)
 class LineChart:
-    """Content of a line chart; the y axis of a percentage stays between 0 and 100."""
+    """Content of a line chart: lines, values of the paper for the whole chart, and values of the paper at one x.
 
-    title: str
+    The y axis of a percentage stays between 0 and 100.
+    """
+
     x_label: str
     y_label: str
     lines: Sequence[ChartLine]
-    levels: Sequence[PaperLevel] = ()
-    points: Sequence[PaperPoint] = ()
+    levels: Sequence[Reference] = ()
+    paper_points: Sequence[tuple[float, float, int]] = ()
     log_x: bool = False
     log_y: bool = False
-    x_ticks: Sequence[float] = ()
     percent: bool = False
 
-    def extent(self) -> tuple[list[float], list[float]]:
-        """Return all x and all y that the axes must contain."""
-        xs = [x for line in self.lines for x in line.x] + [point.x for point in self.points]
-        ys = [point.y for point in self.points] + [level.y for level in self.levels]
-        for line in self.lines:
-            ys += [*line.y, *(y for bound in self.band(line) for y in bound)]
-        return xs, ys
 
-    def band(self, line: ChartLine) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lower and upper bound of the band of a line, empty without a spread."""
-        if not any(line.spread):
-            return np.empty(0), np.empty(0)
-        middle, spread = np.asarray(line.y, dtype=float), np.asarray(line.spread, dtype=float)
-        limits = (0.0, 100.0) if self.percent else (-np.inf, np.inf)
-        return np.clip(middle - spread, *limits), np.clip(middle + spread, *limits)
+def figures(view: History | Curve, spec: Spec, records: Sequence[Record]) -> list[dict[str, Any]]:
+    """Return a figure for each value of the facet of a view; none if no line has enough points."""
+    facets = {"": list(records)}
+    if view.facet is not None:
+        facets = group_by(records, lambda record: name_of(record["params"], (view.facet or "",)))
+    x_name = view.x if isinstance(view, Curve) else None
+    varied = varying_among([record["params"] for record in records])
+    series = view.series or tuple(key for key in varied if key not in (view.facet, x_name))
+    names = dict.fromkeys(name_of(record["params"], series) for record in records)
+    colours = {name: number % _COLOURS for number, name in enumerate(names)}
+    title = view.title or f"{_short(view.y)} against {_short(view.x)}"
+    found = []
+    for facet, group in facets.items():
+        rest = (spec, group, series, colours)
+        chart = _history(view, *rest) if isinstance(view, History) else _curve(view, *rest)
+        if any(len(line.x) >= _FEWEST_POINTS for line in chart.lines):
+            heading = f"{title[:1].upper()}{title[1:]}" + (f": {facet}" if facet else "")
+            found.append({"shows": "figure", "title": heading, "chart": draw(chart, heading), "legend": legend(chart)})
+    return found
 
 
-def draw(chart: LineChart, width: int, height: int, css_class: str = "chart", beside: Sequence[LineChart] = ()) -> str:
-    """Return the chart as an SVG element, on axes that also contain the charts `beside` it, so that they can be compared."""
-    axes = new_axes(width, height)
-    floor = _set_limits(axes, chart, [one.extent() for one in (chart, *beside)])
-    tooltips: dict[str, list[str]] = {}
-    for k, level in enumerate(chart.levels):
+def _history(
+    view: History, spec: Spec, records: Sequence[Record], series: Sequence[str], colours: Mapping[str, int]
+) -> LineChart:
+    """Return one line per fit; the fits of a setting have the same colour."""
+    lines = []
+    for record in records:
+        rows = [row for row in record["history"] if _is_number(row.get(view.x)) and _is_number(row.get(view.y))]
+        if rows:
+            name = name_of(record["params"], series)
+            lines.append(ChartLine(name, [row[view.x] for row in rows], [row[view.y] for row in rows], colour=colours[name]))
+    levels = _levels(spec.references, records, view.y)
+    return _chart(view, "seconds" if view.x == "seconds" else label(view.x), lines, levels)
+
+
+def _curve(
+    view: Curve, spec: Spec, records: Sequence[Record], series: Sequence[str], colours: Mapping[str, int]
+) -> LineChart:
+    """Return the mean and standard deviation over the seeds against a parameter."""
+    lines, paper_points = [], []
+    for name, members in group_by(points(records), lambda point: name_of(point.params, series)).items():
+        known = [p for p in members if _is_number(p.params.get(view.x)) and p.mean(view.y) is not None]
+        known.sort(key=lambda point: point.params[view.x])
+        spread = [point.spread(view.y) or 0.0 for point in known]
+        xs, ys = [point.params[view.x] for point in known], [point.mean(view.y) or 0.0 for point in known]
+        lines += [ChartLine(name, xs, ys, spread, colours[name])] if known else []
+        paper_points += [
+            (point.params[view.x], reference.value, colours[name])
+            for point in known
+            for reference in spec.references
+            if reference.metric == view.y and view.x in reference.params and reference.matches(point.params)
+        ]
+    levels = _levels([r for r in spec.references if view.x not in r.params], records, view.y)
+    return _chart(view, label(view.x), lines, levels, paper_points)
+
+
+def _chart(
+    view: History | Curve,
+    x_label: str,
+    lines: Sequence[ChartLine],
+    levels: Sequence[Reference],
+    paper_points: Sequence[tuple[float, float, int]] = (),
+) -> LineChart:
+    scales = (view.log_x, view.log_y, view.y in PERCENTAGES)
+    return LineChart(x_label, label(view.y), lines, levels, paper_points, *scales)
+
+
+def draw(chart: LineChart, title: str = "") -> str:
+    """Return the chart as an SVG element."""
+    axes = new_axes(*_SIZE)
+    floor = _set_limits(axes, chart)
+    for level in chart.levels:
         if level.spread:
-            low = max(level.y - level.spread, axes.get_ylim()[0])
-            axes.axhspan(low, level.y + level.spread, color=COLOURS["says"], alpha=0.12, linewidth=0)
-        axes.axhline(level.y, color=COLOURS["says"], linewidth=1.6, dashes=(4, 2.5), gid=f"level-{k}")
-        tooltips[f"level-{k}"] = [f"{level.name} {level.y:g}"]
-    for line in chart.lines:
-        lower, upper = chart.band(line)
-        if len(lower):
-            axes.fill_between(
-                line.x, np.maximum(lower, floor), upper, color=COLOURS[f"c{line.colour}"], alpha=0.14, linewidth=0
-            )
-    heights = {
-        line.name: axes.transData.transform(np.column_stack([line.x, np.maximum(line.y, floor)]))[:, 1]
-        for line in chart.lines
-    }
+            low = max(level.value - level.spread, axes.get_ylim()[0])
+            axes.axhspan(low, level.value + level.spread, color=COLOURS["says"], alpha=0.12, linewidth=0)
+        axes.axhline(level.value, color=COLOURS["says"], linewidth=1.6, dashes=(4, 2.5))
+    tooltips: dict[str, list[str]] = {}
     for k, line in enumerate(chart.lines):
-        hidden = sum(_coincide(other, line, heights) for other in chart.lines[:k])
         y, colour = np.maximum(line.y, floor), COLOURS[f"c{line.colour}"]
+        if any(line.spread):
+            lower, upper = _band(chart, line)
+            axes.fill_between(line.x, np.maximum(lower, floor), upper, color=colour, alpha=0.14, linewidth=0)
         if len(line.x) > 2:  # a line through two points would suggest values between them
-            # A line on top of other lines is dashed, with longer gaps for more lines, so that all lines are visible.
-            style: dict[str, Any] = {"dashes": (2, 2 * hidden), "linewidth": 2.6} if hidden else {"linewidth": 2}
-            axes.plot(line.x, y, color=colour, solid_capstyle="round", gid=f"line-{k}", **style)
+            axes.plot(line.x, y, color=colour, linewidth=2 if len(line.x) <= _MOST_MARKERS else 1.2, gid=f"line-{k}")
             tooltips[f"line-{k}"] = [line.name or "line"]
         if len(line.x) <= _MOST_MARKERS:
             axes.plot(line.x, y, "o", ms=6.4, mfc=COLOURS["card"], mec=colour, mew=1.8, gid=f"dot-{k}")
             tooltips[f"dot-{k}"] = [
                 f"{line.name} {plain_number(a)}: {b:.4g}".strip() for a, b in zip(line.x, line.y, strict=True)
             ]
-    for k, point in enumerate(chart.points):
-        edge = COLOURS[f"c{point.colour}"]
-        axes.plot(point.x, max(point.y, floor), "D", ms=7.8, mfc=COLOURS["card"], mec=edge, mew=2, gid=f"point-{k}")
-        tooltips[f"point-{k}"] = [f"{point.name} {point.y:g}"]
-    _set_layout(axes, chart, width, height)
-    about = f"{chart.title}: {chart.y_label} against {chart.x_label}".removeprefix(": ")
-    return to_svg(axes, about, css_class, tooltips)
+    for x, y, colour_number in chart.paper_points:
+        edge = COLOURS[f"c{colour_number}"]
+        axes.plot(x, max(y, floor), "D", ms=7.8, mfc=COLOURS["card"], mec=edge, mew=2)
+    _set_layout(axes, chart)
+    about = f"{title}: {chart.y_label} against {chart.x_label}".removeprefix(": ")
+    return to_svg(axes, about, "chart", tooltips)
 
 
 def legend(chart: LineChart) -> list[dict[str, str]]:
     """Return the names of the lines and signs of a chart with their CSS classes."""
-    entries = [{"kind": f"swatch c{line.colour}", "sign": "", "name": line.name} for line in chart.lines if line.name]
+    names = {line.name: line.colour for line in chart.lines if line.name}
+    entries = [{"kind": f"swatch c{colour}", "sign": "", "name": name} for name, colour in names.items()]
     if chart.levels:
-        entries.append({"kind": "swatch says", "sign": "", "name": chart.levels[0].name})
-    if chart.points:
+        where = {level.where for level in chart.levels}
+        name = f"paper, {where.pop()}" if len(where) == 1 else "paper"
+        entries.append({"kind": "swatch says", "sign": "", "name": name})
+    if chart.paper_points:
         entries.append({"kind": "diamond", "sign": "◇", "name": "paper"})
     return entries
 
 
-def _set_limits(axes: Axes, chart: LineChart, extents: Sequence[tuple[list[float], list[float]]]) -> float:
+def _band(chart: LineChart, line: ChartLine) -> tuple[np.ndarray, np.ndarray]:
+    middle, spread = np.asarray(line.y, dtype=float), np.asarray(line.spread, dtype=float)
+    limits = (0.0, 100.0) if chart.percent else (-np.inf, np.inf)
+    return np.clip(middle - spread, *limits), np.clip(middle + spread, *limits)
+
+
+def _set_limits(axes: Axes, chart: LineChart) -> float:
     """Set the scales and limits of the axes; return the lowest y that can be drawn."""
-    xs, ys = ([value for extent in extents for value in extent[k]] for k in (0, 1))
+    xs = [x for line in chart.lines for x in line.x] + [x for x, _, _ in chart.paper_points]
+    ys = [level.value for level in chart.levels] + [y for _, y, _ in chart.paper_points]
+    for line in chart.lines:
+        ys += [*line.y, *(y for bound in _band(chart, line) for y in bound)] if any(line.spread) else line.y
     positive = [y for y in ys if y > 0]
     if chart.log_x:
         axes.set_xscale("log")
@@ -149,33 +187,26 @@ def _set_limits(axes: Axes, chart: LineChart, extents: Sequence[tuple[list[float
         axes.set_yscale("log")
         floor = min(positive)
     axes.margins(x=0.03, y=0.06)
-    corners = [(x, max(y, floor)) for x in (min(xs), max(xs)) for y in (min(ys), max(ys))]
-    axes.update_datalim(corners)
+    axes.update_datalim([(x, max(y, floor)) for x in (min(xs), max(xs)) for y in (min(ys), max(ys))])
     axes.autoscale_view()
     low, high = axes.get_ylim()
     if axes.get_yscale() == "linear" and min(ys) >= 0:
         low = max(low, 0.0)
-    if chart.percent:
-        high = min(high, 100.0)
-    axes.set_ylim(low, high)
+    axes.set_ylim(low, min(high, 100.0) if chart.percent else high)
     axes.autoscale(False)
     return floor
 
 
-def _set_layout(axes: Axes, chart: LineChart, width: int, height: int) -> None:
+def _set_layout(axes: Axes, chart: LineChart) -> None:
     """Set the ticks, the margins and the names of the axes."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+    from matplotlib.ticker import FuncFormatter, NullLocator
 
-    low, high = axes.get_xlim()
-    inside = [tick for tick in chart.x_ticks if low <= tick <= high]
-    fits = 1 < len(inside) <= width // 56
-    nbins = min(width // 60, 10)
-    axes.xaxis.set_major_locator(FixedLocator(inside) if fits else _locator(axes.get_xscale(), low, high, nbins))
-    low, high = axes.get_ylim()
-    axes.yaxis.set_major_locator(_locator(axes.get_yscale(), low, high, 5))
-    for axis in (axes.xaxis, axes.yaxis):
+    width, height = _SIZE
+    for axis, most in ((axes.xaxis, 7), (axes.yaxis, 5)):
+        axis.set_major_locator(_locator(axis.get_scale(), *axis.get_view_interval(), most))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(float(f"{value:.12g}"))))
+    low, high = axes.get_ylim()
     longest = max((len(plain_number(float(tick))) for tick in axes.get_yticks() if low <= tick <= high), default=1)
     left = max(62, 32 + 7 * longest)
     end, base = width - _RIGHT, height - _BOTTOM
@@ -186,16 +217,25 @@ def _set_layout(axes: Axes, chart: LineChart, width: int, height: int) -> None:
     axes.figure.text(16 / width, middle, chart.y_label, rotation=90, rotation_mode="anchor", **named)
 
 
-def _locator(scale: str, low: float, high: float, nbins: int) -> Any:
+def _locator(scale: str, low: float, high: float, most: int) -> Any:
     """Return a locator of round ticks."""
     from matplotlib.ticker import LogLocator, MaxNLocator
 
     decades = math.log10(high / low) if scale == "log" else 0.0
     if decades < 0.7:  # within a factor of five, equal steps give more round numbers
-        return MaxNLocator(nbins, steps=[1, 2, 2.5, 5, 10])
+        return MaxNLocator(most, steps=[1, 2, 2.5, 5, 10])
     return LogLocator(subs=(1.0,) if decades > 3 else (1.0, 3.0) if decades > 1.5 else (1.0, 2.0, 5.0), numticks=7)
 
 
-def _coincide(one: ChartLine, other: ChartLine, heights: dict[str, np.ndarray]) -> bool:
-    """Return True if two lines are less than two pixels apart everywhere."""
-    return list(one.x) == list(other.x) and bool(np.all(np.abs(heights[one.name] - heights[other.name]) < 2))
+def _levels(references: Sequence[Reference], group: Sequence[Record], metric: str) -> list[Reference]:
+    """Return up to three distinct values of the paper that belong to fits of the chart."""
+    matching = [r for r in references if r.metric == metric and any(r.matches(record["params"]) for record in group)]
+    return list({(r.value, r.where): r for r in matching}.values())[:3]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _short(key: str) -> str:
+    return label(key).removesuffix(", %").removesuffix(", MB")

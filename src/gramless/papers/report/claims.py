@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from gramless.papers.experiments import Claim
-from gramless.papers.experiments.claims import VERDICTS, ByExperiment, Check, ClaimResult, Printed, check_claim
+from gramless.papers.experiments.claims import Check, ClaimResult, Printed
 from gramless.papers.experiments.results import Point
 from gramless.papers.report.formatting import label, parameter, parameters, value
 
 _MOST_VALUES_SHOWN = 3  # measured values in a row of the table; the comparisons of a claim list all of them
-
-
-def claims_section(claims: Sequence[Claim], paper: str, found: ByExperiment) -> dict[str, Any] | None:
-    """Return the claims of a paper as values for the templates, None if there are none."""
-    if not claims:
-        return None
-    items = [claim_values(check_claim(claim, paper, found), paper) for claim in claims]
-    counts = Counter(item["verdict"] for item in items)
-    return {"claims": items, "counts": [(verdict, counts[verdict]) for verdict in VERDICTS if counts[verdict]]}
 
 
 def claim_values(result: ClaimResult, paper: str) -> dict[str, Any]:
@@ -30,6 +19,7 @@ def claim_values(result: ClaimResult, paper: str) -> dict[str, Any]:
     printed = list(dict.fromkeys(str(c.other) for c in claim.comparisons if isinstance(c.other, Printed)))
     return {
         "name": claim.name,
+        "anchor": f"claim-{paper}-{claim.name}",
         "says": claim.statement,
         "where": claim.where,
         "printed": claim.printed or ", ".join(printed[:_MOST_VALUES_SHOWN]) or "in words",

@@ -1,10 +1,18 @@
-"""Formatting of numbers, metrics and parameters as text."""
+"""Numbers, metrics and parameters as text, and the setting that represents an experiment.
+
+The headline of an experiment is one setting, with the mean and standard deviation of its test error over the seeds: the
+declared one, else the one with the smallest cross-validated error, else the one with the smallest mean test error.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from gramless.papers.experiments import Reference, Spec
+from gramless.papers.experiments.results import Point, Record, contains, points
 
 LABELS = {
     "error": "test error, %",
@@ -15,6 +23,7 @@ LABELS = {
     "cv_error": "cross-validated error, %",
     "cv_accuracy": "cross-validated accuracy, %",
     "seconds": "seconds to fit",
+    "cpu_seconds": "processor seconds to fit",
     "predict_seconds": "seconds to predict",
     "feature_seconds": "seconds for features",
     "peak_mb": "peak memory, MB",
@@ -22,9 +31,64 @@ LABELS = {
     "residual": "relative residual",
     "error_of_probabilities": "error of the most probable class, %",
     "kernel_error": "kernel error, %",
+    "c_times_L_squared": "c L²",
     "landmarks": "landmark rule",  # the label of n_landmarks is "landmarks"
 }
 PERCENTAGES = {name for name, label in LABELS.items() if label.endswith("%")}
+
+CHOSEN_ON_THE_TEST_ROWS = "smallest mean error on the test rows, which is optimistic"
+CHOSEN_BY_CROSS_VALIDATION = "smallest cross-validated error on the training rows"
+THE_ONLY_ONE = "the only setting"
+
+
+@dataclass(frozen=True)
+class Headline:
+    """Point that represents an experiment, and how it was chosen."""
+
+    point: Point
+    chosen: str
+
+
+def headline(spec: Spec, records: Iterable[Record], where: Mapping[str, Any] | None = None) -> Headline | None:
+    """Return the headline of the fits, or of those that have the parameters `where`."""
+    candidates = [point for point in points(records) if contains(point.params, where or {}) and point.values("error")]
+    if not candidates:
+        return None
+    declared = [one for one in candidates if spec.headline is not None and contains(one.params, spec.headline)]
+    if declared and (spec.headline_reason or len(candidates) > 1):
+        return Headline(declared[0], spec.headline_reason)
+    if len(candidates) == 1:
+        return Headline(candidates[0], THE_ONLY_ONE)
+    validated = [point for point in candidates if point.values("cv_error")]
+    if validated:
+        return Headline(min(validated, key=lambda point: point.mean("cv_error") or 0.0), CHOSEN_BY_CROSS_VALIDATION)
+    return Headline(min(candidates, key=lambda point: point.mean("error") or 0.0), CHOSEN_ON_THE_TEST_ROWS)
+
+
+def group_by(items: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
+    """Return the items by key, in order of appearance."""
+    groups: dict[Any, list[Any]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def varying_among(grid: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the parameters that differ between points of a grid, or that some points lack."""
+    keys = dict.fromkeys(key for params in grid for key in params)
+    return tuple(key for key in keys if len({repr(params[key]) if key in params else None for params in grid}) > 1)
+
+
+def paper_value(references: Iterable[Reference], params: Mapping[str, Any], metric: str) -> Reference | None:
+    """Return the paper's value for these parameters, the most specific one if several match."""
+    matching = [r for r in references if r.metric == metric and r.matches(params)]
+    return max(matching, key=lambda reference: len(reference.params), default=None)
+
+
+def name_of(params: Mapping[str, Any], keys: Sequence[str]) -> str:
+    """Return the name of a series: strings as they are, numbers with the name of their parameter."""
+    given = [(key, params[key]) for key in keys if params.get(key) is not None]
+    return ", ".join(v.replace("_", " ") if isinstance(v, str) else parameter(key, v) for key, v in given)
 
 
 def label(key: str) -> str:
@@ -40,23 +104,17 @@ def value(key: str, number: Any) -> str:
         return f"{number:.2f}"
     if key.endswith("seconds"):
         return duration(number)
-    if key == "peak_mb":
-        return f"{number:,.0f}"
-    return plain_number(number)
+    return f"{number:,.0f}" if key == "peak_mb" else plain_number(number)
 
 
 def plain_number(number: Any) -> str:
     """Return integers in full and other numbers with three significant digits; other values as text."""
     if isinstance(number, str):
         return number.replace("_", " ")
-    if isinstance(number, bool) or not isinstance(number, int | float):
+    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
         return str(number)
-    if not math.isfinite(number):
-        return str(number)
-    if number == int(number) and abs(number) < 1e6:
-        return f"{int(number):,}"
-    if 1e-3 <= abs(number) < 1e6:
-        return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
+    if abs(number) < 1e6 and (number == int(number) or abs(number) >= 1000):
+        return f"{number:,.0f}"
     return f"{number:.3g}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
 
 
@@ -64,13 +122,9 @@ def duration(seconds: float) -> str:
     """Return seconds with a unit of suitable size."""
     if seconds < 0.0995:
         return f"{1000 * seconds:.0f} ms"
-    if seconds < 9.95:
-        return f"{seconds:.2f} s"
     if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
+        return f"{seconds:.2f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,16 +1,17 @@
 """Report of experiments as one self-contained HTML page.
 
-Style, script, charts and images are inside the page, which has a dark color scheme and a layout for phones. The modules of
-this package compute values; the templates write them, and jinja2 escapes all text.
+The page opens with one table of the claims of all papers. A chapter per paper with its experiments and figures follows, then
+the errors of all experiments. Style, script, charts and images are inside the page, which has a dark color scheme and a
+layout for phones. The modules of this package compute values; the templates write them, and jinja2 escapes all text.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +25,28 @@ from gramless.papers.experiments import (
     Curve,
     Gallery,
     History,
-    Pictures,
     Spec,
     Table,
     View,
     claims,
 )
-from gramless.papers.report.claims import claims_section
-from gramless.papers.report.confusion import confusion_matrix, gallery, pictures
-from gramless.papers.report.figures import curve_figure, history_figure
-from gramless.papers.report.formatting import comparison, counted, duration, mean_and_spread, memory, parameters
-from gramless.papers.report.groups import Headline, Record, by_device, group_by, headlines, paper_value
+from gramless.papers.experiments.claims import VERDICTS, check_claim
+from gramless.papers.experiments.results import Record, device_of, on_one_device
+from gramless.papers.report.charts import figures
+from gramless.papers.report.claims import claim_values
+from gramless.papers.report.formatting import (
+    comparison,
+    counted,
+    duration,
+    group_by,
+    headline,
+    mean_and_spread,
+    memory,
+    paper_value,
+    parameters,
+)
 from gramless.papers.report.peers import peers
-from gramless.papers.report.tables import cost_bars, results_table
+from gramless.papers.report.tables import confusion_matrix, gallery, pictures, results_table
 
 TemplateValues = dict[str, Any]
 
@@ -79,8 +89,7 @@ def page(
     except ImportError as reason:
         raise ImportError("the report needs jinja2: pip install 'gramless[cli]'") from reason
 
-    by_experiment = group_by(records, lambda record: (record["paper"], record["experiment"]))
-    found = {(spec.paper, spec.name): by_experiment.get((spec.paper, spec.name), []) for spec in specs}
+    found = group_by(records, lambda record: (record["paper"], record["experiment"]))
     done = [record for record in records if record["status"] == "done"]
     # The quick forms have no values of the papers, so the columns for them are left out.
     compare = any(reference.metric == "error" for spec in specs for reference in spec.references)
@@ -88,8 +97,11 @@ def page(
     templates = jinja2.Environment(loader=loader, autoescape=True, keep_trailing_newline=True)
     templates.filters["shortened"] = lambda name: name if len(name) <= 5 else name[:4] + "."
     here = Path(__file__).parent
-    chapters = [_chapter(name, group, found, quick) for name, group in group_by(specs, lambda spec: spec.paper).items()]
-    others = [] if benchmarks is None else peers(Path(benchmarks))
+    chapters = [
+        _chapter(name, [_experiment(spec, found.get((name, spec.name), []), quick, compare) for spec in group], found, quick)
+        for name, group in group_by(specs, lambda spec: spec.paper).items()
+    ]
+    stated = [claim for chapter in chapters for claim in chapter["claims"]]
     return templates.get_template("page.html").render(
         style=jinja2.filters.Markup((here / "style.css").read_text(encoding="utf-8")),
         script=jinja2.filters.Markup((here / "script.js").read_text(encoding="utf-8")),
@@ -99,13 +111,13 @@ def page(
             ("time in fits", duration(sum(record["metrics"]["seconds"] for record in done))),
             ("largest peak", memory(max((record["metrics"]["peak_mb"] for record in done), default=0.0))),
         ],
-        motif=_motif(),
         quick=quick,
         compare=compare,
-        overview=[row for spec in specs for row in _overview_rows(spec, found[spec.paper, spec.name], compare)],
         chapters=chapters,
-        claimed=_verdict_counts(chapters),
-        peers=others,
+        n_claims=len(stated),
+        verdicts=_counts((claim["verdict"] for claim in stated), VERDICTS),
+        causes=Counter(claim["cause"] for claim in stated if claim["cause"] and claim["verdict"] != "yes").most_common(),
+        peers=[] if benchmarks is None else peers(Path(benchmarks)),
         warnings=_warnings(done),
         machines=_machines(done),
         papers=[{"name": name, "citation": paper.citation, "bibtex": paper.bibtex(name)} for name, paper in PAPERS.items()],
@@ -115,7 +127,9 @@ def page(
     )
 
 
-def _chapter(name: str, group: Sequence[Spec], found: Any, quick: bool) -> TemplateValues:
+def _chapter(
+    name: str, experiments: Sequence[TemplateValues], found: Mapping[tuple[str, str], Sequence[Record]], quick: bool
+) -> TemplateValues:
     about = CHAPTERS[name]
     return {
         "name": name,
@@ -123,18 +137,14 @@ def _chapter(name: str, group: Sequence[Spec], found: Any, quick: bool) -> Templ
         "summary": about.summary,
         "citation": about.citation,
         # Claims refer to the paper's data, which the quick forms do not use.
-        "claims": None if quick else claims_section(claims(name), name, found),
-        "experiments": [_experiment(spec, found[name, spec.name], quick) for spec in group],
+        "claims": [] if quick else [claim_values(check_claim(claim, name, found), name) for claim in claims(name)],
+        "experiments": experiments,
     }
 
 
-def _verdict_counts(chapters: Sequence[TemplateValues]) -> list[tuple[str, int]]:
-    """Return the number of claims of all papers by verdict."""
-    totals: dict[str, int] = {}
-    for chapter in chapters:
-        for verdict, count in chapter["claims"]["counts"] if chapter["claims"] else ():
-            totals[verdict] = totals.get(verdict, 0) + count
-    return list(totals.items())
+def _counts(items: Any, order: Sequence[str]) -> list[tuple[str, int]]:
+    counts = Counter(items)
+    return [(name, counts[name]) for name in order if counts[name]]
 
 
 def _notes(failed: int, quick: bool, missing: int) -> list[tuple[str, str]]:
@@ -146,61 +156,39 @@ def _notes(failed: int, quick: bool, missing: int) -> list[tuple[str, str]]:
     return notes
 
 
-def _motif(n: int = 15, kept: Sequence[int] = (2, 7, 11)) -> TemplateValues:
-    squares = []
-    for i in range(n):
-        for j in range(n):
-            near = math.exp(-((i - j) ** 2) / 9) + 0.55 * math.exp(-((i + j - n) ** 2) / 5)
-            opacity = min(1.0, 0.22 + 0.9 * near) if j in kept else 0.05 + 0.1 * near
-            kind = "kept" if j in kept else "left"
-            squares.append({"x": j * 10, "y": i * 10, "kind": kind, "opacity": opacity})
-    return {"size": n * 10, "squares": squares}
-
-
-def _overview_rows(spec: Spec, records: Sequence[Record], compare: bool) -> list[TemplateValues]:
-    """Return a row of the overview for each device of an experiment."""
-    row: TemplateValues = {
-        "paper": CHAPTERS[spec.paper].heading,
-        "title": spec.heading,
-        "anchor": _anchor(spec),
-        "error": None,
-    }
-    found = headlines(spec, [record for record in records if record["status"] == "done"])
-    if not found:
-        return [row]
-    return [{**row, "device": one.point.device, **_headline(one, spec, compare)} for one in found]
-
-
-def _headline(one: Headline, spec: Spec, compare: bool) -> TemplateValues:
-    point = one.point
-    mean = point.mean("error")
-    reference = paper_value(spec.references, point.params, "error")
-    seeds = len(point.seeds)
-    return {
-        "error": mean_and_spread("error", mean, point.spread("error")),
-        "seeds": counted(seeds, "seed"),
-        "comparison": comparison("error", mean, None if reference is None else reference.value) if compare else [],
-        "how": parameters(point.params),
-        "chosen": one.chosen,
-    }
-
-
-def _experiment(spec: Spec, records: Sequence[Record], quick: bool) -> TemplateValues:
-    done = [record for record in records if record["status"] == "done"]
+def _experiment(spec: Spec, records: Sequence[Record], quick: bool, compare: bool) -> TemplateValues:
+    done = on_one_device([record for record in records if record["status"] == "done"])
     failed = [record for record in records if record["status"] != "done"]
     return {
-        "anchor": _anchor(spec),
+        "anchor": f"{spec.paper}-{spec.name}",
         "name": spec.name,
         "title": spec.heading,
         "about": spec.about,
         "finding": spec.finding,
         "facts": _facts(done) if done else [],
-        "headlines": [{"device": one.point.device, **_headline(one, spec, False)} for one in headlines(spec, done)],
-        "views": _views(spec, done, quick) if done else [],
-        "costs": cost_bars(done) if done else None,
+        "headline": _headline(spec, done, compare),
+        "views": [shown for view in spec.views for shown in _views(view, spec, done, quick)] if done else [],
         "empty": not records,
         "warned": sum(bool(record.get("warnings")) for record in done),
         "failed": [{"params": parameters(record["params"]), "reason": record["reason"]} for record in failed],
+    }
+
+
+def _headline(spec: Spec, done: Sequence[Record], compare: bool) -> TemplateValues | None:
+    chosen = headline(spec, done)
+    if chosen is None:
+        return None
+    point = chosen.point
+    mean = point.mean("error")
+    reference = paper_value(spec.references, point.params, "error")
+    return {
+        "device": point.device,
+        "error": mean_and_spread("error", mean, point.spread("error")),
+        "seeds": counted(len(point.seeds), "seed"),
+        "comparison": comparison("error", mean, None if reference is None else reference.value) if compare else [],
+        "how": parameters(point.params),
+        "chosen": chosen.chosen,
+        "estimator": point.records[0].get("estimator", ""),
     }
 
 
@@ -211,63 +199,21 @@ def _facts(done: Sequence[Record]) -> list[str]:
         f"{data['name'].replace('_', ' ')}: {data['n_train']:,} training rows, {data['n_test']:,} test rows",
         f"{data['n_features']:,} features",
         counted(len(done), "fit") + (f", {seeds} seeds" if seeds > 1 else ""),
-        ", ".join(by_device(done)),
+        ", ".join(dict.fromkeys(map(device_of, done))),
     ]
 
 
-def _views(spec: Spec, done: Sequence[Record], quick: bool) -> list[TemplateValues]:
-    """Return the views of an experiment; charts of the first device are shown, and charts of other devices are collapsed."""
-    devices = list(by_device(done).items())
-    shown = _in_rows(spec, spec.views, done, devices[0][1], quick)
-    drawn = [view for view in spec.views if isinstance(view, History | Curve | Confusion)]
-    for device, records in devices[1:]:
-        again = _in_rows(spec, drawn, done, records, quick)
-        if again:
-            shown.append({"shows": "fold", "title": f"The same on {device}", "views": again})
-    return shown
-
-
-def _in_rows(
-    spec: Spec, views: Sequence[View], done: Sequence[Record], records: Sequence[Record], quick: bool
-) -> list[TemplateValues]:
-    """Return the views in order, with adjacent charts combined into one row of the page if they fit."""
-    drawn: list[TemplateValues | None] = []
-    waiting = list(views)
-    while waiting:
-        pair = waiting[:2]
-        if len(pair) == 2 and all(_is_single_chart(view) for view in pair):
-            halves = [_view(view, spec, done, records, quick, alone=False) for view in pair]
-        elif len(pair) == 2 and {type(view) for view in pair} == {Confusion, Gallery}:
-            halves = [_view(view, spec, done, records, quick) for view in pair]
-        else:
-            drawn.append(_view(waiting.pop(0), spec, done, records, quick))
-            continue
-        del waiting[:2]
-        present = [half for half in halves if half is not None]
-        drawn.append({"shows": "pair", "halves": present} if present else None)
-    return [one for one in drawn if one is not None]
-
-
-def _is_single_chart(view: View) -> bool:
-    return isinstance(view, History | Curve) and view.facet is None
-
-
-def _view(
-    view: View, spec: Spec, done: Sequence[Record], records: Sequence[Record], quick: bool, *, alone: bool = True
-) -> TemplateValues | None:
-    match view:
-        case History():
-            return history_figure(view, spec, records, alone=alone)
-        case Curve():
-            return curve_figure(view, spec, records, alone=alone)
-        case Table():
-            return results_table(view, spec, done, quick=quick)
-        case Confusion():
-            return confusion_matrix(view, spec, records)
-        case Gallery():
-            return gallery(view, spec, records)
-        case Pictures():
-            return pictures(view, spec, records)
+def _views(view: View, spec: Spec, done: Sequence[Record], quick: bool) -> list[TemplateValues]:
+    """Return what the page shows for a view: a figure for each facet, otherwise one part or none."""
+    if isinstance(view, History | Curve):
+        return figures(view, spec, done)
+    if isinstance(view, Table):
+        return [results_table(view, spec, done, quick=quick)]
+    if isinstance(view, Confusion):
+        part = confusion_matrix(view, spec, done)
+    else:
+        part = gallery(view, spec, done) if isinstance(view, Gallery) else pictures(view, spec, done)
+    return [] if part is None else [part]
 
 
 def _warnings(done: Sequence[Record]) -> list[TemplateValues]:
@@ -299,7 +245,3 @@ def _machines(done: Sequence[Record]) -> list[list[str]]:
             ]
         )
     return machines
-
-
-def _anchor(spec: Spec) -> str:
-    return f"{spec.paper}-{spec.name}"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from gramless.papers.report.formatting import duration, memory
-from gramless.papers.report.groups import group_by
 
 TemplateValues = dict[str, Any]
+Columns = Mapping[str, Callable[[Any], str]]
+"""Function from a record to a cell, by the heading of the column."""
 
 
 def peers(folder: Path) -> list[TemplateValues]:
@@ -25,145 +25,112 @@ def peers(folder: Path) -> list[TemplateValues]:
     return found
 
 
+def _table(
+    title: str, about: str, rows: Sequence[Any], columns: Columns, environment: Mapping[str, Any], names: int = 1
+) -> TemplateValues:
+    """Return a table of which the first `names` columns name the row."""
+    cells = [[cell(row) for cell in columns.values()] for row in rows]
+    machine = _machine(environment)
+    return {"title": title, "about": about, "names": names, "heads": list(columns), "rows": cells, "machine": machine}
+
+
 def svm_cpu(records: Mapping[str, Any]) -> TemplateValues:
     """Return fit times and errors of support vector machines, with the speed relative to scikit-learn-intelex."""
-    rows = []
-    for (case, C), group in group_by(records["records"], lambda record: (record["case"], record["C"])).items():
-        reference = next((r for r in group if r["method"] == "scikit-learn-intelex"), None)
-        for record in group:
-            ratio = reference["fit_seconds"] / record["fit_seconds"] if reference else None
-            rows.append(
-                [
-                    f"{case}, {record['n_train']:,} rows, C = {C:g}",
-                    record["method"],
-                    duration(record["fit_seconds"]),
-                    duration(record["fit_cpu_seconds"]),
-                    duration(record["predict_seconds"]),
-                    "–" if ratio is None else f"{ratio:.1f}",
-                    f"{record['error']:.2f}",
-                    memory(record["peak_mb"]),
-                ]
-            )
-    heads = [
-        "problem",
-        "package",
-        "fit",
-        "CPU time",
-        "predict",
-        "speed relative to intelex",
-        "test error, % (regression: mean absolute)",
-        "peak memory",
-    ]
-    return {
-        "title": "Support vector machines",
-        "about": f"The same problem, kernel, C and tolerance ({records['tol']:g}) for each package.",
-        "names": 2,
-        "heads": heads,
-        "rows": rows,
-        "machine": _machine(records["records"][0]["environment"]),
+    rows = records["records"]
+    intelex = {(r["case"], r["C"]): r["fit_seconds"] for r in rows if r["method"] == "scikit-learn-intelex"}
+
+    def speed(row: Mapping[str, Any]) -> str:
+        reference = intelex.get((row["case"], row["C"]))
+        return "–" if reference is None else f"{reference / row['fit_seconds']:.1f}"
+
+    columns: Columns = {
+        "problem": lambda row: f"{row['case']}, {row['n_train']:,} rows, C = {row['C']:g}",
+        "package": lambda row: row["method"],
+        "fit": lambda row: duration(row["fit_seconds"]),
+        "CPU time": lambda row: duration(row["fit_cpu_seconds"]),
+        "predict": lambda row: duration(row["predict_seconds"]),
+        "speed relative to intelex": speed,
+        "test error, % (regression: mean absolute)": lambda row: f"{row['error']:.2f}",
+        "peak memory": lambda row: memory(row["peak_mb"]),
     }
+    about = f"The same problem, kernel, C and tolerance ({records['tol']:g}) for each package."
+    problems = list(dict.fromkeys((row["case"], row["C"]) for row in rows))
+    in_order = sorted(rows, key=lambda row: problems.index((row["case"], row["C"])))
+    return _table("Support vector machines", about, in_order, columns, rows[0]["environment"], names=2)
 
 
 def mnist_cpu(records: Mapping[str, Any]) -> TemplateValues:
     """Return fit times and errors on MNIST."""
-    rows = [
-        [
-            f"{record['rows']:,} rows",
-            record["method"],
-            duration(record["fit_seconds"]),
-            duration(record["fit_cpu_seconds"]),
-            duration(record["predict_seconds"]),
-            f"{record['error_percent']:.2f}",
-            memory(1000 * record["peak_rss_GB"]),
-        ]
-        for record in records["records"]
-    ]
-    return {
-        "title": "Least squares on all rows of MNIST, against SVC",
-        "about": "`LSSVC` with a polynomial kernel, its kernel matrix cached or streamed, and SVC with an RBF kernel: "
-        "different models for the same task.",
-        "names": 2,
-        "heads": ["size", "package", "fit", "CPU time", "predict", "test error, %", "peak memory"],
-        "rows": rows,
-        "machine": _machine(records["environment"]),
+    columns: Columns = {
+        "size": lambda row: f"{row['rows']:,} rows",
+        "package": lambda row: row["method"],
+        "fit": lambda row: duration(row["fit_seconds"]),
+        "CPU time": lambda row: duration(row["fit_cpu_seconds"]),
+        "predict": lambda row: duration(row["predict_seconds"]),
+        "test error, %": lambda row: f"{row['error_percent']:.2f}",
+        "peak memory": lambda row: memory(1000 * row["peak_rss_GB"]),
     }
+    about = (
+        "`LSSVC` with a polynomial kernel, its kernel matrix cached or streamed, and SVC with an RBF kernel: different "
+        "models for the same task."
+    )
+    title = "Least squares on all rows of MNIST, against SVC"
+    return _table(title, about, records["records"], columns, records["environment"], names=2)
 
 
 def tables(records: Mapping[str, Any]) -> TemplateValues:
     """Return the test error of each method on each table, averaged over the seeds that all methods have, and mean ranks."""
-    by_table: dict[str, dict[str, dict[str, Mapping[str, Any]]]] = {}
-    for key, result in records["results"].items():
-        table, seed, method = key.split("/")
-        by_table.setdefault(table, {}).setdefault(method, {})[seed] = result
-    methods = sorted({m for found in by_table.values() for m in found}, key=lambda name: (name != "gramless", name))
-    complete: dict[str, dict[str, dict[str, Any]]] = {}
-    for table, found in by_table.items():
-        seeds = set.intersection(*(set(found.get(method, {})) for method in methods))
-        if seeds:
-            complete[table] = {
-                method: {**found[method][min(seeds)], "error": fmean(found[method][seed]["error"] for seed in seeds)}
-                for method in methods
-            }
-    ranks: dict[str, list[float]] = {method: [] for method in methods}
-    rows = []
-    for table, means in sorted(complete.items(), key=lambda item: next(iter(item[1].values()))["rows"]):
-        errors = {method: means[method]["error"] for method in methods}
-        for method in methods:
-            below = sum(other < errors[method] for other in errors.values())
-            equal = sum(other == errors[method] for other in errors.values())
-            ranks[method].append(below + (equal + 1) / 2)
-        kind = means[methods[0]]["kind"]
-        shown = [f"{100 * errors[m]:.1f} %" if kind == "classes" else f"{errors[m]:.4g}" for m in methods]
-        rows.append([f"{table}, {means[methods[0]]['rows']:,} rows", *shown])
-    rows.insert(0, ["mean rank", *(f"{fmean(ranks[method]):.2f}" for method in methods)])
-    return {
-        "title": "Tables, against boosted trees",
-        "about": "Test error (misclassified rows or root mean squared error), averaged over the one to five random splits "
-        "that all methods have, with default settings.",
-        "names": 1,
-        "heads": ["table", *methods],
-        "rows": rows,
-        "machine": _machine(records),
-    }
+    import pandas as pd
 
+    parts = [dict(zip(("table", "seed", "method"), key.split("/"), strict=True)) for key in records["results"]]
+    results = [part | result for part, result in zip(parts, records["results"].values(), strict=True)]
+    errors = pd.DataFrame(results).pivot(index=["table", "seed"], columns="method", values="error").dropna()
+    errors = errors[sorted(errors.columns, key=lambda name: (name != "gramless", name))].groupby("table").mean().round(12)
+    about = {result["table"]: result for result in results}
+    order = sorted(errors.index, key=lambda table: about[table]["rows"])
+    ranks = errors.rank(axis=1).mean()
 
-def kmeans(records: Mapping[str, Any]) -> TemplateValues:
-    """Return the time of an iteration of k-means."""
-    rows = [
-        [
-            f"{row['clusters']:,}",
-            duration(row["iteration_seconds"]),
-            duration(row["sklearn_iteration_seconds"]),
-            f"{row['sklearn_over_iteration_seconds']:.2f}",
-        ]
-        for row in records["rows"]
-    ]
-    return {
-        "title": "K-means, against scikit-learn",
-        "about": f"One iteration. {records['data']}.",
-        "names": 1,
-        "heads": ["clusters", "SphericalKMeans", "scikit-learn KMeans", "ratio"],
-        "rows": rows,
-        "machine": _machine(records["environment"]),
+    def shown(table: str, method: str) -> str:
+        if table == "mean rank":
+            return f"{ranks[method]:.2f}"
+        error = errors.loc[table, method]
+        return f"{100 * error:.1f} %" if about[table]["kind"] == "classes" else f"{error:.4g}"
+
+    columns: Columns = {
+        "table": lambda table: table if table == "mean rank" else f"{table}, {about[table]['rows']:,} rows",
+        **{method: lambda table, method=method: shown(table, method) for method in errors.columns},  # type: ignore[misc]
     }
+    text = (
+        "Test error (misclassified rows or root mean squared error), averaged over the one to five random splits that all "
+        "methods have, with default settings."
+    )
+    return _table("Tables, against boosted trees", text, ["mean rank", *order], columns, records)
 
 
 def covertype(records: Mapping[str, Any]) -> TemplateValues:
     """Return fit times and errors on Covertype."""
-    rows = [
-        [name, duration(records[name]["seconds"]), f"{records[name]['error']:.2f}", memory(records[name]["peak_mb"])]
-        for name in ("NystromLSSVC", "Nystroem + RidgeClassifier")
-        if name in records
-    ]
-    settings = records["settings"]
-    return {
-        "title": "Covertype in one pass",
-        "about": f"{settings['rows']:,} rows, {settings['landmarks']:,} landmarks. {records['conditions']}",
-        "names": 1,
-        "heads": ["model", "fit", "test error, %", "peak memory"],
-        "rows": rows,
-        "machine": _machine(records),
+    names = [name for name in ("NystromLSSVC", "Nystroem + RidgeClassifier") if name in records]
+    columns: Columns = {
+        "model": lambda name: name,
+        "fit": lambda name: duration(records[name]["seconds"]),
+        "test error, %": lambda name: f"{records[name]['error']:.2f}",
+        "peak memory": lambda name: memory(records[name]["peak_mb"]),
     }
+    settings = records["settings"]
+    about = f"{settings['rows']:,} rows, {settings['landmarks']:,} landmarks. {records['conditions']}"
+    return _table("Covertype in one pass", about, names, columns, records)
+
+
+def kmeans(records: Mapping[str, Any]) -> TemplateValues:
+    """Return the time of an iteration of k-means."""
+    columns: Columns = {
+        "clusters": lambda row: f"{row['clusters']:,}",
+        "SphericalKMeans": lambda row: duration(row["iteration_seconds"]),
+        "scikit-learn KMeans": lambda row: duration(row["sklearn_iteration_seconds"]),
+        "ratio": lambda row: f"{row['sklearn_over_iteration_seconds']:.2f}",
+    }
+    about = f"One iteration. {records['data']}."
+    return _table("K-means, against scikit-learn", about, records["rows"], columns, records["environment"])
 
 
 _BENCHMARKS: dict[str, Callable[[Mapping[str, Any]], TemplateValues]] = {

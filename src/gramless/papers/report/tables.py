@@ -1,29 +1,30 @@
-"""Tables of results beside the paper's values, and bars of time and memory, as values for the templates."""
+"""Tables of results beside the paper's values, confusion matrices and images, as values for the templates."""
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gramless.papers.experiments import Spec, Table
+from gramless.papers.experiments import Confusion, Gallery, Pictures, Spec, Table
+from gramless.papers.experiments.results import Point, Record, points
 from gramless.papers.report.formatting import (
     PERCENTAGES,
     comparison,
-    counted,
-    duration,
+    headline,
     label,
-    memory,
+    paper_value,
     parameters,
     plain_number,
     value,
+    varying_among,
 )
-from gramless.papers.report.groups import Point, Record, name_of, paper_value, points, varying, varying_among
 
 _ROWS_SHOWN = 14  # longer tables are collapsed
-_BARS_SHOWN = 12
-_SMALLEST_DIFFERENCE = 0.1  # of the longest bar; bars that differ less are replaced by a sentence
+_MOST_CLASSES_WITH_NUMBERS = 12  # larger matrices have coloured cells without numbers
 
 
 def results_table(view: Table, spec: Spec, records: Sequence[Record], *, quick: bool = False) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def results_table(view: Table, spec: Spec, records: Sequence[Record], *, quick: 
     rows = points(records)
     devices = len({row.device for row in rows}) > 1
     busy = any(record.get("busy") for record in records)
-    keys = view.rows or varying(records) or tuple(rows[0].params)
+    keys = view.rows or varying_among([row.params for row in rows]) or tuple(rows[0].params)
     metrics = [metric for metric in view.metrics if any(row.values(metric) for row in rows)]
     compared = {m for m in metrics if any(paper_value(spec.references, row.params, m) for row in rows)}
     return {
@@ -87,41 +88,100 @@ def _cells(row: Point, metrics: Sequence[str], compared: set[str], spec: Spec) -
     return cells
 
 
-def cost_bars(records: Sequence[Record]) -> dict[str, Any]:
-    """Return bars of time and peak memory of the slowest grid points; a sentence replaces bars of nearly equal length."""
-    rows = sorted(points(records), key=lambda row: -(row.mean("seconds") or 0.0))
-    shown = rows[:_BARS_SHOWN]
-    keys = varying(records)
-    devices = len({row.device for row in rows}) > 1
-    seconds = [row.mean("seconds") or 0.0 for row in shown]
-    megabytes = [row.mean("peak_mb") or 0.0 for row in shown]
-    bars = {"time": _differ(seconds), "memory": _differ(megabytes)}
-    sentences = []
-    if not bars["time"]:
-        sentences.append(f"Every fit took {_range(seconds, duration)}.")
-    if not bars["memory"]:
-        size = _range(megabytes, memory)
-        sentences.append(f"The peak memory of the process was {size} in {counted(len(shown), 'setting')}.")
-    lines = []
-    for row, time, size_mb in zip(shown, seconds, megabytes, strict=True):
-        name = name_of(row.params, keys) or parameters(row.params)
-        lines.append(
+def confusion_matrix(view: Confusion, spec: Spec, records: Sequence[Record]) -> dict[str, Any] | None:
+    """Return the confusion matrix of one fit, in percent of the true classes, which are the rows."""
+    record = _representative([r for r in records if r.get("confusion")], spec, view.where)
+    if record is None:
+        return None
+    labels, counts = record["confusion"]["labels"], record["confusion"]["counts"]
+    rows = []
+    for i, name in enumerate(labels):
+        total = sum(counts[i]) or 1
+        cells = []
+        for j, count in enumerate(counts[i]):
+            share = count / total
+            # Errors are rare, so the colour is a concave function of their share, which makes small shares visible.
+            depth = share if i == j else min(1.0, (share * 4) ** 0.6)
+            cells.append(
+                {
+                    "text": _percent(share) if len(labels) <= _MOST_CLASSES_WITH_NUMBERS and count else "",
+                    "title": f"{name} predicted as {labels[j]}: {count} of {total}",
+                    "kind": "right" if i == j else "wrong",
+                    "depth": 100 * depth,
+                }
+            )
+        rows.append({"name": name, "cells": cells})
+    return {
+        "shows": "confusion",
+        "title": view.title or "Confusion matrix",
+        "note": f"{_caption(record)}; rows are true classes, in percent",
+        "labels": labels,
+        "rows": rows,
+    }
+
+
+def gallery(view: Gallery, spec: Spec, records: Sequence[Record]) -> dict[str, Any] | None:
+    """Return misclassified test images of one fit, with true and predicted labels."""
+    record = _representative([r for r in records if r.get("misclassified")], spec, view.where)
+    if record is None:
+        return None
+    wrong = record["misclassified"]
+    images = wrong["images"][: view.limit]
+    number = f"{len(images)} of {wrong['total']}" if wrong["total"] > len(images) else f"all {wrong['total']}"
+    return {
+        "shows": "gallery",
+        "title": view.title or "Misclassified",
+        "note": f"{_caption(record)}; {number}, true label → predicted",
+        "wide": any(len(str(image[label])) > 5 for image in images for label in ("true", "predicted")),
+        "images": [
             {
-                "name": f"{name}, {row.device}" if devices else name,
-                "time": duration(time),
-                "time_share": max(100 * time / (max(seconds) or 1.0), 0.6),
-                "memory": memory(size_mb),
-                "memory_share": max(100 * size_mb / (max(megabytes) or 1.0), 0.6),
+                "source": _data_url(image["pixels"], wrong["image_shape"]),
+                "caption": f"test image {image['index']}: {image['true']}, predicted as {image['predicted']}",
+                "true": image["true"],
+                "predicted": image["predicted"],
             }
-        )
-    note = f", the {len(shown)} slowest of {len(rows)}" if len(rows) > len(shown) else ""
-    return {"note": note, "lines": lines if any(bars.values()) else [], "bars": bars, "text": " ".join(sentences)}
+            for image in images
+        ],
+    }
 
 
-def _differ(values: Sequence[float]) -> bool:
-    return len(values) > 1 and max(values) - min(values) > _SMALLEST_DIFFERENCE * max(values)
+def pictures(view: Pictures, spec: Spec, records: Sequence[Record]) -> dict[str, Any] | None:
+    """Return the images that one fit recorded, with their captions."""
+    shown = [r for r in records if (r.get("pictures") or {}).get(view.key, {}).get("images")]
+    record = _representative(shown, spec, view.where)
+    if record is None:
+        return None
+    found = record["pictures"][view.key]
+    return {
+        "shows": "pictures",
+        "title": view.title,
+        "note": _caption(record),
+        "small": not view.captions,
+        "images": [
+            {"source": _data_url(image["pixels"], found["image_shape"]), "caption": image["said"]}
+            for image in found["images"]
+        ],
+    }
 
 
-def _range(values: Sequence[float], format_value: Callable[[float], str]) -> str:
-    low, high = format_value(min(values)), format_value(max(values))
-    return low if low == high else f"{low} to {high}"
+def _data_url(pixels: str, shape: Sequence[int]) -> str:
+    """Return base64-encoded rows of 8-bit pixels, grey or RGB, as the data URL of a PNG file."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.frombytes("RGB" if len(shape) == 3 else "L", (shape[1], shape[0]), base64.b64decode(pixels)).save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def _representative(records: Sequence[Record], spec: Spec, where: Mapping[str, Any] | None) -> Record | None:
+    """Return the first seed of the headline of the fits, or of those that have the parameters `where`."""
+    chosen = headline(spec, records, where)
+    return None if chosen is None else min(chosen.point.records, key=lambda record: record["seed"])
+
+
+def _caption(record: Record) -> str:
+    return f"{parameters(record['params'])}, seed {record['seed']}: {record['metrics']['error']:.2f} % error"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}" if share >= 0.0095 else f"{100 * share:.1f}"
