@@ -46,6 +46,23 @@ def test_reaches_the_minimum_of_the_documents_loss(optimizer):
     assert np.sqrt(np.mean((found - expected) ** 2)) < 0.05 * expected.std()
 
 
+def test_a_learning_rate_gives_plain_gradient_descent():
+    """Full batches: every step is the gradient of the loss times `learning_rate / (C n)`."""
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(50, 2)), rng.choice([-1.0, 1.0], size=50)
+    kernel, budget, C, rate = RBF(gamma=1.0), np.arange(6), 2.0, 0.05
+    settings = {"landmarks": budget, "gamma": 1.0, "C": C, "learning_rate": rate, "batch_size": 50, "epochs": 4}
+    model = BudgetLSSVC(**settings, random_state=0).fit(X, y)
+    K_BB, K, v, b = kernel(X[budget], X[budget]), kernel(X, X[budget]), np.zeros(6), 0.0
+    for _ in range(4):
+        residuals = y - K @ v - b
+        v, b = v - rate / (50 * C) * (K_BB @ v - y[budget] - C * K.T @ residuals), b + rate * residuals.mean()
+    np.testing.assert_allclose(model.decision_function(X), K @ v + b, atol=1e-10)
+    assert [record["step"] for record in model.history_] == [rate] * 4
+    with pytest.raises(ValueError, match="learning_rate sets the steps of optimizer='sgd'"):
+        BudgetLSSVC(**settings, optimizer="adam").fit(X, y)
+
+
 def test_the_linear_term_of_the_dual_is_there():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(60, 2))

@@ -44,6 +44,7 @@ _CONSTRAINTS: dict[str, Any] = {
     "landmarks": "no_validation",
     "loss": [StrOptions(set(LOSSES))],
     "optimizer": [StrOptions(set(OPTIMIZERS))],
+    "learning_rate": [POSITIVE, None],
     "batch_size": [POSITIVE_INTEGER],
     "epochs": [POSITIVE_INTEGER],
 }
@@ -56,6 +57,7 @@ def budget_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
     learner = GradientDescent(
         parameters["C"],
         optimizer=parameters["optimizer"],
+        learning_rate=parameters["learning_rate"],
         batch_size=parameters["batch_size"],
         epochs=parameters["epochs"],
         loss=parameters["loss"],
@@ -96,6 +98,9 @@ class BudgetLSSVC(ClassifierMixin, OnePassEstimator):
     optimizer : {"sgd", "averaged_sgd", "adam"}, default="sgd"
         Variant of stochastic gradient descent. `"averaged_sgd"` returns the mean coefficients of the second half of the
         steps.
+    learning_rate : float or None, default=None
+        Constant step size of plain stochastic gradient descent on the mean squared error; the step on the loss above is this
+        number divided by `C n_samples`. None derives decreasing steps from the curvature of the loss.
     batch_size : int, default=64
         Number of rows processed at a time. Each step uses one batch.
     epochs : int, default=30
@@ -173,6 +178,7 @@ class BudgetLSSVC(ClassifierMixin, OnePassEstimator):
     landmarks: Any = "uniform"
     loss: str = "dual"
     optimizer: str = "sgd"
+    learning_rate: float | None = None
     batch_size: int = 64
     epochs: int = 30
     class_weight: Any = None
@@ -255,6 +261,7 @@ class BudgetLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     landmarks: Any = "uniform"
     loss: str = "dual"
     optimizer: str = "sgd"
+    learning_rate: float | None = None
     batch_size: int = 64
     epochs: int = 30
     dtype: Any = None

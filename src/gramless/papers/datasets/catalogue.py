@@ -50,6 +50,8 @@ class Entry:
     digest: str
     decode: Callable[[Mapping[str, np.ndarray]], dict[str, Any]] = formats.decode_split
     fields: Mapping[str, Any] = field(default_factory=dict)
+    # Name of the published table, compressed with gzip, which is read if the `.npz` file is missing.
+    text_file: str = ""
 
     def dataset(self, name: str, arrays: Mapping[str, np.ndarray]) -> Dataset:
         """Return the dataset of stored arrays, with integer labels."""
@@ -147,6 +149,16 @@ CATALOGUE: dict[str, Entry] = {
         "4c85240846ef97a62dbeb96dcd24cd3ac60b6deaa45d6f37ecb45b88e81254a3",
         formats.decode_bank,
         {"class_names": ("no", "yes")},
+    ),
+    "bank_sample": Entry(
+        "bank_sample.npz",
+        "UCI Bank Marketing (Moro, Rita & Cortez 2014), the publisher's sample of 4,521 rows",
+        [(f"{UCI}/222/bank+marketing.zip", None)],
+        formats.read_bank_sample,
+        "c7de09a9a7b15bbfe36b680488b560033ea140d92e5d1ac5b0e1e35ef281bdaa",
+        formats.decode_bank,
+        {"class_names": ("no", "yes")},
+        text_file="bank.csv.gz",
     ),
     "wine": Entry(
         "wine.npz",

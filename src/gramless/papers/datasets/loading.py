@@ -7,6 +7,7 @@ built from the published files, which pooch downloads and checks.
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import tarfile
 import zipfile
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from gramless._core.files import atomic_write
+from gramless.papers.datasets import formats
 from gramless.papers.datasets.catalogue import CATALOGUE, DIGITS, Entry, digest
 from gramless.papers.datasets.dataset import Dataset, DatasetError
 
@@ -47,7 +49,8 @@ def search_path(data: str | os.PathLike | None = None) -> list[Path]:
 
 def find(name: str, data: str | os.PathLike | None = None) -> Path | None:
     """Return the file of a dataset, or None if no folder of the search path has it."""
-    candidates = (folder / _entry(name).file for folder in search_path(data))
+    entry = _entry(name)
+    candidates = (folder / file for folder in search_path(data) for file in (entry.file, entry.text_file) if file)
     return next((path for path in candidates if path.is_file()), None)
 
 
@@ -207,6 +210,9 @@ def _digits() -> Dataset:
 
 
 def _read_archive(name: str, path: Path) -> Dataset:
+    if path.name == _entry(name).text_file:
+        with gzip.open(path, "rt", encoding="ascii") as text:
+            return _entry(name).dataset(name, formats.parse_bank(text.read()))
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}

@@ -7,7 +7,8 @@ limited by the largest. The leading eigenvalues of `H` on a subsample, with eige
 next eigenvalue, `g <- g - V (1 - v_{q+1} / v) V^T g`, where `v` is the curvature of the full loss along `V` (Ma and Belkin,
 "Diving into the shallows", 2017). The step is `batch / (max ||phi||^2 + (batch - 1) v_{q+1})`, measured after equalisation
 on rows that were not used for the eigenvectors. If the loss exceeds a multiple of that of the zero model, or is not a
-number, the coefficients return to the last snapshot and the step is halved.
+number, the coefficients return to the last snapshot and the step is halved. With `learning_rate` all steps have that size
+and no direction is equalised: plain stochastic gradient descent.
 
 A few rows can have a hundred times the squared norm of most rows and would make the step small for all. With `limit_norms`
 the step is derived from four times the mean squared norm, and the weight of a row above that limit is reduced accordingly.
@@ -55,12 +56,15 @@ class GradientDescent(Learner):
     batch_size: int = 64
     epochs: int = 30
     loss: str = "primal"
+    learning_rate: float | None = None
     rows_measured: int = 2000
     tuning: StreamingTuning = TUNING
 
     def check(self) -> None:
         if self.C == "loo":
             raise ValueError("C='loo' needs the exact sums: use method='exact' or NystromLSSVC")
+        if self.learning_rate is not None and self.optimizer == "adam":
+            raise ValueError("learning_rate sets the steps of optimizer='sgd' or 'averaged_sgd', got optimizer='adam'")
 
     def memory(self, p: int, itemsize: int, n_rows: int | None) -> dict[str, int]:
         s = self.rows_measured if n_rows is None else min(n_rows, self.rows_measured)
@@ -90,14 +94,17 @@ class GradientDescent(Learner):
     ) -> GradientState:
         # A product with P costs p / batch times the two products of a step: limit it to about half of the work.
         every = features.n_features // (2 * self.batch_size)
+        if self.learning_rate is None:
+            every = min(self.tuning.penalty_batches, every)
         state = GradientState(
             features.n_features,
             n_targets,
             optimizer=self.optimizer,
             linear=None if self.loss == "primal" else own_targets,
-            penalty_every=1 if features.identity_penalty else max(1, min(self.tuning.penalty_batches, every)),
+            penalty_every=1 if features.identity_penalty else max(1, every),
             # The reduced weights return to one as the step decreases, which needs a known number of rows.
-            limit_norms=self.optimizer == "sgd" and known and self.epochs > 1,
+            limit_norms=self.optimizer == "sgd" and known and self.epochs > 1 and self.learning_rate is None,
+            learning_rate=self.learning_rate,
             C=float(self.C),
             batch=int(self.batch_size),
             n_rows=n_rows,
@@ -139,6 +146,7 @@ class GradientState(LearnerState):
         linear: Array | None = None,
         penalty_every: int = 1,
         limit_norms: bool = False,
+        learning_rate: float | None = None,
         reference: Array,
         tuning: StreamingTuning = TUNING,
     ):
@@ -148,6 +156,7 @@ class GradientState(LearnerState):
         self.linear = linear
         self.penalty_every = penalty_every
         self.limit_norms = limit_norms
+        self.learning_rate = learning_rate
         self.C, self.batch = C, batch
         self.n_rows, self.epochs, self.known = n_rows, epochs, known
         self.rows_seen = self.rows_before = 0
@@ -174,7 +183,13 @@ class GradientState(LearnerState):
         self._penalty_product = lambda A: features.penalty_product(A, budget // self._tuning.penalty_share)
 
     def prepare(self, features: Array) -> None:
-        """Derive the eigenvectors from one half of a subsample of features, and the step size from the other half."""
+        """Derive the eigenvectors from one half of a subsample of features, and the step size from the other half.
+
+        With `learning_rate` the steps are those of plain gradient descent, all of this size.
+        """
+        if self.learning_rate is not None:
+            self.step = self.learning_rate
+            return
         ridge, batch = 1.0 / (self.C * self.n_rows), self.batch
         xp = xa.namespace(features)
         G = xp.concat([features, xp.ones_like(features[:, :1])], axis=1)
@@ -220,7 +235,8 @@ class GradientState(LearnerState):
             rows = slice(start, min(start + self.batch, count))
             progress = 0.0 if total is None else self.rows_seen / total
             # A constant step would leave the noise of the gradient in the solution, so the step decreases.
-            decay = 1.0 if self.optimizer == "averaged_sgd" else max(self._tuning.last_step, min(1.0, 2 * (1 - progress)))
+            constant = self.optimizer == "averaged_sgd" or self.learning_rate is not None
+            decay = 1.0 if constant else max(self._tuning.last_step, min(1.0, 2 * (1 - progress)))
             counted = None if weights is None else weights[rows]
             if measured is not None:
                 counted = self.reduced_weights(counted, measured[rows], decay)
