@@ -13,9 +13,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import gramless
 from gramless import LSSVC, RiSVOClassifier
 from gramless.approximation.landmarks import BasisConstruction
-from gramless.estimators.risvo import active_rows, signed_targets
 from gramless.kernels import RBF, Linear
 from gramless.streaming.learners import active_set
+from gramless.streaming.learners.active_set import ActiveRule, signed_targets
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +72,7 @@ def test_every_point_as_a_basis_gives_the_first_step_of_all_points(digits):
 
 
 def test_union_rule():
-    class Bounds:
-        gamma_l, gamma_u, zeta_l, zeta_u = -1.0, 1.0, -0.5, 0.5
-
+    rule = ActiveRule(-1.0, 1.0, -0.5, 0.5)
     margins = np.array(
         [
             [0.0, 9.0, 9.0],  # own class undecided
@@ -84,9 +82,9 @@ def test_union_rule():
             [1.0, 9.0, 9.0],  # on the border is outside
         ]
     )
-    np.testing.assert_array_equal(active_rows(margins, np.zeros(5, dtype=int), Bounds), [True, True, False, False, False])
+    np.testing.assert_array_equal(rule.stays(margins, np.zeros(5, dtype=int)), [True, True, False, False, False])
     two_classes = np.array([[0.7], [1.2], [-1.2]])
-    np.testing.assert_array_equal(active_rows(two_classes, np.array([0, 1, 1]), Bounds), [True, False, False])
+    np.testing.assert_array_equal(rule.stays(two_classes, np.array([0, 1, 1])), [True, False, False])
 
 
 @pytest.mark.parametrize("landmarks", ["uniform", "all"])
@@ -170,7 +168,7 @@ def test_violations_are_those_seen_from_outside(digits):
     )
     active, came_back, counts = np.ones(len(X), dtype=bool), np.zeros(len(X), dtype=bool), []
     for at in margins:
-        stays = active_rows(at, y, fitted)
+        stays = fitted._rule().stays(at, y)
         counts.append(int((stays & ~active).sum()))
         came_back |= stays & ~active
         active &= stays

@@ -21,22 +21,25 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from gramless._core import arrays as xa
-from gramless._core.targets.columns import scores_to_labels
+from gramless._core.arrays import Array
 from gramless.approximation.features.landmark_map import Whitening
 from gramless.approximation.landmarks import as_points, select
-from gramless.callbacks import read_functions
 from gramless.distributed.cluster import check_settings, reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, draw
-from gramless.estimators.risvo import (
-    RiSVOClassifier,
-    active_rows,
-    signed_targets,
-    warn_if_ill_conditioned,
-)
-from gramless.kernels import kernel_from_parameters
-from gramless.kernels.base import Kernel
+from gramless.estimators.risvo import RiSVOClassifier
+from gramless.kernels import Kernel, kernel_from_parameters
 from gramless.linalg.operators import evaluate, expand
-from gramless.streaming.learners.active_set import ActiveStep, ridge_on_sum, should_sum_again, shrink
+from gramless.streaming.learners.active_set import (
+    ActiveModel,
+    ActiveRule,
+    ActiveStep,
+    RowStates,
+    ridge_on_sum,
+    should_sum_again,
+    signed_targets,
+    solve_sums,
+    sums_over,
+)
 from gramless.streaming.learners.ridge_sums import RidgeSums
 
 # Rows from which the basis is chosen and gamma="scale" is computed.
@@ -53,26 +56,9 @@ class Basis:
     features: Whitening
     support: np.ndarray | None
 
-
-@dataclass
-class Model:
-    """Coefficients of one step, on a worker."""
-
-    coef: np.ndarray
-    bias: np.ndarray
-    condition: float
-    added_jitter: float
-
-
-@dataclass
-class State:
-    """Class codes and masks of the rows of a piece: active, staying active, misclassified, inclusion violations."""
-
-    codes: np.ndarray
-    active: np.ndarray
-    stays: np.ndarray
-    wrong: np.ndarray
-    violations: np.ndarray
+    def model(self, coef: Array, bias: Array, condition: float = 1.0, added_jitter: float = 0.0) -> ActiveModel:
+        """Return the model on the basis with the given coefficients."""
+        return ActiveModel(self.points, self.support, coef, bias, self.features.jitter, condition, added_jitter)
 
 
 UNSUPPORTED = {"device", "memory_budget"}
@@ -90,20 +76,19 @@ def check_risvo(estimator: RiSVOClassifier) -> None:
         check_settings(estimator, {"callback", "check_inclusion"})
 
 
-def fit_risvo(client: Client, estimator: RiSVOClassifier, rows: Rows) -> None:
-    """Fit `RiSVOClassifier` to rows on the workers."""
+def fit_risvo(client: Client, estimator: RiSVOClassifier, rows: Rows) -> Any:
+    """Fit `RiSVOClassifier` to rows on the workers; return its fitted attributes, or None if the estimator stored them."""
     rows.keep()
-    estimator.classes_ = rows.classes
     rng = check_random_state(estimator.random_state)
     blank = clone(estimator).set_params(callback=None, verbose=0)  # callbacks run on the client
     candidates = _candidates(estimator, rows, rng)
     basis = client.submit(_choose, blank, rows.take(candidates), candidates, rng.get_state(), pure=False)
-    estimator.kernel_, estimator.points_, estimator.support_, estimator.jitter_ = client.submit(_describe, basis).result()
-    estimator.device_ = "cpu"
+    estimator._set_kernel(client.submit(_kernel, basis).result(), "cpu")
     if estimator.merge == "average":
-        _average(client, estimator, rows, basis)
+        model, history = _average(client, estimator, rows, basis)
+        estimator._store_average(model, history, len(rows.pieces))
     else:
-        _iterate(client, estimator, rows, basis, blank)
+        estimator._iterate(RemoteActiveRows(client, rows, basis, blank, estimator.verbose), rows.mass > 0)
 
 
 def _candidates(estimator: RiSVOClassifier, rows: Rows, rng: np.random.RandomState) -> np.ndarray:
@@ -133,40 +118,18 @@ def _choose(blank: RiSVOClassifier, piece: Piece, numbers: np.ndarray, state: An
     return Basis(kernel, points, features, numbers[landmarks] if landmarks.ndim == 1 else None)
 
 
-def _describe(basis: Basis) -> tuple[Any, ...]:
-    return basis.kernel, basis.points, basis.support, basis.features.jitter
-
-
-def _iterate(client: Client, estimator: RiSVOClassifier, rows: Rows, basis: Any, blank: RiSVOClassifier) -> None:
-    remote_rows = RemoteActiveRows(client, estimator, rows, basis, blank)
-    callbacks = read_functions(estimator)
-
-    def callback(record: dict[str, Any]) -> bool:
-        remote_rows.set_model()
-        return callbacks(estimator, record)
-
-    estimator.history_, estimator.message_ = shrink(
-        remote_rows,
-        max_iter=estimator.max_iter,
-        present=rows.mass > 0,
-        callback=callback if callbacks.functions else None,
-    )
-    result = remote_rows.set_model()
-    estimator.n_iter_ = len(estimator.history_)
-    estimator.active_set_ = _row_numbers(rows, remote_rows.states, "active")
-    estimator._set_violations(_row_numbers(rows, remote_rows.states, "violations") if estimator.check_inclusion else None)
-    warn_if_ill_conditioned(result, estimator.rho)
+def _kernel(basis: Basis) -> Kernel:
+    return basis.kernel
 
 
 class RemoteActiveRows:
     """Active rows on the workers, for `shrink`; `basis` is a future, `blank` the estimator without callbacks."""
 
-    def __init__(self, client: Client, estimator: RiSVOClassifier, rows: Rows, basis: Any, blank: RiSVOClassifier):
-        self.client, self.estimator, self.rows, self.basis, self.blank = client, estimator, rows, basis, blank
+    def __init__(self, client: Client, rows: Rows, basis: Any, blank: RiSVOClassifier, verbose: int):
+        self.client, self.rows, self.basis, self.blank, self.verbose = client, rows, basis, blank, verbose
         self.states = rows.map(_begin, rows.classes)
-        self._needs = {"classes": rows.classes, "factors": class_factors(estimator.class_weight, rows)}
+        self._factors = class_factors(blank.class_weight, rows)
         self._total, self._updated_by = self._summed(leaving=False), "summation"
-        self._n_rows = 0
         self._counts: dict[str, Any] = {}
         self._model: Any = None
 
@@ -174,17 +137,13 @@ class RemoteActiveRows:
         """Fit to the active rows, score the rows on the workers and add the counts of the pieces."""
         client, rows = self.client, self.rows
         self._model = client.submit(_solve, self._total, self.basis, self.blank, pure=False)
-        show_progress(self.estimator.verbose, self._model)
-        self.states = rows.map(_step, self.basis, self._model, self.blank, each=[(state,) for state in self.states])
-        n_classes = len(rows.classes)
-        self._counts = counts = _added(
-            client.gather([client.submit(_count, state, n_classes, pure=False) for state in self.states])
-        )
-        self._n_rows = self._n_rows or int(counts["active"])
+        show_progress(self.verbose, self._model)
+        rule = self.blank._rule()
+        self.states = rows.map(_step, self.basis, self._model, rule, each=[(state,) for state in self.states])
+        counts = client.gather([client.submit(RowStates.counts, s, len(rows.classes), pure=False) for s in self.states])
+        self._counts = {key: sum(count[key] for count in counts) for key in counts[0]}
         condition = client.submit(_condition, self._model, pure=False).result()
-        violations = int(counts["violations"]) if self.estimator.check_inclusion else None
-        error = float(counts["wrong"] / self._n_rows)
-        return ActiveStep(int(counts["active"]), counts["kept"], error, self._updated_by, condition, violations)
+        return ActiveStep(self._counts, self._updated_by, condition)
 
     def discard(self) -> None:
         """Discard rows; subtract their sums if they are fewer than the remaining rows and rounding errors allow it."""
@@ -196,41 +155,47 @@ class RemoteActiveRows:
                 removed = None
         self._updated_by = "summation" if removed is None else "removal"
         self._total = self._summed(leaving=False) if removed is None else removed
-        self.states = [self.client.submit(_shrink, state, pure=False) for state in self.states]
+        self.states = [self.client.submit(RowStates.without_discarded, state, pure=False) for state in self.states]
 
     def _summed(self, *, leaving: bool) -> Any:
-        sums = self.rows.map(_sums, self.basis, self._needs, leaving, each=[(state,) for state in self.states])
-        return reduce_in_tree(self.client, sums, _merge)
+        needs = self.basis, self.rows.classes, self._factors, leaving
+        return reduce_in_tree(self.client, self.rows.map(_sums, *needs, each=[(s,) for s in self.states]), _merge)
 
-    def set_model(self) -> Model:
-        """Set the coefficients of the estimator to those of the last fit and return them."""
-        result: Model = self._model.result()
-        self.estimator.dual_coef_, self.estimator.intercept_ = result.coef, result.bias
-        return result
+    def model(self) -> ActiveModel:
+        """Return the model of the last fit."""
+        found: ActiveModel = self._model.result()
+        return found
+
+    def numbers(self, mask: str) -> da.Array:
+        """Return the indices of the rows in a mask of `RowStates` as a dask array on the workers."""
+        numbers = dask.delayed(_numbers, pure=False)
+        lengths = self.client.gather([self.client.submit(_length, state, mask, pure=False) for state in self.states])
+        blocks = [
+            da.from_delayed(numbers(state, mask, offset), shape=(n,), dtype=np.intp)
+            for state, offset, n in zip(self.states, self.rows.offsets, lengths, strict=True)
+        ]
+        return da.concatenate(blocks)
 
 
-def _begin(piece: Piece, classes: np.ndarray) -> State:
-    codes = np.searchsorted(classes, piece.y.reshape(len(piece.y)))
-    active = np.ones(len(codes), dtype=bool) if piece.weights is None else piece.weights > 0
-    none = np.zeros(len(codes), dtype=bool)
-    return State(codes, active, active, none, none)
+def _begin(piece: Piece, classes: np.ndarray) -> RowStates:
+    return RowStates.start(np.searchsorted(classes, piece.y.reshape(len(piece.y))), piece.weights)
 
 
-def _sums(piece: Piece, state: State, basis: Basis, needs: dict[str, Any], leaving: bool) -> RidgeSums | None:
+def _sums(
+    piece: Piece, state: RowStates, basis: Basis, classes: np.ndarray, factors: np.ndarray | None, leaving: bool
+) -> RidgeSums | None:
     """Return the sums over the rows of a piece that stay active, or over those that will be discarded."""
     idx = np.flatnonzero(state.active & ~state.stays if leaving else state.active & state.stays)
-    Z = signed_targets(state.codes, len(needs["classes"]))
-    weights = piece.weights
-    if needs["factors"] is not None:
-        weights = needs["factors"][state.codes] * (1.0 if weights is None else weights)
     if len(idx) == 0:
         return None
-    total = RidgeSums(len(basis.points), Z.shape[1])
-    for start in range(0, len(idx), _ROWS_AT_A_TIME):
-        part = idx[start : start + _ROWS_AT_A_TIME]
-        phi = basis.features.features(evaluate(basis.kernel, piece.X[part], basis.points))
-        total.add(phi, Z[part], None if weights is None else weights[part])
-    return total
+    weights = piece.weights
+    if factors is not None:
+        weights = factors[state.codes] * (1.0 if weights is None else weights)
+
+    def values(part: np.ndarray) -> Array:
+        return evaluate(basis.kernel, piece.X[part], basis.points)
+
+    return sums_over(idx, basis.features, values, signed_targets(state.codes, len(classes)), weights, _ROWS_AT_A_TIME)
 
 
 def _merge(parts: list[RidgeSums | None]) -> RidgeSums | None:
@@ -251,64 +216,32 @@ def _should_sum_again(removed: RidgeSums, blank: RiSVOClassifier) -> bool:
     return should_sum_again(removed, ridge_on_sum(blank.rho, blank.reduction, removed.weight))
 
 
-def _solve(total: RidgeSums, basis: Basis, blank: RiSVOClassifier) -> Model:
-    solution = total.solve(ridge_on_sum(blank.rho, blank.reduction, total.weight))
-    dtype = basis.points.dtype
-    coef, bias = xa.astype(basis.features.coefficients(solution.A), dtype), xa.astype(solution.bias, dtype)
-    return Model(xa.to_numpy(coef), xa.to_numpy(bias), solution.condition, solution.cut)
+def _solve(total: RidgeSums, basis: Basis, blank: RiSVOClassifier) -> ActiveModel:
+    ridge = ridge_on_sum(blank.rho, blank.reduction, total.weight)
+    solved = solve_sums(total, basis.features, ridge, basis.points.dtype)
+    return basis.model(*solved)
 
 
-def _condition(model: Model) -> float:
-    return float(model.condition)
+def _condition(model: ActiveModel) -> float:
+    return model.condition
 
 
-def _step(piece: Piece, state: State, basis: Basis, model: Model, blank: RiSVOClassifier) -> State:
+def _step(piece: Piece, state: RowStates, basis: Basis, model: ActiveModel, rule: ActiveRule) -> RowStates:
     """Score the active rows (all rows with `check_inclusion`) and determine which rows stay active."""
-    counted = np.ones(len(state.codes), dtype=bool) if piece.weights is None else piece.weights > 0
-    seen = counted if blank.check_inclusion else state.active
-    scores = xa.to_numpy(expand(basis.kernel, piece.X[seen], basis.points, model.coef)) + model.bias
-    codes = state.codes[seen]
-    n_classes = max(2, scores.shape[1])
-    stays, wrong = np.zeros_like(state.active), state.wrong.copy()
-    stays[seen] = active_rows(signed_targets(codes, n_classes) * scores, codes, blank)
-    wrong[seen] = scores_to_labels(np.arange(n_classes), scores) != codes
-    outside = counted & ~state.active
-    return State(state.codes, state.active, stays, wrong, state.violations | (outside & stays))
+    scores = xa.to_numpy(expand(basis.kernel, piece.X[state.scored(rule)], basis.points, model.coef)) + model.bias
+    return state.after(scores, rule)
 
 
-def _count(state: State, n_classes: int) -> dict[str, Any]:
-    kept = state.active & state.stays
-    return {
-        "active": int(state.active.sum()),
-        "kept": np.bincount(state.codes[kept], minlength=n_classes),
-        "wrong": int(state.wrong.sum()),
-        "violations": int((state.stays & ~state.active).sum()),
-    }
-
-
-def _added(counts: list[dict[str, Any]]) -> dict[str, Any]:
-    return {key: sum(count[key] for count in counts) for key in counts[0]}
-
-
-def _shrink(state: State) -> State:
-    active = state.active & state.stays
-    return State(state.codes, active, active, state.wrong, state.violations)
-
-
-def _average(client: Client, estimator: RiSVOClassifier, rows: Rows, basis: Any) -> None:
-    """Fit each piece on the common basis and store the mean of the coefficients."""
+def _average(client: Client, estimator: RiSVOClassifier, rows: Rows, basis: Any) -> tuple[ActiveModel, list[dict[str, Any]]]:
+    """Fit each piece on the common basis; return the mean of the coefficients, and the histories of all pieces."""
     blank = clone(estimator).set_params(callback=None, verbose=0)
     fits = rows.map(_fit_alone, basis, blank, rows.classes, class_factors(estimator.class_weight, rows))
     total = reduce_in_tree(client, fits, _add_models)
     show_progress(estimator.verbose, total)
     coef, bias, histories = total.result()
-    estimator.dual_coef_ = (coef / len(rows.pieces)).astype(rows.dtype)
-    estimator.intercept_ = (bias / len(rows.pieces)).astype(rows.dtype)
-    estimator.history_ = [{**record, "partition": i} for i, history in enumerate(histories) for record in history]
-    estimator.n_iter_ = max(map(len, histories))
-    estimator.message_ = f"the mean of {len(rows.pieces)} independent fits"
-    for name in ("active_set_", "inclusion_violations_"):
-        estimator.__dict__.pop(name, None)  # of an earlier fit: partitions have separate active sets
+    n = len(rows.pieces)
+    model = client.submit(Basis.model, basis, (coef / n).astype(rows.dtype), (bias / n).astype(rows.dtype)).result()
+    return model, [{**record, "partition": i} for i, history in enumerate(histories) for record in history]
 
 
 def _fit_alone(
@@ -340,20 +273,9 @@ def _add_models(parts: list[tuple[np.ndarray, np.ndarray, list[Any]]]) -> tuple[
     return np.sum([part[0] for part in parts], axis=0), np.sum([part[1] for part in parts], axis=0), histories
 
 
-def _row_numbers(rows: Rows, states: list[Any], mask: str) -> da.Array:
-    """Return the indices of the rows in a mask on the workers as a dask array."""
-    numbers = dask.delayed(_numbers, pure=False)
-    length = rows.client.gather([rows.client.submit(_length, state, mask, pure=False) for state in states])
-    blocks = [
-        da.from_delayed(numbers(state, mask, offset), shape=(n,), dtype=np.intp)
-        for state, offset, n in zip(states, rows.offsets, length, strict=True)
-    ]
-    return da.concatenate(blocks)
-
-
-def _numbers(state: State, mask: str, offset: int) -> np.ndarray:
+def _numbers(state: RowStates, mask: str, offset: int) -> np.ndarray:
     return np.flatnonzero(getattr(state, mask)) + offset
 
 
-def _length(state: State, mask: str) -> int:
+def _length(state: RowStates, mask: str) -> int:
     return int(getattr(state, mask).sum())

@@ -227,7 +227,7 @@ class BaseKernelExpansion(BaseEstimator):
         for name in names:
             self.__dict__.pop(name, None)
 
-    def _set_points(self, kernel: Kernel, points: Array, device_points: Array, rows: np.ndarray) -> None:
+    def _set_points(self, kernel: Kernel, points: Array, device_points: Array, rows: Any) -> None:
         """Store training rows as the points of the model, in NumPy and on the device of the computation."""
         self.kernel_, self.support_ = kernel, rows
         self._delete("compression_")

@@ -35,7 +35,6 @@ from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, KERNEL, POSITIVE, 
 from gramless._core.dask_dispatch import dispatch_fit
 from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate, parse_budget
-from gramless._core.targets.columns import scores_to_labels
 from gramless._core.threads import CPU_TILE, blas_threads
 from gramless._core.validation import (
     atomic_fit,
@@ -51,7 +50,17 @@ from gramless.estimators.expansion import BaseKernelExpansion
 from gramless.inference.probabilities import probability_constraint
 from gramless.kernels.base import Kernel
 from gramless.linalg.planning.plan import cholesky_memory, problem_size
-from gramless.streaming.learners.active_set import ActiveSetLSSVM, ActiveStep, BasisRidge, shrink
+from gramless.streaming.learners.active_set import (
+    ActiveModel,
+    ActiveRows,
+    ActiveRule,
+    ActiveSetLSSVM,
+    ActiveStep,
+    BasisRidge,
+    RowStates,
+    shrink,
+    signed_targets,
+)
 
 # Matrices of m x m in float64 at the peak of a step: the sums of the active rows, the sums of the discarded rows, the factor
 # of the basis, and the temporaries of the solution (full copy, centred copy, system matrix, factor, column-major copy).
@@ -258,7 +267,9 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
         self.kernel_ = kernel.resolve(X, weights)
         targets = signed_targets(codes, len(self.classes_)).astype(dtype)
         system = self._system(X, rows, targets, weights)
-        self._iterate(system, X, rows, codes, targets)
+        states = RowStates.start(codes, weights)
+        present = np.bincount(codes[rows], minlength=len(self.classes_)) > 0
+        self._iterate(LocalActiveRows(system, self._rule(), states, len(self.classes_)), present)
         return self
 
     def _check_parameters(self) -> None:
@@ -270,11 +281,8 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
                 f"and {self.zeta_l}, {self.zeta_u}"
             )
 
-    def _set_violations(self, rows: Any) -> None:
-        """Set `inclusion_violations_`, or delete it if `check_inclusion` is False."""
-        self._delete("inclusion_violations_")
-        if self.check_inclusion:
-            self.inclusion_violations_: Any = rows
+    def _rule(self) -> ActiveRule:
+        return ActiveRule(self.gamma_l, self.gamma_u, self.zeta_l, self.zeta_u, self.check_inclusion)
 
     def _system(self, X: Array, rows: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> Any:
         """Return the least-squares system of this fit, with its arrays on the device."""
@@ -365,103 +373,81 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
         landmarks = select(self.landmarks, xa.take_rows(X, rows), kernel, m, rng, nbytes)
         return landmarks if landmarks.ndim == 2 else rows[landmarks]
 
-    def _iterate(self, system: Any, X: Array, rows: np.ndarray, codes: np.ndarray, targets: np.ndarray) -> None:
+    def _iterate(self, rows: ActiveRows, present: np.ndarray) -> None:
+        """Fit to a shrinking set of active rows and store the model; `present` is a mask of the classes that have rows."""
         callbacks = read_functions(self)
-        local_rows = LocalActiveRows(self, system, rows, codes, targets)
 
         def callback(record: dict[str, Any]) -> bool:
-            self._set_model(X, system, local_rows)
+            self._store(rows.model(), rows.numbers("active"))
             return callbacks(self, record)
 
         self.history_, self.message_ = shrink(
-            local_rows,
+            rows,
             max_iter=self.max_iter,
-            present=np.bincount(codes[rows], minlength=len(self.classes_)) > 0,
+            present=present,
+            check_inclusion=self.check_inclusion,
             callback=callback if callbacks.functions else None,
             verbose=self.verbose,
             label=type(self).__name__,
         )
-        self._set_model(X, system, local_rows)
+        model = rows.model()
+        self._store(model, rows.numbers("active"))
         self.n_iter_ = len(self.history_)
-        self._set_violations(np.flatnonzero(local_rows.violations))
-        warn_if_ill_conditioned(system, self.rho)
+        self._delete("inclusion_violations_")
+        if self.check_inclusion:
+            self.inclusion_violations_: Any = rows.numbers("violations")
+        if model.added_jitter > 0 or model.condition > _MAX_CONDITION:
+            warnings.warn(
+                f"the normal equations are nearly singular (condition {model.condition:.1e}, jitter "
+                f"{model.added_jitter:.1e} beside rho={self.rho:g}): raise rho, or use fewer landmarks",
+                LinAlgWarning,
+                stacklevel=3,
+            )
 
-    def _set_model(self, X: Array, system: Any, local_rows: LocalActiveRows) -> None:
-        landmarks = system.landmarks if isinstance(system, BasisRidge) else local_rows.active
-        self.support_: Any = landmarks if landmarks.ndim == 1 else None
-        if self.kernel_.uses_points:
-            points = as_points(landmarks, X)
-            self.points_ = points if xa.is_sparse(points) else xa.to_numpy(points)
-            self._cache_device_points(points)
-        else:
-            self.points_ = np.empty((len(landmarks), 0), xa.numpy_dtype(local_rows.coef))
-        self.dual_coef_, self.intercept_ = xa.to_numpy(local_rows.coef), xa.to_numpy(local_rows.bias)
-        self.active_set_: Any = local_rows.active  # a dask array after a fit to dask collections
-        self.jitter_ = system.jitter
+    def _set_kernel(self, kernel: Kernel, device: str) -> None:
+        self.kernel_, self.device_ = kernel, device
+
+    def _store_average(self, model: ActiveModel, history: list[dict[str, Any]], n_fits: int) -> None:
+        """Store the mean of the models of the partitions of a collection, which have separate active sets."""
+        self._store(model, None)
+        self._delete("active_set_", "inclusion_violations_")
+        self.history_, self.n_iter_ = history, max((record["n_iter"] for record in history), default=0)
+        self.message_ = f"the mean of {n_fits} independent fits"
+
+    def _store(self, model: ActiveModel, active: Any) -> None:
+        """Store a model and the numbers of its active rows: an array, or a dask array after a fit to dask collections."""
+        self._set_points(self.kernel_, model.points, model.points, model.support)
+        self.dual_coef_, self.intercept_, self.jitter_ = xa.to_numpy(model.coef), xa.to_numpy(model.bias), model.jitter
+        self.active_set_ = active
 
 
 class LocalActiveRows:
-    """Active rows of data in the memory of this process; `rows` are the indices of the rows with positive weight."""
+    """Active rows of data in the memory of this process."""
 
-    def __init__(self, estimator: RiSVOClassifier, system: Any, rows: np.ndarray, codes: np.ndarray, targets: np.ndarray):
-        self.estimator, self.system, self.rows, self.codes, self.targets = estimator, system, rows, codes, targets
-        self.active = rows
+    def __init__(self, system: BasisRidge | ActiveSetLSSVM, rule: ActiveRule, states: RowStates, n_classes: int):
+        self.system, self.rule, self.states, self.n_classes = system, rule, states, n_classes
         self.coef: Any = None
         self.bias: Any = None
-        self.violations = np.zeros(len(codes), dtype=bool)
-        self._scores = np.zeros_like(targets)
-        self._stays = np.ones(len(codes), dtype=bool)
 
     def fit(self) -> ActiveStep:
         """Fit to the active rows, score them (all rows with `check_inclusion`) and determine which rows stay active."""
-        self.coef, self.bias = self.system.solve(self.active)
-        scored = self.rows if self.estimator.check_inclusion else self.active
-        self._scores[scored] = self.system.scores(scored)
-        self._stays = active_rows(self.targets * self._scores, self.codes, self.estimator)
-        wrong = _codes(self._scores[self.rows]) != self.codes[self.rows]
-        kept = np.bincount(self.codes[self._kept()], minlength=len(self.estimator.classes_))
-        step = ActiveStep(
-            len(self.active), kept, float(np.mean(wrong)), self.system.updated_by, float(self.system.condition)
-        )
-        if self.estimator.check_inclusion:
-            outside = np.setdiff1d(self.rows, self.active, assume_unique=True)
-            self.violations[outside] |= self._stays[outside]
-            step.violations = int(self._stays[outside].sum())
-        return step
+        self.coef, self.bias = self.system.solve(self.numbers("active"))
+        scores = self.system.scores(np.flatnonzero(self.states.scored(self.rule)))
+        self.states = self.states.after(scores, self.rule)
+        return ActiveStep(self.states.counts(self.n_classes), self.system.updated_by, float(self.system.condition))
 
     def discard(self) -> None:
         """Remove the rows that the last fit discarded from the active rows."""
-        self.active = self._kept()
+        self.states = self.states.without_discarded()
 
-    def _kept(self) -> np.ndarray:
-        return self.active[self._stays[self.active]]
+    def model(self) -> ActiveModel:
+        """Return the model of the last fit."""
+        system = self.system
+        landmarks = system.landmarks if isinstance(system, BasisRidge) else self.numbers("active")
+        points = as_points(landmarks, system.X) if system.kernel.uses_points else system.X
+        support = landmarks if landmarks.ndim == 1 else None
+        return ActiveModel(points, support, self.coef, self.bias, system.jitter, system.condition, system.added_jitter)
 
-
-def warn_if_ill_conditioned(solution: Any, rho: float) -> None:
-    """Warn if the last normal equations were singular up to rounding errors."""
-    if solution.added_jitter > 0 or solution.condition > _MAX_CONDITION:
-        warnings.warn(
-            f"the normal equations are nearly singular (condition {solution.condition:.1e}, jitter "
-            f"{solution.added_jitter:.1e} beside rho={rho:g}): raise rho, or use fewer landmarks",
-            LinAlgWarning,
-            stacklevel=3,
-        )
-
-
-def signed_targets(codes: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return target columns with +1 for the own class and -1 for the others; one column for two classes."""
-    if n_classes == 2:
-        return np.where(codes == 1, 1.0, -1.0)[:, None]
-    return 2 * np.eye(n_classes)[codes] - 1
-
-
-def active_rows(margins: np.ndarray, codes: np.ndarray, bounds: Any) -> np.ndarray:
-    """Return a mask of the rows that stay active by their margins (targets times scores), rule (7) of the paper."""
-    k = margins.shape[1]
-    own = margins[np.arange(len(codes)), codes] if k > 1 else margins[:, 0]
-    others = (margins.sum(axis=1) - own) / (k - 1) if k > 1 else own
-    return ((bounds.gamma_l < own) & (own < bounds.gamma_u)) | ((bounds.zeta_l < others) & (others < bounds.zeta_u))
-
-
-def _codes(scores: np.ndarray) -> np.ndarray:
-    return scores_to_labels(np.arange(max(2, scores.shape[1])), scores)
+    def numbers(self, mask: str) -> np.ndarray:
+        """Return the indices of the rows in a mask of `RowStates`."""
+        return np.flatnonzero(getattr(self.states, mask))

@@ -15,13 +15,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 from gramless.approximation.landmarks import LANDMARKS, BasisConstruction
-from gramless.estimators.risvo import RiSVOClassifier, active_rows, signed_targets
+from gramless.estimators.risvo import RiSVOClassifier
 from gramless.kernels import Polynomial
 from gramless.linalg.operators import evaluate
 from gramless.papers.datasets import Dataset, load
 from gramless.papers.experiments.claims import Cause, Claim, Comparison, Printed
 from gramless.papers.experiments.results import Record
 from gramless.papers.experiments.spec import QUICK_DATA, Curve, History, Params, Reference, Spec, Table, product
+from gramless.streaming.learners.active_set import ActiveRule, signed_targets
 from gramless.streaming.learners.ridge_sums import RidgeSums
 
 # Rows on which the kernel error is measured.
@@ -152,7 +153,7 @@ class PseudoInverseRiSVO(ClassifierMixin, BaseEstimator):
     `Omega` has m rows and m + 1 columns, so the pseudo-inverse selects the solution of minimum norm. Dense in float64.
     """
 
-    gamma_l, gamma_u, zeta_l, zeta_u = -1.1, 1.1, -0.5, 0.5
+    rule = ActiveRule(-1.1, 1.1, -0.5, 0.5)
 
     def __init__(self, n_landmarks: int = 100, rho: float = 1e-3, max_iter: int = 30, random_state: int = 0):
         self.n_landmarks = n_landmarks
@@ -169,7 +170,7 @@ class PseudoInverseRiSVO(ClassifierMixin, BaseEstimator):
             left = K.T + 1
             omega = np.column_stack([left @ K + self.rho * gram, K.sum(axis=0) + len(K)])
             self.solution_ = np.linalg.pinv(omega) @ (left @ T)
-            kept = active_rows(T * (K @ self.solution_[:-1] + self.solution_[-1]), codes, self)
+            kept = self.rule.stays(T * (K @ self.solution_[:-1] + self.solution_[-1]), codes)
             if kept.all():
                 break
             K, T, codes = K[kept], T[kept], codes[kept]

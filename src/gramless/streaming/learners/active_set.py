@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.progress import Progress
-from gramless._core.targets.columns import split_bias
+from gramless._core.targets.columns import scores_to_labels, split_bias
 from gramless._core.threads import slices
 from gramless.approximation.features.landmark_map import Whitening
 from gramless.approximation.landmarks.rule import cross
@@ -30,22 +30,109 @@ from gramless.linalg.solvers import Cholesky, solve
 from gramless.streaming.learners.ridge_sums import RidgeSums
 
 
+@dataclass(frozen=True)
+class ActiveRule:
+    """Bounds of the margins between which a row stays active, by rule (7) of the paper."""
+
+    gamma_l: float
+    gamma_u: float
+    zeta_l: float
+    zeta_u: float
+    check_inclusion: bool = False
+    """Whether discarded rows are scored too, and counted if they satisfy the rule."""
+
+    def stays(self, margins: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Return a mask of the rows that stay active by their margins (targets times scores)."""
+        k = margins.shape[1]
+        own = margins[np.arange(len(codes)), codes] if k > 1 else margins[:, 0]
+        others = (margins.sum(axis=1) - own) / (k - 1) if k > 1 else own
+        return ((self.gamma_l < own) & (own < self.gamma_u)) | ((self.zeta_l < others) & (others < self.zeta_u))
+
+
+def signed_targets(codes: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return target columns with +1 for the own class and -1 for the others; one column for two classes."""
+    if n_classes == 2:
+        return np.where(codes == 1, 1.0, -1.0)[:, None]
+    return 2 * np.eye(n_classes)[codes] - 1
+
+
+@dataclass(frozen=True)
+class RowStates:
+    """Class codes of rows, and masks of the rows in each state."""
+
+    codes: np.ndarray
+    used: np.ndarray
+    """Rows of positive weight."""
+    active: np.ndarray
+    stays: np.ndarray
+    """Rows that the last fit would keep active."""
+    wrong: np.ndarray
+    """Rows misclassified by their most recent score."""
+    violations: np.ndarray
+    """Discarded rows that satisfied the rule for active rows later."""
+
+    @classmethod
+    def start(cls, codes: np.ndarray, weights: np.ndarray | None) -> RowStates:
+        """Return the states in which all rows of positive weight are active."""
+        used = np.ones(len(codes), dtype=bool) if weights is None else weights > 0
+        none = np.zeros(len(codes), dtype=bool)
+        return cls(codes, used, used, used, none, none)
+
+    def scored(self, rule: ActiveRule) -> np.ndarray:
+        """Return the mask of the rows that are scored after a fit."""
+        return self.used if rule.check_inclusion else self.active
+
+    def after(self, scores: np.ndarray, rule: ActiveRule) -> RowStates:
+        """Return the states after a fit, from the scores of the rows `scored(rule)`."""
+        seen, k = self.scored(rule), max(2, scores.shape[1])
+        codes, stays, wrong = self.codes[seen], np.zeros_like(self.active), self.wrong.copy()
+        stays[seen] = rule.stays(signed_targets(codes, k).astype(scores.dtype) * scores, codes)
+        wrong[seen] = scores_to_labels(np.arange(k), scores) != codes
+        outside = self.used & ~self.active
+        return replace(self, stays=stays, wrong=wrong, violations=self.violations | (outside & stays))
+
+    def without_discarded(self) -> RowStates:
+        """Return the states in which only the rows that stay are active."""
+        active = self.active & self.stays
+        return replace(self, active=active, stays=active)
+
+    def counts(self, n_classes: int) -> dict[str, Any]:
+        """Return the numbers of rows in each state, which are summed over partitions; `kept` has one number per class."""
+        return {
+            "used": int(self.used.sum()),
+            "active": int(self.active.sum()),
+            "kept": np.bincount(self.codes[self.active & self.stays], minlength=n_classes),
+            "wrong": int(self.wrong[self.used].sum()),
+            "violations": int((self.stays & ~self.active).sum()),
+        }
+
+
 @dataclass
 class ActiveStep:
-    """Results of one fit to the active rows."""
+    """Numbers of rows after a fit to the active rows, how its sums were computed, and its condition number."""
 
-    active: int
-    """Number of active rows, to which the model was fitted."""
-    kept: np.ndarray
-    """Number of rows of each class that stay active."""
-    training_error: float
-    """Fraction of all rows that are misclassified by their most recent score."""
+    counts: dict[str, Any]
+    """Sums of `RowStates.counts`."""
     updated_by: str
     """How the sums were computed: "summation" over the active rows, or "removal" of the discarded rows."""
     condition: float
     """Condition number of the system."""
-    violations: int | None = None
-    """Number of discarded rows that satisfy the rule for active rows; None if not counted."""
+
+
+@dataclass(frozen=True)
+class ActiveModel:
+    """Kernel expansion fitted to the active rows."""
+
+    points: Any
+    support: Any
+    """Row numbers of the points; None if the points are no rows of the data."""
+    coef: Array
+    bias: Array
+    jitter: float
+    """Number added to the diagonal of the kernel matrix of the points."""
+    condition: float
+    added_jitter: float
+    """Number added to the diagonal of the normal equations."""
 
 
 class ActiveRows(Protocol):
@@ -57,12 +144,19 @@ class ActiveRows(Protocol):
     def discard(self) -> None:
         """Remove the rows that do not stay active."""
 
+    def model(self) -> ActiveModel:
+        """Return the model of the last fit."""
+
+    def numbers(self, mask: str) -> Any:
+        """Return the indices of the rows in a mask of `RowStates`."""
+
 
 def shrink(
     rows: ActiveRows,
     *,
     max_iter: int,
     present: np.ndarray,
+    check_inclusion: bool = False,
     callback: Callable[[dict[str, Any]], bool] | None = None,
     verbose: int = 0,
     label: str = "",
@@ -80,18 +174,19 @@ def shrink(
             if n_iter > 1:
                 rows.discard()
             step = rows.fit()
+            counts = step.counts
             elapsed += time.perf_counter() - clock
             record: dict[str, Any] = {
                 "n_iter": n_iter,
                 "seconds": elapsed,
-                "active": step.active,
-                "discarded": step.active - int(step.kept.sum()),
-                "training_error": step.training_error,
+                "active": counts["active"],
+                "discarded": counts["active"] - int(counts["kept"].sum()),
+                "training_error": counts["wrong"] / counts["used"],
                 "updated_by": step.updated_by,
                 "condition": step.condition,
             }
-            if step.violations is not None:
-                record["violations"] = step.violations
+            if check_inclusion:
+                record["violations"] = counts["violations"]
             history.append(record)
             stopped = callback is not None and callback(record)
             progress.update(record)
@@ -99,7 +194,7 @@ def shrink(
                 return history, f"stopped by the callback after {n_iter} steps"
             if record["discarded"] == 0:
                 return history, f"the active set is stable after {n_iter} steps"
-            if (step.kept[present] == 0).any():
+            if (counts["kept"][present] == 0).any():
                 return history, f"after {n_iter} steps a class would have no active row"
     return history, f"reached max_iter={max_iter}"
 
@@ -115,6 +210,32 @@ def should_sum_again(sums: RidgeSums, ridge: float, *, tolerance: float = 1e-3, 
 def ridge_on_sum(ridge: float, reduction: str, weight: float) -> float:
     """Return the ridge of the sum of squared errors that equals `ridge` of their sum or mean over rows of total `weight`."""
     return ridge * weight if reduction == "mean" else ridge
+
+
+def sums_over(
+    rows: np.ndarray,
+    whitening: Whitening,
+    values: Callable[[np.ndarray], Array],
+    Z: Array,
+    weights: Array | None,
+    rows_at_a_time: int,
+) -> RidgeSums:
+    """Return the normal equations of the whitened kernel values of rows; `values(idx)` returns those of some rows."""
+    if len(rows) == 0:
+        raise ValueError("there are no rows to fit")
+    total = RidgeSums(int(whitening.L.shape[0]), int(Z.shape[1]), Z)
+    for part in slices(len(rows), rows_at_a_time):
+        idx = rows[part]
+        own_weights = None if weights is None else xa.take_rows(weights, idx)
+        total.add(whitening.features(values(idx)), xa.take_rows(Z, idx), own_weights)
+    return total
+
+
+def solve_sums(sums: RidgeSums, whitening: Whitening, ridge: float, dtype: Any) -> tuple[Array, Array, float, float]:
+    """Return coefficients and bias of the normal equations, their condition number, and the jitter added to them."""
+    solution = sums.solve(ridge)
+    coef, bias = whitening.coefficients(solution.A), solution.bias
+    return xa.astype(coef, dtype), xa.astype(bias, dtype), float(solution.condition), solution.cut
 
 
 class BasisRidge:
@@ -164,15 +285,10 @@ class BasisRidge:
         return evaluate(self.kernel, xa.take_rows(self.X, rows), self.landmarks)
 
     def _sums_over(self, rows: np.ndarray) -> RidgeSums:
-        if len(rows) == 0:
-            raise ValueError("there are no rows to fit")
-        total = RidgeSums(int(self._map.L.shape[0]), int(self.Z.shape[1]), self.Z)
-        for part in slices(len(rows), self.rows_at_a_time):
-            idx = rows[part]
-            values = self._values(idx) if self._stored_values is None else xa.take_rows(self._stored_values, idx)
-            weights = None if self.weights is None else xa.take_rows(self.weights, idx)
-            total.add(self._map.features(values), xa.take_rows(self.Z, idx), weights)
-        return total
+        def values(idx: np.ndarray) -> Array:
+            return self._values(idx) if self._stored_values is None else xa.take_rows(self._stored_values, idx)
+
+        return sums_over(rows, self._map, values, self.Z, self.weights, self.rows_at_a_time)
 
     def _update(self, rows: np.ndarray) -> RidgeSums:
         discarded = np.setdiff1d(self._rows, rows, assume_unique=True)
@@ -190,11 +306,9 @@ class BasisRidge:
         """Return coefficients and bias of the fit to `rows`, a subset of the rows of the previous call."""
         self._sums = self._update(rows)
         self._rows = rows
-        solution = self._sums.solve(ridge_on_sum(self.ridge, self.reduction, self._sums.weight))
-        self.condition, self.added_jitter = solution.condition, solution.cut
-        dtype = xa.numpy_dtype(self.Z)
-        self._coef = xa.astype(self._map.coefficients(solution.A), dtype)
-        self._bias = xa.astype(solution.bias, dtype)
+        ridge = ridge_on_sum(self.ridge, self.reduction, self._sums.weight)
+        solved = solve_sums(self._sums, self._map, ridge, xa.numpy_dtype(self.Z))
+        self._coef, self._bias, self.condition, self.added_jitter = solved
         return self._coef, self._bias
 
     def scores(self, rows: np.ndarray) -> np.ndarray:
