@@ -46,6 +46,8 @@ def check_one_pass(estimator: OnePassEstimator) -> None:
             f"{options.name} learns online, one step after the other, and partitions need sums: "
             "use NystromLSSVC or FourierLSSVC(method='exact')"
         )
+    if getattr(learner, "solver", "auto") not in ("auto", "sums"):
+        raise ValueError(f"{options.name} adds up the normal equations of dask collections: use solver='auto' or 'sums'")
     check_settings(estimator, UNSUPPORTED)
 
 

@@ -26,6 +26,7 @@ from gramless._core.doc_links import link_documentation
 from gramless.approximation.features import LandmarkMap
 from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, probability_constraint
 from gramless.kernels import kernel_from_parameters
+from gramless.linalg.solvers import CG
 from gramless.models.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
 from gramless.streaming.learners import C_PATH, NormalEquations, PassSettings
 
@@ -36,6 +37,7 @@ _CONSTRAINTS: dict[str, Any] = {
     "n_landmarks": [POSITIVE_INTEGER, FRACTION],
     "landmarks": "no_validation",
     "Cs": "no_validation",
+    "solver": [StrOptions({"auto", "sums", "cg"}), CG],
     "forgetting_factor": [FRACTION],
     "batch_size": [POSITIVE_INTEGER, None],
 }
@@ -49,6 +51,7 @@ def landmark_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
         forgetting_factor=parameters["forgetting_factor"],
         leave_one_out=parameters.get("probability") in LEAVE_ONE_OUT_METHODS,
         keep_rows="probability" not in parameters,
+        solver=parameters["solver"],
     )
     kernel = kernel_from_parameters(parameters)
     feature_map = LandmarkMap(kernel, parameters["n_landmarks"], parameters["landmarks"])
@@ -84,6 +87,11 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
         rows for each landmark).
     Cs : sequence of float, default=1e-3 to 1e6 in half decades
         Values of `C` tried by leave-one-out.
+    solver : {"auto", "sums", "cg"} or CG, default="auto"
+        Algorithm that solves the optimisation problem. `"sums"` adds up the normal equations in one pass: O(m^2) for each
+        row. `"cg"` is block conjugate gradients: O(m) for each row in each of several passes, until the predictions have
+        converged. A `gramless.linalg.solvers.CG` object has its own tolerance. `"auto"` chooses from the sizes and the
+        memory; see `solver_reason_`.
     forgetting_factor : float, default=1.0
         Factor by which the weight of earlier rows is multiplied for each new row. 1 weights all rows equally.
     batch_size : int or None, default=None
@@ -127,10 +135,14 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
         Value of `C` used.
     loo_errors_ : ndarray
         With `C="loo"`, the leave-one-out squared error for each value of `Cs`.
+    solver_ : {"sums", "cg"}
+        Solver that was used.
+    solver_reason_ : str
+        Why the solver was chosen.
     jitter_ : float
         Number added to the diagonal of `K_mm`.
     history_ : list of dict
-        Record of the pass of `fit`: n_iter, seconds.
+        One record for each pass of `fit`: n_iter, seconds and, of conjugate gradients, residual.
     pass_ : TrainingPass
         State of the training pass, which `partial_fit` continues.
 
@@ -170,6 +182,7 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
     n_landmarks: float = 500
     landmarks: Any = "uniform"
     Cs: Any = C_PATH
+    solver: Any = "auto"
     forgetting_factor: float = 1.0
     batch_size: int | None = None
     class_weight: Any = None
@@ -191,6 +204,8 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
     dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the landmarks.")
     points_ = model_attribute("features.points", "Landmarks.")
     loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
+    solver_ = model_attribute("solver", "Solver that was used.")
+    solver_reason_ = model_attribute("reason", "Why the solver was chosen.")
     jitter_ = model_attribute("jitter", "Number added to the diagonal of the kernel matrix of the landmarks.")
 
 
@@ -217,10 +232,14 @@ class NystromLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
         Value of `C` used.
     loo_errors_ : ndarray
         With `C="loo"`, the leave-one-out squared error for each value of `Cs`.
+    solver_ : {"sums", "cg"}
+        Solver that was used.
+    solver_reason_ : str
+        Why the solver was chosen.
     jitter_ : float
         Number added to the diagonal of `K_mm`.
     history_ : list of dict
-        Record of the pass of `fit`: n_iter, seconds.
+        One record for each pass of `fit`: n_iter, seconds and, of conjugate gradients, residual.
     pass_ : TrainingPass
         State of the training pass, which `partial_fit` continues.
 
@@ -256,6 +275,7 @@ class NystromLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     n_landmarks: float = 500
     landmarks: Any = "uniform"
     Cs: Any = C_PATH
+    solver: Any = "auto"
     forgetting_factor: float = 1.0
     batch_size: int | None = None
     dtype: Any = None
@@ -271,4 +291,6 @@ class NystromLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the landmarks.")
     points_ = model_attribute("features.points", "Landmarks.")
     loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
+    solver_ = model_attribute("solver", "Solver that was used.")
+    solver_reason_ = model_attribute("reason", "Why the solver was chosen.")
     jitter_ = model_attribute("jitter", "Number added to the diagonal of the kernel matrix of the landmarks.")

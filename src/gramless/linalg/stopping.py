@@ -7,7 +7,8 @@ If `A W = Z - R` with `A = K + D` and `D = diag(ridge)`, the scores of the train
 because no eigenvalue of `D^-1/2 K D^-1/2 (D^-1/2 K D^-1/2 + I)^-1` exceeds one. The training errors of the model are `D a`.
 So the residual norm relative to the norm of the training errors bounds the remaining change: at 5 %, mean squared errors
 change by about 0.25 %. Noisy problems stop at larger residuals than problems that are fitted closely. O(n k) for each
-iteration, without a product with the matrix.
+iteration, without a product with the matrix. The preconditioned normal equations of landmark models have a rule of the same
+meaning.
 """
 
 from __future__ import annotations
@@ -33,6 +34,29 @@ def predictions_converged(
             coef, left = W[:, :-1] - W[:, -1:] * bias, R[:, :-1] - R[:, -1:] * bias
         errors, residuals = _column_norms(root * coef), _column_norms(left / root)
         return bool(xp.all(residuals <= error_fraction * errors))
+
+    return converged
+
+
+def normal_objective(W: Array, R: Array, rhs: Array, target_squares: Array) -> Array:
+    """Return the objective of each output of the preconditioned normal equations, for the residual `R = rhs - B W`."""
+    objective: Array = target_squares - xa.namespace(W).sum(W * (rhs + R), axis=0)
+    return objective
+
+
+def normal_predictions_converged(
+    rhs: Array, target_squares: Array, *, error_fraction: float = TUNING.error_fraction
+) -> Callable[[Array, Array], bool]:
+    """Return the stopping rule `f(W, R)` of the preconditioned normal equations with right-hand side `rhs`.
+
+    In their coordinates the squared residual norm is close to the excess of the objective over its minimum. It is compared
+    with the objective of each output.
+    """
+    xp = xa.namespace(rhs)
+
+    def converged(W: Array, R: Array) -> bool:
+        objective = normal_objective(W, R, rhs, target_squares)
+        return bool(xp.all(_column_norms(R) ** 2 <= error_fraction**2 * objective))
 
     return converged
 

@@ -78,6 +78,16 @@ class LinalgTuning:
     small_factor_rows: int = 1024
     """Rows up to which one thread factors a small matrix faster than several; measured."""
 
+    # Normal equations of landmark models.
+    normal_block_bytes_cpu: int = 1 << 25
+    """Bytes of the kernel values that are multiplied from both sides before the next ones are computed."""
+    normal_block_bytes_cuda: int = 1 << 29
+    """The same on a CUDA device, where smaller blocks leave multiprocessors idle."""
+    smallest_normal_block: int = 64
+    """Smallest number of rows of such a block: products with fewer rows are far from the speed of matrix products."""
+    factor_edge: int = 1024
+    """Rows and columns of a tile of the factorisation in place; 8 MB in float64."""
+
     # Preconditioner.
     damping_sample: int = 512
     """Rows from which the mean eigenvalue outside the span of the landmarks is estimated."""

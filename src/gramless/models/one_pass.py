@@ -468,8 +468,8 @@ class OnePassEstimator(BaseEstimator):
         process = self._process()
         if process is None:
             raise ValueError(
-                f"{type(self).__name__} has no sums over its rows: this needs method='exact', and a model that finish() was "
-                "not called on"
+                f"{type(self).__name__} has no sums over its rows: this needs method='exact' or solver='sums', and a model "
+                "that finish() was not called on"
             )
         return process
 

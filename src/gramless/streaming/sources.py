@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -99,12 +99,17 @@ class ArraySource:
 
 
 class IterableSource:
-    """Rows of an iterable of batches, split and joined to batches of the requested size."""
+    """Rows of an iterable of batches, split and joined to batches of the requested size.
+
+    A function that returns an iterable is called for each pass over the rows.
+    """
 
     n_rows = None
     name = "the iterable of batches"
 
-    def __init__(self, batches: Iterable[Any]):
+    def __init__(self, batches: Iterable[Any] | Callable[[], Iterable[Any]]):
+        if callable(batches):
+            batches = _Passes(batches)
         self.repeatable = iter(batches) is not batches
         self._batches = batches
         self._first_row_of_batch: list[int] = []
@@ -211,6 +216,16 @@ def target_column(names: Sequence[str], target: str | int | None, path: Path) ->
     raise ValueError(
         f"{path} has {'no column' if not found else 'several columns'} named {target!r}; the columns are {shown}"
     )
+
+
+class _Passes:
+    """Iterable that calls a function for each new iteration."""
+
+    def __init__(self, make: Callable[[], Iterable[Any]]):
+        self._make = make
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._make())
 
 
 def rebatch(pieces: Iterable[RowBlock], size: int, start: int) -> Iterator[RowBlock]:

@@ -49,7 +49,7 @@ class Stream:
     ----------
     data : array, path, or iterable of batches
         An array or `np.memmap` of shape (n, d); the path of a `.csv`, `.csv.gz`, `.parquet` or `.npz` file; or an iterable
-        of `(X, y)` or `(X, y, sample_weight)`.
+        of `(X, y)` or `(X, y, sample_weight)`, or a function that returns such an iterable for each pass over the rows.
     y : array, str or None, default=None
         With an array, the targets. With a file, the name or position of the column (the name of the array, in an npz
         file) of the targets; None uses the column `"y"`, `"target"` or `"label"`.
@@ -278,6 +278,8 @@ def is_stream_like(X: Any) -> bool:
     """Return whether `X` is a stream, a path, an array on disk or an iterable of batches."""
     if isinstance(X, (Stream, str, os.PathLike, np.memmap)):
         return True
+    if callable(X):
+        return True
     if hasattr(X, "shape") or hasattr(X, "__array__") or hasattr(X, "__dataframe__"):
         return False
     if isinstance(X, (list, tuple)):
@@ -296,13 +298,13 @@ def _open(data: Any, y: Any, sample_weight: Any) -> Source:
         return _open_file(Path(data), y)
     if hasattr(data, "shape") and len(data.shape) == 2:
         return ArraySource(data, y, sample_weight)
-    if hasattr(data, "__iter__") and not hasattr(data, "shape"):
+    if callable(data) or (hasattr(data, "__iter__") and not hasattr(data, "shape")):
         if y is not None or sample_weight is not None:
             raise ValueError("batches have their own targets and weights: pass (X, y) or (X, y, sample_weight) and no y")
         return IterableSource(data)
     raise TypeError(
         f"cannot read rows from {type(data).__name__}: pass a two-dimensional array, the path of a .csv, .parquet or .npz "
-        "file, or an iterable of (X, y) batches"
+        "file, an iterable of (X, y) batches, or a function that returns one"
     )
 
 

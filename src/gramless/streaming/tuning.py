@@ -16,6 +16,17 @@ class StreamingTuning:
     # Rows per batch. 4096 rows keep BLAS at its full speed; below 64 rows most of the time per batch is overhead.
     largest_batch: int = 4096
     smallest_batch: int = 64
+    # Rows per batch of conjugate gradients, which multiply several blocks of a batch. Fewer rows leave a GPU idle at the end
+    # of each batch.
+    largest_pass_batch_cpu: int = 1 << 14
+    largest_pass_batch_cuda: int = 1 << 18
+    # Passes of conjugate gradients that the choice of the solver assumes; measured on smooth and on rough problems.
+    planned_passes: int = 15
+    # Multiplications that take as long as one kernel value and both of its products: on a CPU beside those of its inner
+    # product, and for each target column; on a GPU in total. Measured by benchmarks/scale.py.
+    kernel_value_cpu: int = 40
+    products_of_value: int = 4
+    kernel_value_cuda: float = 140.0
     # Rows converted from float32 to float64 at a time. Each product reads and writes all sums, so more rows are faster;
     # 2048 rows of 500 features are 8 MB.
     converted_rows: int = 2048

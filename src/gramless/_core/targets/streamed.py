@@ -36,6 +36,9 @@ class LabelTargets:
     def read(self, y: Any) -> np.ndarray:
         """Return the positions of the labels in `known`, which is extended by new labels."""
         y = column_or_1d(xa.to_numpy(y), warn=True)
+        codes = self._known_positions(y)
+        if codes is not None:
+            return codes
         if y.dtype.kind == "f" and not np.isfinite(y).all():
             raise ValueError("Input y contains NaN or infinity")
         check_classification_targets(y)
@@ -50,6 +53,14 @@ class LabelTargets:
         order = np.argsort(self.known, kind="stable")
         positions = order[np.searchsorted(self.known, present, sorter=order)]
         return positions[inverse]
+
+    def _known_positions(self, y: np.ndarray) -> np.ndarray | None:
+        """Return the positions of the labels in `known`, without sorting them; None if one is not known."""
+        if not len(self.known) or y.dtype != self.known.dtype or y.dtype.kind not in "biu":
+            return None
+        labels, order = self.sorted()
+        at = np.searchsorted(labels, y).clip(max=len(labels) - 1)
+        return order[at] if (labels[at] == y).all() else None
 
     def weights(self, codes: np.ndarray) -> np.ndarray | None:
         """Return the class weight of each row."""

@@ -213,6 +213,16 @@ class FusedProduct:
         product._points, product.operand = None, self.operand.take(rows)
         return product
 
+    def with_points(self, X: Any) -> FusedProduct:
+        """Return the product with the points `X`, rounded in the same way."""
+        product = copy(self)
+        product._points, product.operand = None, self._left(X)
+        return product
+
+    def rounded_points(self) -> Array:
+        """Return the points as the products see them: centred for kernels of distances, and rounded."""
+        return self.operand.points(slice(0, self.operand.n))
+
     def _left(self, X: Any) -> Operand:
         if isinstance(X, Operand):
             return X

@@ -17,7 +17,7 @@ from gramless._core.arrays import Array
 from gramless._core.threads import one_blas_thread
 from gramless.linalg.tuning import TUNING
 
-_LARGEST_RELATIVE_JITTER = 1e-2
+LARGEST_RELATIVE_JITTER = 1e-2
 
 
 def rounding_of(A: Array, eps: float) -> float:
@@ -36,7 +36,7 @@ def jittered_cholesky(A: Array, jitter: float | None = None) -> tuple[Array, flo
     rounding = float(np.finfo(xa.numpy_dtype(A)).eps) * scale
     if jitter is None:
         jitter = A.shape[0] * rounding
-    while jitter <= _LARGEST_RELATIVE_JITTER * scale:
+    while jitter <= LARGEST_RELATIVE_JITTER * scale:
         try:
             # Several threads would take longer for a small factorisation.
             with one_blas_thread() if A.shape[0] <= TUNING.small_factor_rows else nullcontext():

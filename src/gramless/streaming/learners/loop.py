@@ -26,6 +26,7 @@ from gramless._core.targets.streamed import Targets
 from gramless._core.untrusted_arrays import build_checked_csr
 from gramless.callbacks import Callbacks
 from gramless.streaming.learners.base import LearnerState
+from gramless.streaming.learners.conjugate_gradients import fit_by_passes
 from gramless.streaming.learners.gradient import ALL_FEATURES
 from gramless.streaming.learners.planning import BatchPlan, PassSettings, plan_pass
 from gramless.streaming.learners.training_pass import (
@@ -57,9 +58,9 @@ def run_pass(
     *,
     random_state: Any = None,
     callbacks: Callbacks = Callbacks(),  # noqa: B008 (frozen)
-    show: Callable[[LearningPass], Any] | None = None,
-) -> LearningPass:
-    """Learn from all rows of a stream: in one pass, or in the epochs of the learner if the rows can be read again.
+    show: Callable[[Any], Any] | None = None,
+) -> LearningPass | FinishedPass:
+    """Learn from all rows of a stream: in one pass, in the passes of conjugate gradients, or in the epochs of the learner.
 
     A `Checkpoint` among the callbacks saves the pass, and a pass with a saved file is resumed. Callback functions receive
     `show(pass)`, such as a fitted estimator, after each epoch, and stop the pass by returning True.
@@ -68,18 +69,23 @@ def run_pass(
     learner.check()
     if callbacks.early_stopping is not None:
         raise ValueError(f"{options.name} has no validation rows: remove EarlyStopping from callback, or use C='loo'")
+    collecting, rng = CollectingPass.start(
+        stream.first(), targets, learner, options, _seeded(stream, random_state, callbacks)
+    )
+    plan = _plan(collecting.format, targets, stream, settings)  # raises MemoryError before any work
+    log_progress(options.verbose, f"{options.name}: solver {plan.solver}, {plan.reason}; peak {plan.memory}")
     file = _checkpoint_file(stream, settings, targets, random_state, callbacks)
+    if plan.solver == "cg":
+        saved_state = None if file is None else file.file
+        return fit_by_passes(collecting, stream, settings, plan, rng, callbacks=callbacks, checkpoint=saved_state, show=show)
     saved = None if file is None else file.load()
     if saved is None:
-        collecting, rng = CollectingPass.start(stream.first(), targets, learner, options, random_state)
-        _plan(collecting.format, targets, stream, settings)  # raises MemoryError before any work
         learning = collecting.choose_features_from(stream, settings, rng)
     else:
         learning = LearningPass.restore(saved, targets, settings)
         rng = np.random.RandomState(learning.seed)  # unused, because learners with checkpoints do not shuffle
+    learning.reason = plan.reason
     skip = learning.rows_seen
-    plan = _plan(learning.format, targets, stream, settings)
-    log_progress(options.verbose, f"{options.name}: {plan.batch_rows} rows at a time; peak {plan.memory}")
     one_epoch = _epoch(learning, stream, settings, plan, rng, skip)
     epochs = learner.epochs if stream.repeatable else 1
     seconds = 0.0
@@ -115,7 +121,10 @@ def continue_pass(
     _, learner, options = settings
     learner.check()
     if isinstance(state, FinishedPass):
-        raise ValueError(f"this {options.name} is finished and accepts no more rows: fit it again on all rows")
+        raise ValueError(
+            f"this {options.name} is finished and accepts no more rows: fit it again on all rows, with solver='sums' if "
+            "more rows will follow"
+        )
     stream.first()  # raises ValueError if there are no rows or no targets
 
     def convert(X: Array) -> Array:
@@ -157,7 +166,7 @@ class PassCheckpoint:
 
     def __init__(self, path: str | os.PathLike[str], every: int, settings: list[Any], stream: Stream):
         self.every = every
-        self._file = StateFile(path, fingerprint("pass", settings, stream.identity()), every)
+        self.file = StateFile(path, fingerprint("pass", settings, stream.identity()), every)
 
     def save(self, state: dict[str, Any], seconds: float) -> None:
         """Replace the content of the file."""
@@ -167,11 +176,11 @@ class PassCheckpoint:
                 flat |= {f"{key}:{part}": np.asarray(getattr(value, part)) for part in _CSR_PARTS}
             else:
                 flat[key] = value
-        self._file.save(np.empty((0, 0)), flat, np.random.RandomState(0), [], seconds)
+        self.file.save(np.empty((0, 0)), flat, np.random.RandomState(0), [], seconds)
 
     def load(self) -> dict[str, Any] | None:
         """Return the last saved state, or None if there is no file."""
-        saved = self._file.load()
+        saved = self.file.load()
         if saved is None:
             return None
         state = {key: value for key, value in saved.state.items() if ":" not in key}
@@ -181,7 +190,15 @@ class PassCheckpoint:
         return state
 
     def remove(self) -> None:
-        self._file.remove()
+        self.file.remove()
+
+
+def _seeded(stream: Stream, random_state: Any, callbacks: Callbacks) -> Any:
+    """Return the random state of a fit; a fit with a checkpoint and without a seed is seeded by its data."""
+    # A fit that is resumed after the process was killed must choose the same landmarks again.
+    if random_state is None and callbacks.checkpoint is not None:
+        return int(fingerprint(stream.identity())[:8], 16)
+    return random_state
 
 
 def _checkpoint_file(
@@ -206,6 +223,8 @@ def _plan(format: RowFormat, targets: Targets, stream: Stream, settings: PassSet
         n_targets=max(1, targets.n_columns),
         dtype=format.dtype,
         device=format.device,
+        repeatable=stream.repeatable,
+        in_memory=stream.indexable,
     )
 
 

@@ -36,7 +36,10 @@ _SOLVE_MATRICES = 7
 
 @dataclass(eq=False, repr=False)
 class NormalEquations(Learner):
-    """Learner that adds up and solves the normal equations; `keep_rows` stores the rows for later leave-one-out."""
+    """Learner that adds up and solves the normal equations; `keep_rows` stores the rows for later leave-one-out.
+
+    `solver` other than `"sums"` allows (`"auto"`) or requests (`"cg"` or a `CG` object) conjugate gradients instead of sums.
+    """
 
     merges = True
 
@@ -47,6 +50,7 @@ class NormalEquations(Learner):
     leave_one_out: bool = False
     keep_rows: bool = False
     most_left_out: int = 8192
+    solver: Any = "sums"
 
     @property
     def rows_left_out(self) -> int:  # type: ignore[override]
@@ -56,6 +60,14 @@ class NormalEquations(Learner):
     @property
     def _needs_loo(self) -> bool:
         return self.C == "loo" or self.leave_one_out
+
+    def needs_sums(self) -> str:
+        """Return the setting that only sums can provide, or an empty string."""
+        if self.C == "loo":
+            return "C='loo'"
+        if self.leave_one_out:
+            return "a probability that is fitted to leave-one-out scores"
+        return "forgetting_factor" if self.forgetting_factor != 1 else ""
 
     def check(self) -> None:
         """Raise ValueError if the path of C is empty or has numbers that are not positive."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from gramless._core.device import precision_of, storage_of
 from gramless._core.memory import MemoryEstimate, parse_budget
 from gramless.approximation.features import FeatureMap
+from gramless.kernels import as_kernel
+from gramless.linalg.planning.plan import problem_size
+from gramless.linalg.tuning import TUNING as LINALG_TUNING
 from gramless.streaming.learners.base import Learner
 from gramless.streaming.tuning import TUNING, StreamingTuning
 
@@ -47,6 +51,12 @@ class BatchPlan:
 
     batch_rows: int
     memory: MemoryEstimate
+    solver: str = "sums"
+    """`"sums"` for one pass that adds up sums or makes gradient steps, `"cg"` for one pass per iteration."""
+    reason: str = "the normal equations were added up in one pass"
+    """Why the solver was chosen."""
+    stored: str | None = None
+    """What conjugate gradients keep between the passes: kernel "values", "rows" or nothing."""
 
 
 def plan_pass(
@@ -57,17 +67,100 @@ def plan_pass(
     n_targets: int,
     dtype: Any,
     device: str,
+    repeatable: bool = True,
+    in_memory: bool = True,
     tuning: StreamingTuning = TUNING,
 ) -> BatchPlan:
-    """Return the plan of a pass over `n_rows` rows (None if unknown); raise MemoryError if the budget is too small."""
+    """Return the plan of a fit to `n_rows` rows (None if unknown); raise MemoryError if the budget is too small.
+
+    `repeatable` rows can be read several times, and those `in_memory` at no cost.
+    """
+    learner = settings.learner
+    size = PassSize(n_rows, n_columns, n_targets, np.dtype(dtype), device)
+    if getattr(learner, "solver", "sums") == "sums":
+        return _plan_sums(settings, size, tuning)
+    because = _why_sums(learner, size, repeatable)
+    if because:
+        return replace(_plan_sums(settings, size, tuning), reason=because)
+    if learner.solver != "auto":
+        return replace(_plan_cg(settings, size, in_memory, tuning), reason=f"solver={learner.solver!r}")
+    return _cheaper_plan(settings, size, in_memory, tuning)
+
+
+class PassSize(NamedTuple):
+    """Sizes on which the memory and the time of a fit depend; `n` is None if unknown."""
+
+    n: int | None
+    d: int
+    k: int
+    dtype: np.dtype
+    device: str
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the device is a CUDA device."""
+        return self.device.startswith("cuda")
+
+
+def _why_sums(learner: Any, size: PassSize, repeatable: bool) -> str:
+    """Return why the settings or the rows need sums, or an empty string; raise ValueError if `solver` excludes sums."""
+    needs = learner.needs_sums()
+    if needs and learner.solver != "auto":
+        raise ValueError(f"{needs} needs the sums of the normal equations: use solver='sums' or 'auto'")
+    if needs:
+        return f"{needs} needs the sums of the normal equations"
+    if not repeatable:
+        return "the rows can be read only once, and conjugate gradients need several passes"
+    if size.n is None and learner.solver == "auto":
+        return "the number of rows is unknown before they are read"
+    return ""
+
+
+def _cheaper_plan(settings: PassSettings, size: PassSize, in_memory: bool, tuning: StreamingTuning) -> BatchPlan:
+    """Return the plan with the smaller number of operations, or the only one that fits the memory budget."""
+    assert size.n is not None
+    m = settings.feature_map.n_features(size.n)
+    # Multiplications in float64. Sums use one triangle on a CPU, and whiten float64 features first.
+    sums = float(size.n) * m**2 * (1.0 if size.on_gpu or size.dtype == np.float64 else 0.5)
+    if size.on_gpu:
+        value = tuning.kernel_value_cuda
+    else:
+        value = (size.d + tuning.kernel_value_cpu) * size.dtype.itemsize / 8 + tuning.products_of_value * size.k
+    cg = tuning.planned_passes * float(size.n) * m * value + float(m) ** 3 / 2
+    plans: dict[str, BatchPlan] = {}
+    errors: list[MemoryError] = []
+    for name, make in (
+        ("sums", lambda: _plan_sums(settings, size, tuning)),
+        ("cg", lambda: _plan_cg(settings, size, in_memory, tuning)),
+    ):
+        try:
+            plans[name] = make()
+        except MemoryError as error:
+            errors.append(error)
+    if not plans:
+        raise errors[0]
+    if len(plans) == 1:
+        (plan,) = plans.values()
+        other = "conjugate gradients" if plan.solver == "sums" else "the sums of the normal equations"
+        return replace(plan, reason=f"{other} do not fit the memory budget")
+    chosen = plans["cg" if cg < sums else "sums"]
+    counted = f"{sums:.1e} multiplications for sums, {cg:.1e} for conjugate gradients in {tuning.planned_passes} passes"
+    return replace(chosen, reason=counted)
+
+
+def _plan_sums(settings: PassSettings, size: PassSize, tuning: StreamingTuning) -> BatchPlan:
+    """Return the plan of one pass, or of the epochs of gradient descent."""
     feature_map, learner, options = settings
-    p, itemsize = feature_map.n_features(n_rows), np.dtype(dtype).itemsize
-    memory = MemoryEstimate({**learner.memory(p, itemsize, n_rows), "landmarks": p * n_columns * (itemsize + 8)}, device)
+    n_rows, n_columns, n_targets = size.n, size.d, size.k
+    p, itemsize = feature_map.n_features(n_rows), size.dtype.itemsize
+    memory = MemoryEstimate(
+        {**learner.memory(p, itemsize, n_rows), "landmarks": p * n_columns * (itemsize + 8)}, size.device
+    )
     if learner.rows_left_out:
         memory.parts["rows left out"] = learner.memory_left_out(p, n_columns, n_targets, itemsize, n_rows)
     # Per row: features and a copy, the row as read and converted, encoded targets; indices of sparse rows.
     per_row = (2 * p + 4 * n_columns + 4 * n_targets) * itemsize + 3 * n_columns * 8
-    budget = options.budget(device)
+    budget = options.budget(size.device)
     if options.batch_rows is not None:
         rows = options.batch_rows
     else:
@@ -80,3 +173,45 @@ def plan_pass(
         memory.parts["batches"] = rows * per_row
     memory.check(budget, _ADVICE)
     return BatchPlan(rows, memory)
+
+
+def _plan_cg(settings: PassSettings, size: PassSize, in_memory: bool, tuning: StreamingTuning) -> BatchPlan:
+    """Return the plan of conjugate gradients: rows per batch, and what is kept between the passes."""
+    feature_map, _, options = settings
+    m, itemsize, budget = feature_map.n_features(size.n), size.dtype.itemsize, options.budget(size.device)
+    kernel = as_kernel(feature_map.kernel)
+    precision, storage = precision_of(options.device), storage_of(options.device)
+    shape = problem_size(size.n or 1, size.d, size.k, size.dtype, size.device, kernel, storage, precision)
+    block = LINALG_TUNING.normal_block_bytes_cuda if size.on_gpu else LINALG_TUNING.normal_block_bytes_cpu
+    smallest = LINALG_TUNING.smallest_normal_block * m * itemsize
+    edge = min(m, LINALG_TUNING.factor_edge)
+    parts = {
+        "factors of the landmarks' kernel matrix": 8 * m * m,
+        "tiles of the factorisation": 8 * m * edge * (4 + kernel.temporaries),
+        "landmarks": m * size.d * (itemsize + 8),
+        "vectors": LINALG_TUNING.working_columns * m * (size.k + 1) * 8,
+    }
+    if not shape.fused:
+        # Kernel values, temporary arrays of the kernel, and a float64 copy of blocks that compiled loops do not multiply.
+        parts["block of kernel values"] = max(block, smallest) * (1 + kernel.temporaries + 8 // itemsize)
+    memory = MemoryEstimate(parts, size.device)
+    # Per row: as read, converted and on the device, in the batch in use and in the next one; targets and weights.
+    fused_row = shape.fused * 2 * (size.d + 64)
+    per_row = 2 * (2 * size.d * itemsize + 8 * size.d) + fused_row + 6 * (size.k + 1) * 8
+    rows = options.batch_rows or int(
+        min(
+            tuning.largest_pass_batch_cuda if size.on_gpu else tuning.largest_pass_batch_cpu,
+            max((budget - memory.nbytes) // (2 * per_row), tuning.smallest_batch),
+        )
+    )
+    memory.parts["batches"] = rows * per_row
+    memory.check(budget, _ADVICE)
+    left, stored = budget - memory.nbytes, None
+    if size.n is not None:
+        values = size.n * m * (itemsize if storage is None else 2)
+        kept_rows = size.n * (size.d * itemsize + fused_row + 8)
+        if not shape.fused and values <= left:
+            stored, memory.parts["kernel values"] = "values", values
+        elif kept_rows <= left and (size.on_gpu or not in_memory):
+            stored, memory.parts["rows"] = "rows", kept_rows
+    return BatchPlan(rows, memory, "cg", stored=stored)

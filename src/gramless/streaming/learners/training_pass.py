@@ -45,6 +45,9 @@ class OnePassModel:
     temperature: float | None = None
     calibration: tuple[np.ndarray, np.ndarray] | None = None
     """Classifiers: scores of the true classes in prediction sets, and class codes. Regressors: residuals and weights."""
+    solver: str = "sums"
+    reason: str = "rows were added to the normal equations"
+    """Why the solver was chosen."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +200,8 @@ class LearningPass:
     """One record for each pass over all rows."""
     solved: OnePassModel | None = None
     """The model, or None if rows were added since it was solved."""
+    reason: str = OnePassModel.reason
+    """Why the normal equations were added up."""
 
     def copy(self, *, own_state: bool = True) -> LearningPass:
         """Return a copy to which rows can be added; with `own_state=False` it shares the learner's state."""
@@ -288,7 +293,9 @@ class LearningPass:
         # of the other terms.
         values = isinstance(self.targets, ValueTargets)
         intercept = self.targets.outputs(found.bias).astype(np.float64 if values else self.format.dtype)
-        return OnePassModel(self.features, coef, intercept, found.C, found.jitter, found.loo_errors, scores)
+        return OnePassModel(
+            self.features, coef, intercept, found.C, found.jitter, found.loo_errors, scores, reason=self.reason
+        )
 
     def finish(self, settings: PassSettings) -> FinishedPass:
         """Return the pass without the learner's state and the sampled rows."""

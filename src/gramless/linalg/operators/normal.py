@@ -1,0 +1,288 @@
+"""The normal equations of a landmark model as a well-conditioned operator, without storing the kernel matrix `K_nm`.
+
+For landmarks `g_1 .. g_m`, rows `x_i` with weights `w_i` of sum `N`, and targets `z_i`, the model minimises
+
+    sum_i w_i (z_i - k_m(x_i)^T a - b)^2 + ridge a^T K_mm a .
+
+With `K_mm = L L^T` and `A^T A = (N / m) L^T L + ridge I`, the coefficients are `a = L^-T A^-1 beta`, where
+
+    A^-T (L^-1 K_mn W_c K_nm L^-T + ridge I) A^-1 beta = A^-T L^-1 K_mn W_c z,      W_c = W - w w^T / N .
+
+`W_c` eliminates the intercept. Landmarks that are typical rows give `K_mn W K_nm` close to `(N / m) K_mm K_mm`, so the
+matrix is close to the identity and conjugate gradients need few iterations, each of which is one pass over the rows: O(n m
+d) time, instead of O(n m^2) for the sums of the normal equations (Rudi, Carratino and Rosasco, "FALKON: an optimal large
+scale kernel method", 2017). In these coordinates the squared norm of a residual is close to the excess of the objective over
+its minimum, so a small residual means that the predictions have settled.
+
+Both triangular factors are in float64 and share one `m x m` matrix: `L` in its lower triangle, `A` in its upper one. They
+are computed in place, tile by tile: O(m^3) time, 8 m^2 bytes. The jitter that is added to `K_mm` is that of all landmark
+models (`gramless.linalg.operators.jitter`) and part of the problem that is solved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.threads import slices
+from gramless.kernels.base import Kernel
+from gramless.linalg.operators.base import Operator
+from gramless.linalg.operators.blocks import evaluate
+from gramless.linalg.operators.fused import FusedProduct, prepare
+from gramless.linalg.operators.jitter import LARGEST_RELATIVE_JITTER, rounding_of
+from gramless.linalg.operators.tile_product import product, transposed_product
+from gramless.linalg.tuning import TUNING, LinalgTuning
+
+
+class TiledRows:
+    """Products with `C = K(X, landmarks)` from both sides, in float64; each kernel value serves both products.
+
+    With `store` the kernel values are kept, in half precision if `storage` names a format, else they are recomputed.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        X: Array,
+        landmarks: Array,
+        *,
+        store: bool = False,
+        storage: str | None = None,
+        tuning: LinalgTuning = TUNING,
+    ):
+        self._kernel, self._X, self._landmarks = kernel, X, landmarks
+        self._dtype = xa.numpy_dtype(X.data if xa.is_sparse(X) else X)
+        on_gpu = xa.device_of(X).startswith("cuda")
+        nbytes = tuning.normal_block_bytes_cuda if on_gpu else tuning.normal_block_bytes_cpu
+        width = int(landmarks.shape[0]) * self._dtype.itemsize
+        self._parts = slices(int(X.shape[0]), max(tuning.smallest_normal_block, nbytes // width))
+        self._stored: list[Array] | None = None
+        if store:
+            self._stored = [block if storage is None else xa.to_half(block, storage) for _, block in self._blocks(copy=True)]
+
+    def _blocks(self, *, copy: bool = False) -> Iterator[tuple[slice, Array]]:
+        """Yield the kernel values of a few rows at a time, in the precision of the data."""
+        buffer = None
+        for i, rows in enumerate(self._parts):
+            if self._stored is not None:
+                yield rows, xa.astype(self._stored[i], self._dtype)
+                continue
+            if buffer is None and not copy and not xa.is_torch(self._X):  # page faults of new memory take time
+                buffer = np.empty((rows.stop - rows.start, int(self._landmarks.shape[0])), self._dtype)
+            out = None if buffer is None else buffer[: rows.stop - rows.start]
+            yield rows, evaluate(self._kernel, self._X[rows], self._landmarks, out=out)
+
+    def transposed_times(self, V: Array) -> Array:
+        """Return `C^T V`."""
+        total = xa.zeros((int(self._landmarks.shape[0]), int(V.shape[1])), V)
+        for rows, block in self._blocks():
+            total += transposed_product(block, V[rows])
+        return total
+
+    def normal_times(self, V: Array, shift: Array, weights: Array) -> Array:
+        """Return `C^T diag(weights) (C V - shift)`."""
+        total = xa.zeros(tuple(V.shape), V)
+        for rows, block in self._blocks():
+            total += transposed_product(block, weights[rows] * (product(block, V) - shift))
+        return total
+
+
+class FusedRows:
+    """The products of `TiledRows` by a fused product on a CUDA device, with points rounded once."""
+
+    def __init__(self, landmarks: FusedProduct, X: Array):
+        self._landmarks, self._rows = landmarks, landmarks.with_points(X)
+
+    def transposed_times(self, V: Array) -> Array:
+        """Return `C^T V`."""
+        return xa.astype(self._rows(self._landmarks.operand, V), np.float64)
+
+    def normal_times(self, V: Array, shift: Array, weights: Array) -> Array:
+        """Return `C^T diag(weights) (C V - shift)`."""
+        values = xa.astype(self._landmarks(self._rows.operand, V), np.float64)
+        return self.transposed_times(weights * (values - shift))
+
+
+class LandmarkProducts:
+    """Products with `K(X, landmarks)` for blocks of rows `X`.
+
+    `precision` below `"highest"` computes them fused on a CUDA device. `landmarks` are then the rounded points, from which
+    the factors have to be computed: the system of rounded rows and exact landmarks may be indefinite.
+    """
+
+    def __init__(self, kernel: Kernel, landmarks: Array, precision: str = "highest", storage: str | None = None):
+        self.kernel, self.landmarks, self._storage = kernel, landmarks, storage
+        self._exact, self._fused = landmarks, prepare(kernel, landmarks, precision)
+        if self._fused is not None:
+            self.landmarks = self._fused.rounded_points()
+
+    @property
+    def fused(self) -> bool:
+        """Whether the products are fused, so that kernel values are not stored."""
+        return self._fused is not None
+
+    def rows(self, X: Array, *, store: bool = False) -> TiledRows | FusedRows:
+        """Return the products for a block of rows; with `store` their kernel values are kept."""
+        if self._fused is not None:
+            return FusedRows(self._fused, X)
+        return TiledRows(self.kernel, X, self._exact, store=store, storage=self._storage)
+
+
+class NormalFactors:
+    """The factors `L` and `A` of the penalty and of the preconditioner, in one matrix.
+
+    `eps` is the relative precision of the kernel values and `weight` the sum of the weights of all rows.
+    """
+
+    def __init__(
+        self, kernel: Kernel, landmarks: Array, eps: float, *, ridge: float, weight: float, tuning: LinalgTuning = TUNING
+    ):
+        points = xa.astype(landmarks, np.float64)
+        m = int(points.shape[0])
+        self._edge = tuning.factor_edge
+        matrix = xa.empty((m, m), points.data if xa.is_sparse(points) else points)
+        self._fill(kernel, points, matrix)
+        self.jitter, largest = rounding_of(matrix, eps), LARGEST_RELATIVE_JITTER * rounding_of(matrix, 1.0) / m**0.5
+        while True:
+            try:
+                _factor_lower_(xa.add_diagonal_(matrix, self.jitter), self._edge)
+                break
+            except xa.NotPositiveDefiniteError:
+                self.jitter *= 10
+                self._fill(kernel, points, matrix)  # the factorisation overwrote the matrix
+                if self.jitter > largest:
+                    raise np.linalg.LinAlgError(
+                        f"the kernel matrix of the landmarks stays indefinite with a jitter of {self.jitter:.1e}: the "
+                        "kernel is not positive semi-definite"
+                    ) from None
+        self._matrix = matrix
+        self._diagonals = [self._diagonal() + 0, _gram_of_lower_(matrix, weight / m, self._edge) + ridge]
+        self._use(1)
+        _factor_lower_(matrix.T, self._edge)
+        self._diagonals[1] = self._diagonal() + 0
+
+    def _fill(self, kernel: Kernel, points: Array, matrix: Array) -> None:
+        for rows in slices(int(points.shape[0]), 4 * self._edge):
+            evaluate(kernel, points[rows], points, out=matrix[rows])
+
+    def _diagonal(self) -> Array:
+        diagonal: Array = xa.namespace(self._matrix).linalg.diagonal(self._matrix)
+        return diagonal
+
+    def _use(self, which: int) -> None:
+        """Write the diagonal of `L` (0) or of `A` (1) to the matrix, which has one diagonal for both."""
+        xa.add_diagonal_(self._matrix, self._diagonals[which] - self._diagonal())
+
+    def penalised(self, B: Array) -> Array:
+        """Return `A^-1 B`, the coefficients of the whitened features."""
+        self._use(1)
+        return _solve_lower(self._matrix.T, B, self._edge, transposed=True)
+
+    def coefficients(self, U: Array) -> Array:
+        """Return `L^-T U`, the coefficients of the kernel functions."""
+        self._use(0)
+        return _solve_lower(self._matrix, U, self._edge, transposed=True)
+
+    def whitened(self, G: Array) -> Array:
+        """Return `L^-1 G`."""
+        self._use(0)
+        return _solve_lower(self._matrix, G, self._edge)
+
+    def preconditioned(self, H: Array) -> Array:
+        """Return `A^-T H`."""
+        self._use(1)
+        return _solve_lower(self._matrix.T, H, self._edge)
+
+
+class NormalOperator(Operator):
+    """The matrix `A^-T (L^-1 K_mn W_c K_nm L^-T + ridge I) A^-1`; each product is one pass over the rows.
+
+    `passes()` yields the products and the weights of all rows, block by block. `feature_sum` is `K_mn w`, of shape (m, 1).
+    """
+
+    capabilities = frozenset({"spd"})
+
+    def __init__(
+        self,
+        factors: NormalFactors,
+        passes: Callable[[], Iterable[tuple[TiledRows | FusedRows, Array]]],
+        feature_sum: Array,
+        *,
+        ridge: float,
+        weight: float,
+    ):
+        self._factors, self._passes, self._ridge = factors, passes, ridge
+        self._sum, self._mean = feature_sum, feature_sum / weight
+        self.shape = (int(feature_sum.shape[0]), int(feature_sum.shape[0]))
+        self.reference, self.dtype = feature_sum, np.dtype(np.float64)
+
+    def __matmul__(self, V: Array) -> Array:
+        U = self._factors.penalised(V)
+        a = self._factors.coefficients(U)
+        mean = self._mean.T @ a  # the weighted mean of K_nm a
+        total = xa.zeros(tuple(V.shape), V)
+        for rows, weights in self._passes():
+            total += rows.normal_times(a, mean, weights)
+        return self._factors.preconditioned(self._factors.whitened(total) + self._ridge * U)
+
+    def right_hand_side(self, crossed: Array) -> Array:
+        """Return the right-hand side for `crossed = K_mn W_c z`."""
+        return self._factors.preconditioned(self._factors.whitened(crossed))
+
+    def coefficients(self, beta: Array) -> Array:
+        """Return the coefficients of the kernel functions of the landmarks."""
+        return self._factors.coefficients(self._factors.penalised(beta))
+
+    def bias(self, a: Array, target_mean: Array) -> Array:
+        """Return the intercepts for the coefficients `a` and the weighted mean of the targets."""
+        return target_mean - self._mean.T @ a
+
+
+def _factor_lower_(A: Array, edge: int) -> None:
+    """Overwrite the lower triangle of `A` with its Cholesky factor; the strict upper triangle is unchanged.
+
+    Raises `NotPositiveDefiniteError`, and then `A` is overwritten in part.
+    """
+    n, xp = int(A.shape[0]), xa.namespace(A)
+    for k in slices(n, edge):
+        left = A[k, : k.start]
+        corner = A[k, k] - left @ left.T
+        factor = xa.lower_triangle(xa.cholesky_(corner))
+        A[k, k] = factor + xp.triu(A[k, k], k=1)
+        for rows in slices(n - k.stop, 8 * edge):
+            below = slice(k.stop + rows.start, k.stop + rows.stop)
+            A[below, k] = xa.solve_triangular(factor, (A[below, k] - A[below, : k.start] @ left.T).T).T
+
+
+def _gram_of_lower_(A: Array, scale: float, edge: int) -> Array:
+    """Overwrite the strict upper triangle of `A` by that of `scale L^T L`; `L` is its lower one. Return the diagonal."""
+    n, xp = int(A.shape[0]), xa.namespace(A)
+    diagonal = xa.zeros((n,), A)
+    for k in slices(n, edge):
+        below = A[k.start :, k] + 0
+        below[: k.stop - k.start] = xp.tril(below[: k.stop - k.start])
+        A[: k.start, k] = scale * (A[k.start :, : k.start].T @ below)
+        corner = scale * (below.T @ below)
+        diagonal[k] = xp.linalg.diagonal(corner)
+        A[k, k] = xp.tril(A[k, k]) + xp.triu(corner, k=1)
+    return diagonal
+
+
+def _solve_lower(L: Array, B: Array, edge: int, *, transposed: bool = False) -> Array:
+    """Return `L^-1 B`, or `L^-T B` if `transposed`, for the lower triangle of `L`.
+
+    By blocks on a device, where triangular solves with few columns are far slower than matrix products.
+    """
+    if not xa.is_torch(L):
+        return xa.solve_triangular(L, B, transposed=transposed)
+    X = B + 0
+    parts = slices(int(L.shape[0]), edge)
+    for k in reversed(parts) if transposed else parts:
+        if transposed:
+            X[k] = xa.solve_triangular(L[k, k], X[k] - L[k.stop :, k].T @ X[k.stop :], transposed=True)
+        else:
+            X[k] = xa.solve_triangular(L[k, k], X[k] - L[k, : k.start] @ X[: k.start])
+    return X

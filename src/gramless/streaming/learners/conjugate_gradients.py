@@ -1,0 +1,224 @@
+"""Landmark models by conjugate gradients, in several passes over a stream.
+
+    first pass:  K_mn W z, K_mn w and the sums of the targets;     then one pass for each iteration of `NormalOperator`
+
+The solution minimises the same objective as the sums of `NormalEquations` and has no sums: more rows need a new fit. Rows or
+their kernel values are kept between the passes if the memory budget allows it, else the stream is read again in each pass.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from gramless._core import arrays as xa
+from gramless._core.arrays import Array
+from gramless._core.checkpoint import StateFile
+from gramless._core.device import precision_of, storage_of
+from gramless._core.progress import log_progress
+from gramless._core.targets.streamed import LabelTargets
+from gramless.approximation.features import LandmarkFeatures
+from gramless.callbacks import Callbacks
+from gramless.linalg.operators.normal import FusedRows, LandmarkProducts, NormalFactors, NormalOperator, TiledRows
+from gramless.linalg.solvers import CG, SolveResult, Status, solve
+from gramless.linalg.stopping import normal_objective, normal_predictions_converged
+from gramless.linalg.tuning import TUNING as LINALG_TUNING
+from gramless.streaming.learners.planning import BatchPlan, PassSettings
+from gramless.streaming.learners.training_pass import CollectingPass, FinishedPass, LearningPass, OnePassModel
+from gramless.streaming.stream import Stream
+
+
+def fit_by_passes(
+    collecting: CollectingPass,
+    stream: Stream,
+    settings: PassSettings,
+    plan: BatchPlan,
+    rng: np.random.RandomState,
+    *,
+    callbacks: Callbacks,
+    checkpoint: StateFile | None,
+    show: Callable[[FinishedPass], Any] | None,
+) -> FinishedPass:
+    """Return the finished pass with the solution of the normal equations by conjugate gradients."""
+    feature_map, learner, options = settings
+    unwhitened = clone(feature_map).set_params(whiten=False)
+    learning = collecting.choose_features_from(stream, PassSettings(unwhitened, learner, options), rng)
+    features, format = learning.features.for_prediction(), learning.format
+    if not isinstance(features, LandmarkFeatures):
+        raise TypeError(f"conjugate gradients need landmark features, got {type(features).__name__}")
+    landmarks = format.convert(features.points)
+    products = LandmarkProducts(features.kernel, landmarks, precision_of(options.device), storage_of(options.device))
+    rows = PassRows(learning, stream, settings, plan, products)
+    sums = rows.read_all()
+    ridge = 1.0 / float(learner.C)
+    eps = float(np.finfo(format.dtype).eps)
+    factors = NormalFactors(features.kernel, products.landmarks, eps, ridge=ridge, weight=sums.weight)
+    op = NormalOperator(factors, rows, sums.features, ridge=ridge, weight=sums.weight)
+    rhs, target_squares = op.right_hand_side(sums.crossed), sums.centred_squares
+    history: list[dict[str, Any]] = []
+
+    def finished(beta: Array) -> FinishedPass:
+        a = op.coefficients(beta)
+        values = not isinstance(learning.targets, LabelTargets)
+        coef, bias = xa.to_numpy(a), xa.to_numpy(op.bias(a, sums.target_mean))[0]
+        model = OnePassModel(
+            features,
+            coef.astype(format.dtype),
+            bias.astype(np.float64 if values else format.dtype),
+            float(learner.C),
+            factors.jitter,
+            solver=plan.solver,
+            reason=plan.reason,
+        )
+        return FinishedPass(format, learning.targets, learning.seed, model, history)
+
+    def report(beta: Array, record: dict[str, Any]) -> bool:
+        history.append(record)
+        state = finished(beta)
+        return callbacks(state if show is None else show(state), record)
+
+    solver = learner.solver if isinstance(learner.solver, CG) else _default_solver(learning, rhs, target_squares)
+    result = solve(
+        op,
+        rhs,
+        solver,
+        callback=report if callbacks.functions else None,
+        random_state=rng,
+        checkpoint=checkpoint,
+        verbose=options.verbose,
+        label=f"{options.name} cg",
+    )
+    log_progress(options.verbose, f"{options.name}: {result.message}; relative residual {result.residual:.2g}")
+    _check_solution(options.name, op, rhs, target_squares, result)
+    history[:] = result.history
+    return finished(result.W)
+
+
+def _default_solver(learning: LearningPass, rhs: Array, target_squares: Array) -> CG:
+    """Return conjugate gradients that stop when the predictions have converged, as `tol="auto"` of `LSSVC` does."""
+    labels = isinstance(learning.targets, LabelTargets)
+    tol = LINALG_TUNING.label_tol if labels else LINALG_TUNING.value_tol
+    return CG(tol=tol, convergence_test=normal_predictions_converged(rhs, target_squares))
+
+
+def _check_solution(name: str, op: NormalOperator, rhs: Array, target_squares: Array, result: SolveResult) -> None:
+    """Warn if the solver did not converge; raise FloatingPointError if the solution is not better than a constant."""
+    if result.status.converged_or_stopped:
+        return
+    R = rhs - op @ result.W
+    xp = xa.namespace(R)
+    objective = normal_objective(result.W, R, rhs, target_squares)
+    failed = not bool(xp.all(objective <= target_squares))  # also for NaN
+    if result.status is Status.PRECISION_EXHAUSTED:
+        failed = failed or not bool(xp.all(xp.sum(R * R, axis=0) <= objective))
+    if failed:
+        raise FloatingPointError(
+            f"{name}: conjugate gradients did not converge ({result.message}), because the products are not accurate enough "
+            "for this C and kernel: lower C, use dtype='float64', device=CUDA(precision='highest'), or solver='sums'"
+        )
+    warnings.warn(
+        f"{name} did not converge: {result.message}; relative residual {result.residual:.2g}. Raise max_iter or tol: "
+        "solver=CG(tol=..., max_iter=...).",
+        ConvergenceWarning,
+        stacklevel=6,
+    )
+
+
+@dataclass
+class FirstSums:
+    """Sums of the first pass over the rows, for the outputs of the model."""
+
+    features: Array
+    """`K_mn w`, shape (m, 1)."""
+    crossed: Array
+    """`K_mn W_c z`, shape (m, k)."""
+    target_mean: Array
+    """Weighted mean of the targets, shape (1, k)."""
+    centred_squares: Array
+    """Weighted squares of the centred targets, shape (k,)."""
+    weight: float
+
+
+class PassRows:
+    """The rows of a stream as products with the landmarks; a call yields all of them with their weights."""
+
+    def __init__(
+        self, learning: LearningPass, stream: Stream, settings: PassSettings, plan: BatchPlan, products: LandmarkProducts
+    ):
+        self._learning, self._stream, self._plan, self._products = learning, stream, plan, products
+        self._name = settings.options.name
+        self._stored: list[tuple[TiledRows | FusedRows, Array]] | None = None
+
+    def __call__(self) -> Iterator[tuple[TiledRows | FusedRows, Array]]:
+        """Yield the products of all rows and their weights as a column."""
+        if self._stored is not None:
+            yield from self._stored
+            return
+        for rows, _, weights in self._read():
+            yield rows, weights
+
+    def _read(self) -> Iterator[tuple[TiledRows | FusedRows, np.ndarray, Array]]:
+        """Read the stream once: products, encoded targets and weights of each batch."""
+        learning = self._learning
+        landmarks = self._products.landmarks
+        like = landmarks.data if xa.is_sparse(landmarks) else landmarks
+
+        def convert(X: Array) -> Array:
+            return learning.format.convert(X, self._name)
+
+        for batch in self._stream.batches(self._plan.batch_rows, prepare=convert):
+            encoded = learning.targets.read(batch.y)
+            weights = learning.class_weighted(encoded, batch.weights)
+            column = np.ones((len(batch), 1)) if weights is None else np.asarray(weights, dtype=np.float64)[:, None]
+            rows = self._products.rows(batch.X, store=self._plan.stored == "values")
+            yield rows, encoded, xa.to_device(column, xa.device_of(like)) if xa.is_torch(like) else column
+
+    def read_all(self) -> FirstSums:
+        """Make the first pass: return its sums, and keep the rows if the plan says so."""
+        targets, stored = self._learning.targets, []
+        weight, shift = 0.0, np.empty(0)
+        totals: list[Any] = []
+        for rows, encoded, weights in self._read():
+            values = targets.matrix(encoded)
+            if not len(shift):  # the mean of values may be far larger than their deviations from it
+                shift = np.zeros(values.shape[1]) if isinstance(targets, LabelTargets) else values.mean(axis=0)
+            shift = np.concatenate([shift, np.zeros(values.shape[1] - len(shift))])
+            Z, xp = xa.like(values - shift, weights), xa.namespace(weights)
+            weighted = weights * Z
+            both = rows.transposed_times(xp.concat([weighted, weights], axis=1))
+            part = [both[:, -1:], both[:, :-1], xp.sum(weighted, axis=0)[None], xp.sum(weighted * Z, axis=0)[None]]
+            totals = [_add(a, b) for a, b in zip(totals, part, strict=True)] if totals else part
+            weight += float(xp.sum(weights))
+            if self._plan.stored:
+                stored.append((rows, weights))
+        if not totals:
+            raise ValueError(f"{self._stream.name} has no rows")
+        if not weight > 0:
+            raise ValueError("all sample weights are zero: there is nothing to fit")
+        if self._plan.stored:
+            self._stored = stored
+        features, crossed, target_sum, squares = totals
+        binary = isinstance(targets, LabelTargets) and len(targets.close()) == 2
+
+        def outputs(columns: Any) -> Array:
+            return xa.like(targets.outputs(xa.to_numpy(columns)), features)
+
+        mean = outputs(target_sum / weight)
+        centred = outputs(crossed - features @ (target_sum / weight))
+        # The indicators of two classes become one column of -1 and 1, whose squares are one.
+        total = weight if binary else outputs(squares)[0]
+        return FirstSums(features, centred, mean + outputs(shift[None]), total - weight * mean[0] ** 2, weight)
+
+
+def _add(total: Array, part: Array) -> Array:
+    """Return the sum of two matrices; missing columns of the first, such as new classes, are zero."""
+    missing = int(part.shape[1]) - int(total.shape[1])
+    if missing:
+        total = xa.namespace(total).concat([total, xa.zeros((int(total.shape[0]), missing), total)], axis=1)
+    return total + part
