@@ -99,7 +99,8 @@ def _learn(piece: Piece, offset: int, ready: LearningPass, settings: PassSetting
     n, d = piece.X.shape
     dtype, device = part.format.dtype, part.format.device
     columns = part.targets.n_columns
-    size = plan_pass(settings, n_rows=n, n_columns=d, n_targets=columns, dtype=dtype, device=device).batch_rows
+    sizes = {"n_rows": n, "n_columns": d, "n_targets": columns}
+    size = plan_pass(settings, **sizes, dtype=dtype, device=device, repeatable=False).batch_rows
     y = _columns(piece, part.targets)
     for rows in slices(n, size):
         weights = None if piece.weights is None else piece.weights[rows]

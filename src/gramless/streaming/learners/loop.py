@@ -131,7 +131,7 @@ def continue_pass(
         return state.format.convert(X, options.name)
 
     if isinstance(state, LearningPass):
-        plan = _plan(state.format, state.targets, stream, settings)
+        plan = _plan(state.format, state.targets, stream, settings, only_once=True)
         log_progress(options.verbose, f"{options.name}: {plan.batch_rows} rows at a time; peak {plan.memory}")
         budget = options.budget(state.format.device)
         if state.state is not None:
@@ -215,7 +215,9 @@ def _checkpoint_file(
     return PassCheckpoint(checkpoint.path, checkpoint.every, [*identity, options.device, seed], stream)
 
 
-def _plan(format: RowFormat, targets: Targets, stream: Stream, settings: PassSettings) -> BatchPlan:
+def _plan(
+    format: RowFormat, targets: Targets, stream: Stream, settings: PassSettings, *, only_once: bool = False
+) -> BatchPlan:
     return plan_pass(
         settings,
         n_rows=stream.n_rows,
@@ -223,7 +225,7 @@ def _plan(format: RowFormat, targets: Targets, stream: Stream, settings: PassSet
         n_targets=max(1, targets.n_columns),
         dtype=format.dtype,
         device=format.device,
-        repeatable=stream.repeatable,
+        repeatable=stream.repeatable and not only_once,
         in_memory=stream.indexable,
     )
 
