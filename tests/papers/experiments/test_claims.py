@@ -13,8 +13,10 @@ from gramless.papers.experiments.claims import (
     ChangeSince,
     ClassError,
     ConfusedWith,
+    EarlyMean,
     Fluctuation,
     LateMean,
+    LeadOfPair,
     SecondsPerStep,
     StepsTo,
     check_claim,
@@ -164,12 +166,18 @@ def test_measures_of_a_history():
     assert (AtStep(1)(record), AtStep(1, "loss")(record), AtStep(9)(record)) == (9.0, 18.0, None)
     assert LateMean(2)(record) == 2.25
     assert LateMean(3)(record) is None
+    assert EarlyMean(2)(record) == 6.0
+    assert EarlyMean(5)(record) is None
     assert SecondsPerStep()(record) == 2.0
     assert Fluctuation(2)(record) == pytest.approx(0.5 / 2**0.5)
     assert ChangeSince(2)(record) == 0.5
     assert ChangeSince(7)(record) is None
     assert ConfusedWith("cat", "dog")(record) == 25.0
     assert ConfusedWith("cat", "cow")(record) is None
+    three = {"labels": ["cat", "dog", "cow"], "counts": [[6, 4, 0], [3, 6, 1], [2, 0, 8]]}
+    assert LeadOfPair(("cat", "dog"))({"confusion": three}) == pytest.approx(10.0)
+    assert LeadOfPair(("cat", "cow"))({"confusion": three}) == pytest.approx(-40.0)
+    assert LeadOfPair(("cat", "pig"))({"confusion": three}) is None
     assert ClassError(("cat", "dog"))(record) == 12.5
     assert ClassError(("cow",))(record) is None
 

@@ -105,6 +105,22 @@ class LateMean:
 
 
 @dataclass(frozen=True)
+class EarlyMean:
+    """The mean of the test error over the first `steps` iterations, which is lower the faster a solver converges."""
+
+    steps: int
+
+    @property
+    def label(self) -> str:
+        return f"error, mean of the first {self.steps} iterations"
+
+    def __call__(self, record: Record) -> float | None:
+        course = _course(record)
+        early = [value for n_iter, value in course.items() if n_iter <= self.steps]
+        return fmean(early) if early and max(course) >= self.steps else None
+
+
+@dataclass(frozen=True)
 class Fluctuation:
     """The standard deviation of the test error over the last `steps` iterations."""
 
@@ -161,6 +177,25 @@ class ConfusedWith:
             return None
         row = confusion["counts"][confusion["labels"].index(self.true)]
         return 100 * row[confusion["labels"].index(self.predicted)] / sum(row)
+
+
+@dataclass(frozen=True)
+class LeadOfPair:
+    """The smaller of the two confusions of a pair of classes, minus the largest confusion of all other pairs, in percent."""
+
+    pair: tuple[str, str]
+
+    @property
+    def label(self) -> str:
+        return f"confusion of {' and '.join(self.pair)} beyond any other, %"
+
+    def __call__(self, record: Record) -> float | None:
+        names = (record.get("confusion") or {"labels": ()})["labels"]
+        if not set(self.pair) <= set(names):
+            return None
+        shares = {(a, b): ConfusedWith(a, b)(record) or 0.0 for a in names for b in names if a != b}
+        own = {self.pair, self.pair[::-1]}
+        return min(shares[pair] for pair in own) - max(share for pair, share in shares.items() if pair not in own)
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,11 @@ from gramless.papers.experiments.claims import (
     Claim,
     Comparison,
     ConfusedWith,
+    EarlyMean,
     Fluctuation,
     LateMean,
+    LeadOfPair,
     Printed,
-    StepsTo,
 )
 from gramless.papers.experiments.spec import (
     Confusion,
@@ -47,8 +48,8 @@ ITERATIVE = {"kaczmarz": "Kaczmarz", "matching_pursuit": "Matching pursuit", "ka
 SEEDS = (0, 1, 2)
 BLOCK = 2000
 STEPS = 600
-# Steps at the end of a fit over which the error is averaged.
-LATE = 100
+# Steps at the start and at the end of a fit over which the error is averaged.
+EARLY = LATE = 100
 MEMBERS = {500: 120, 1000: 60, 2000: 30, 5000: 12, 10000: 6}
 READINGS = ("columns", "rows", "two-dimensional")
 WINDOW_ROWS = 10_000
@@ -376,13 +377,13 @@ _MATCHING_PURSUIT, _KACZMARZ, _HYBRID = ({"solver": name} for name in ("matching
 _DEGREE_4 = {"features": "pixels", "kernel": "poly", "degree": 4}
 
 
-def _limit_claim(solver: str, letter: str, value: str, spread: str, reason: str) -> Claim:
+def _limit_claim(solver: str, letter: str, value: str, spread: str) -> Claim:
     return Claim(
         f"limit-{solver.replace('_', '-')}",
         f"{ITERATIVE[solver]} with blocks of 2,000 settles at an error of {value} ± {spread} % on the raw pixels of MNIST.",
         f"Section 4.1, Fig. 2({letter})",
         (Comparison("mnist-solvers", {"solver": solver}, "near", Printed(value, spread), LateMean(LATE)),),
-        reason=reason,
+        reason="600 steps, as in the paper; the mean error of the last 100 is compared. The exact solution errs 1.16 %.",
     )
 
 
@@ -403,8 +404,10 @@ CLAIMS: tuple[Claim, ...] = (
         "A committee of Nyström classifiers converges fast: a few members reach a plateau of the error.",
         "Section 4.1, Fig. 2(a)",
         (Comparison("mnist-committee", {}, "at most", 0.2, ChangeSince(6), along="block_size"),),
-        reason="A few members are six here, and a plateau is a change of at most one standard error of the test rows, 0.2 "
-        "percentage points for the smallest blocks, up to 120 members.",
+        cause=Cause.UNSPECIFIED,
+        reason="The paper does not state how few, how flat and for which blocks. Here it is a change of at most 0.2 "
+        "percentage points after six members: true from blocks of 1,000 on; with blocks of 500 the error falls by another "
+        "0.4 over 120 members.",
     ),
     Claim(
         "committee-block-size",
@@ -434,22 +437,25 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         reason="Compared are the times of six members and of 600 steps of the other methods.",
     ),
-    _limit_claim("kaczmarz", "b", "1.1", "0.1", ""),
-    _limit_claim("matching_pursuit", "c", "1.1", "0.02", ""),
-    _limit_claim("kaczmarz_mp", "d", "1.1", "0.05", ""),
+    _limit_claim("kaczmarz", "b", "1.1", "0.1"),
+    _limit_claim("matching_pursuit", "c", "1.1", "0.02"),
+    _limit_claim("kaczmarz_mp", "d", "1.1", "0.05"),
     Claim(
         "kaczmarz-first-step",
         "The error of Kaczmarz is below 4 % after its first step, and then falls slowly.",
         "Section 4.1, Fig. 2(b)",
         (Comparison("mnist-solvers", _KACZMARZ, "below", 4.0, AtStep(1)),),
         "below 4 %",
+        Cause.UNSPECIFIED,
+        "The error after one step depends on the random block, whose seed is not stated: 3.7 to 4.4 % for six blocks, "
+        "also with an exact pseudo-inverse in double precision. The paper shows one run.",
     ),
     Claim(
         "matching-pursuit-steps",
         "Matching pursuit converges faster than Kaczmarz.",
         "Section 4.1, Fig. 2(c)",
-        (_solvers_compared(_MATCHING_PURSUIT, "below", _KACZMARZ, StepsTo(1.5)),),
-        reason="Compared are the steps to an error of 1.5 %.",
+        (_solvers_compared(_MATCHING_PURSUIT, "below", _KACZMARZ, EarlyMean(EARLY)),),
+        reason="Compared is the mean error over the first 100 steps.",
     ),
     Claim(
         "matching-pursuit-fluctuation",
@@ -457,15 +463,17 @@ CLAIMS: tuple[Claim, ...] = (
         "Section 4.1, Fig. 2(c)",
         (_solvers_compared(_MATCHING_PURSUIT, "below", _KACZMARZ, Fluctuation(LATE)),),
         "± 0.02 and ± 0.1 %",
+        reason="Compared is the standard deviation of the error over the last 100 steps.",
     ),
     Claim(
         "hybrid-steps",
         "The hybrid converges at a speed between those of its parents.",
         "Section 4.1, Fig. 2(d)",
         (
-            _solvers_compared(_HYBRID, "above", _MATCHING_PURSUIT, StepsTo(1.5)),
-            _solvers_compared(_HYBRID, "below", _KACZMARZ, StepsTo(1.5)),
+            _solvers_compared(_HYBRID, "above", _MATCHING_PURSUIT, EarlyMean(EARLY)),
+            _solvers_compared(_HYBRID, "below", _KACZMARZ, EarlyMean(EARLY)),
         ),
+        reason="Compared is the mean error over the first 100 steps.",
     ),
     Claim(
         "hybrid-fluctuation",
@@ -476,6 +484,7 @@ CLAIMS: tuple[Claim, ...] = (
             _solvers_compared(_HYBRID, "below", _KACZMARZ, Fluctuation(LATE)),
         ),
         "± 0.05 %",
+        reason="Compared is the standard deviation of the error over the last 100 steps.",
     ),
     Claim(
         "kernel-svm",
@@ -483,6 +492,7 @@ CLAIMS: tuple[Claim, ...] = (
         "Section 4.1",
         tuple(Comparison("mnist-solvers", {"solver": solver}, "at most", 1.4, LateMean(LATE)) for solver in ITERATIVE),
         "1.1 to 1.4 %",
+        reason="The mean error of the last 100 steps of each method is at most 1.4 %.",
     ),
     Claim(
         "time-per-step",
@@ -499,12 +509,15 @@ CLAIMS: tuple[Claim, ...] = (
         "The mean of several Kaczmarz classifiers fluctuates less than one of them.",
         "Section 4.1, eqs. (67)-(68)",
         (Comparison("mnist-averaged", {"n_runs": 5}, "below", {"n_runs": 1}, Fluctuation(50)),),
+        reason="Five runs with other blocks, averaged after each step, against one; the standard deviation of the error "
+        "over the last 50 of 150 steps.",
     ),
     Claim(
         "averaging-error",
         "The mean of several Kaczmarz classifiers generalises better than one of them.",
         "Section 4.1, eqs. (67)-(68)",
         (Comparison("mnist-averaged", {"n_runs": 5}, "below", {"n_runs": 1}, LateMean(50)),),
+        reason="Compared is the mean error of the last 50 of 150 steps.",
     ),
     Claim(
         "fourier-error",
@@ -512,13 +525,17 @@ CLAIMS: tuple[Claim, ...] = (
         "Section 4.1, Fig. 3",
         _fourier_readings("near", Printed("0.85", "0.01")),
         "0.85 ± 0.01 %",
+        Cause.IMPLAUSIBLE,
+        "No reading of the transform comes near: the exact solutions of the three systems err 1.05 to 1.07 %, so no "
+        "solver of them reaches 0.85 %. On 12,000 images, transforms of each column or row and of all values gain as little.",
     ),
     Claim(
         "fourier-improves",
-        "Fourier features improve on the raw pixels, by 0.25 percentage points in the paper.",
+        "Fourier features have a lower error than the raw pixels.",
         "Section 4.1",
         _fourier_readings("below", _MATCHING_PURSUIT, other_experiment="mnist-solvers"),
-        "by 0.25 points",
+        "1.1 to 0.85 %",
+        reason="All three readings of the transform improve, by 0.04 to 0.08 percentage points instead of 0.25.",
     ),
     Claim(
         "degree-4",
@@ -531,6 +548,8 @@ CLAIMS: tuple[Claim, ...] = (
                 *product(kernel=["rbf"], gamma=[0.5, 1.0, 2.0, 4.0, 8.0]),
             )
         ),
+        reason="Exact solutions with degrees 2 to 6 and five widths. Degree 5 and the best Gaussian are only 0.02 to 0.04 "
+        "points worse, less than the standard error of the test rows.",
     ),
     Claim(
         "cifar10-e1",
@@ -558,6 +577,7 @@ CLAIMS: tuple[Claim, ...] = (
             Comparison("cifar10", {"features": later}, "below", {"features": earlier})
             for earlier, later in itertools.pairwise(("E1", "E2", "E3"))
         ),
+        reason="Normalised images, then the window, then window and Fourier features; 100 steps with blocks of 2,500.",
     ),
     Claim(
         "window-decay",
@@ -571,7 +591,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         "cats-and-dogs",
-        "Cats and dogs are confused most: 20.9 % of the cats are predicted as dogs, 18.3 % of the dogs as cats.",
+        "20.9 % of the cats are predicted as dogs, 18.3 % of the dogs as cats.",
         "Section 4.2, Table 1",
         (
             Comparison("cifar10", {"features": "E3"}, "near", Printed("20.9"), ConfusedWith("cat", "dog")),
@@ -579,10 +599,19 @@ CLAIMS: tuple[Claim, ...] = (
         ),
     ),
     Claim(
+        "most-confused",
+        "Cats and dogs are the main culprits: no other two classes are confused as often.",
+        "Section 4.2, Table 1",
+        (Comparison("cifar10", {"features": "E3"}, "above", 0.0, LeadOfPair(("cat", "dog"))),),
+        reason="The rarer of the two confusions is more frequent than any confusion of other classes.",
+    ),
+    Claim(
         "memory",
         "A computer with 8 GB is sufficient for 60,000 images.",
         "Section 4.1",
         (Comparison("mnist-cost", {}, "at most", 8000.0, "peak_mb", along="solver"),),
         "8 GB",
+        reason="Peak resident memory of a process on a computer without a GPU, blocks of 2,000. The test kernel matrix, "
+        "which only the curves of the error need, takes another 2.4 GB.",
     ),
 )

@@ -99,7 +99,7 @@ def _key(check: Check) -> str:
 def _with_spread(point: Point, measure: Any, key: str) -> str:
     spread = point.spread(measure)
     shown = _format(key, point.mean(measure))
-    return shown if spread is None else f"{shown} ± {_format(key, spread)}"
+    return shown if spread is None else f"{shown} ± {value(key, spread) if key else f'{spread:.2g}'}"
 
 
 def _format(key: str, number: float | None) -> str:
