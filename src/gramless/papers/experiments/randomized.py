@@ -527,7 +527,7 @@ CLAIMS: tuple[Claim, ...] = (
         "0.85 ± 0.01 %",
         Cause.IMPLAUSIBLE,
         "No reading of the transform comes near: the exact solutions of the three systems err 1.05 to 1.07 %, so no "
-        "solver of them reaches 0.85 %. On 12,000 images, transforms of each column or row and of all values gain as little.",
+        "solver of them reaches 0.85 %. On 12,000 images, transforms of each column or row or of all values gain as little.",
     ),
     Claim(
         "fourier-improves",
