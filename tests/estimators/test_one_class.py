@@ -157,3 +157,10 @@ def test_nu_bounds_the_outliers_and_the_support(nu):
 def test_nu_is_a_fraction(nu):
     with pytest.raises(ValueError, match="'nu' parameter of KernelOneClassSVM"):
         KernelOneClassSVM(nu=nu).fit(rows(20))
+
+
+@pytest.mark.parametrize("n", [1000, 3000], ids=["one working set", "start from a subset"])
+def test_two_fits_are_equal_without_a_random_state(n):
+    X = np.random.default_rng(0).normal(size=(n, 5))
+    first, second = (KernelOneClassSVM(nu=0.1).fit(X).score_samples(X) for _ in range(2))
+    np.testing.assert_array_equal(first, second)

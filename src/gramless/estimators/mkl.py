@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -37,7 +37,7 @@ from gramless.callbacks import read_functions
 from gramless.kernels import RBF, Kernel, Precomputed, Scaled, as_kernel
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.linalg.planning.plan import FitPlan
-from gramless.models.kernel_svm import check_class_bounds, support_rows
+from gramless.models.kernel_svm import check_class_bounds, solver_seed, support_rows
 from gramless.svm.multiclass import (
     DUAL_SOLVERS,
     SupportVectorModel,
@@ -244,7 +244,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         if self.normalise:
             inputs = X if precomputed else [X] * len(kernels)
             kernels = [_unit_diagonal(k, part, weights) for k, part in zip(kernels, inputs, strict=True)]
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = solver_seed(self.random_state)
         learnt = self._learn(*self._stack(kernels, X, n, seed), codes, C)
         self.weights_, self.gap_, self.n_iter_ = learnt.weights, learnt.gap, learnt.n_iter
         scales = [getattr(k, "scale", 1.0) for k in kernels]

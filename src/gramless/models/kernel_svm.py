@@ -107,7 +107,7 @@ class BaseKernelSVM(BaseEstimator):
         self.device_ = self._resolve_device(kernel)
         X, self.kernel_ = self._read_rows(X, kernel, sample_weight)
         targets, weights = self._read_targets(y, check_weights(sample_weight, X), X.shape[0])
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = solver_seed(self.random_state)
         rows = _dense_if_faster(X)
         resources = fit_resources(self.kernel_, rows, seed, self.device_, self.memory_budget, self.cache_size)
         solver = make_solver(self.solver, self.tol, None if self.max_iter == _NO_LIMIT else self.max_iter)
@@ -318,6 +318,15 @@ class BaseKernelSVM(BaseEstimator):
         """Return the decision values of the dual problems, one column each."""
         columns, vectors = self._scoring_inputs(X)
         return problem_scores(self.kernel_, columns, vectors, self._model)
+
+
+def solver_seed(random_state: Any) -> int:
+    """Return the seed of the solver, which is fixed for `random_state=None`.
+
+    The problems are convex: random numbers decide only where the solver starts, and a solution to the same tolerance from
+    another start would differ from fit to fit.
+    """
+    return 0 if random_state is None else int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def rows_on(X: Any, device: str) -> Any:
