@@ -30,7 +30,7 @@ import sys
 import tempfile
 import traceback
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,7 @@ def _patch_machine(budget: int) -> Any:
     return gramless.PrototypeLSSVC(n_prototypes=50, kernel="poly", degree=4, gamma=1.0, C=1e3)
 
 
+TABLE = Case({"time_budget": 1.0, "kernel": "rbf", "column_scales": "equal"}, n=800, d=8)
 CASES: dict[str, list[Case]] = {
     "LSSVC": [
         Case({"solver": "cholesky"}, n=1500),
@@ -110,8 +111,8 @@ CASES: dict[str, list[Case]] = {
     "ImageClassifier": [Case({"n_atoms": 32, "n_components": 100, "mirror": False}, n=600, d=256, images=True)],
     "SphericalKMeans": [Case({"n_clusters": 50}, n=20_000)],
     "NystromNovelty": [Case({"n_landmarks": 300}, n=4000)],
-    "TableClassifier": [Case({"time_budget": 1.0, "kernel": "rbf", "metric": "plain"}, n=800, d=8)],
-    "TableRegressor": [Case({"time_budget": 1.0, "kernel": "rbf", "metric": "plain"}, n=800, d=8)],
+    "TableClassifier": [TABLE, replace(TABLE, n=20_000, d=54)],
+    "TableRegressor": [TABLE, replace(TABLE, n=20_000, d=54)],
 }
 
 

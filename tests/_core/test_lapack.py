@@ -1,5 +1,7 @@
 """Factorisations in place, against NumPy, and in two threads."""
 
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -50,3 +52,16 @@ def test_threads_do_not_meet():
         assert not any(pool.map(factor_lower_in_place, matrices))
     for A, L in zip(matrices, truth, strict=True):
         np.testing.assert_allclose(np.tril(A), L, rtol=1e-10)
+
+
+def test_an_inverted_matrix_is_freed_without_the_garbage_collector():
+    gc.collect()
+    gc.disable()
+    try:
+        A = np.asfortranarray(np.eye(300))
+        freed = weakref.ref(A)
+        assert invert_lower_in_place(A) == 0
+        del A
+        assert freed() is None
+    finally:
+        gc.enable()

@@ -1,5 +1,6 @@
 """Tables through the two estimators: frames of any library, gaps, weights, rare classes, budgets."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -331,3 +332,31 @@ def test_refit_uses_the_settings_of_the_fit(cls, estimator):
         with pytest.raises(ValueError, match="and the settings were selected for"):
             model.refit(X, np.where(y, "yes", "no"))
         np.testing.assert_array_equal(model.classes_, [False, True])
+
+
+@pytest.mark.parametrize("kind", ["classes", "values"])
+def test_the_search_does_not_depend_on_threads_or_speed(kind):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 3))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=1200)
+    fits = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            if kind == "classes":
+                model = TableClassifier(kernel="rbf", random_state=0).fit(X, y > 0)
+            else:
+                model = TableRegressor(kernel="rbf", random_state=0).fit(X, y)
+        fits.append(model)
+        assert model.stopped_at_ is None
+    assert fits[0].summary_ == fits[1].summary_
+    for one, other in zip(fits[0].members_, fits[1].members_, strict=True):
+        np.testing.assert_array_equal(one.coefs[0], other.coefs[0])
+
+
+def test_a_time_budget_that_is_used_up_stops_the_search_and_says_where(capsys):
+    X, y = make_friedman1(600, random_state=0)
+    slow = TableRegressor(time_budget=0.5, random_state=0, verbose=1, callback=lambda *_: time.sleep(0.2))
+    model = slow.fit(X, y)
+    assert "settings" in model.stopped_at_
+    assert f"stopped at: {model.stopped_at_}" in capsys.readouterr().err
+    assert model.score(X, y) > 0.5

@@ -75,18 +75,19 @@ def invert_lower_in_place(L: np.ndarray) -> int:
     n = len(_checked(L))
     if n > _RECURSION_MAX:
         return _call("trtri", [b"L", b"N"], L)
+    return _invert_recursively(L, 0, n)
 
-    def invert(start: int, size: int) -> int:
-        if size <= _RECURSION_MIN:
-            failed = _call("trtri", [b"L", b"N"], L, start, size)
-            return failed and failed + start
-        half = -(-size // 2 // 8) * 8
-        failed = invert(start, half) or invert(start + half, size - half)
-        if not failed:
-            _multiply_below(L, start, half, size)
-        return failed
 
-    return invert(0, n)
+def _invert_recursively(L: np.ndarray, start: int, size: int) -> int:
+    """Invert the diagonal block of `size` rows from `start`; a nested function would keep `L` in a reference cycle."""
+    if size <= _RECURSION_MIN:
+        failed = _call("trtri", [b"L", b"N"], L, start, size)
+        return failed and failed + start
+    half = -(-size // 2 // 8) * 8
+    failed = _invert_recursively(L, start, half) or _invert_recursively(L, start + half, size - half)
+    if not failed:
+        _multiply_below(L, start, half, size)
+    return failed
 
 
 def gram_of_lower_in_place(L: np.ndarray) -> int:

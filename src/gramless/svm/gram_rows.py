@@ -70,6 +70,7 @@ class GramRows:
         self._clock = 0
         self._filled = 0
         self._matrix: np.ndarray | None = None
+        self._budget, self._tuning = budget, tuning
         self.n_computed = 0
 
     @property
@@ -83,6 +84,11 @@ class GramRows:
             return _STORED_ENTRY_COST
         d = self.X.nnz / self.X.shape[0] * 8 if xa.is_sparse(self.X) else self.X.shape[1]
         return (d / 2 + 9) / 12
+
+    def fits_memory(self, n_problems: int, n_matrices: int = 1) -> bool:
+        """Return whether the budget allows full matrices, and a small working set of each problem."""
+        small = self._tuning.small_set + self._tuning.gram_padding if self.size > self._tuning.largest_direct else 0
+        return (n_matrices * self.size**2 + n_problems * small**2) * self.dtype.itemsize <= self._budget
 
     def matrix(self) -> np.ndarray:
         """Return the full matrix, computed at the first call; callers must not write to it."""
@@ -238,6 +244,10 @@ class StoredGram:
         columns = np.concatenate([self.K[:, first], self.K[:, second]], axis=1)
         return StoredGram(np.concatenate([columns[first], columns[second]]))
 
+    def fits_memory(self, n_problems: int) -> bool:
+        """Return True: the matrix is in memory."""
+        return True
+
     def matrix(self) -> np.ndarray:
         """Return the full matrix."""
         return self.K
@@ -265,6 +275,10 @@ class RidgedGram:
         self.largest_set = rows.largest_set
         self.dtype = rows.dtype
         self.entry_cost = rows.entry_cost
+
+    def fits_memory(self, n_problems: int) -> bool:
+        """Return whether the budget allows the matrix and a copy of it without the ridge."""
+        return self.rows.fits_memory(n_problems, 2)
 
     def matrix(self) -> np.ndarray:
         """Return the full matrix."""

@@ -1,7 +1,7 @@
 """Memory, threads and device of the fit of a support vector machine.
 
-The budget is used for a copy of the rows sorted by class, one tile per thread and the Gram matrices of working sets; the
-remainder is the cache of kernel rows, the only part whose size is variable.
+The budget is used for a copy of the rows sorted by class, one tile per thread and the state of the solver; the remainder is
+divided between the cache of kernel rows and the Gram matrices of working sets, whose sizes follow from it.
 """
 
 from __future__ import annotations
@@ -108,9 +108,10 @@ def _operations(X: Any, tuning: SVMTuning) -> float:
 
 def _fixed_memory(kernel: Kernel, n: int, nbytes: int, itemsize: int, workers: int, tuning: SVMTuning) -> dict[str, int]:
     """Return the bytes, by name, that a fit of `n` rows with `nbytes` in total allocates in addition to kernel rows."""
-    tile, working_set = min(CPU_TILE, n), min(tuning.solved_whole, n)
+    tile, working_set = min(CPU_TILE, n), min(tuning.smallest_set, n)
     return {
         "sorted copy of the data": nbytes if kernel.uses_points else 0,
         "tiles": workers * itemsize * tile**2 * (1 + kernel.temporaries),
-        "working sets": workers * itemsize * 2 * working_set**2,
+        "multipliers and slopes": 8 * tuning.numbers_per_variable * n,
+        "smallest working sets": itemsize * working_set * (2 * workers * working_set + n),
     }

@@ -50,7 +50,8 @@ class SMO:
         rng = np.random.default_rng(0) if rng is None else rng
         progress = SolverProgress(len(problems)) if progress is None else progress
         matrix = rows
-        if self.working_set is None and rows.size <= self.tuning.solved_whole and not progress.stopped:
+        is_small = self.working_set is None and rows.size <= self.tuning.solved_whole
+        if is_small and rows.fits_memory(len(problems)) and not progress.stopped:
             matrix = StoredGram(rows.matrix(), workers=rows.workers)
         # Each problem stores the Gram matrix of its set.
         largest = max(self.tuning.smallest_set, int(matrix.largest_set / len(problems) ** 0.5))

@@ -31,6 +31,8 @@ class SVMTuning:
 
     # Fraction of the memory budget for the Gram matrices of working sets; the remainder stores kernel rows.
     set_budget_fraction: float = 0.25
+    # Numbers of eight bytes per variable: multipliers, bounds, slopes, gains, costs and temporaries of a selection; counted.
+    numbers_per_variable: int = 16
     # Rows of the strips in which a small Gram matrix is computed, each strip up to its diagonal.
     strip_rows: int = 128
     # Operations (multiply-adds). Starting and stopping threads costs a few million operations, and a fit by pairs of classes
