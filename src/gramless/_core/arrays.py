@@ -279,8 +279,15 @@ def indices(idx: np.ndarray, reference: Array) -> Array:
     return np.asarray(idx)
 
 
+def check_same_columns(X: Array, Y: Array) -> None:
+    """Raise ValueError if two sets of rows have different numbers of columns; compiled loops do not check bounds."""
+    if X.shape[1] != Y.shape[1]:
+        raise ValueError(f"rows with {X.shape[1]} columns cannot be compared with rows with {Y.shape[1]} columns")
+
+
 def dot(X: Array, Y: Array, out: Array | None = None) -> Array:
     """Return `X @ Y.T` as a dense block, in `out` if given; either side may be CSR or `GridRows`."""
+    check_same_columns(X, Y)
     if is_grid(X) and is_grid(Y):
         from gramless._core.compiled.integer_products import integer_products
 

@@ -94,6 +94,11 @@ class Activations:
         """Write the pooled activations of float32 images (n, height, width, channels) to `out` (n, features)."""
         if xa.is_torch(images):
             return self._by_tensors(images, out)
+        height, width = ((images.shape[1 + axis] - self.patch[axis]) // self.stride + 1 for axis in (0, 1))
+        values = self.patch[0] * self.patch[1] * images.shape[3]
+        # Compiled loops do not check bounds, and models may come from files.
+        if len(self.filters) != values + 1 or height * width != self.pooling.n_positions:
+            raise ValueError(f"{len(self.filters)} rows of filters do not match patches of {values} values and an offset")
         self._by_loops(xa.to_numpy(images), xa.to_numpy(out))
         return out
 

@@ -40,6 +40,7 @@ class HistogramKernel(Kernel):
         return sums
 
     def _sum_over_bins(self, X: Array, Y: Array, out: Array | None = None) -> Array:
+        xa.check_same_columns(X, Y)
         for part in (X, Y):
             if part.shape[0] and part.shape[1] and float(part.min()) < 0:
                 raise ValueError(

@@ -305,6 +305,9 @@ def fill(
     """Compute the function `which` of all pairs of rows, shifted and scaled, in the dtype of `out`, which is overwritten."""
     # Conversion to one memory layout and one dtype limits numba to one compiled version for each precision.
     rows, others = np.ascontiguousarray(X, out.dtype), np.ascontiguousarray(Y, out.dtype)
+    xa.check_same_columns(rows, others)
+    if out.shape != (len(rows), len(others)):
+        raise ValueError(f"the values of {len(rows)} and {len(others)} rows cannot be written to shape {out.shape}")
     shift = np.zeros(X.shape[1], out.dtype) if shift is None else shift
     target = out if xa.has_contiguous_rows(out) else np.empty(out.shape, out.dtype)
     if 0 in (*out.shape, X.shape[1]):

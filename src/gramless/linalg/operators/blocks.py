@@ -84,6 +84,8 @@ def expand(kernel: Kernel, X: Array, points: Array, coef: Array, precision: str 
         for rows in slices(X.shape[0], tile_edge(X)):
             scores[rows] = kernel(X[rows], points) @ coef
         return scores
+    if coef.shape[0] != points.shape[0]:
+        raise ValueError(f"{coef.shape[0]} rows of coefficients do not match {points.shape[0]} points")
     whole = np.array([0, points.shape[0]])
     scores = expand_groups(kernel, X, points, coef, whole, np.arange(coef.shape[1])[None, :], coef.shape[1])
     return xa.astype(scores, xa.numpy_dtype(coef))
@@ -145,6 +147,12 @@ class PackedGaussian:
         dtype = points.dtype
         bounds = np.array([0, points.shape[0]]) if bounds is None else bounds
         self._into = np.arange(coef.shape[1])[None, :] if into is None else into
+        # Compiled loops do not check bounds, and models may come from files.
+        is_ordered = bounds[0] >= 0 and (np.diff(bounds) >= 0).all() and bounds[-1] <= len(points)
+        if not is_ordered or len(coef) != len(points) or self._into.shape != (len(bounds) - 1, coef.shape[1]):
+            raise ValueError(
+                f"coefficients of shape {coef.shape} and groups {bounds.tolist()} do not match {len(points)} points"
+            )
         self._scale, self._shift = dtype.type((2 * gamma) ** 0.5), offset_to_remove(points)
         self._points = self._tiles.panels(np.ascontiguousarray(points), self._shift, self._scale, bounds)
         lanes = self._tiles.lanes(dtype.itemsize)
@@ -152,6 +160,9 @@ class PackedGaussian:
 
     def add(self, X: np.ndarray, out: np.ndarray) -> None:
         """Add the expansions at rows, in the dtype of the points, to `out`; runs in the calling thread."""
+        xa.check_same_columns(X, self._points[0])
+        if out.shape[0] != len(X) or self._into.min(initial=0) < 0 or self._into.max(initial=-1) >= out.shape[1]:
+            raise ValueError(f"the scores of {len(X)} rows cannot be written to an array of shape {out.shape}")
         left, half_x = self._tiles.strips(np.ascontiguousarray(X), self._shift, self._scale)
         self._tiles.expand(left, half_x, *self._points, self._coef, self._into, out)
 
