@@ -20,6 +20,8 @@ class StreamingTuning:
     # of each batch.
     largest_pass_batch_cpu: int = 1 << 14
     largest_pass_batch_cuda: int = 1 << 18
+    # A block of kernel values takes at most the memory budget divided by this number.
+    block_share: int = 16
     # Passes of conjugate gradients that the choice of the solver assumes; measured on smooth and on rough problems.
     planned_passes: int = 15
     # Multiplications that take as long as one kernel value and both of its products: on a CPU beside those of its inner

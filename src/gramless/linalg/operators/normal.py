@@ -40,7 +40,8 @@ from gramless.linalg.tuning import TUNING, LinalgTuning
 class TiledRows:
     """Products with `C = K(X, landmarks)` from both sides, in float64; each kernel value serves both products.
 
-    With `store` the kernel values are kept, in half precision if `storage` names a format, else they are recomputed.
+    With `store` the kernel values are kept, in half precision if `storage` names a format, else they are recomputed, in
+    blocks of about `block_bytes` bytes.
     """
 
     def __init__(
@@ -51,14 +52,12 @@ class TiledRows:
         *,
         store: bool = False,
         storage: str | None = None,
-        tuning: LinalgTuning = TUNING,
+        block_bytes: int = TUNING.normal_block_bytes_cpu,
     ):
         self._kernel, self._X, self._landmarks = kernel, X, landmarks
         self._dtype = xa.numpy_dtype(X.data if xa.is_sparse(X) else X)
-        on_gpu = xa.device_of(X).startswith("cuda")
-        nbytes = tuning.normal_block_bytes_cuda if on_gpu else tuning.normal_block_bytes_cpu
-        width = int(landmarks.shape[0]) * self._dtype.itemsize
-        self._parts = slices(int(X.shape[0]), max(tuning.smallest_normal_block, nbytes // width))
+        height = max(TUNING.smallest_normal_block, block_bytes // (int(landmarks.shape[0]) * self._dtype.itemsize))
+        self._parts = slices(int(X.shape[0]), height)
         self._stored: list[Array] | None = None
         if store:
             self._stored = [block if storage is None else xa.to_half(block, storage) for _, block in self._blocks(copy=True)]
@@ -113,8 +112,17 @@ class LandmarkProducts:
     the factors have to be computed: the system of rounded rows and exact landmarks may be indefinite.
     """
 
-    def __init__(self, kernel: Kernel, landmarks: Array, precision: str = "highest", storage: str | None = None):
-        self.kernel, self.landmarks, self._storage = kernel, landmarks, storage
+    def __init__(
+        self,
+        kernel: Kernel,
+        landmarks: Array,
+        precision: str = "highest",
+        *,
+        storage: str | None = None,
+        block_bytes: int = TUNING.normal_block_bytes_cpu,
+    ):
+        self.kernel, self.landmarks = kernel, landmarks
+        self._storage, self._block_bytes = storage, block_bytes
         self._exact, self._fused = landmarks, prepare(kernel, landmarks, precision)
         if self._fused is not None:
             self.landmarks = self._fused.rounded_points()
@@ -128,7 +136,7 @@ class LandmarkProducts:
         """Return the products for a block of rows; with `store` their kernel values are kept."""
         if self._fused is not None:
             return FusedRows(self._fused, X)
-        return TiledRows(self.kernel, X, self._exact, store=store, storage=self._storage)
+        return TiledRows(self.kernel, X, self._exact, store=store, storage=self._storage, block_bytes=self._block_bytes)
 
 
 class NormalFactors:

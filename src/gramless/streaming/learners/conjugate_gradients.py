@@ -53,7 +53,13 @@ def fit_by_passes(
     if not isinstance(features, LandmarkFeatures):
         raise TypeError(f"conjugate gradients need landmark features, got {type(features).__name__}")
     landmarks = format.convert(features.points)
-    products = LandmarkProducts(features.kernel, landmarks, precision_of(options.device), storage_of(options.device))
+    products = LandmarkProducts(
+        features.kernel,
+        landmarks,
+        precision_of(options.device),
+        storage=storage_of(options.device),
+        block_bytes=plan.block_bytes,
+    )
     rows = PassRows(learning, stream, settings, plan, products)
     sums = rows.read_all()
     ridge = 1.0 / float(learner.C)

@@ -57,6 +57,8 @@ class BatchPlan:
     """Why the solver was chosen."""
     stored: str | None = None
     """What conjugate gradients keep between the passes: kernel "values", "rows" or nothing."""
+    block_bytes: int = 0
+    """Bytes of the kernel values that conjugate gradients compute at a time."""
 
 
 def plan_pass(
@@ -183,7 +185,9 @@ def _plan_cg(settings: PassSettings, size: PassSize, in_memory: bool, tuning: St
     precision, storage = precision_of(options.device), storage_of(options.device)
     shape = problem_size(size.n or 1, size.d, size.k, size.dtype, size.device, kernel, storage, precision)
     block = LINALG_TUNING.normal_block_bytes_cuda if size.on_gpu else LINALG_TUNING.normal_block_bytes_cpu
-    smallest = LINALG_TUNING.smallest_normal_block * m * itemsize
+    if size.n is not None:
+        block = min(block, size.n * m * itemsize)
+    block = max(min(block, budget // tuning.block_share), LINALG_TUNING.smallest_normal_block * m * itemsize)
     edge = min(m, LINALG_TUNING.factor_edge)
     parts = {
         "factors of the landmarks' kernel matrix": 8 * m * m,
@@ -193,7 +197,7 @@ def _plan_cg(settings: PassSettings, size: PassSize, in_memory: bool, tuning: St
     }
     if not shape.fused:
         # Kernel values, temporary arrays of the kernel, and a float64 copy of blocks that compiled loops do not multiply.
-        parts["block of kernel values"] = max(block, smallest) * (1 + kernel.temporaries + 8 // itemsize)
+        parts["block of kernel values"] = block * (1 + kernel.temporaries + 8 // itemsize)
     memory = MemoryEstimate(parts, size.device)
     # Per row: as read, converted and on the device, in the batch in use and in the next one; targets and weights.
     fused_row = shape.fused * 2 * (size.d + 64)
@@ -214,4 +218,4 @@ def _plan_cg(settings: PassSettings, size: PassSize, in_memory: bool, tuning: St
             stored, memory.parts["kernel values"] = "values", values
         elif kept_rows <= left and (size.on_gpu or not in_memory):
             stored, memory.parts["rows"] = "rows", kept_rows
-    return BatchPlan(rows, memory, "cg", stored=stored)
+    return BatchPlan(rows, memory, "cg", stored=stored, block_bytes=block)

@@ -1,0 +1,228 @@
+"""`solver="cg"` of the landmark estimators: the model of the sums, from several passes over the rows."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.exceptions import ConvergenceWarning
+
+import gramless
+from gramless import NystromLSSVC, NystromLSSVR, Stream
+from gramless.callbacks import Checkpoint
+from gramless.linalg.solvers import CG
+
+TIGHT = CG(tol=1e-8, max_iter=500)
+SETTINGS = {"n_landmarks": 60, "gamma": 0.1, "C": 1.0, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 6))
+    values = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=2000)
+    return X, values, np.array(["low", "middle", "high"])[np.digitize(values, [-0.5, 0.5])]
+
+
+def batches_of(X, y, size=300):
+    for start in range(0, len(X), size):
+        yield X[start : start + size], y[start : start + size]
+
+
+def pair(estimator, X, y, solver=TIGHT, weight=None, **settings):
+    """Return the same model by sums and by conjugate gradients."""
+    models = [estimator(solver=s, **SETTINGS, **settings).fit(X, y, sample_weight=weight) for s in ("sums", solver)]
+    assert [model.solver_ for model in models] == ["sums", "cg"]
+    return models
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {"low": 3.0}])
+def test_class_weights_and_sample_weights_equal_those_of_sums(rows, class_weight):
+    X, _, y = rows
+    weight = np.random.default_rng(1).random(len(X)) * (np.arange(len(X)) % 5 > 0)  # some are zero
+    sums, iterated = pair(NystromLSSVC, X, y, weight=weight, class_weight=class_weight)
+    np.testing.assert_allclose(iterated.decision_function(X), sums.decision_function(X), atol=1e-5)
+
+
+def test_values_far_from_zero_and_several_outputs(rows):
+    X, values, _ = rows
+    for y in (1e4 + values, np.stack([values, X[:, 3]], axis=1)):
+        sums, iterated = pair(NystromLSSVR, X, y)
+        np.testing.assert_allclose(iterated.predict(X), sums.predict(X), atol=1e-5)
+
+
+def test_sparse_rows_and_tensors(rows):
+    X, _, y = rows
+    sparse = sp.csr_matrix(np.where(np.abs(X) > 0.8, X, 0))
+    sums, iterated = pair(NystromLSSVC, sparse, y)
+    np.testing.assert_allclose(iterated.decision_function(sparse), sums.decision_function(sparse), atol=1e-5)
+    sums, iterated = pair(NystromLSSVC, torch.as_tensor(X), y)
+    np.testing.assert_allclose(iterated.decision_function(X), sums.decision_function(X), atol=1e-5)
+
+
+def test_stops_when_the_predictions_have_settled(rows):
+    X, values, _ = rows
+    sums, iterated = pair(NystromLSSVR, X, values, solver="cg")
+    errors = [np.mean((model.predict(X) - values) ** 2) for model in (sums, iterated)]
+    assert errors[1] < 1.01 * errors[0]
+    assert len(iterated.history_) < 60
+    assert [record["n_iter"] for record in iterated.history_] == list(range(1, len(iterated.history_) + 1))
+
+
+def test_files_and_functions_are_read_once_for_each_pass(rows, tmp_path):
+    X, values, y = rows
+    expected = NystromLSSVC(solver="cg", **SETTINGS, memory_budget="20MB")
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(6)]).assign(target=values)
+    frame.to_parquet(tmp_path / "rows.parquet", row_group_size=500)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    np.save(tmp_path / "rows.npy", X)
+    memmap = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    passes = []
+
+    def generator():
+        passes.append(1)
+        return batches_of(X, values)
+
+    regressor = NystromLSSVR(solver=TIGHT, landmarks=X[:60], gamma=0.1)
+    reference = regressor.fit(X, values).predict(X)
+    for data in ((tmp_path / "rows.parquet",), (tmp_path / "rows.csv",), (memmap, values), (generator,)):
+        model = NystromLSSVR(solver=TIGHT, landmarks=X[:60], gamma=0.1).fit(*data)
+        assert model.solver_ == "cg"
+        np.testing.assert_allclose(model.predict(X), reference, atol=1e-5)
+    assert len(passes) > len(model.history_)
+    assert expected.fit(X, y).solver_ == "cg"
+
+
+def test_rows_that_can_be_read_only_once_are_summed(rows):
+    X, _, y = rows
+    model = NystromLSSVC(solver="cg", **SETTINGS).fit(batches_of(X, y))
+    assert model.solver_ == "sums"
+    assert "only once" in model.solver_reason_
+
+
+def test_a_missing_value_in_a_late_row_names_the_row(rows):
+    X, values, _ = rows
+    bad = X.copy()
+    bad[1703, 2] = np.nan
+    model = NystromLSSVR(solver="cg", **SETTINGS).fit(X, values)
+    before = model.predict(X)
+    with pytest.raises(ValueError, match="row 203 of batch 5 has NaN or infinity in column 2"):
+        model.fit(Stream(lambda: batches_of(bad, values)))
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+def test_labels_that_appear_late(rows):
+    X, values, y = rows
+    order = np.argsort(values)
+    sums = NystromLSSVC(solver="sums", landmarks=X[:60], gamma=0.1).fit(X[order], y[order])
+    late = NystromLSSVC(solver=TIGHT, landmarks=X[:60], gamma=0.1).fit(lambda: batches_of(X[order], y[order]))
+    np.testing.assert_array_equal(late.classes_, sums.classes_)
+    np.testing.assert_allclose(late.decision_function(X), sums.decision_function(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{"C": "loo"}, {"probability": "sigmoid"}, {"forgetting_factor": 0.9}])
+def test_settings_that_need_sums(rows, settings):
+    X, _, y = rows
+    with pytest.raises(ValueError, match="needs the sums"):
+        NystromLSSVC(solver="cg", **{**SETTINGS, **settings}).fit(X, y)
+    model = NystromLSSVC(**{**SETTINGS, **settings}).fit(X, y)
+    assert model.solver_ == "sums"
+    assert "needs the sums" in model.solver_reason_
+
+
+def test_what_needs_sums_is_refused_after_the_fit(rows):
+    X, values, _ = rows
+    model = NystromLSSVR(solver="cg", **SETTINGS).fit(X, values)
+    for call in (lambda: model.predict_interval(X), lambda: model.predict(X, return_std=True)):
+        with pytest.raises(ValueError, match="solver='sums'"):
+            call()
+    with pytest.raises(ValueError, match="solver='sums'"):
+        model.partial_fit(X, values)
+
+
+def test_partial_fit_sums(rows):
+    X, values, _ = rows
+    model = NystromLSSVR(solver="cg", **SETTINGS).partial_fit(X, values)
+    assert model.solver_ == "sums"
+    np.testing.assert_allclose(model.predict(X), NystromLSSVR(solver="sums", **SETTINGS).partial_fit(X, values).predict(X))
+
+
+def test_auto_counts_operations_and_memory():
+    choose = NystromLSSVC(n_landmarks=500).plan(100_000, 50, 1, np.float32, "cpu")
+    assert choose.solver == "sums"
+    many = NystromLSSVC(n_landmarks=10_000, memory_budget="20GB").plan(500_000, 50, 1, np.float32, "cpu")
+    assert many.solver == "cg"
+    assert "multiplications" in many.reason
+    tight = NystromLSSVC(n_landmarks=10_000, memory_budget="2GB").plan(500_000, 50, 1, np.float32, "cpu")
+    assert tight.solver == "cg"
+    assert "memory budget" in tight.reason
+    assert tight.memory.nbytes <= 2 * 10**9
+
+
+def test_kernel_values_are_stored_only_within_the_budget():
+    roomy = NystromLSSVC(n_landmarks=1000, solver="cg", memory_budget="1GB").plan(10_000, 20, 1, np.float32, "cpu")
+    assert roomy.stored == "values"
+    assert (
+        NystromLSSVC(n_landmarks=1000, solver="cg", memory_budget="250MB").plan(100_000, 20, 1, np.float32, "cpu").stored
+        is None
+    )
+
+
+def test_products_that_are_too_inaccurate_raise(rows, monkeypatch):
+    X, values, _ = rows
+    from gramless.linalg.operators.normal import TiledRows
+
+    exact, rng = TiledRows.transposed_times, np.random.default_rng(0)
+
+    def noisy(self, V):
+        return exact(self, V) * (1 + 0.5 * rng.normal(size=(60, 1)))
+
+    monkeypatch.setattr(TiledRows, "normal_times", lambda self, V, shift, w: -noisy(self, w * (V[:1] - shift) + w))
+    with pytest.raises(FloatingPointError, match=r"did not converge|not finite"):
+        NystromLSSVR(solver="cg", **SETTINGS).fit(X, values)
+
+
+def test_too_few_iterations_warn(rows):
+    X, values, _ = rows
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        NystromLSSVR(solver=CG(tol=1e-8, max_iter=2), **SETTINGS).fit(X, values)
+
+
+def test_a_callback_sees_a_model_after_each_iteration_and_stops(rows):
+    X, values, _ = rows
+    scores = []
+
+    def watch(model, record):
+        scores.append(model.score(X, values))
+        return record["n_iter"] == 4
+
+    model = NystromLSSVR(solver="cg", callback=watch, **SETTINGS).fit(X, values)
+    assert len(scores) == len(model.history_) == 4
+    assert scores[3] > scores[0]
+    assert scores[3] == model.score(X, values)
+
+
+def test_a_killed_fit_resumes(rows, tmp_path):
+    X, values, _ = rows
+    whole = NystromLSSVR(solver=TIGHT, **SETTINGS).fit(X, values)
+
+    def kill(model, record):
+        if record["n_iter"] == 7:
+            raise KeyboardInterrupt
+        return False
+
+    saved = Checkpoint(tmp_path / "fit.npz", every=2)
+    with pytest.raises(KeyboardInterrupt):
+        NystromLSSVR(solver=TIGHT, callback=[saved, kill], **SETTINGS).fit(X, values)
+    resumed = NystromLSSVR(solver=TIGHT, callback=saved, **SETTINGS).fit(X, values)
+    np.testing.assert_array_equal(resumed.dual_coef_, whole.dual_coef_)
+    assert not (tmp_path / "fit.npz").exists()
+
+
+def test_saved_and_loaded(rows, tmp_path):
+    X, _, y = rows
+    model = NystromLSSVC(solver="cg", **SETTINGS).fit(X, y)
+    gramless.save(model, tmp_path / "model.skops")
+    loaded = gramless.load(tmp_path / "model.skops")
+    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+    assert loaded.solver_reason_ == model.solver_reason_

@@ -1,0 +1,88 @@
+"""Factors in place and the operator of the preconditioned normal equations."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from gramless.kernels import RBF, Linear
+from gramless.linalg.operators.normal import LandmarkProducts, NormalFactors, NormalOperator
+from gramless.linalg.tuning import TUNING
+
+SMALL_TILES = replace(TUNING, factor_edge=16)
+N, M, RIDGE = 400, 70, 0.3
+
+
+@pytest.fixture(params=["numpy", "torch"])
+def convert(request):
+    return torch.as_tensor if request.param == "torch" else np.asarray
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(N, 5)), rng.random((N, 1)) + 0.5
+
+
+def dense(X, weights, jitter):
+    K, kernel = RBF(gamma=0.2)(X, X[:M]), RBF(gamma=0.2)
+    L = np.linalg.cholesky(kernel(X[:M], X[:M]) + jitter * np.eye(M))
+    A = np.linalg.cholesky(weights.sum() / M * L.T @ L + RIDGE * np.eye(M)).T
+    W = np.diag(weights[:, 0]) - weights @ weights.T / weights.sum()
+    half = np.linalg.inv(A).T @ np.linalg.inv(L)
+    return L, A, half @ (K.T @ W @ K + RIDGE * L @ L.T) @ half.T
+
+
+def system(X, weights, convert, **options):
+    products = LandmarkProducts(RBF(gamma=0.2), convert(X[:M]))
+    factors = NormalFactors(RBF(gamma=0.2), products.landmarks, 1e-10, ridge=RIDGE, weight=weights.sum(), tuning=SMALL_TILES)
+    parts = [(products.rows(convert(X[i : i + 150]), **options), convert(weights[i : i + 150])) for i in range(0, N, 150)]
+    feature_sum = sum(part.transposed_times(w) for part, w in parts)
+    return factors, NormalOperator(factors, lambda: parts, feature_sum, ridge=RIDGE, weight=float(weights.sum()))
+
+
+def test_both_factors_share_one_matrix(rows, convert):
+    X, weights = rows
+    factors, _ = system(X, weights, convert)
+    L, A, _ = dense(X, weights, factors.jitter)
+    B = np.random.default_rng(1).normal(size=(M, 3))
+    for computed, expected in (
+        (factors.whitened(convert(B)), np.linalg.solve(L, B)),
+        (factors.coefficients(convert(B)), np.linalg.solve(L.T, B)),
+        (factors.penalised(convert(B)), np.linalg.solve(A, B)),
+        (factors.preconditioned(convert(B)), np.linalg.solve(A.T, B)),
+    ):
+        np.testing.assert_allclose(np.asarray(computed), expected, rtol=1e-6, atol=1e-8 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_the_operator_is_the_dense_matrix(rows, convert, store):
+    X, weights = rows
+    factors, op = system(X, weights, convert, store=store)
+    product = np.asarray(op @ convert(np.eye(M)))
+    np.testing.assert_allclose(product, dense(X, weights, factors.jitter)[2], atol=1e-7)
+    np.testing.assert_allclose(product, product.T, atol=1e-9)
+
+
+def test_equal_landmarks_are_factored_with_a_reported_jitter(convert):
+    X = np.zeros((50, 3))
+    factors = NormalFactors(RBF(gamma=1.0), convert(X), 1e-16, ridge=1.0, weight=50.0, tuning=SMALL_TILES)
+    assert 0 < factors.jitter < 1e-6
+
+
+def test_an_indefinite_kernel_is_reported(convert):
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    with pytest.raises(np.linalg.LinAlgError, match="not positive semi-definite"):
+        NormalFactors(_Indefinite(), convert(X), 1e-16, ridge=1.0, weight=50.0, tuning=SMALL_TILES)
+
+
+class _Indefinite(Linear):
+    """The product of the first features minus that of the others."""
+
+    def __call__(self, X, Y, out=None):
+        values = 2 * X[:, :1] @ Y[:, :1].T - X[:, 1:] @ Y[:, 1:].T
+        if out is None:
+            return values
+        out[...] = values
+        return out
