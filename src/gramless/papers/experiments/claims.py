@@ -82,7 +82,7 @@ class AtStep:
 
     @property
     def label(self) -> str:
-        return f"{self.key.replace('_', ' ')} after iteration {self.n_iter}"
+        return f"{_name_of(self.key)} after iteration {self.n_iter}{_unit_of(self.key)}"
 
     def __call__(self, record: Record) -> float | None:
         return _course(record, self.key).get(self.n_iter)
@@ -97,7 +97,7 @@ class LateMean:
 
     @property
     def label(self) -> str:
-        return f"{self.key.replace('_', ' ')}, mean of the last {self.steps} iterations"
+        return f"{_name_of(self.key)}, mean of the last {self.steps} iterations{_unit_of(self.key)}"
 
     def __call__(self, record: Record) -> float | None:
         late = _late(record, self.key, self.steps)
@@ -112,7 +112,7 @@ class EarlyMean:
 
     @property
     def label(self) -> str:
-        return f"error, mean of the first {self.steps} iterations"
+        return f"error, mean of the first {self.steps} iterations, %"
 
     def __call__(self, record: Record) -> float | None:
         course = _course(record)
@@ -128,7 +128,7 @@ class Fluctuation:
 
     @property
     def label(self) -> str:
-        return f"standard deviation of the test error over the last {self.steps} iterations"
+        return f"standard deviation of the test error over the last {self.steps} iterations, %"
 
     def __call__(self, record: Record) -> float | None:
         late = _late(record, "error", self.steps)
@@ -143,7 +143,7 @@ class ChangeSince:
 
     @property
     def label(self) -> str:
-        return f"change of the test error after iteration {self.n_iter}"
+        return f"change of the test error after iteration {self.n_iter}, %"
 
     def __call__(self, record: Record) -> float | None:
         errors = _course(record)
@@ -215,6 +215,14 @@ class ClassError:
         rows = [(confusion["labels"].index(name), confusion["counts"]) for name in self.names]
         total = sum(sum(counts[k]) for k, counts in rows)
         return 100 * (1 - sum(counts[k][k] for k, counts in rows) / total)
+
+
+def _name_of(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _unit_of(key: str) -> str:
+    return ", %" if key == "error" else ""
 
 
 def _course(record: Record, key: str = "error") -> dict[int, float]:

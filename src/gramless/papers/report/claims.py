@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gramless.papers.experiments.claims import Check, ClaimResult, Printed
+from gramless.papers.experiments.claims import Check, ClaimResult, Comparison, Printed
 from gramless.papers.experiments.results import Point
 from gramless.papers.report.formatting import label, parameter, parameters, value
 
@@ -22,7 +22,8 @@ def claim_values(result: ClaimResult, paper: str) -> dict[str, Any]:
         "anchor": f"claim-{paper}-{claim.name}",
         "says": claim.statement,
         "where": claim.where,
-        "printed": claim.printed or ", ".join(printed[:_MOST_VALUES_SHOWN]) or "in words",
+        "printed": claim.printed
+        or (", ".join(printed[:_MOST_VALUES_SHOWN]) + _unit(claim.comparisons) if printed else "in words"),
         "ours": _ours(result),
         "verdict": result.verdict,
         "cause": str(result.cause) + (f" ({result.reading})" if result.verdict == "yes" and result.reading else ""),
@@ -41,7 +42,16 @@ def _ours(result: ClaimResult) -> str:
         return "–"
     if len(checks) > _MOST_VALUES_SHOWN:
         return f"{sum(check.holds for check in checks)} of {len(checks)} comparisons hold"
-    return ", ".join(dict.fromkeys(_measured(check) for check in checks))
+    return ", ".join(dict.fromkeys(_measured(check) for check in checks)) + _unit([check.comparison for check in checks])
+
+
+def _unit(comparisons: Sequence[Comparison]) -> str:
+    """Return the percent sign if all values of the comparisons are percentages."""
+    return " %" if comparisons and all(_label(c).endswith("%") and c.factor is None for c in comparisons) else ""
+
+
+def _label(comparison: Comparison) -> str:
+    return label(comparison.measure) if isinstance(comparison.measure, str) else comparison.measure.label
 
 
 def _measured(check: Check) -> str:
@@ -58,7 +68,6 @@ def _measured(check: Check) -> str:
 def _check_values(check: Check) -> dict[str, str]:
     comparison = check.comparison
     key = _key(check)
-    named = label(key) if key else comparison.measure.label  # type: ignore[union-attr]
     fits = [parameters(comparison.one)] if comparison.one else []
     if comparison.along is not None:
         fits.append(parameter(comparison.along, check.at))
@@ -79,7 +88,7 @@ def _check_values(check: Check) -> dict[str, str]:
     return {
         "experiment": comparison.experiment,
         "reading": comparison.reading,
-        "what": f"{named}: {', '.join(fits) or 'all fits'}",
+        "what": f"{_label(comparison)}: {', '.join(fits) or 'all fits'}",
         "device": check.one.device,
         "seeds": "none needed" if comparison.deterministic else str(check.n_seeds),
         "ours": _with_spread(check.one, comparison.measure, key),
