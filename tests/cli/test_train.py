@@ -6,6 +6,7 @@ import pytest
 from sklearn.datasets import dump_svmlight_file, load_digits
 
 import gramless
+from gramless.cli.importance import importance
 from gramless.cli.options import parse_seconds
 from gramless.cli.scores import log_loss, score
 from gramless.cli.splits import hold_out
@@ -142,7 +143,13 @@ def test_the_same_seed_gives_the_same_model(run, plants, tmp_path):
     made, points = [], []
     for name, seed in [("a", 3), ("b", 3), ("c", 4)]:
         done = run(*("train", plants / "plants.csv", "--target", "kind", "--out", tmp_path / name, "--seed", seed, "--json"))
-        made.append({key: value for key, value in done.json.items() if key not in ("tune_seconds", "fit_seconds", "model")})
+        made.append(
+            {
+                key: value
+                for key, value in done.json.items()
+                if key not in ("tune_seconds", "fit_seconds", "refit_seconds", "model")
+            }
+        )
         points.append(gramless.load(tmp_path / name).estimator.members_[0].points[0])
     assert made[0] == made[1]
     assert np.array_equal(points[0], points[1])
@@ -214,7 +221,7 @@ def test_one_machine_when_its_settings_are_given(run, plants, tmp_path):
 def test_scores_from_a_file_from_folds_and_from_held_out_rows(run, plants, tmp_path):
     start = ("train", plants / "plants.csv", "--target", "kind", "--json", "--out", tmp_path / "m.skops", "--time", "1s")
     apart = run(*start, "--test", plants / "more.csv").json
-    assert apart["rows"] == {"train": 240, "held_out": 60}
+    assert apart["rows"] == {"train": 240, "held_out": 60, "saved": 240}
     folds = run(*start, "--cv", 3).json
     assert folds["folds"] == 3
     assert folds["rows"]["train"] == 240
@@ -237,7 +244,7 @@ def test_weights_groups_and_order_are_not_learnt_from(run, tmp_path):
     assert grouped["columns"]["dates"] == 1
     assert grouped["rows"]["held_out"] == 40
     ordered = run(*start, "--order", "day").json
-    assert ordered["rows"] == {"train": 160, "held_out": 40}
+    assert ordered["rows"] == {"train": 160, "held_out": 40, "saved": 200}
     assert "dates" not in ordered["columns"]
     missing = run(*start, "--weights", "weight")
     assert "no column 'weight' for the weights" in missing.err
@@ -276,7 +283,7 @@ def test_rows_without_an_answer_are_left_out(run, tmp_path):
     lines = ["a,b"] + [f"{rng.normal():.3f},{'' if k < 5 else 'xy'[k % 2]}" for k in range(60)]
     (tmp_path / "gaps.csv").write_text("\n".join(lines) + "\n")
     done = run("train", tmp_path / "gaps.csv", "--target", "b", "--out", tmp_path / "m", "--json")
-    assert done.json["rows"] == {"train": 44, "held_out": 11}
+    assert done.json["rows"] == {"train": 44, "held_out": 11, "saved": 55}
     assert "5 rows without 'b'" in done.err
 
 
@@ -354,3 +361,88 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
         accuracy = score(y, predicted, task="classification", guess="a", seed=trial)[0]
         covered += accuracy.low <= 0.8 <= accuracy.high
     assert covered >= 51  # 57 expected; fewer than 51 of 60 at 95 % happens once in two hundred
+
+
+def test_the_model_is_saved_before_the_importance(run, plants, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gramless.cli.train.importance", interrupted)
+    out = tmp_path / "m.skops"
+    done = run("train", plants / "plants.csv", "--target", "kind", "--out", out, "--time", "2s")
+    assert done.code == 130
+    assert f"Model  {out}" in done.out.replace("\n", "")
+    model = gramless.load(out)
+    assert "importance" not in model.about
+    assert len(model.predict(pd.read_csv(plants / "more.csv"))) == 60
+
+
+def test_importance_can_be_left_out(run, plants, tmp_path):
+    done = run("train", plants / "plants.csv", "--target", "kind", "--out", tmp_path / "m", "--no-importance", "--json")
+    assert "importance" not in done.json
+
+
+def test_importance_keeps_its_budget(run, plants, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(200, 40)), columns=[f"c{k}" for k in range(40)])
+    frame["y"] = np.where(frame["c7"] + frame["c30"] + 0.1 * rng.normal(size=200) > 0, "yes", "no")
+    frame.to_csv(tmp_path / "wide.csv", index=False)
+    run("train", tmp_path / "wide.csv", "--target", "y", "--out", tmp_path / "m", "--no-importance", "--no-refit")
+    model = gramless.load(tmp_path / "m")
+    X = model.ready(frame.drop(columns="y"), "X")
+    y = frame["y"].to_numpy()
+    few = importance(model, X, y, metric="log-loss", seconds=0.0, seed=0)
+    assert len(few) == 5
+    assert set(list(few)[:2]) == {"c7", "c30"}
+    every = importance(model, X, y, metric="log-loss", seconds=1e9, seed=0)
+    assert len(every) == 40
+    assert list(every)[:2] == list(few)[:2]
+    assert importance(model, X, y, metric="log-loss", seconds=1e9, seed=0, deadline=0.0) == {}
+
+
+@pytest.mark.parametrize("metric", ["log-loss", "average-precision", "roc-auc", "accuracy", "balanced-accuracy"])
+def test_metrics_of_rare_classes(run, tmp_path, metric):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1500, 3))
+    y = np.where(x[:, 0] + 0.2 * rng.normal(size=1500) > 2.0, "fault", "good")
+    assert 0.01 < np.mean(y == "fault") < 0.04
+    pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "y": y}).to_csv(tmp_path / "t.csv", index=False)
+    options = ("--target", "y", "--out", tmp_path / "m", "--estimator", "lssvm", "--json", "--metric", metric)
+    found = run("train", tmp_path / "t.csv", *options).json
+    assert next(iter(found["importance"])) == "a"
+    assert found["scores"][0]["metric"].lower().startswith(metric.replace("-", " "))
+    precision = next(one for one in found["scores"] if one["metric"] == "average precision of fault")
+    assert precision["baseline"] < 0.04 < precision["low"] <= precision["value"] <= precision["high"]
+    counts = np.array(found["confusion"]["counts"])
+    assert found["confusion"]["classes"] == ["fault", "good"]
+    assert counts.sum() == found["rows"]["held_out"] == 300
+    assert counts[0].sum() == 300 * precision["baseline"]
+
+
+def test_a_metric_of_the_other_task_is_refused(run, plants, tmp_path):
+    for table, target, metric in [("plants.csv", "kind", "mae"), ("weights.tsv", "weight", "accuracy")]:
+        done = run("train", plants / table, "--target", target, "--metric", metric, "--out", tmp_path / "m")
+        assert (done.code, f"--metric {metric} is not for" in done.err) == (3, True)
+
+
+@pytest.mark.parametrize("estimator", ["table", "lssvm"])
+def test_the_saved_model_is_fitted_to_all_rows(run, plants, tmp_path, estimator):
+    options = ("--target", "kind", "--time", "2s", "--estimator", estimator)
+    done = run("train", plants / "plants.csv", *options, "--out", tmp_path / "all")
+    assert "fitted again to all 240 rows" in done.out
+    run("train", plants / "plants.csv", *options, "--out", tmp_path / "part", "--no-refit")
+    all_rows, part = (gramless.load(tmp_path / name) for name in ("all", "part"))
+    assert all_rows.about["scores"] == part.about["scores"]
+    assert (all_rows.about["rows"]["saved"], part.about["rows"]["saved"]) == (240, 192)
+    model = all_rows.estimator
+    points = model.members_[0].points[0] if estimator == "table" else model.model_.points_
+    assert len(points) == 240
+
+
+def test_a_class_that_only_held_out_rows_have_is_learnt_by_the_saved_model(run, tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.array(["a", "b"] * 40 + ["c", "a"] * 10)
+    pd.DataFrame({"x": rng.normal(size=100), "t": np.arange(100) * 1.5, "y": y}).to_csv(tmp_path / "t.csv", index=False)
+    done = run("train", tmp_path / "t.csv", "--target", "y", "--order", "t", "--out", tmp_path / "m", "--time", "2s")
+    assert done.code == 0, done.err
+    assert gramless.load(tmp_path / "m").classes_.tolist() == ["a", "b", "c"]

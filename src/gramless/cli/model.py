@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 
 import gramless
 from gramless.cli.errors import InputError, check_readable
-from gramless.cli.scores import Score, probability_scores, score
+from gramless.cli.scores import Score, confusion, probability_scores, score
 from gramless.estimators.novelty import NystromNovelty
 from gramless.tables.column_types import CellError, TableColumns, category_name
 
@@ -22,6 +22,14 @@ from gramless.tables.column_types import CellError, TableColumns, category_name
 _NOVELTY_ROWS = 10_000
 _FEWEST_ROWS = 40
 _FALSE_ALARMS = 0.01
+
+
+class Scored(NamedTuple):
+    """Number of rows, scores on them, and for classes their confusion matrix."""
+
+    rows: int
+    scores: list[Score]
+    confusion: dict[str, Any] | None = None
 
 
 def typed_frame(X: pd.DataFrame, columns: TableColumns, origin: str) -> pd.DataFrame:
@@ -240,7 +248,7 @@ class TableModel(BaseEstimator):
         }
         return {name: count for name, count in counts.items() if count}
 
-    def scored(self, batches: Iterable[tuple[Any, np.ndarray]], seed: int = 0) -> tuple[int, list[Score]]:
+    def scored(self, batches: Iterable[tuple[Any, np.ndarray]], seed: int = 0) -> Scored:
         """Return the number of typed rows with known targets, and the scores on these rows."""
         targets, predictions, all_probabilities = [], [], []
         for X, y in batches:
@@ -250,7 +258,7 @@ class TableModel(BaseEstimator):
                 all_probabilities.append(self.pipeline.predict_proba(X))
         y, predicted, guess = np.concatenate(targets), np.concatenate(predictions), self.about["guess"]
         if self.task == "regression":
-            return len(y), score(y, predicted, task=self.task, guess=guess, seed=seed)
+            return Scored(len(y), score(y, predicted, task=self.task, guess=guess, seed=seed))
         classes = self.classes_
         if y.dtype.kind not in "iuf" or classes.dtype.kind not in "iuf":
             y, predicted, classes = (np.array([category_name(one) for one in labels]) for labels in (y, predicted, classes))
@@ -260,7 +268,7 @@ class TableModel(BaseEstimator):
         if all_probabilities:
             shares = np.array(self.about["class_shares"])
             scores += probability_scores(y, classes, np.concatenate(all_probabilities), shares)
-        return len(y), scores
+        return Scored(len(y), scores, confusion(y, predicted))
 
     def parse_targets(self, y: np.ndarray) -> np.ndarray:
         """Return targets of a file as float64, or as labels that can be compared with the labels of the model."""

@@ -128,7 +128,7 @@ class TrainSettings:
         typer.Option(
             parser=parse_seconds,
             metavar="TIME",
-            help="Approximate time of the fit, such as 90s or 2m; the default is about a minute for 50,000 rows.",
+            help="Time of the whole command, such as 90s or 2m; by default the fit takes about a minute for 50,000 rows.",
         ),
     ] = None
     interval: Annotated[
@@ -137,6 +137,23 @@ class TrainSettings:
             help="Measure prediction intervals (for classes, sets) of this coverage, such as 0.9, on held-out rows."
         ),
     ] = None
+    metric: Annotated[
+        str | None,
+        choice(
+            "metric",
+            "Loss that measures the importance of columns, and that the summary shows first: log-loss (the default for "
+            "classes), average-precision, roc-auc, accuracy, balanced-accuracy; r2 (default for quantities), rmse or mae.",
+            *("log-loss", "average-precision", "roc-auc", "accuracy", "balanced-accuracy", "r2", "rmse", "mae"),
+        ),
+    ] = None
+    importance: Annotated[
+        bool,
+        typer.Option("--importance/--no-importance", help="Measure the importance of columns after the model is saved."),
+    ] = True
+    refit: Annotated[
+        bool,
+        typer.Option("--refit/--no-refit", help="Fit the saved model to all rows after it was scored on held-out rows."),
+    ] = True
     report: Annotated[
         bool,
         typer.Option("--report", help="Also write an HTML report next to the model: importance, dependence, calibration."),

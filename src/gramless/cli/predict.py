@@ -24,7 +24,7 @@ from gramless.cli.display import Heartbeat
 from gramless.cli.errors import InputError, check_coverage, check_writable, is_stream
 from gramless.cli.model import TableModel, load_model
 from gramless.cli.model_card import checksum
-from gramless.cli.scores import Score, score_table
+from gramless.cli.scores import Score, confusion_table, score_table
 from gramless.cli.table_files import BATCH_ROWS, FileRows, batches, select_rows
 
 # Share of novel rows above which a warning is printed: twice the false positive rate of the detector.
@@ -121,11 +121,13 @@ class Evaluated:
     rows: int
     scores: list[Score]
     trained_on: bool = False
+    confusion: dict[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as JSON."""
         scores = [one.as_json() for one in self.scores]
-        return {"rows": self.rows, "scores": scores, "trained_on_this_file": self.trained_on}
+        found = {"rows": self.rows, "scores": scores, "trained_on_this_file": self.trained_on}
+        return found if self.confusion is None else {**found, "confusion": self.confusion}
 
 
 def evaluate(model_path: Path, data: Path, *, target: str | None, console: Console) -> Evaluated:
@@ -139,14 +141,16 @@ def evaluate(model_path: Path, data: Path, *, target: str | None, console: Conso
         known = model.about.get("data_sha256")
         trained_on = known is not None and known == checksum(source)
         targets = _KnownTargets(data)
-        n, scores = model.scored(targets(_ready_batches(model, source, target, new)))
+        scored = model.scored(targets(_ready_batches(model, source, target, new)))
     _warn_unseen(console, new)
     if trained_on:
         warn_trained_on(data, "file", "rows", console)
     if targets.left_out:
         console.print(f"[dim]{targets.left_out:,} rows without a target are left out[/dim]")
-    console.print(score_table(scores, f"{escape(data.name)}, {n:,} rows"))
-    return Evaluated(n, scores, trained_on)
+    console.print(score_table(scored.scores, f"{escape(data.name)}, {scored.rows:,} rows"))
+    if scored.confusion is not None:
+        console.print(confusion_table(scored.confusion))
+    return Evaluated(scored.rows, scored.scores, trained_on, scored.confusion)
 
 
 def warn_trained_on(data: Path, what: str, things: str, console: Console) -> None:

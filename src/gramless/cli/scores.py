@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import stats
+from sklearn.metrics import average_precision_score, confusion_matrix
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 RESAMPLINGS = 1000
 MOST_DRAWN = 5_000_000  # bootstrap samples per batch times number of rows; about 40 MB
+MOST_SHOWN = 20  # classes of a confusion matrix
 LEVEL = 0.95
 Z = float(stats.norm.ppf((1 + LEVEL) / 2))
 
@@ -74,6 +76,21 @@ def score_table(scores: list[Score], title: str) -> Table:
     for one in scores:
         figures = [f"{number:,.4g}" for number in (one.value, one.low, one.high, one.baseline)]
         table.add_row(one.metric, f"[bold]{figures[0]}[/bold]", f"{figures[1]} to {figures[2]}", figures[3])
+    return table
+
+
+def confusion_table(found: dict[str, Any]) -> Table:
+    """Return a confusion matrix as a table for the terminal."""
+    from rich.box import SIMPLE
+    from rich.markup import escape
+    from rich.table import Table
+
+    names = [escape(str(label)) for label in found["classes"]]
+    table = Table(title="Rows of each class (down) and prediction (across)", title_justify="left", box=SIMPLE)
+    for name in ("", *names):
+        table.add_column(name, justify="right" if name else "left")
+    for name, counts in zip(names, found["counts"], strict=True):
+        table.add_row(f"[bold]{name}[/bold]", *(f"{count:,}" for count in counts))
     return table
 
 
@@ -136,8 +153,37 @@ def roc_auc(y: np.ndarray, positive: Any, chances: np.ndarray) -> Score | None:
 def probability_scores(y: np.ndarray, classes: np.ndarray, chances: np.ndarray, shares: np.ndarray) -> list[Score]:
     """Return the metrics of probabilities `chances`, whose columns are `classes`; `shares` are those of training."""
     order = np.argsort(classes)  # strings of numbers are sorted differently from the numbers
-    area = roc_auc(y, classes[1], chances[:, 1]) if len(classes) == 2 else None
-    return [log_loss(y, classes[order], chances[:, order], shares[order]), *([] if area is None else [area])]
+    scores: list[Score | None] = [log_loss(y, classes[order], chances[:, order], shares[order])]
+    if len(classes) == 2:
+        rare = 0 if shares[0] < shares[1] else 1
+        scores += [roc_auc(y, classes[1], chances[:, 1]), average_precision(y, classes[rare], chances[:, rare])]
+    return [one for one in scores if one is not None]
+
+
+def average_precision(y: np.ndarray, positive: Any, chances: np.ndarray) -> Score | None:
+    """Return the area under the precision-recall curve of the rarer class, or None if it is missing.
+
+    The interval is the logit interval of Boyd, Eng and Page, "Area under the precision-recall curve: point estimates and
+    confidence intervals", 2013. A constant prediction has the share of the class.
+    """
+    is_positive = y == positive
+    m = int(is_positive.sum())
+    if m in (0, len(y)):
+        return None
+    area = float(average_precision_score(is_positive, chances))
+    inside = min(max(area, 0.5 / m), 1 - 0.5 / m) if m > 1 else 0.5
+    middle, half = np.log(inside / (1 - inside)), Z / np.sqrt(m * inside * (1 - inside))
+    low, high = 1 / (1 + np.exp(-middle + half)), 1 / (1 + np.exp(-middle - half))
+    name = f"average precision of {positive}"
+    return Score(name, area, float(min(low, area)), float(max(high, area)), float(is_positive.mean()))
+
+
+def confusion(y: np.ndarray, predicted: np.ndarray) -> dict[str, Any] | None:
+    """Return the counts of each true class (rows) and predicted class (columns); None for more than `MOST_SHOWN` classes."""
+    labels = np.unique(np.concatenate([y, predicted]))
+    if len(labels) > MOST_SHOWN:
+        return None
+    return {"classes": labels.tolist(), "counts": confusion_matrix(y, predicted, labels=labels).tolist()}
 
 
 def verdict(scores: list[Score], task: str) -> str | None:

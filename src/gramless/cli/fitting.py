@@ -1,0 +1,234 @@
+"""Fits of `gramless train`: the settings of the command as an estimator that is fitted to rows of the training table."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler
+
+import gramless
+from gramless._version import __version__
+from gramless.cli.errors import InputError
+from gramless.cli.model import TableModel
+from gramless.cli.model_card import checksum
+from gramless.cli.options import TrainSettings
+from gramless.cli.scores import constant_prediction
+from gramless.cli.table_files import quoted_names, select_rows
+from gramless.cli.training_table import TrainingTable
+from gramless.estimators.table import single_model
+from gramless.papers.experiments.environment import versions
+
+# Multiples of gamma="scale" that are compared for sparse data, and the rows on which they are compared.
+_SPARSE_WIDTHS = (1.0, 0.1, 0.3, 3.0, 10.0)
+_SPARSE_ROWS, _SPARSE_LANDMARKS = 4000, 1000
+
+Notify = Callable[[str], None]
+
+
+def parse_class_weights(text: str | None, labels: np.ndarray) -> Any:
+    """Return `class_weight` of an estimator from "balanced" or "yes=5,no=1"."""
+    if text is None or text == "balanced":
+        return text
+    known = {str(label): label for label in np.unique(labels)}
+    weights: dict[Any, float] = dict.fromkeys(known.values(), 1.0)
+    for part in text.split(","):
+        name, mark, number = part.rpartition("=")
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = -1.0
+        if not mark or not 0 < weight < np.inf:
+            raise InputError(f"--class-weight {text!r} is neither balanced nor written as label=weight,label=weight")
+        if name not in known:
+            raise InputError(f"--class-weight names {name!r}, which is not a class; the classes are {quoted_names(known)}")
+        weights[known[name]] = weight
+    return weights
+
+
+def fit_model(
+    table: TrainingTable, rows: np.ndarray, settings: TrainSettings, notify: Notify, seconds: float | None = None
+) -> TableModel:
+    """Return a model that is fitted to `rows`, with the description of its training; `seconds` is the budget of the fit."""
+    X, y = select_rows(table.X, rows), table.y[rows]
+    weights = _weights(table, rows)
+    try:
+        if table.columns is None:
+            pipeline, about = _fit_sparse(X, y, weights, table, settings, notify)
+        else:
+            pipeline, about = _fit_table(X, y, weights, table, settings, notify, seconds)
+    except ValueError as reason:  # the estimator rejects a setting, and its message gives the reason
+        raise InputError(str(reason)) from reason
+    types = {} if table.columns is None else table.columns.type_of
+    counts = {kind: sum(its == kind for its in types.values()) for kind in ("number", "category", "date")}
+    about = {
+        "gramless": __version__,
+        "versions": versions(),
+        "data": settings.data.name,
+        "data_sha256": checksum(settings.data),
+        "target": settings.target,
+        "task": table.task,
+        "rows": {"train": len(rows)},
+        "columns": {
+            "numbers": counts["number"],
+            "words": counts["category"],
+            **({"dates": counts["date"]} if counts["date"] else {}),
+            "left_out": {} if table.columns is None else table.columns.left_out_,
+        },
+        **about,
+        **constant_prediction(y, table.task),
+        **({} if table.first_column is None else {"counts_from": table.first_column}),
+    }
+    return TableModel(pipeline, types, settings.target, table.task, about)
+
+
+def _weights(table: TrainingTable, rows: Any) -> np.ndarray | None:
+    return table.roles["weights"][rows].astype(np.float64) if "weights" in table.roles else None
+
+
+def refitted(model: TableModel, table: TrainingTable, settings: TrainSettings, notify: Notify) -> TableModel:
+    """Return a model with the same settings that is fitted to all rows of the table; the given model is not changed."""
+    rows = np.arange(len(table.y))
+    if table.task == "classification" and not np.array_equal(np.unique(table.y), model.classes_):
+        return fit_model(table, rows, settings, notify)  # the training rows lack a class
+    notify(f"fitting the settings to all {len(rows):,} rows")
+    began, weights, again = time.perf_counter(), _weights(table, rows), copy.copy(model)
+    if table.columns is not None:
+        estimator = copy.copy(model.estimator)
+        estimator.refit(table.X, table.y, sample_weight=weights)
+        again.pipeline = Pipeline([("model", estimator)])
+    else:
+        scaler, estimator = clone(model.pipeline[0]), clone(model.estimator)
+        if hasattr(model.estimator, "C_"):
+            estimator.set_params(C=float(model.estimator.C_))
+        estimator.fit(scaler.fit_transform(table.X), table.y, **({} if weights is None else {"sample_weight": weights}))
+        if hasattr(estimator, "finish"):
+            estimator.finish()
+        again.pipeline = Pipeline([("prepare", scaler), ("model", estimator)])
+    again.about = model.about | {"refit_seconds": time.perf_counter() - began}
+    return again
+
+
+def _fit_table(
+    X: pd.DataFrame,
+    y: np.ndarray,
+    weights: np.ndarray | None,
+    table: TrainingTable,
+    settings: TrainSettings,
+    notify: Notify,
+    seconds: float | None,
+) -> tuple[Pipeline, dict[str, Any]]:
+    """Fit `TableClassifier` or `TableRegressor` to columns whose types were determined from all rows of the file."""
+    assert table.columns is not None
+    options: dict[str, Any] = {"probability": settings.proba, "class_weight": None}
+    if table.task == "classification":
+        options["class_weight"] = parse_class_weights(settings.class_weight, y)
+    cls: Any = gramless.TableClassifier if table.task == "classification" else gramless.TableRegressor
+    estimator = cls(
+        estimator=settings.estimator,
+        kernel=settings.kernel or "auto",
+        C=settings.C,
+        gamma=settings.gamma,
+        tune=settings.tune,
+        column_types=table.columns.type_of,
+        time_budget=seconds,
+        memory_budget=settings.memory_budget,
+        device=settings.device,
+        callback=lambda _, record: notify(record["message"]),
+        random_state=settings.seed,
+        **(options if table.task == "classification" else {}),
+    )
+    estimator.fit(X, y, sample_weight=weights)
+    estimator.set_params(callback=None)
+    model = estimator.model_
+    about = {
+        "estimator": type(estimator if model is None else model).__name__,
+        "why": estimator.reason_,
+        "settings": [one.description for one in estimator.members_] if model is None else _single_settings(model),
+        "reductions": estimator.reductions_,
+        "tuned": estimator.tuned_,
+        "tune_seconds": estimator.timings_["tune"],
+        "fit_seconds": estimator.timings_["fit"],
+    }
+    return Pipeline([("model", estimator)]), about
+
+
+def _single_settings(model: Any) -> dict[str, Any]:
+    gamma = None if model.kernel == "linear" else float(model.gamma)
+    return {"kernel": model.kernel, "C": float(getattr(model, "C_", model.C)), "gamma": gamma}
+
+
+def _fit_sparse(
+    X: Any, y: np.ndarray, weights: np.ndarray | None, table: TrainingTable, settings: TrainSettings, notify: Notify
+) -> tuple[Pipeline, dict[str, Any]]:
+    """Fit a Nystrom model, or the requested single model, to sparse columns divided by their largest value."""
+    name = "nystrom" if settings.estimator == "auto" else settings.estimator
+    classifier = table.task == "classification"
+    proba = settings.proba if settings.proba is not None else name != "svm"
+    scaler = MaxAbsScaler()
+    scaled = scaler.fit_transform(X)
+    began = time.perf_counter()
+    notify("tuning by leave-one-out")
+    kernel = settings.kernel or "rbf"
+    C, gamma = _sparse_settings(scaled, y, classifier, name, kernel, settings)
+    tuned = time.perf_counter()
+    model = single_model(
+        name,
+        classifier=classifier,
+        n=len(y),
+        kernel=kernel,
+        C=C,
+        gamma=gamma,
+        probability=classifier and proba,
+        class_weight=parse_class_weights(settings.class_weight, y) if classifier else None,
+        device=settings.device,
+        memory_budget=settings.memory_budget,
+        random_state=settings.seed,
+    )
+    notify(f"fitting {type(model).__name__} on {len(y):,} rows")
+    model.fit(scaled, y, **({} if weights is None else {"sample_weight": weights}))
+    if hasattr(model, "finish"):
+        model.finish()  # delete the sums that only further calls of partial_fit need
+    about = {
+        "estimator": type(model).__name__,
+        "why": f"{len(y):,} sparse rows",
+        "settings": _single_settings(model),
+        "reductions": [],
+        "tuned": "no" if settings.tune == "none" else "leave-one-out of a Nystrom model",
+        "tune_seconds": tuned - began,
+        "fit_seconds": time.perf_counter() - tuned,
+    }
+    return Pipeline([("prepare", scaler), ("model", model)]), about
+
+
+def _sparse_settings(
+    X: Any, y: np.ndarray, classifier: bool, name: str, kernel: str, settings: TrainSettings
+) -> tuple[Any, float | None]:
+    """Return `C` and `gamma` for sparse rows; if not given, they minimise a leave-one-out error on a sample."""
+    if kernel == "linear" and settings.gamma is not None:
+        raise InputError("the linear kernel has no gamma: leave out --gamma, or choose another --kernel")
+    rows = np.sort(np.random.default_rng(settings.seed).permutation(len(y))[:_SPARSE_ROWS])
+    rows = rows if not classifier or len(np.unique(y[rows])) == len(np.unique(y)) else np.arange(len(y))
+    sample, target = X[rows], y[rows]
+    mean = sample.mean()
+    variance = sample.multiply(sample).mean() - mean**2
+    scale = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+    if settings.tune == "none":
+        return settings.C or 1.0, None if kernel == "linear" else settings.gamma or scale
+    cls: Any = gramless.NystromLSSVC if classifier else gramless.NystromLSSVR
+    gammas = [settings.gamma] if settings.gamma is not None else [scale * width for width in _SPARSE_WIDTHS]
+    found = []
+    for gamma in gammas if kernel != "linear" else [1.0]:
+        options = {"kernel": kernel, "gamma": gamma, "n_landmarks": min(_SPARSE_LANDMARKS, len(rows))}
+        model = cls(C="loo", Cs=[settings.C] if settings.C is not None else cls().Cs, random_state=settings.seed, **options)
+        model.fit(sample, target)
+        found.append((float(np.min(model.loo_errors_)), gamma, float(model.C_)))
+    _, gamma, C = min(found)
+    open_C = "loo" if name == "nystrom" and settings.C is None else C
+    return open_C, None if kernel == "linear" else gamma
