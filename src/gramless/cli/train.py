@@ -283,7 +283,7 @@ def _print_summary(console: Console, trained: Trained) -> None:
 def _print_importance(console: Console, model: TableModel) -> None:
     most = [(name, value) for name, value in model.about["importance"].items() if value > 0][:_SHOWN_COLUMNS]
     if not model.about["importance"]:
-        console.print("[dim]the importance of columns was not measured: no time was left, or the scored rows are equal[/dim]")
+        console.print("[dim]the importance of columns was not measured: no time was left, or the targets are equal[/dim]")
     if most:
         listed = ", ".join(f"{name} {value:.3g}" for name, value in most)
         console.print(
