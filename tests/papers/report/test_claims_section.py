@@ -35,7 +35,7 @@ def test_values_tolerance_and_cause_are_shown():
     assert (item["verdict"], item["count"], item["cause"], item["reason"]) == ("partly", "1 of 2", "our limit", "Because.")
     assert (item["printed"], item["ours"]) == (
         "none lost",
-        "91.00 ± 1.00 against 91.50 ± 0.50, 94.00 ± 1.00 against 99.00 ± 0.00",
+        "91.00 ± 1.00 against 91.50 ± 0.50, 94.00 ± 1.00 against 99.00 ± 0.00 %",
     )
     assert item["command"] == "gramless reproduce budget --claim near"
     assert item["estimator"] == "LSSVC()"
