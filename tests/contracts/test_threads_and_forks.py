@@ -10,6 +10,9 @@ import pytest
 from sklearn.utils import get_tags
 from test_every_model_file import ESTIMATORS, IMAGES, X
 from test_reproducible_files import fitted
+from threadpoolctl import threadpool_limits
+
+from gramless._core.threads import blas_threads, one_blas_thread, run_threads
 
 N_THREADS = 4
 
@@ -72,3 +75,17 @@ def test_forked_processes_predict_and_fit(name):
         for child in children:
             child.join(5)
             child.kill()
+
+
+def test_number_of_threads_does_not_depend_on_other_threads():
+    """A limit that one thread sets for its own tiles is global to the process, but does not count in other threads."""
+    with threadpool_limits(2, user_api="blas"), ThreadPoolExecutor(1) as other:
+        if blas_threads() != 2:
+            pytest.skip("this BLAS has one thread")
+        with one_blas_thread():
+            assert blas_threads() == 1
+            assert run_threads(lambda _: blas_threads(), 2) == [1, 1]
+            assert other.submit(blas_threads).result() == 2
+        assert blas_threads() == 2
+        assert run_threads(lambda _: blas_threads(), 2) == [1, 1]
+        assert blas_threads() == 2

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from functools import cache
-from threading import Condition, Event, Lock
+from threading import Condition, Event, Lock, local
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -33,13 +33,31 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def blas_threads() -> int:
-    """Return the number of threads that BLAS may use, within the limits of threadpoolctl and OMP_NUM_THREADS."""
-    counts = [lib.num_threads for lib in _controller().lib_controllers if lib.user_api == "blas"]
-    return max(counts, default=1)
+class _ThreadState(local):
+    """True in threads whose BLAS is limited to one thread by `one_blas_thread`."""
+
+    is_limited = False
 
 
+_thread = _ThreadState()
 _limiting = Lock()
+# Number of BLAS threads outside of the active limit of `one_blas_thread`; 0 without an active limit.
+_threads_before_limit = 0
+
+
+def blas_threads() -> int:
+    """Return the number of threads that BLAS may use, within the limits of threadpoolctl and OMP_NUM_THREADS.
+
+    The number does not depend on calls that run in other threads at the same time, whose limit is global to the process.
+    """
+    if _thread.is_limited:
+        return 1
+    counts = [lib.num_threads for lib in _controller().lib_controllers if lib.user_api == "blas"]
+    return max([*counts, _threads_before_limit], default=1)
+
+
+def _mark_as_limited() -> None:
+    _thread.is_limited = True
 
 
 @contextmanager
@@ -48,19 +66,25 @@ def one_blas_thread() -> Iterator[None]:
 
     Other BLAS threads spin for about 20 ms after each call and take processor time from the threads of this file.
     """
-    if blas_threads() == 1:  # the query takes a tenth of the time of setting and restoring the limit
+    global _threads_before_limit
+    before = blas_threads()
+    if before == 1:  # the query takes a tenth of the time of setting and restoring the limit
         yield
         return
+    _thread.is_limited = True
     # The limit is global to the process. Of two overlapping contexts the second would restore the limit of the first and
     # leave BLAS at one thread, so only the first context sets and restores it.
-    if not _limiting.acquire(blocking=False):
-        yield
-        return
+    is_first = _limiting.acquire(blocking=False)
     try:
-        with _controller().limit(limits=1, user_api="blas"):
+        if is_first:
+            _threads_before_limit = before
+        with _controller().limit(limits=1, user_api="blas") if is_first else nullcontext():
             yield
     finally:
-        _limiting.release()
+        _thread.is_limited = False
+        if is_first:
+            _threads_before_limit = 0
+            _limiting.release()
 
 
 def run_threads(
@@ -78,7 +102,8 @@ def run_threads(
     """
     if workers == 1:
         return [work(0)]
-    with one_blas_thread() if blas else nullcontext(), ThreadPoolExecutor(workers) as pool:
+    initializer = _mark_as_limited if blas else None
+    with one_blas_thread() if blas else nullcontext(), ThreadPoolExecutor(workers, initializer=initializer) as pool:
         try:
             futures = [pool.submit(work, k) for k in range(workers)]
             while True:
