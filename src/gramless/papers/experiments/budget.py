@@ -17,8 +17,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from gramless.kernels import RBF
 from gramless.papers.datasets import Dataset, load
-from gramless.papers.experiments.claims import Cause, Claim, Comparison
-from gramless.papers.experiments.spec import QUICK_DATA, Curve, Params, Spec, Table, product
+from gramless.papers.experiments.claims import Comparison, read_claims
+from gramless.papers.experiments.spec import QUICK_DATA, Curve, Params, Spec, Table, experiment, product
 
 METHODS = ("budget", "budget_sgd", "nystrom", "fourier")
 SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)
@@ -223,55 +223,51 @@ def _fourier_grid(n_components: int, gammas: tuple[float, ...]) -> tuple[dict[st
     return (*exact, *product(method=["online"], draw=["orthogonal"], epochs=[1, 30], **common))
 
 
-def _accuracy_by_budget(name: str, label: str, finding: str, *, rows: int, **fields: Any) -> Spec:
-    return Spec(
-        "budget",
-        name,
-        "Accuracy against the budget",
-        data_label=label,
-        about="The number of points of the model is a fraction of the training rows: learned online on the budget (with "
+def _accuracy_by_budget(name: str, rows: int, data: Any, features: Any, estimator: Any, **fields: Any) -> Spec:
+    """Return an experiment of Fig. 1 on data with a number of training rows."""
+    settings: dict[str, Any] = {
+        "title": "Accuracy against the budget",
+        "about": "The number of points of the model is a fraction of the training rows: learned online on the budget (with "
         "the library's steps, and by plain stochastic gradient descent, eq. (2)), solved exactly on as many landmarks, or "
         "learned online on as many random Fourier features.",
-        finding=finding,
-        views=(
+        "headline": {"method": "budget", "share": 0.2},
+        "headline_reason": "the method of the paper with its smallest budget",
+        "grid": _method_grid(rows),
+        "seeds": (0, 1, 2, 3, 4),
+        "quick": None,
+        "views": (
             Curve(x="share", y="accuracy", series=("method",), title="Accuracy against the budget (Fig. 1)"),
             Curve(x="share", y="seconds", series=("method",), log_y=True, title="Time to fit"),
             Curve(x="share", y="balanced_accuracy", series=("method",), title="Balanced accuracy"),
             Table(metrics=("accuracy", "balanced_accuracy", "seconds"), rows=("method", "share")),
         ),
-        headline={"method": "budget", "share": 0.2},
-        headline_reason="the method of the paper with its smallest budget",
-        **{"grid": _method_grid(rows), "seeds": (0, 1, 2, 3, 4), **fields},
-    )
+    }
+    return experiment("budget", name, data=data, features=features, estimator=estimator, **{**settings, **fields})
 
 
 def _quick(rows: int, **fields: Any) -> dict[str, Any]:
     return {"grid": _method_grid(rows, (0.2, 0.6, 1.0)), "seeds": (0, 1), **fields}
 
 
-def _loss_and_epochs(name: str, label: str, finding: str, *, rows: int, **fields: Any) -> Spec:
-    return Spec(
+def _loss_and_epochs(name: str, rows: int, data: str, features: Any, estimator: Any, quick: Any = None) -> Spec:
+    """Return an experiment with both losses and several numbers of epochs."""
+    by_epochs: dict[str, Any] = {"x": "epochs", "series": ("loss",), "facet": "share", "log_x": True}
+    return experiment(
         "budget",
         name,
-        "The loss and the number of epochs",
-        data_label=label,
+        title="The loss and the number of epochs",
         about="The loss of the paper has a term, minus the sum of the coefficients, that counteracts its regulariser: with "
         "all rows in the budget its minimum interpolates every label, for any C. Here the loss is minimised exactly (dense, "
         "float64) and learned online, with the term (dual) and without it (primal, minimised by the Nyström classifier).",
-        finding=finding,
+        data=data,
+        features=features,
+        estimator=estimator,
         grid=_loss_grid(rows, (3, 10, 30, 100)),
         seeds=(0, 1, 2),
         extras=train_accuracy,
         views=(
-            Curve(x="epochs", y="accuracy", series=("loss",), facet="share", log_x=True, title="Accuracy on test rows"),
-            Curve(
-                x="epochs",
-                y="train_accuracy",
-                series=("loss",),
-                facet="share",
-                log_x=True,
-                title="Accuracy on training rows",
-            ),
+            Curve(y="accuracy", title="Accuracy on test rows", **by_epochs),
+            Curve(y="train_accuracy", title="Accuracy on training rows", **by_epochs),
             Table(
                 metrics=("accuracy", "balanced_accuracy", "train_accuracy", "seconds"),
                 rows=("solution", "loss", "share", "epochs"),
@@ -279,113 +275,35 @@ def _loss_and_epochs(name: str, label: str, finding: str, *, rows: int, **fields
         ),
         headline={"solution": "online", "loss": "dual", "share": 0.2, "epochs": 30},
         headline_reason="the loss of the paper on its smallest budget, 30 epochs",
-        **fields,
+        quick=quick,
     )
 
 
+_WINE = {"data": sklearn_wine, "data_label": "scikit-learn's Wine, one cultivar against two"}
 _BREAST_CANCER = {"data": breast_cancer, "data_label": "scikit-learn's breast cancer", "features": standardised}
 _THREE_EIGHT = {"data": digits_three_eight, "data_label": f"{QUICK_DATA}, 3 against 8"}
 _ONE_SEVEN = {"data": digits_one_seven, "data_label": f"{QUICK_DATA}, 1 against 7"}
-_ALL = "All training and test images of the two digits; the seeds draw the budget."
+_PAIR: dict[str, Any] = {"features": unit_pixels, "estimator": digit_classifier, "seeds": (0, 1, 2)}
+# Bank has no quick form: on the breast cancer data it would repeat that of Spambase.
+_BANK = (one_hot_and_standardised, bank_classifier)
+_ALL_OF_BANK = product(method=["budget", "nystrom", "fourier"], share=SHARES, rows=[33908])
+_QUICK_LOSS = {"grid": _loss_grid(426, (3, 10, 30)), "seeds": (0,), **_BREAST_CANCER}
 
 SPECS: tuple[Spec, ...] = (
+    _accuracy_by_budget("wine", 133, wine, standardised, wine_classifier, quick=_quick(133, **_WINE)),
     _accuracy_by_budget(
-        "wine",
-        "Wine, one cultivar against two",
-        "With 178 rows, one test row is more than two percentage points, so the results of the seeds differ widely.",
-        rows=133,
-        data=wine,
-        features=standardised,
-        estimator=wine_classifier,
-        quick=_quick(133, data=sklearn_wine, data_label="scikit-learn's Wine, one cultivar against two"),
+        "spambase", 3450, "spambase", standardised, spambase_classifier, quick=_quick(426, **_BREAST_CANCER)
     ),
-    _accuracy_by_budget(
-        "spambase",
-        "Spambase",
-        "Without the linear term of its loss the budget is as far below Nyström as with it: online learning has not "
-        "converged after 30 epochs.",
-        rows=3450,
-        data="spambase",
-        features=standardised,
-        estimator=spambase_classifier,
-        quick=_quick(426, **_BREAST_CANCER),
-    ),
-    _accuracy_by_budget(
-        "mnist-3-8",
-        "MNIST, 3 against 8",
-        _ALL,
-        rows=11982,
-        seeds=(0, 1, 2),
-        data=three_eight,
-        features=unit_pixels,
-        estimator=digit_classifier,
-        quick=_quick(268, **_THREE_EIGHT),
-    ),
-    _accuracy_by_budget(
-        "mnist-1-7",
-        "MNIST, 1 against 7",
-        _ALL,
-        rows=13007,
-        seeds=(0, 1, 2),
-        data=one_seven,
-        features=unit_pixels,
-        estimator=digit_classifier,
-        quick=_quick(271, **_ONE_SEVEN),
-    ),
-    _accuracy_by_budget(
-        "bank",
-        "Bank Marketing, the publisher's sample",
-        "Categories are one-hot encoded, numbers standardised. One client in nine subscribes, hence balanced accuracy.",
-        rows=3390,
-        data="bank_sample",
-        features=one_hot_and_standardised,
-        estimator=bank_classifier,
-        quick=None,  # the quick form on the breast cancer data would repeat the quick form of Spambase
-    ),
-    _accuracy_by_budget(
-        "bank-full",
-        "Bank Marketing, all rows",
-        "The same columns for 45,211 clients, without plain stochastic gradient descent.",
-        rows=33908,
-        seeds=(0, 1, 2),
-        grid=product(method=["budget", "nystrom", "fourier"], share=SHARES, rows=[33908]),
-        data="bank",
-        features=one_hot_and_standardised,
-        estimator=bank_classifier,
-        quick=None,
-    ),
-    _loss_and_epochs(
-        "why-budget-spambase",
-        "Spambase",
-        "Pairs of equal rows with opposite labels leave the dual loss without a minimum. A few outliers spread the "
-        "curvature, so that 30 epochs do not reach the minimum of either loss.",
-        rows=3450,
-        data="spambase",
-        features=standardised,
-        estimator=spambase_loss,
-        quick={"grid": _loss_grid(426, (3, 10, 30)), "seeds": (0,), **_BREAST_CANCER},
-    ),
-    _loss_and_epochs(
-        "why-budget-bank",
-        "Bank Marketing",
-        "A few epochs reach the minimum of the primal loss; the minimum of the dual loss is a less regularised model.",
-        rows=3390,
-        data="bank_sample",
-        features=one_hot_and_standardised,
-        estimator=bank_loss,
-        quick=None,
-    ),
-    Spec(
+    _accuracy_by_budget("mnist-3-8", 11982, three_eight, quick=_quick(268, **_THREE_EIGHT), **_PAIR),
+    _accuracy_by_budget("mnist-1-7", 13007, one_seven, quick=_quick(271, **_ONE_SEVEN), **_PAIR),
+    _accuracy_by_budget("bank", 3390, "bank_sample", *_BANK),
+    _accuracy_by_budget("bank-full", 33908, "bank", *_BANK, grid=_ALL_OF_BANK, seeds=(0, 1, 2)),
+    _loss_and_epochs("why-budget-spambase", 3450, "spambase", standardised, spambase_loss, _QUICK_LOSS),
+    _loss_and_epochs("why-budget-bank", 3390, "bank_sample", one_hot_and_standardised, bank_loss),
+    experiment(
         "budget",
         "why-fourier",
-        "Why random Fourier features can have a low accuracy",
         data=three_eight,
-        data_label="MNIST, 3 against 8",
-        about="The same number of random features, solved exactly or learned in 1 and 30 epochs, with independent and "
-        "orthogonal frequencies, for kernels from wide to narrow. Does the width of the kernel matter more than the solver, "
-        "the number of epochs and the distribution?",
-        finding="Random frequencies are independent of the data: for a narrow kernel in 784 dimensions their noise, about "
-        "one over the square root of their number, is larger than most kernel values.",
         features=unit_pixels,
         estimator=fourier_variant,
         grid=_fourier_grid(800, (0.005, 0.01, 0.02, 0.04)),
@@ -395,7 +313,6 @@ SPECS: tuple[Spec, ...] = (
             Table(metrics=("accuracy", "seconds"), rows=("method", "draw", "epochs", "gamma")),
         ),
         headline={"method": "exact", "draw": "orthogonal", "gamma": 0.01},
-        headline_reason="the width of the experiments above, solved exactly",
         quick={"grid": _fourier_grid(100, (0.05, 0.2, 0.5)), "seeds": (0,), **_THREE_EIGHT},
     ),
 )
@@ -417,88 +334,33 @@ def _smallest(name: str, method: str, share: float, relation: str, measure: str 
     return Comparison(name, one, relation, other, measure, **settings)
 
 
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        "small-budget",
-        "A random budget loses no significant accuracy: 20 % of the rows are as accurate as all rows.",
-        "Section 4, Fig. 1",
-        tuple(
+CLAIMS = read_claims(
+    "budget",
+    {
+        "small-budget": tuple(
             _smallest(name, method, 0.2, "at least", within=1.0, reading=reading)
             for reading, (method, names) in _READINGS.items()
             for name in names
         ),
-        cause=Cause.AMBIGUOUS,
-        reason="The paper does not define a significant loss; here it is one percentage point.",
-    ),
-    Claim(
-        "middle-budget",
-        "Budgets of 40 to 80 % of the rows are as accurate as all rows.",
-        "Section 4, Fig. 1",
-        tuple(
+        "middle-budget": tuple(
             _smallest(name, method, share, "at least", within=1.0, reading=reading)
             for reading, (method, names) in _READINGS.items()
             for name in names
             for share in (0.4, 0.6, 0.8)
         ),
-        cause=Cause.AMBIGUOUS,
-        reason="The paper does not define a significant loss; here it is one percentage point.",
-    ),
-    Claim(
-        "budget-and-nystrom",
-        "The online budget classifier is on par with the Nyström classifier.",
-        "Section 4, Fig. 1",
-        tuple(
+        "budget-and-nystrom": tuple(
             _compared(name, method, "at least", "nystrom", "accuracy", within=1.0, reading=reading)
             for reading, (method, names) in _READINGS.items()
             for name in names
         ),
-        cause=Cause.AMBIGUOUS,
-        reason="On par means within one percentage point at every budget. With a constant step size eq. (2) does not "
-        "converge in ten passes; steps derived from the curvature of the loss do.",
-    ),
-    Claim(
-        "budget-time",
-        "On large data sets the Nyström classifier takes longer than the online budget classifier.",
-        "Section 4",
-        tuple(
-            Comparison(
-                name,
-                {"method": "budget", "share": share},
-                "below",
-                {"method": "nystrom", "share": share},
-                "seconds",
-                factor=1.0,
-            )
-            for name in _LARGE
-            for share in SHARES
-        ),
-        reason="Measured on four cores of a computer without other load on these cores.",
-    ),
-    Claim(
-        "nystrom-gain",
-        "On large data sets a larger Nyström approximation does not pay: its accuracy grows by less than its time.",
-        "Section 4",
-        (
+        "budget-time": tuple(_compared(name, "budget", "below", "nystrom", "seconds", factor=1.0) for name in _LARGE),
+        "nystrom-gain": (
             *(_smallest(name, "nystrom", 0.2, "at least", within=0.5) for name in _LARGE),
             *(_smallest(name, "nystrom", 0.2, "below", "seconds", factor=0.2) for name in _LARGE),
         ),
-        reason="A fifth of the landmarks is at most half a percentage point less accurate and takes less than a fifth of "
-        "the time.",
-    ),
-    Claim(
-        "faster-training",
-        "The budget makes the training faster than a budget of all rows.",
-        "Section 4",
-        tuple(_smallest(name, "budget", 0.2, "below", "seconds", factor=0.5) for name in _LARGE),
-        reason="A budget of a fifth of the rows takes less than half of the time of all rows.",
-    ),
-    Claim(
-        "fourier",
-        "Online random Fourier features are less accurate than the other two methods for any number of features.",
-        "Section 4, Fig. 1",
-        tuple(_compared(name, "fourier", "below", method, "accuracy") for name in _DATA for method in ("budget", "nystrom")),
-        cause=Cause.UNSPECIFIED,
-        reason="The paper does not state the width of its kernel and its epochs. Random frequencies are less accurate for "
-        "narrow kernels: see the experiment on them.",
-    ),
+        "faster-training": tuple(_smallest(name, "budget", 0.2, "below", "seconds", factor=0.5) for name in _LARGE),
+        "fourier": tuple(
+            _compared(name, "fourier", "below", method, "accuracy") for name in _DATA for method in ("budget", "nystrom")
+        ),
+    },
 )

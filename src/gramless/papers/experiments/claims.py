@@ -31,6 +31,7 @@ from typing import Any, Protocol
 from scipy.special import stdtrit
 
 from gramless.papers.experiments.results import Point, Record, contains, points
+from gramless.papers.experiments.spec import read_texts
 
 ByExperiment = Mapping[tuple[str, str], Sequence[Record]]
 """Records by paper and experiment."""
@@ -314,6 +315,17 @@ class Claim:
     printed: str = ""
     cause: Cause = Cause.REPRODUCED
     reason: str = ""
+
+
+def read_claims(paper: str, comparisons: Mapping[str, tuple[Comparison, ...]]) -> tuple[Claim, ...]:
+    """Return the claims whose texts are in the file `<paper>.toml` of this package, with their comparisons by name."""
+    stated = read_texts(paper)["claims"]
+    if stated.keys() != comparisons.keys():
+        raise ValueError(f"claims with a text or with comparisons only: {sorted(stated.keys() ^ comparisons.keys())}")
+    return tuple(
+        Claim(name, comparisons=comparisons[name], **{**texts, "cause": Cause[texts.get("cause", "REPRODUCED")]})  # type: ignore[arg-type]
+        for name, texts in stated.items()
+    )
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ active pattern, so every experiment of the active set has both readings: "mean" 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,9 +18,9 @@ from gramless.estimators.risvo import RiSVOClassifier
 from gramless.kernels import Polynomial
 from gramless.linalg.operators import evaluate
 from gramless.papers.datasets import Dataset, load
-from gramless.papers.experiments.claims import Cause, Claim, Comparison, Printed
+from gramless.papers.experiments.claims import Comparison, Printed, read_claims
 from gramless.papers.experiments.results import Record
-from gramless.papers.experiments.spec import QUICK_DATA, Curve, History, Params, Reference, Spec, Table, product
+from gramless.papers.experiments.spec import QUICK_DATA, Curve, History, Params, Reference, Spec, Table, experiment, product
 from gramless.streaming.learners.active_set import ActiveRule, signed_targets
 from gramless.streaming.learners.ridge_sums import RidgeSums
 
@@ -297,44 +296,46 @@ class ClassesFactor:
 # Experiments
 
 
-def _table_1(name: str, label: str, value: str, finding: str, **fields: Any) -> Spec:
+def _table_1(name: str, value: str, data: Any, estimator: Any, **fields: Any) -> Spec:
     """Return an experiment of a row of Table 1, with both readings of the objective."""
-    return Spec(
-        "risvo",
-        name,
-        "Effect of the active set",
-        data_label=label,
-        evaluate_every=1,
-        extras=active_set_sizes,
-        views=(
+    settings: dict[str, Any] = {
+        "title": "Effect of the active set",
+        "about": "With one iteration every pattern is used and there is no active set; with 30, patterns are discarded "
+        "until the active set is stable. Both readings of the objective: the sum over the active patterns, and their mean.",
+        "headline": {"reduction": "sum", "max_iter": 30},
+        "headline_reason": "the sums of eq. (6), until the active set is stable",
+        "grid": READINGS,
+        "seeds": SEEDS,
+        "evaluate_every": 1,
+        "extras": active_set_sizes,
+        "references": (Reference(float(value), "Table 1", {"max_iter": 30}),),
+        "quick": None,  # on the digits, the experiments of Table 1 would be equal
+        "views": (
             Table(metrics=("error", "seconds", "active", "violations", "n_vectors")),
             History(y="error", title="Test error against the step"),
             History(y="training_error", title="Training error (fraction) against the step"),
             History(y="discarded", log_y=True, title="Patterns discarded at the step"),
         ),
-        references=(Reference(float(value), "Table 1", {"max_iter": 30}),),
-        about="With one iteration every pattern is used and there is no active set; with 30, patterns are discarded until "
-        "the active set is stable. Both readings of the objective: the sum over the active patterns, and their mean.",
-        finding=finding,
-        seeds=SEEDS,
-        headline={"reduction": "sum", "max_iter": 30},
-        headline_reason="the sums of eq. (6), until the active set is stable",
-        **{"grid": READINGS, "quick": None, **fields},
-    )
+    }
+    return experiment("risvo", name, data=data, estimator=estimator, **{**settings, **fields})
 
 
-def _svm(name: str, label: str, references: tuple[Reference, ...], **fields: Any) -> Spec:
-    return Spec(
+def _svm(name: str, data: Any, kernel: Params, printed: tuple[float, ...] = (), quick: Any = None) -> Spec:
+    """Return a support vector machine, with the paper's error and number of support vectors."""
+    return experiment(
         "risvo",
         name,
-        "Support vector machine",
-        data_label=label,
+        title="Support vector machine",
         about="One-vs-one support vector machines with C = 1 and the kernel of RiSVO.",
+        data=data,
         estimator=support_vector_machine,
+        grid=(kernel,),
         extras=support_vectors,
         views=(Table(metrics=("error", "n_vectors", "seconds")),),
-        references=references,
-        **{"quick": None, **fields},
+        references=tuple(
+            Reference(value, "Section 4.1", metric=m) for value, m in zip(printed, ("error", "n_vectors"), strict=False)
+        ),
+        quick=quick,
     )
 
 
@@ -342,98 +343,27 @@ def _on_digits(**fields: Any) -> dict[str, Any]:
     return {"data": digits, "data_label": QUICK_DATA, "estimator": digits_classifier, **fields}
 
 
-_PENDIGITS = "Features scaled to [-1, 1], an RBF kernel with sigma = 1, 1,500 landmarks."
+_RIDGE = product(reduction=["sum"], max_iter=[1, 30], rho=[0.1])
+_BOUNDS = product(reduction=["sum"], landmarks=["uniform"], gamma_l=[-1.0], gamma_u=[1.0], rho=[0.01], max_iter=[5])
+_QUICK_READINGS = product(reduction=["sum", "mean"], max_iter=[1, 10])
+_QUICK_SIZES = product(reduction=["sum"], landmarks=["uniform", "basis"], n_landmarks=[20, 60, 180])
+_QUICK_RULES = product(landmarks=sorted(LANDMARKS), n_landmarks=[30, 60, 120], max_iter=[1])
+_CHUNKS = product(solution=["normal equations"], chunks=[1, 2, 4, 8])
+_PSEUDO_INVERSE = {"solution": "pseudo-inverse", "chunks": 1}
 SPECS: tuple[Spec, ...] = (
-    _table_1(
-        "mnist",
-        "MNIST",
-        "2.33",
-        "Images of unit length, the kernel <x, y>^2, 3,500 landmarks.",
-        data=mnist,
-        estimator=mnist_classifier,
-        quick=_on_digits(grid=product(reduction=["sum", "mean"], max_iter=[1, 10]), seeds=(0,)),
-    ),
-    # On the digits, the next experiments would be the same as the first.
-    _table_1(
-        "usps",
-        "USPS, the standard split",
-        "4.81",
-        "All 7,291 training images, of unit length, and the kernel <x, y>^2. The last rows have a ridge chosen on 1,491 "
-        "held-out training images.",
-        data=usps,
-        estimator=usps_classifier,
-        grid=(*READINGS, *product(reduction=["sum"], max_iter=[1, 30], rho=[0.1])),
-    ),
-    _table_1(
-        "usps-3035",
-        "USPS, 3,035 training images",
-        "4.81",
-        "As many training images as in the paper, drawn from the training file; all of them are landmarks.",
-        data=usps_sample,
-        estimator=usps_classifier,
-    ),
-    _table_1(
-        "usps-pooled",
-        "USPS, pooled, 3,035 training images",
-        "4.81",
-        "As many training images as in the paper, drawn from all 9,298 images; the other images are the test images.",
-        data=usps_pooled,
-        estimator=usps_classifier,
-    ),
-    _table_1(
-        "letter",
-        "Letter Recognition, the standard split",
-        "2.56",
-        "An RBF kernel with sigma = 5, 4,000 landmarks, 16,000 training rows. The last row has bounds, ridge and number of "
-        "steps chosen on the last 3,000 training rows.",
-        data=letter,
-        estimator=letter_classifier,
-        grid=(
-            *READINGS,
-            *product(reduction=["sum"], landmarks=["uniform"], gamma_l=[-1.0], gamma_u=[1.0], rho=[0.01], max_iter=[5]),
-        ),
-    ),
-    _table_1(
-        "letter-20000",
-        "Letter Recognition, random folds of 20,000 rows",
-        "2.56",
-        "The paper counts all 20,000 rows as training data: here each seed holds out another fifth of them.",
-        data=letter_fold,
-        estimator=letter_classifier,
-    ),
-    _table_1(
-        "pendigits",
-        "Pendigits, the standard split",
-        "0.60",
-        f"{_PENDIGITS} The test rows are from other writers than the training rows.",
-        data=pendigits,
-        estimator=pendigits_classifier,
-    ),
-    _table_1(
-        "pendigits-1500",
-        "Pendigits, 1,500 training rows",
-        "0.60",
-        f"{_PENDIGITS} As many training rows as in the paper, and the standard test rows, from other writers.",
-        data=pendigits_sample,
-        estimator=pendigits_classifier,
-    ),
-    _table_1(
-        "pendigits-writers",
-        "Pendigits, 1,500 training rows of the same writers",
-        "0.60",
-        f"{_PENDIGITS} The test rows are the other 5,994 rows of the training file, so the writers of the test rows also "
-        "wrote training rows.",
-        data=pendigits_writers,
-        estimator=pendigits_classifier,
-    ),
-    Spec(
+    _table_1("mnist", "2.33", mnist, mnist_classifier, quick=_on_digits(grid=_QUICK_READINGS, seeds=(0,))),
+    _table_1("usps", "4.81", usps, usps_classifier, grid=(*READINGS, *_RIDGE)),
+    _table_1("usps-3035", "4.81", usps_sample, usps_classifier),
+    _table_1("usps-pooled", "4.81", usps_pooled, usps_classifier),
+    _table_1("letter", "2.56", letter, letter_classifier, grid=(*READINGS, *_BOUNDS)),
+    _table_1("letter-20000", "2.56", letter_fold, letter_classifier),
+    _table_1("pendigits", "0.60", pendigits, pendigits_classifier),
+    _table_1("pendigits-1500", "0.60", pendigits_sample, pendigits_classifier),
+    _table_1("pendigits-writers", "0.60", pendigits_writers, pendigits_classifier),
+    experiment(
         "risvo",
         "basis-size",
-        "A random basis and basis construction",
         data=mnist,
-        data_label="MNIST",
-        about="Is a basis of patterns far from the span of the earlier ones better than a random basis? The active set is "
-        "reduced until it is stable.",
         estimator=basis_size_classifier,
         grid=product(reduction=["sum", "mean"], landmarks=list(TABLE_2), n_landmarks=list(BASIS_SIZES)),
         seeds=(0, 1, 2, 3, 4),
@@ -444,43 +374,27 @@ SPECS: tuple[Spec, ...] = (
             for m, value in zip(BASIS_SIZES, values, strict=True)
         ),
         headline={"reduction": "sum", "landmarks": "basis", "n_landmarks": 1900},
-        headline_reason="the rule of the paper and its largest basis",
-        quick=_on_digits(
-            grid=product(reduction=["sum"], landmarks=["uniform", "basis"], n_landmarks=[20, 60, 180]), seeds=(0, 1)
-        ),
+        quick=_on_digits(grid=_QUICK_SIZES, seeds=(0, 1)),
     ),
-    Spec(
+    experiment(
         "risvo",
         "solutions",
-        "Pseudo-inverse and averaging",
         data=mnist,
-        data_label="MNIST",
-        about="The same random basis: the normal equations, the pseudo-inverse of eq. (5) as printed, and the mean of the "
-        "solutions of independent fits to chunks of the rows.",
         estimator=solution_classifier,
-        grid=(
-            *product(solution=["normal equations"], chunks=[1, 2, 4, 8]),
-            {"solution": "pseudo-inverse", "chunks": 1},
-        ),
+        grid=(*_CHUNKS, _PSEUDO_INVERSE),
         seeds=SEEDS,
         views=(Table(metrics=("error", "seconds"), rows=("solution", "chunks")),),
-        headline={"solution": "normal equations", "chunks": 1},
-        headline_reason="the solution of all rows",
+        headline=_CHUNKS[0],
         quick={
             "data": digits,
-            "grid": product(solution=["normal equations", "pseudo-inverse"], chunks=[1], n_landmarks=[60])
-            + product(solution=["normal equations"], chunks=[3], n_landmarks=[60]),
+            "grid": [{**point, "n_landmarks": 60} for point in (_CHUNKS[0], _CHUNKS[1], _PSEUDO_INVERSE)],
             "seeds": (0,),
         },
     ),
-    Spec(
+    experiment(
         "risvo",
         "cost",
-        "Cost against the size of the basis",
         data=letter,
-        data_label="Letter Recognition",
-        about="Seconds to solve eq. (5) for all classes and for two classes, given the sums over the patterns, and seconds "
-        "of the fit to all rows without an active set, which computes the sums.",
         estimator=landmark_rule_classifier,
         grid=product(landmarks=["uniform"], n_landmarks=[1000, 2000, 4000]),
         seeds=SEEDS,
@@ -490,33 +404,22 @@ SPECS: tuple[Spec, ...] = (
             Table(metrics=("solution_seconds", "two_class_seconds", "seconds"), rows=("n_landmarks",)),
         ),
         headline={"n_landmarks": 4000},
-        headline_reason="the size of the paper",
         quick=None,
     ),
     _svm(
         "svm-pendigits",
-        "Pendigits, the standard split",
-        (Reference(2.03, "Section 4.1"), Reference(1200, "Section 4.1", metric="n_vectors")),
-        data=pendigits,
-        grid=({"kernel": "rbf", "gamma": 1 / 2},),
-        quick={**_on_digits(grid=({"kernel": "rbf"},)), "estimator": support_vector_machine},
+        pendigits,
+        {"kernel": "rbf", "gamma": 1 / 2},
+        (2.03, 1200),
+        {**_on_digits(grid=({"kernel": "rbf"},)), "estimator": support_vector_machine},
     ),
-    _svm(
-        "svm-letter",
-        "Letter Recognition, the standard split",
-        (Reference(5.75, "Section 4.1"), Reference(8400, "Section 4.1", metric="n_vectors")),
-        data=letter,
-        grid=({"kernel": "rbf", "gamma": 1 / 50},),
-    ),
-    _svm("svm-usps", "USPS, the standard split", (), data=usps, grid=({"kernel": "quadratic"},)),
-    _svm("svm-mnist", "MNIST", (), data=mnist, grid=({"kernel": "quadratic"},)),
-    Spec(
+    _svm("svm-letter", letter, {"kernel": "rbf", "gamma": 1 / 50}, (5.75, 8400)),
+    _svm("svm-usps", usps, {"kernel": "quadratic"}),
+    _svm("svm-mnist", mnist, {"kernel": "quadratic"}),
+    experiment(
         "risvo",
         "landmark-rules",
-        "Error and cost of each landmark rule",
         data=letter,
-        data_label="Letter Recognition",
-        about="The kernel error is the percentage of the kernel's trace outside the span of the landmarks. No active set.",
         estimator=landmark_rule_classifier,
         grid=product(landmarks=sorted(LANDMARKS), n_landmarks=[250, 500, 1000]),
         seeds=SEEDS,
@@ -528,16 +431,16 @@ SPECS: tuple[Spec, ...] = (
             Table(metrics=("error", "kernel_error", "seconds")),
         ),
         headline={"landmarks": "uniform", "n_landmarks": 1000},
-        headline_reason="the simplest rule with the largest number of landmarks",
-        quick=_on_digits(grid=product(landmarks=sorted(LANDMARKS), n_landmarks=[30, 60, 120], max_iter=[1]), seeds=(0,)),
+        quick=_on_digits(grid=_QUICK_RULES, seeds=(0,)),
     ),
 )
 
 STABLE = {"max_iter": 30}
+_SUM = {"reduction": "sum", **STABLE}
 _IN_THE_PAPER = ("mnist", "usps", "letter", "pendigits")
 
 
-def _errors(value: str, names: tuple[str, ...]) -> tuple[Comparison, ...]:
+def _errors(value: str, *names: str) -> tuple[Comparison, ...]:
     """Return the comparisons of a printed error with both readings of the objective on each data set."""
     return tuple(
         Comparison(
@@ -552,118 +455,54 @@ def _errors(value: str, names: tuple[str, ...]) -> tuple[Comparison, ...]:
     )
 
 
-def _by_reading(*comparisons: Callable[[str, str], Comparison]) -> tuple[Comparison, ...]:
-    """Return the comparisons that functions of name and reduction make for each row of Table 1."""
-    pairs = [(name, reduction) for reduction in ("mean", "sum") for name in _IN_THE_PAPER]
-    return tuple(comparison(*pair) for comparison in comparisons for pair in pairs)
-
-
-def _improves(name: str, reduction: str) -> Comparison:
-    one, other = ({"reduction": reduction, "max_iter": n} for n in (30, 1))
-    return Comparison(name, one, "below", other, reading=reduction)
-
-
-def _includes(name: str, reduction: str) -> Comparison:
-    one = {"reduction": reduction, **STABLE}
-    return Comparison(name, one, "at most", 0.0, "violation_share", within=0.01, reading=reduction)
-
-
-def _becomes_stable(name: str, reduction: str) -> Comparison:
-    return Comparison(name, {"reduction": reduction, **STABLE}, "at most", 0.0, "discarded_last", reading=reduction)
-
-
-def _falls(name: str, reduction: str) -> Comparison:
-    return Comparison(name, {"reduction": reduction, **STABLE}, "at most", 0.0, TrainingErrorChange(), reading=reduction)
-
-
-def _table_2(name: str, label: str, rule: str) -> Claim:
-    values = zip(BASIS_SIZES, TABLE_2[rule], strict=True)
-    return Claim(
-        name,
-        f"{label} of 100 to 1,900 patterns have the errors of Table 2.",
-        "Table 2",
-        tuple(
-            Comparison(
-                "basis-size",
-                {"reduction": "sum", "landmarks": rule, "n_landmarks": m},
-                "near",
-                Printed(value),
-            )
-            for m, value in values
-        ),
-        printed=" / ".join(TABLE_2[rule]) + " %",
-        reason="The kernel is <x, y>^2 without a constant, images have unit length, and the objective is the sum over the "
-        "active set. The paper specifies neither the scale of the images nor the constant of the kernel; this reading was "
-        "chosen because the errors of the table are then reached.",
+def _stable(relation: str, other: Any, *measures: Any, within: float | None = None) -> tuple[Comparison, ...]:
+    """Return the comparisons of the stable active set for each reading and each row of Table 1."""
+    return tuple(
+        Comparison(
+            name,
+            {"reduction": reduction, **STABLE},
+            relation,
+            {"reduction": reduction, **other} if isinstance(other, dict) else other,
+            measure,
+            within=within,
+            reading=reduction,
+        )
+        for reduction in ("mean", "sum")
+        for measure in measures
+        for name in _IN_THE_PAPER
     )
 
 
-_SUM = {"reduction": "sum", **STABLE}
-CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        "mnist-error",
-        "The error on MNIST is 2.33 % with 3,500 basis patterns.",
-        "Table 1",
-        _errors("2.33", ("mnist",)),
-        cause=Cause.AMBIGUOUS,
-        reason="The sum over the active set gives the error of the paper; their mean regularises more and is less accurate.",
-    ),
-    Claim(
-        "usps-error",
-        "The error on USPS is 4.81 % with 3,035 training patterns.",
-        "Table 1",
-        _errors("4.81", ("usps", "usps-3035", "usps-pooled")),
-        cause=Cause.UNSPECIFIED,
-        reason="The paper does not state which 3,035 of the 9,298 images are its training patterns.",
-    ),
-    Claim(
-        "letter-error",
-        "The error on Letter is 2.56 % with 4,000 basis patterns.",
-        "Table 1",
-        _errors("2.56", ("letter", "letter-20000")),
-        cause=Cause.UNSPECIFIED,
-        reason="The paper counts all 20,000 patterns as training data and does not state its test patterns.",
-    ),
-    Claim(
-        "pendigits-error",
-        "The error on Pendigits is 0.60 % with 1,500 training patterns.",
-        "Table 1",
-        _errors("0.60", ("pendigits", "pendigits-1500", "pendigits-writers")),
-        cause=Cause.UNSPECIFIED,
-        reason="The paper does not state its 1,500 training patterns and its test patterns.",
-    ),
-    Claim(
-        "active-set",
-        "Selecting an active set improves the classification.",
-        "Section 2.2",
-        _by_reading(_improves),
-        cause=Cause.AMBIGUOUS,
-        reason="With the mean of eq. (2) the error falls when patterns are discarded; with the sum of eq. (6) the first "
-        "step already fits closely, and discarding patterns of a small training set increases the error.",
-    ),
-    Claim(
-        "inclusion",
-        "Inclusion property: a pattern that left the active set would never have returned, on all data sets.",
-        "Section 4.1, c",
-        _by_reading(_includes),
-        cause=Cause.AMBIGUOUS,
-        reason="Counted are all discarded patterns that satisfy the criteria of a later step; the claim holds if they are "
-        "at most one in 10,000 training patterns.",
-    ),
-    Claim(
-        "convergence",
-        "The number of discarded patterns converges to zero, and the training error falls.",
-        "Fig. 1",
-        _by_reading(_becomes_stable, _falls),
-        cause=Cause.AMBIGUOUS,
-        reason="With the mean of eq. (2) the training error falls from step to step; with the sum of eq. (6) nearly all "
-        "training patterns are correct after the first step.",
-    ),
-    Claim(
-        "basis-construction",
-        "Basis construction has a lower error than a random basis of the same size.",
-        "Section 4.2, Table 2",
-        tuple(
+def _table_2(rule: str) -> tuple[Comparison, ...]:
+    settings = [{"reduction": "sum", "landmarks": rule, "n_landmarks": m} for m in BASIS_SIZES]
+    return tuple(
+        Comparison("basis-size", *pair) for pair in zip(settings, ["near"] * 6, map(Printed, TABLE_2[rule]), strict=True)
+    )
+
+
+def _with_svm(name: str, relation: str, measure: str = "error") -> Comparison:
+    """Return the comparison of RiSVO with the support vector machine on one data set."""
+    return Comparison(name, _SUM, relation, {}, measure, other_experiment=f"svm-{name}")
+
+
+def _svm_values(name: str, error: str, vectors: float) -> tuple[Comparison, ...]:
+    return (
+        Comparison(name, {}, "near", Printed(error, other_rows=True), deterministic=True),
+        Comparison(name, {}, "near", vectors, "n_vectors", within=vectors / 10, deterministic=True),
+    )
+
+
+CLAIMS = read_claims(
+    "risvo",
+    {
+        "mnist-error": _errors("2.33", "mnist"),
+        "usps-error": _errors("4.81", "usps", "usps-3035", "usps-pooled"),
+        "letter-error": _errors("2.56", "letter", "letter-20000"),
+        "pendigits-error": _errors("0.60", "pendigits", "pendigits-1500", "pendigits-writers"),
+        "active-set": _stable("below", {"max_iter": 1}, "error"),
+        "inclusion": _stable("at most", 0.0, "violation_share", within=0.01),
+        "convergence": _stable("at most", 0.0, "discarded_last", TrainingErrorChange()),
+        "basis-construction": tuple(
             Comparison(
                 "basis-size",
                 {"reduction": reduction, "landmarks": "basis"},
@@ -674,40 +513,11 @@ CLAIMS: tuple[Claim, ...] = (
             )
             for reduction in ("sum", "mean")
         ),
-        cause=Cause.AMBIGUOUS,
-        reason="At every size the constructed basis must not have a clearly higher error.",
-    ),
-    _table_2("random-bases", "Random bases", "uniform"),
-    _table_2("constructed-bases", "Constructed bases", "basis"),
-    Claim(
-        "pseudo-inverse",
-        "The pseudo-inverse of eq. (5) solves the problem of eq. (2).",
-        "Section 2.1, eqs. (5) and (6)",
-        (Comparison("solutions", {"solution": "pseudo-inverse"}, "at most", {"solution": "normal equations", "chunks": 1}),),
-        reason="Eq. (5) has one equation fewer than unknowns; its solution of minimum norm is as accurate as that of the "
-        "normal equations.",
-    ),
-    Claim(
-        "averaging",
-        "The method can be parallelised by averaging the solutions of independent chunks of the data.",
-        "Section 4.1, d",
-        tuple(
-            Comparison(
-                "solutions",
-                {"solution": "normal equations", "chunks": chunks},
-                "at most",
-                {"solution": "normal equations", "chunks": 1},
-                within=0.2,
-            )
-            for chunks in (2, 4, 8)
-        ),
-        reason="The paper has no figures for averaging; here it may cost at most 0.2 percentage points of error.",
-    ),
-    Claim(
-        "cubic-cost",
-        "The cost of the solution grows with the cube of the size of the basis.",
-        "Section 4.1, a",
-        tuple(
+        "random-bases": _table_2("uniform"),
+        "constructed-bases": _table_2("basis"),
+        "pseudo-inverse": (Comparison("solutions", _PSEUDO_INVERSE, "at most", _CHUNKS[0]),),
+        "averaging": tuple(Comparison("solutions", c, "at most", _CHUNKS[0], within=0.2) for c in _CHUNKS[1:]),
+        "cubic-cost": tuple(
             Comparison(
                 "cost",
                 {"n_landmarks": m},
@@ -719,68 +529,11 @@ CLAIMS: tuple[Claim, ...] = (
             )
             for m in (2000, 4000)
         ),
-        printed="a factor of 8 for twice the size",
-        reason="Measured is the solution of eq. (5) given its sums. Between factors of 5 and 11 the growth is closer to "
-        "cubic (8) than to quadratic (4) or quartic (16). The sums themselves cost O(N m^2).",
-    ),
-    Claim(
-        "classes-cost",
-        "The order of the cost does not depend on the number of classes.",
-        "Section 4.1, a",
-        (Comparison("cost", {"n_landmarks": 4000}, "at most", 1.5, ClassesFactor()),),
-        printed="the same order",
-        reason="26 classes instead of two take less than one and a half times as long.",
-    ),
-    Claim(
-        "svm-pendigits",
-        "A support vector machine has an error of 2.03 % on Pendigits with 1,200 support vectors.",
-        "Section 4.1",
-        (
-            Comparison("svm-pendigits", {}, "near", Printed("2.03", other_rows=True), deterministic=True),
-            Comparison("svm-pendigits", {}, "near", 1200.0, "n_vectors", within=120.0, deterministic=True),
-        ),
-        printed="2.03 %, 1,200 vectors",
-        cause=Cause.UNSPECIFIED,
-        reason="The paper does not state the kernel and C of its support vector machine; ours has C = 1 and RiSVO's kernel. "
-        "The number of vectors may differ by a tenth.",
-    ),
-    Claim(
-        "svm-letter",
-        "A support vector machine has an error of 5.75 % on Letter with 8,400 support vectors.",
-        "Section 4.1",
-        (
-            Comparison("svm-letter", {}, "near", Printed("5.75", other_rows=True), deterministic=True),
-            Comparison("svm-letter", {}, "near", 8400.0, "n_vectors", within=840.0, deterministic=True),
-        ),
-        printed="5.75 %, 8,400 vectors",
-        cause=Cause.UNSPECIFIED,
-        reason="The paper does not state the kernel and C of its support vector machine; ours has C = 1 and RiSVO's kernel. "
-        "The number of vectors may differ by a tenth.",
-    ),
-    Claim(
-        "better-than-svm",
-        "RiSVO is more accurate than the support vector machine on Pendigits and Letter.",
-        "Section 4.1",
-        tuple(Comparison(name, _SUM, "below", {}, other_experiment=f"svm-{name}") for name in ("pendigits", "letter")),
-        cause=Cause.UNSPECIFIED,
-        reason="On the standard split of Pendigits, whose test writers are unseen, the support vector machine is as good.",
-    ),
-    Claim(
-        "fewer-vectors",
-        "On Letter RiSVO has fewer vectors than the support vector machine, on Pendigits more.",
-        "Section 4.1",
-        (
-            Comparison("letter", _SUM, "below", {}, "n_vectors", other_experiment="svm-letter"),
-            Comparison("pendigits", _SUM, "above", {}, "n_vectors", other_experiment="svm-pendigits"),
-        ),
-        printed="4,000 and 8,400; 1,500 and 1,200",
-        reason="The numbers of basis patterns are those of Table 1; the support vectors are counted after the fit.",
-    ),
-    Claim(
-        "svm-images",
-        "RiSVO is not more accurate than a support vector machine on the images of MNIST and USPS.",
-        "Section 4.1",
-        tuple(Comparison(name, _SUM, "at least", {}, other_experiment=f"svm-{name}") for name in ("mnist", "usps")),
-        reason="The paper names MNIST and, by its context, USPS.",
-    ),
+        "classes-cost": (Comparison("cost", {"n_landmarks": 4000}, "at most", 1.5, ClassesFactor()),),
+        "svm-pendigits": _svm_values("svm-pendigits", "2.03", 1200.0),
+        "svm-letter": _svm_values("svm-letter", "5.75", 8400.0),
+        "better-than-svm": (_with_svm("pendigits", "below"), _with_svm("letter", "below")),
+        "fewer-vectors": (_with_svm("letter", "below", "n_vectors"), _with_svm("pendigits", "above", "n_vectors")),
+        "svm-images": (_with_svm("mnist", "at least"), _with_svm("usps", "at least")),
+    },
 )

@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from gramless.papers.datasets import Dataset, load
@@ -188,6 +190,18 @@ class Spec:
             "device": device,
         }
         return hashlib.sha256(json.dumps(declared, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def read_texts(paper: str) -> dict[str, dict[str, dict[str, str]]]:
+    """Return the texts of the experiments and of the claims of a paper by name, from the file `<paper>.toml`."""
+    texts: dict[str, dict[str, dict[str, str]]]
+    texts = tomllib.loads(Path(__file__).with_name(f"{paper}.toml").read_text(encoding="utf-8"))
+    return texts
+
+
+def experiment(paper: str, name: str, **fields: Any) -> Spec:
+    """Return the experiment with these fields and with the texts of the paper's file."""
+    return Spec(paper, name, **{**fields, **read_texts(paper)["experiments"][name]})
 
 
 def product(**axes: Sequence[Any]) -> tuple[dict[str, Any], ...]:
