@@ -1,6 +1,7 @@
 """Peak memory of the fit of every estimator at three budgets, measured from outside the fitting process.
 
     python benchmarks/memory.py [--only NAME ...] [--out benchmarks/results/memory.json]
+    python benchmarks/memory.py --calls [--only NAME ...]       # of the calls after a fit, with the budget of the estimator
 
 Every public estimator is measured; one without an entry in `CASES` is fitted with its default settings. The parent
 process loads the library with all compiled loops and forks. It resets the peak of the waiting child
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import ctypes
 import importlib
 import io
@@ -30,6 +32,7 @@ import sys
 import tempfile
 import traceback
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -283,6 +286,83 @@ def measure_train(mode: str, budget: int, folder: Path) -> dict[str, Any]:
     return found | {"sentence": answer.partition(": ")[2]}
 
 
+CALL_BUDGET = 100_000_000
+NEW_ROWS = 20_000
+CALL_CASES: dict[str, Case] = {
+    "LSSVC": Case({"probability": "auto"}, n=4000),
+    "LSSVR": Case({}, n=4000),
+    "PrototypeLSSVC": Case({"n_prototypes": 400}, n=4000),
+    "RiSVOClassifier": Case({"n_landmarks": 300, "landmarks": "uniform"}, n=4000),
+    "NystromLSSVC": Case({"n_landmarks": 300, "probability": "temperature"}, n=20_000),
+    "NystromLSSVR": Case({"n_landmarks": 300}, n=20_000, outputs=2),
+    "FourierLSSVC": Case({"n_components": 300, "probability": "sigmoid"}, n=20_000),
+    "FourierLSSVR": Case({"n_components": 300}, n=20_000),
+    "BudgetLSSVC": Case({"epochs": 1, "budget": 300}, n=4000),
+    "BudgetLSSVR": Case({"epochs": 1, "budget": 300}, n=4000),
+    "NystromNovelty": Case({"n_landmarks": 300}, n=4000),
+    "TableClassifier": Case({"time_budget": 0.1}, n=1500),
+    "TableRegressor": Case({"time_budget": 0.1}, n=1500),
+}
+"""Settings and training rows of the estimators whose calls are measured; others have the last of `CASES`."""
+
+CALLS: dict[str, Any] = {
+    "predict": lambda model, X, y: model.predict(X),
+    "decision_function": lambda model, X, y: model.decision_function(X),
+    "score_samples": lambda model, X, y: model.score_samples(X),
+    "transform": lambda model, X, y: model.transform(X),
+    "predict_proba": lambda model, X, y: model.predict_proba(X),
+    "predict_set": lambda model, X, y: model.predict_set(X),
+    "predict_interval": lambda model, X, y: model.predict_interval(X[:2000]),
+    "predict_interval(local=True)": lambda model, X, y: model.predict_interval(X[:500], local=True),
+    "predict(return_std=True)": lambda model, X, y: model.predict(X[:500], return_std=True),
+    "partial_fit": lambda model, X, y: model.partial_fit(X, y),
+    "compress": lambda model, X, y: gramless.compress(model, n_points=100, rounds=2, random_state=0),
+    "compiled": lambda model, X, y: gramless.compiled(model).predict(X),
+    "to_onnx": lambda model, X, y: gramless.to_onnx(model),
+}
+"""Public calls after a fit, which have the memory budget of the estimator."""
+
+
+def measure_call(name: str, case: Case, call: str, model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, Any] | None:
+    """Run one call of a fitted model; None if the estimator does not have it."""
+    method = call.partition("(")[0]
+    if method not in ("compress", "compiled", "to_onnx") and not hasattr(model, method):
+        return None
+
+    def run(model: Any, n: int) -> str:
+        warnings.simplefilter("ignore")
+        try:
+            CALLS[call](model, X[:n], y[:n])
+        except MemoryError as reason:
+            return f"refused: {reason}"
+        except (TypeError, ValueError, AttributeError) as reason:
+            return f"unavailable: {reason}"
+        return "done"
+
+    answer = run(copy.deepcopy(model), 300)  # Load what the call loads.
+    if answer.startswith("unavailable"):
+        return None
+    peak, answer = peak_of(lambda: run(model, len(X)))
+    if answer.startswith("failed"):
+        raise RuntimeError(f"{call} of {name} {case}: {answer}")
+    found = {"estimator": f"{name}.{call}", "settings": case.settings, "rows": case.n, "columns": case.d}
+    found |= {"dtype": case.dtype, "budget": CALL_BUDGET, "estimate": "", "answer": answer.partition(":")[0]}
+    if answer == "done":
+        return found | {"answer": "fitted", "peak": peak, "share": round(peak / CALL_BUDGET, 3)}
+    return found | {"sentence": answer.partition(": ")[2]}
+
+
+def measure_calls(name: str) -> Iterator[dict[str, Any]]:
+    """Fit an estimator with a memory budget and yield the measurements of its calls."""
+    case = CALL_CASES.get(name, cases(name)[-1])
+    X, y = data(name, replace(case, n=NEW_ROWS))
+    model = make(name, case, CALL_BUDGET).fit(*data(name, case))
+    for call in CALLS:
+        found = measure_call(name, case, call, model, X, y)
+        if found is not None:
+            yield found
+
+
 def measure_loading() -> dict[str, int]:
     """Return the bytes that loading each group of compiled loops takes, each in its own process."""
     script = (
@@ -316,23 +396,29 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="estimators to measure")
     parser.add_argument("--out", help="write the table as JSON")
     parser.add_argument("--quick", action="store_true", help="the last case of each estimator only")
+    parser.add_argument("--calls", action="store_true", help="measure the calls after a fit instead of fits")
     parser.add_argument("--lines", action="store_true", help="print one JSON object for each fit instead of a table")
     arguments = parser.parse_args()
     if not ALLOCATOR.items() <= os.environ.items():  # The C library reads this variable when a process starts.
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ALLOCATOR)
     warnings.simplefilter("ignore")
-    loading = measure_loading()
+    loading = {} if arguments.calls else measure_loading()
     load_everything()
     if not arguments.lines:
         print(f"{'':62} {'rows x columns':>15} budget  told   peak share   (MB)")
     found = []
     for name in arguments.only or estimators():
+        if arguments.calls:
+            for one in measure_calls(name) if "memory_budget" in estimators()[name]._get_param_names() else ():
+                found.append(one)
+                print(json.dumps(one) if arguments.lines else line(one), flush=True)
+            continue
         for case in cases(name)[-1:] if arguments.quick else cases(name):
             make(name, case, None).fit(*data(name, case))  # Load what the fit loads.
             for budget in BUDGETS if "memory_budget" in estimators()[name]._get_param_names() else BUDGETS[-1:]:
                 found.append(measure(name, case, budget))
                 print(json.dumps(found[-1]) if arguments.lines else line(found[-1]), flush=True)
-    if not arguments.only:
+    if not arguments.only and not arguments.calls:
         with tempfile.TemporaryDirectory() as folder:
             for mode in list(TRAIN)[-1:] if arguments.quick else TRAIN:
                 for budget in BUDGETS:

@@ -25,10 +25,11 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import check_random_state
 
 from gramless._core import arrays as xa
+from gramless._core.memory import MemoryEstimate, parse_budget
 from gramless._core.threads import slices
 from gramless._core.validation import check_positive
 from gramless.approximation.landmarks import as_points, select
-from gramless.deployment.kernel_expansion import BLOCK_ROWS, KernelExpansion, expansion_of
+from gramless.deployment.kernel_expansion import BLOCK_BYTES, BLOCK_ROWS, KernelExpansion, block_rows, expansion_of
 from gramless.deployment.tuning import TUNING
 from gramless.kernels import RBF, Kernel, ScaledColumns
 from gramless.linalg.operators import evaluate
@@ -112,6 +113,7 @@ def compress(
         raise ValueError(f"loss must lie between 0 and 1, got {loss}")
     if rounds != 0:
         check_positive("rounds", rounds, integer=True)
+    device = getattr(model, "device_", "cpu")
     small = compress_expansion(
         expansion,
         objective_of(model),
@@ -121,7 +123,8 @@ def compress(
         rounds=rounds,
         half=half,
         rng=check_random_state(random_state),
-        device=getattr(model, "device_", "cpu"),
+        device=device,
+        budget=parse_budget(getattr(model, "memory_budget", None), device),
     )
     return _copy_with(model, expansion, small)
 
@@ -146,23 +149,31 @@ def compress_expansion(
     half: bool,
     rng: np.random.RandomState,
     device: str,
+    budget: int,
 ) -> Compression:
-    """Return an expansion with `n_points` points, or with as few as change at most the share `loss` of predictions."""
+    """Return an expansion with `n_points` points, or with as few as change at most the share `loss` of predictions.
+
+    `MemoryError` is raised if the compression needs more than `budget` bytes.
+    """
     n, kernel = len(expansion.points), expansion.kernel
     n_held_out = min(int(TUNING.held_out_fraction * n), TUNING.max_held_out)
     if n_held_out < TUNING.min_held_out:
         raise ValueError(f"{n} points are too few to hold out {TUNING.min_held_out} of them, which measure the loss")
     X = xa.to_device(expansion.points, device)
-    full = KernelExpansion(kernel, X, xa.like(expansion.coef, X), xa.like(expansion.bias, X))
+    optimise = rounds > 0 and _column_scales(kernel, X.shape[1]) is not None
+    m = n_points if n_points is not None else max(1, n // 100)
+    n_interpolated = TUNING.interpolated_rows if optimise else 0
+    block_bytes = _block_bytes(expansion, n_interpolated, m, budget)
+    full = KernelExpansion(kernel, X, xa.like(expansion.coef, X), xa.like(expansion.bias, X), block_bytes)
     order = rng.permutation(n)
     held_out, rest = (X[xa.indices(part, X)] for part in (order[:n_held_out], order[n_held_out:]))
-    optimise = rounds > 0 and _column_scales(kernel, X.shape[1]) is not None
-    rows = _TeacherRows(full, rest, TUNING.interpolated_rows if optimise else 0, rng)
+    rows = _TeacherRows(full, rest, n_interpolated, rng)
     expected = full(held_out)
-    m = n_points if n_points is not None else max(1, n // 100)
+    ridge = TUNING.start_ridge if optimise else TUNING.least_squares_ridge
     while True:
-        start = as_points(select(landmarks, rest, kernel, m, rng), X) + 0
-        small = _least_squares(kernel, rows.X, rows.Z, start, TUNING.start_ridge if optimise else TUNING.least_squares_ridge)
+        block_bytes = _block_bytes(expansion, n_interpolated, m, budget)
+        start = as_points(select(landmarks, rest, kernel, m, rng, block_bytes), X) + 0
+        small = _least_squares(kernel, rows.X, rows.Z, start, ridge, block_bytes)
         if optimise:
             small = _optimised(small, rows, objective, rounds, rng)
         changed = objective.changed(expected, small(held_out))
@@ -176,11 +187,27 @@ def compress_expansion(
         if np.isfinite(points).all():
             coarse = replace(small, points=xa.like(points, X))
             if not optimise:
-                coarse = _least_squares(kernel, rows.X, rows.Z, coarse.points)
+                coarse = _least_squares(kernel, rows.X, rows.Z, coarse.points, block_bytes=block_bytes)
             coarse_changed = objective.changed(expected, coarse(held_out))
             if coarse_changed <= changed:
                 small, changed, rounded = coarse, coarse_changed, True
     return Compression(small, changed, n_held_out, rounded)
+
+
+def _block_bytes(expansion: KernelExpansion, n_interpolated: int, m: int, budget: int) -> int:
+    """Return the bytes that a block of kernel values may take; MemoryError if the other parts exceed the budget."""
+    (n, d), k = expansion.points.shape, expansion.coef.shape[1]
+    itemsize, n_rows = expansion.points.dtype.itemsize, (1 + n_interpolated) * n
+    parts = {
+        "rows": (n_rows + 4 * n) * d * itemsize,
+        "scores": 5 * n_rows * k * 8,
+        "normal equations": 4 * m * m * 8,
+        "gradient steps": 5 * max(TUNING.batch_rows, n_rows // TUNING.steps_per_round) * m * itemsize,
+        "one row of kernel values": 12 * n,
+    }
+    memory = MemoryEstimate(parts)
+    memory.check(budget, "compress to fewer points, or set a larger memory_budget of the model")
+    return min(BLOCK_BYTES, (budget - memory.nbytes) // 2)
 
 
 def _copy_with(model: BaseEstimator, before: KernelExpansion, small: Compression) -> BaseEstimator:
@@ -321,12 +348,17 @@ def _column_scales(kernel: Kernel, width: int) -> np.ndarray | None:
 
 
 def _least_squares(
-    kernel: Kernel, X: Any, Z: Any, points: Any, ridge: float = TUNING.least_squares_ridge
+    kernel: Kernel,
+    X: Any,
+    Z: Any,
+    points: Any,
+    ridge: float = TUNING.least_squares_ridge,
+    block_bytes: int = BLOCK_BYTES,
 ) -> KernelExpansion:
     """Return the least-squares coefficients and bias for given points, from normal equations in float64."""
     m = len(points)
     gram, right = xa.zeros((m + 1, m + 1), X, np.float64), xa.zeros((m + 1, Z.shape[1]), X, np.float64)
-    for rows in slices(len(X), BLOCK_ROWS):
+    for rows in slices(len(X), block_rows(m + 1, block_bytes)):
         block = xa.empty((len(X[rows]), m + 1), X, np.float64)
         block[:, :m] = evaluate(kernel, X[rows], points)
         block[:, m] = 1.0
@@ -335,7 +367,7 @@ def _least_squares(
     diagonal = xa.to_numpy(xa.namespace(gram).linalg.diagonal(gram))
     L, _ = jittered_cholesky(gram, ridge * float(diagonal.mean()))
     solution = xa.cholesky_solve(L, right)
-    return KernelExpansion(kernel, points, solution[:-1], solution[-1])
+    return KernelExpansion(kernel, points, solution[:-1], solution[-1], block_bytes)
 
 
 def _optimised(
@@ -374,6 +406,7 @@ class ExpansionDescent:
         assert scales is not None
         rbf: Any = kernel.kernel if isinstance(kernel, ScaledColumns) else kernel
         self._gamma, self._n_steps, self._count, self._objective = float(rbf.gamma), n_steps, 0, objective
+        self._block_bytes = start.block_bytes
         self._scales = xa.like(scales, points)
         self._points, self._coef, self._bias = (xa.like(part, points) + 0 for part in (points, start.coef, start.bias))
         self._log_factors = xa.zeros((points.shape[1],), points)  # logarithms of the factors of the scales
@@ -425,7 +458,7 @@ class ExpansionDescent:
         """Return the current expansion."""
         scales = self._scales * xa.namespace(self._scales).exp(self._log_factors)
         kernel = ScaledColumns(RBF(self._gamma), xa.to_numpy(scales).astype(np.float64))
-        return KernelExpansion(kernel, self._points, self._coef, self._bias)
+        return KernelExpansion(kernel, self._points, self._coef, self._bias, self._block_bytes)
 
 
 class _Adam:

@@ -14,8 +14,14 @@ from gramless._core.threads import slices
 from gramless.kernels import Kernel
 from gramless.linalg.operators import evaluate
 
-# Rows whose kernel values are computed at a time.
+# Largest number of rows whose kernel values are computed at a time, and largest size of these values in bytes.
 BLOCK_ROWS = 4096
+BLOCK_BYTES = 256 * 2**20
+
+
+def block_rows(n_points: int, block_bytes: int) -> int:
+    """Return the number of rows whose kernel values with the points, in both precisions, take `block_bytes`."""
+    return max(1, min(BLOCK_ROWS, block_bytes // (12 * n_points)))
 
 
 @dataclass(frozen=True)
@@ -26,12 +32,13 @@ class KernelExpansion:
     points: Any
     coef: Any
     bias: Any
+    block_bytes: int = BLOCK_BYTES
 
     def __call__(self, X: Any) -> Any:
         """Return the scores of rows, summed in float64, on the device of the rows."""
         out = xa.empty((len(X), self.coef.shape[1]), X, np.float64)
         coef, bias = (xa.astype(part, np.float64) for part in (self.coef, self.bias))
-        for rows in slices(len(X), BLOCK_ROWS):
+        for rows in slices(len(X), block_rows(len(self.points), self.block_bytes)):
             out[rows] = xa.astype(evaluate(self.kernel, X[rows], self.points), np.float64) @ coef + bias
         return out
 

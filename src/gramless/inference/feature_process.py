@@ -34,10 +34,12 @@ from scipy.linalg import solve_triangular
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
+from gramless._core.memory import MemoryEstimate
 from gramless._core.threads import slices
 from gramless.approximation.features import Features, LandmarkFeatures
 from gramless.inference.intervals import ProcessBatch, check_coverage, score_threshold
 from gramless.inference.leave_one_out import LeaveOneOut
+from gramless.inference.tuning import TUNING
 from gramless.kernels import Kernel
 from gramless.linalg.operators.jitter import jittered_cholesky, rounding_of
 from gramless.streaming.learners import LearningPass, OnePassModel, RidgeSums
@@ -45,8 +47,6 @@ from gramless.streaming.learners import LearningPass, OnePassModel, RidgeSums
 # Lower bound on one minus the leverage: a row with leverage 1 determines its own fitted value, and its variance given the
 # other rows is not defined.
 SMALLEST_FREEDOM = 1e-10
-
-_ROWS_PER_BLOCK = 1024  # 4 MB of features in float64 for 500 landmarks
 
 
 @dataclass(frozen=True)
@@ -126,11 +126,13 @@ class OnePassProcess:
     """Variance of the kernel that the features do not represent, for each stored row."""
     scale: np.ndarray
     """`s` of each output."""
+    rows_per_batch: int
+    """Number of new rows that are processed at a time."""
 
     def batches(self, X: Array, *, variances: bool = True) -> Iterator[ProcessBatch]:
         """Yield the process at new rows in batches; without `variances` these are NaN."""
         process, kernel = self.process, self.features.kernel
-        for rows in slices(int(X.shape[0]), _ROWS_PER_BLOCK):
+        for rows in slices(int(X.shape[0]), self.rows_per_batch):
             block = X[rows]
             Phi = xa.to_numpy(self.features(block)).astype(np.float64)
             smoothing = self.leave_one_out.weights * (process.constant + process.project(Phi) @ self.projected.T)
@@ -144,28 +146,50 @@ class OnePassProcess:
         return np.sqrt((batch.variances + self.process.ridge)[:, None] / own)
 
 
-def fit_process(learning: LearningPass, model: OnePassModel) -> OnePassProcess | None:
-    """Return the process of a pass in float64 on the host; None if the pass has no sums or no stored rows."""
+def fit_process(learning: LearningPass, model: OnePassModel, budget: int) -> OnePassProcess | None:
+    """Return the process of a pass in float64 on the host; None if the pass has no sums or no stored rows.
+
+    The process and a batch of new rows take at most `budget` bytes; if that is not possible, `MemoryError` is raised.
+    """
     if not isinstance(learning.state, RidgeSums) or learning.sample is None or learning.sample.rows is None:
         return None
     features = learning.features
-    process = FeatureProcess.from_sums(learning.state, 1.0 / model.C, penalty=features.penalty())
     X, y, weights = learning.sample.rows
+    rows_per_batch = _rows_per_batch(
+        X.shape[0], X.shape[1], len(learning.state.feature_sum), learning.targets.n_columns, budget
+    )
+    process = FeatureProcess.from_sums(learning.state, 1.0 / model.C, penalty=features.penalty())
     used = np.flatnonzero(weights > 0)
     if isinstance(features, LandmarkFeatures):
         used = used[_not_landmarks(X, features.points)[used]]
     X, y, weights = xa.take_rows(X, used), y[used], np.asarray(weights[used], dtype=np.float64)
     rows = learning.format.convert(X)
-    Phi = xa.to_numpy(features(rows)).astype(np.float64)
-    unexplained = _unexplained(process, model.features.kernel, rows, Phi)
-    projected = process.project(Phi)
+    unexplained, projected = np.empty(len(used)), np.empty((len(used), len(process.mean)))
+    for part in slices(len(used), rows_per_batch):
+        Phi = xa.to_numpy(features(rows[part])).astype(np.float64)
+        unexplained[part] = _unexplained(process, model.features.kernel, rows[part], Phi)
+        projected[part] = process.project(Phi)
     errors = learning.targets.matrix(y) - _values(model, rows)
     leverages = weights * (process.constant + np.einsum("ij,ij->i", projected, projected))
     freedom = np.maximum(1.0 - leverages, SMALLEST_FREEDOM)
     residuals = errors / freedom[:, None]
     scale = np.average(residuals**2 / (process.ridge / freedom + unexplained)[:, None], axis=0, weights=weights)
     left_out = LeaveOneOut(residuals, residuals, weights)
-    return OnePassProcess(model, features, process, projected, left_out, freedom, unexplained, scale)
+    return OnePassProcess(model, features, process, projected, left_out, freedom, unexplained, scale, rows_per_batch)
+
+
+def _rows_per_batch(n: int, d: int, p: int, k: int, budget: int) -> int:
+    """Return the number of new rows in a batch, for n stored rows of d columns, p features and k outputs."""
+    parts = {
+        "stored rows": 2 * n * d * 8 + n * (p + 6 * k) * 8,
+        "matrices of the features": 6 * p * p * 8,
+        # Smoothing weights of the stored rows and their factors.
+        "new row": (4 * n + 6 * p) * 8,
+        "intervals": 6 * 8 * TUNING.interval_entries,
+    }
+    memory = MemoryEstimate(parts)
+    memory.check(budget, "use fewer landmarks or components, or raise memory_budget")
+    return 1 + min(TUNING.one_pass_new_rows, (budget - memory.nbytes) // parts["new row"])
 
 
 def _not_landmarks(X: Any, points: Any) -> np.ndarray:

@@ -33,7 +33,9 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from gramless._core.arrays import Array
+from gramless._core.threads import slices
 from gramless.inference.leave_one_out import LeaveOneOut
+from gramless.inference.tuning import TUNING
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,13 @@ class ProcessBatch:
     """Shape (m, k)."""
     variances: np.ndarray
     """Variance of the function divided by the scale of the process, of shape (m,)."""
-    weights: np.ndarray
-    """Smoothing weights of the training rows, of shape (m, n)."""
+    weights: np.ndarray | None
+    """Smoothing weights of the training rows, of shape (m, n); None if leaving out a row changes no other prediction."""
+
+    def part(self, rows: slice) -> ProcessBatch:
+        """Return the process at some rows of the batch."""
+        weights = None if self.weights is None else self.weights[rows]
+        return ProcessBatch(rows, self.means[rows], self.variances[rows], weights)
 
 
 class GaussianProcess(Protocol):
@@ -84,14 +91,28 @@ def prediction_intervals(
     ends = []
     for batch in process.batches(X, variances=local):
         left_out = process.leave_one_out  # after the first batch, which computes the estimates of an iterative process
-        copies = None if (left_out.weights == 1).all() else left_out.weights
-        ratio = process.width_ratios(batch) if local else 1.0
-        outputs = []
-        for residuals, changes, means in zip(left_out.residuals.T, left_out.changes.T, batch.means.T, strict=True):
-            centre = means[:, None] - changes * batch.weights
-            outputs.append(np.stack(jackknife_plus(centre, np.abs(residuals) * ratio * factor, coverage, copies), axis=1))
-        ends.append(np.stack(outputs, axis=1))
+        if batch.weights is None and not local:
+            lengths = [
+                score_threshold(np.abs(column) * factor, coverage, left_out.copies) for column in left_out.residuals.T
+            ]
+            ends.append(np.stack([batch.means - lengths, batch.means + lengths], axis=2))
+            continue
+        parts = slices(len(batch.means), max(1, TUNING.interval_entries // len(left_out.weights)))
+        ends += [_jackknife_batch(process, batch.part(rows), coverage, local=local, factor=factor) for rows in parts]
     return np.concatenate(ends)
+
+
+def _jackknife_batch(
+    process: GaussianProcess, batch: ProcessBatch, coverage: float, *, local: bool, factor: float
+) -> np.ndarray:
+    left_out, outputs = process.leave_one_out, []
+    ratio = process.width_ratios(batch) if local else 1.0
+    for residuals, changes, means in zip(left_out.residuals.T, left_out.changes.T, batch.means.T, strict=True):
+        centre = means[:, None] - (0.0 if batch.weights is None else changes * batch.weights)
+        outputs.append(
+            np.stack(jackknife_plus(centre, np.abs(residuals) * ratio * factor, coverage, left_out.copies), axis=1)
+        )
+    return np.stack(outputs, axis=1)
 
 
 def weighted_order_statistic(values: np.ndarray, weights: np.ndarray | None, rank: float, n: float) -> np.ndarray:
@@ -117,7 +138,7 @@ def jackknife_plus(
     `|r_i|`, which may be scaled to the new row; `weights` are numbers of copies of the training rows.
     """
     check_coverage(coverage)
-    n = float(centre.shape[1] if weights is None else weights.sum())
+    n = float(lengths.shape[-1] if weights is None else weights.sum())
     rank = np.ceil(coverage * (n + 1) - 1e-9)
     upper = weighted_order_statistic(centre + lengths, weights, rank, n)
     lower = -weighted_order_statistic(lengths - centre, weights, rank, n)

@@ -79,12 +79,11 @@ class IterativePosterior:
         self._estimates: _ProbeEstimates | None = None
 
     def batches(self, X: Array, *, variances: bool = True) -> Iterator[ProcessBatch]:
-        """Yield the posterior at new rows in batches, with smoothing weights of zero.
+        """Yield the posterior at new rows in batches, without smoothing weights.
 
         Without `variances` a new row costs no iterations, and its variance is NaN.
         """
         model = self.model
-        n = self.op.shape[0]
         for rows in slices(int(X.shape[0]), self.rows_per_batch):
             part = X[rows]
             K = evaluate(model.kernel, part, self.op.X).T
@@ -94,7 +93,7 @@ class IterativePosterior:
             if variances and model.fit_intercept:
                 left += (1.0 - self.u @ values) ** 2 / self.total
             means = values.T @ model.coef.astype(np.float64) + model.intercept
-            yield ProcessBatch(rows, means, np.maximum(left, 0.0), np.zeros((means.shape[0], n)))
+            yield ProcessBatch(rows, means, np.maximum(left, 0.0), None)
 
     def width_ratios(self, batch: ProcessBatch) -> np.ndarray:
         """Return the ratios of the standard deviations of values at new rows and at training rows, of shape (m, n)."""
@@ -200,7 +199,7 @@ def make_posterior(
     """Return the process by a factorisation if that fits the budget, else by conjugate gradients."""
     n, d = model.points.shape
     fits = n <= tuning.exact_leave_one_out_max_rows and ExactPosterior.memory(n, d, model.device).nbytes <= budget
-    return ExactPosterior(model) if fits else IterativePosterior(model, budget, random_state=random_state)
+    return ExactPosterior(model, budget) if fits else IterativePosterior(model, budget, random_state=random_state)
 
 
 @dataclass(frozen=True)

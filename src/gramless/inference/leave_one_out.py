@@ -46,6 +46,11 @@ class LeaveOneOut:
     weights: np.ndarray
     """Number of copies that each row stands for."""
 
+    @property
+    def copies(self) -> np.ndarray | None:
+        """Weights of the rows; None if all are one."""
+        return None if (self.weights == 1).all() else self.weights
+
     @classmethod
     def from_solution(
         cls, coef: np.ndarray, inverse_diagonal: np.ndarray, ridge: float, weights: np.ndarray | None = None

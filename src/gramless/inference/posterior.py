@@ -34,6 +34,9 @@ from gramless.inference.tuning import TUNING
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators import KernelOperator, evaluate
 
+# Arrays of new rows by training rows in float64: kernel values, two solutions, their copies, smoothing weights.
+_COPIES_OF_NEW_ROWS = 8
+
 
 @dataclass(frozen=True)
 class LeastSquaresModel:
@@ -59,8 +62,11 @@ class ExactPosterior:
 
     exact = True
 
-    def __init__(self, model: LeastSquaresModel):
+    def __init__(self, model: LeastSquaresModel, budget: int | None = None):
         self.model = model
+        n, d = model.points.shape
+        left = np.inf if budget is None else budget - self.memory(n, d, model.device).nbytes
+        self._rows_per_batch = 1 + int(min(TUNING.batch_entries / n, left / (8 * n * _COPIES_OF_NEW_ROWS)))
         op = model.operator()
         self.points = op.X
         self.factor = xa.cholesky_(op.dense(np.float64))
@@ -78,9 +84,14 @@ class ExactPosterior:
 
     @staticmethod
     def memory(n: int, d: int, device: str) -> MemoryEstimate:
-        """Estimate the memory of the factor, its inverse and a batch of new rows."""
-        batch = 8 * max(TUNING.batch_entries, n) * 8
-        return MemoryEstimate({"factor and inverse": 2 * n * n * 8, "new rows": batch, "points": 2 * n * d * 8}, device)
+        """Estimate the memory of the factor, its inverse, one new row and its intervals."""
+        parts = {
+            "factor and inverse": 2 * n * n * 8,
+            "points": 2 * n * d * 8,
+            "a new row": 8 * n * _COPIES_OF_NEW_ROWS,
+            "intervals": 6 * 8 * TUNING.interval_entries,
+        }
+        return MemoryEstimate(parts, device)
 
     @cached_property
     def log_likelihood(self) -> tuple[np.ndarray, float]:
@@ -101,7 +112,7 @@ class ExactPosterior:
     def batches(self, X: Array, *, variances: bool = True) -> Iterator[ProcessBatch]:
         """Yield the posterior at new float64 rows in batches; `variances` has no effect here, since they cost nothing."""
         model = self.model
-        for rows in slices(int(X.shape[0]), max(1, TUNING.batch_entries // len(self.u))):
+        for rows in slices(int(X.shape[0]), self._rows_per_batch):
             part = X[rows]
             K = evaluate(model.kernel, part, self.points)
             half = xa.solve_triangular(self.factor, K.T)
@@ -121,7 +132,8 @@ def width_ratios(model: LeastSquaresModel, inverse_diagonal: np.ndarray, batch: 
     # Variance of a single value predicted from the other rows; a row of weight w is the mean of w values.
     weights = 1.0 if model.weights is None else np.asarray(model.weights, dtype=np.float64)
     own = 1.0 / inverse_diagonal + model.ridge * (1.0 - 1.0 / weights)
-    return np.sqrt((batch.variances[:, None] + model.ridge + batch.weights**2 / inverse_diagonal) / own)
+    changes = 0.0 if batch.weights is None else batch.weights**2 / inverse_diagonal
+    return np.sqrt((batch.variances[:, None] + model.ridge + changes) / own)
 
 
 def process_scale(coef: np.ndarray, inverse_diagonal: np.ndarray, weights: np.ndarray | None) -> np.ndarray:

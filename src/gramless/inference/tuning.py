@@ -17,6 +17,10 @@ class InferenceTuning:
     """New rows that conjugate gradients solve for at a time."""
     fewest_new_rows: int = 16
     """Smallest number of new rows to solve for at a time; a memory budget for fewer raises a `MemoryError`."""
+    one_pass_new_rows: int = 1024
+    """Largest number of new rows that a one-pass regressor processes at a time: 4 MB of features for 500 landmarks."""
+    interval_entries: int = 1 << 19
+    """Entries of the matrices of new rows by training rows from which intervals are computed: 4 MB each, six at a time."""
     lanczos_steps: int = 60
     """Lanczos iterations for the log determinant."""
     lanczos_probes: int = 16

@@ -27,6 +27,7 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.dask_dispatch import dispatch_fit, dispatch_prediction
 from gramless._core.device import precision_of
+from gramless._core.memory import parse_budget
 from gramless._core.targets.columns import scores_to_labels
 from gramless._core.targets.streamed import LabelTargets, Targets, ValueTargets
 from gramless._core.validation import atomic_fit, check_X, working_dtype
@@ -460,7 +461,8 @@ class OnePassEstimator(BaseEstimator):
         model = state.model(settings)
         if self._posterior is None or self._posterior[0] is not model:
             learning = state.learn_stored_rows(settings) if isinstance(state, CollectingPass) else state
-            process = fit_process(learning, model) if isinstance(learning, LearningPass) else None
+            budget = parse_budget(self.memory_budget, self.device_)
+            process = fit_process(learning, model, budget) if isinstance(learning, LearningPass) else None
             self._posterior = None if process is None else (model, process)
         return None if self._posterior is None else self._posterior[1]
 
