@@ -459,7 +459,7 @@ def _to_stored(
             elif _is_time(key, path) and isinstance(part, float):
                 times.append(([*path, key], part))
                 parts[key] = 0.0
-            elif is_own and key in _POINTS:
+            elif is_own and isinstance(value, BaseEstimator) and key in _POINTS:  # as `_restore` converts back
                 parts[key] = [_to_half(one) for one in part] if type(part) is list else _to_half(part)
             else:
                 parts[key] = _to_stored(part, times, (*path, key), copies)
