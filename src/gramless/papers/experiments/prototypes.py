@@ -11,7 +11,7 @@ from typing import Any
 
 from gramless.papers.datasets import Dataset, load
 from gramless.papers.experiments.claims import Cause, Claim, Comparison, Printed
-from gramless.papers.experiments.spec import Confusion, Curve, Gallery, Params, Reference, Spec, Table, product
+from gramless.papers.experiments.spec import Confusion, Curve, Gallery, Params, Spec, Table, product
 
 BETA = 1e-6
 # A bound that the stopping rule reaches first.
@@ -93,7 +93,6 @@ SPECS = (
         views=VIEWS,
         headline={"n_prototypes": 4000, "refit": False},
         headline_reason="the setting of the paper",
-        references=(Reference(0.89, "Fig. 1", {"n_prototypes": 4000, "refit": False}),),
         quick={"estimator": small_patch_classifier, **QUICK},
     ),
     Spec(

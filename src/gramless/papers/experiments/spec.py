@@ -136,6 +136,7 @@ class Spec:
     # (the caption) and `pixels` (base64 bytes).
     pictures: Callable[[Any, Dataset], Mapping[str, Any]] | None = None
     views: Sequence[View] = (Table(),)
+    # Values of the paper; those of its claims are added by `registry.specs`.
     references: Sequence[Reference] = ()
     # Description of the experiment that is true for any data, name of the data, and result on these data.
     about: str = ""
