@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeGuard, cast
 
 import numpy as np
@@ -29,7 +30,8 @@ except ImportError:  # scikit-learn contains a copy
 # Bytes of a cache line, and the size in bytes from which the alignment of an array matters.
 _LINE = 64
 _ALIGNED_BYTES = 1 << 14
-# Rows up to which a factorisation takes a few milliseconds on one core, less than the overhead of tiles and threads.
+# Rows up to which a factorisation takes a few milliseconds on one core, less than the overhead of tiles and threads. Below,
+# one thread also makes the result independent of the number of threads.
 _UNTILED_ROWS = 1024
 # Bytes of host memory through which sparse rows are converted to dense rows on a device.
 _CONVERSION_BYTES = 2**26
@@ -399,14 +401,13 @@ def cholesky_(A: Array) -> Array:
             raise NotPositiveDefiniteError(f"pivot {int(info)} of {A.shape[0]} is not positive")
         return L
     workers, flags = blas_threads(), cast_numpy(A).flags
-    if workers > 1 and A.shape[0] > _UNTILED_ROWS and flags.c_contiguous and flags.writeable:
-        with one_blas_thread():
-            info = factor_lower_(cast_numpy(A), workers)
-        factor = A.T
-    else:
-        (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (A,))
-        # LAPACK is column-major: the transposed view's upper factor is A's lower one, with no copy.
-        factor, info = potrf(A.T, lower=0, overwrite_a=1, clean=0)
+    with one_blas_thread():
+        if A.shape[0] > _UNTILED_ROWS and flags.c_contiguous and flags.writeable:
+            factor, info = A.T, factor_lower_(cast_numpy(A), workers)
+        else:
+            (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (A,))
+            # LAPACK is column-major: the transposed view's upper factor is A's lower one, with no copy.
+            factor, info = potrf(A.T, lower=0, overwrite_a=1, clean=0)
     if info != 0:
         raise NotPositiveDefiniteError(f"pivot {info} of {A.shape[0]} is not positive")
     finite = np.isfinite(np.einsum("ii->i", factor))
@@ -441,7 +442,8 @@ def invert_lower_(L: Array) -> Array:
         torch = import_torch()
         return torch.linalg.solve_triangular(L, torch.eye(L.shape[0], dtype=L.dtype, device=L.device), upper=False)
     (trtri,) = scipy.linalg.get_lapack_funcs(("trtri",), (L,))
-    inverse, info = trtri(L.T, lower=0, overwrite_c=1)
+    with _one_thread_if_small(L.shape[0]):
+        inverse, info = trtri(L.T, lower=0, overwrite_c=1)
     if info != 0:
         raise NotPositiveDefiniteError(f"pivot {info} of {L.shape[0]} is zero")
     return lower_triangle(inverse.T)
@@ -461,7 +463,8 @@ def add_gram_(S: Array, B: Array) -> Array:
             add_lower_gram_(cast_numpy(S), cast_numpy(B), workers)
         return S
     # Row-major B and S are column-major B^T and S^T, so BLAS updates their upper triangle without a copy.
-    return scipy.linalg.blas.dsyrk(1.0, B.T, beta=1.0, c=S.T, overwrite_c=1).T
+    with _one_thread_if_small(S.shape[0]):
+        return scipy.linalg.blas.dsyrk(1.0, B.T, beta=1.0, c=S.T, overwrite_c=1).T
 
 
 def cholesky_solve(L: Array, B: Array) -> Array:
@@ -469,7 +472,8 @@ def cholesky_solve(L: Array, B: Array) -> Array:
     if is_torch(L):
         return import_torch().cholesky_solve(B, L)
     (potrs,) = scipy.linalg.get_lapack_funcs(("potrs",), (L, B))
-    X, info = potrs(L.T, B, lower=0)
+    with _one_thread_if_small(L.shape[0]):
+        X, info = potrs(L.T, B, lower=0)
     if info != 0:
         raise ValueError(f"potrs: argument {-info} is illegal")
     return np.ascontiguousarray(X)
@@ -479,7 +483,8 @@ def solve_triangular(L: Array, B: Array, *, transposed: bool = False) -> Array:
     """Return `L^-1 B`, or `L^-T B` if `transposed`, for a lower triangular `L`."""
     if is_torch(L):
         return import_torch().linalg.solve_triangular(L.T if transposed else L, B, upper=transposed)
-    return scipy.linalg.solve_triangular(L, B, lower=True, trans=1 if transposed else 0, check_finite=False)
+    with _one_thread_if_small(L.shape[0]):
+        return scipy.linalg.solve_triangular(L, B, lower=True, trans=1 if transposed else 0, check_finite=False)
 
 
 def eigh(A: Array) -> tuple[Array, Array]:
@@ -487,7 +492,13 @@ def eigh(A: Array) -> tuple[Array, Array]:
     if is_torch(A):
         values, vectors = import_torch().linalg.eigh(A)
         return values, vectors
-    return scipy.linalg.eigh(A, overwrite_a=True, check_finite=False)
+    with _one_thread_if_small(A.shape[0]):
+        return scipy.linalg.eigh(A, overwrite_a=True, check_finite=False)
+
+
+def _one_thread_if_small(n: int) -> AbstractContextManager[None]:
+    """Limit BLAS to one thread for a matrix of `n` rows up to the size of an untiled factorisation."""
+    return one_blas_thread() if n <= _UNTILED_ROWS else nullcontext()
 
 
 def norm(x: Array) -> float:

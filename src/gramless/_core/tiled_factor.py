@@ -14,9 +14,8 @@ import scipy.linalg
 
 from gramless._core.threads import lower_tiles, parallel_for, slices
 
-# Rows and columns of a tile, and rows of the part below a diagonal tile that one thread computes at a time.
+# Rows and columns of a tile. All tasks are tiles, so that results do not depend on the number of threads.
 _EDGE = 256
-_ROWS = 1024
 
 
 def factor_lower_(A: np.ndarray, workers: int) -> int:
@@ -45,10 +44,8 @@ def factor_lower_(A: np.ndarray, workers: int) -> int:
         # All previous columns are subtracted in one product, so that each entry is written once.
         below = n - k.stop
         if below:
-            height = min(_ROWS, -(-below // workers))
-            parallel_for(
-                [slice(k.stop + i.start, k.stop + i.stop) for i in slices(below, height)], finish, workers, blas=False
-            )
+            rows = [slice(k.stop + i.start, k.stop + i.stop) for i in slices(below, _EDGE)]
+            parallel_for(rows, finish, workers, blas=False)
     return 0
 
 

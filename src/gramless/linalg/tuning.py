@@ -59,6 +59,8 @@ class LinalgTuning:
     """Multiplications in a matrix product that take as long as one exponential; measured."""
     min_operations_for_threads: float = 1e7
     """Multiplications that take as long as starting and joining threads; measured."""
+    most_parts: int = 16
+    """Parts into which the rows of a small expansion are divided: one for each core of usual computers."""
     few_values: int = 2**16
     """Kernel values up to which a block is computed at once, because tiles and threads would take longer."""
     smallest_device_tile: int = 256
@@ -75,8 +77,6 @@ class LinalgTuning:
     """Matrix entries from which loading the compiled loops (1 s, once) pays."""
     triangle_rows: int = 256
     """Rows of a triangle that are multiplied together; their corner of the matrix is copied."""
-    small_factor_rows: int = 1024
-    """Rows up to which one thread factors a small matrix faster than several; measured."""
 
     # Normal equations of landmark models.
     normal_block_bytes_cpu: int = 1 << 25
@@ -101,8 +101,9 @@ class LinalgTuning:
     """Rise of the CG residual over its best value that shows a recurrence broken by rounding."""
     trusted_residual_factor: float = 1.5
     """Largest ratio of true to recurrence residual at which the stopping rule of predictions is trusted."""
-    one_thread_factor_rows: int = 1000
-    """Rows up to which a factorisation runs on one thread: it takes milliseconds, less than synchronising busy cores."""
+    one_thread_rows: int = 1024
+    """Rows of a system that is computed and factored on one thread: this takes milliseconds, less than synchronising busy
+    cores, and the result does not depend on the number of threads. More rows are several tiles, each on one thread."""
     one_thread_columns: int = 16
     """Right-hand sides up to which a triangular solve on one core is as fast as on several; measured."""
     refinements: int = 5

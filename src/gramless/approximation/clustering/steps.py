@@ -31,8 +31,11 @@ Visit = Callable[[int, slice, Array, Array], None]
 
 
 def workers_for(X: Array, k: int) -> int:
-    """Return the number of threads, limited so that their arrays of k sums are not larger than the data."""
-    return 1 if xa.is_torch(X) else max(1, min(blas_threads(), X.shape[0] // k))
+    """Return the number of threads, limited so that their arrays of k sums are not larger than the data.
+
+    One tile of rows is not divided, so that its sums do not depend on the number of threads.
+    """
+    return 1 if xa.is_torch(X) or X.shape[0] <= CPU_TILE else max(1, min(blas_threads(), X.shape[0] // k))
 
 
 def nearest(

@@ -124,9 +124,12 @@ def expand_groups(
             block = kernel(part, points[columns], out=buffer[:, : columns.stop - columns.start])
             own[:, xa.indices(into[g], scores)] += block @ coef[columns]
 
-    # At least as many groups of rows as threads, so that small inputs use every core.
-    workers = workers_for(kernel, X)
-    parallel_for(slices(X.shape[0], max(1, min(edge, -(-X.shape[0] // workers)))), fill, workers)
+    # Small inputs are divided too, so that they use every core. The parts depend on sizes only, because BLAS rounds
+    # differently for other numbers of rows.
+    operations = n_values * (X.shape[1] + coef.shape[1] + TUNING.operations_per_exponential)
+    parts = min(TUNING.most_parts, 1 << int(max(1.0, operations / TUNING.min_operations_for_threads)).bit_length() - 1)
+    rows = slices(X.shape[0], max(1, min(edge, X.shape[0] if xa.is_torch(X) else -(-X.shape[0] // parts))))
+    parallel_for(rows, fill, workers_for(kernel, X))
     return scores
 
 

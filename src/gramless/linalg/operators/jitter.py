@@ -8,14 +8,10 @@ ridge start from zero.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.threads import one_blas_thread
-from gramless.linalg.tuning import TUNING
 
 LARGEST_RELATIVE_JITTER = 1e-2
 
@@ -38,9 +34,7 @@ def jittered_cholesky(A: Array, jitter: float | None = None) -> tuple[Array, flo
         jitter = A.shape[0] * rounding
     while jitter <= LARGEST_RELATIVE_JITTER * scale:
         try:
-            # Several threads would take longer for a small factorisation.
-            with one_blas_thread() if A.shape[0] <= TUNING.small_factor_rows else nullcontext():
-                return xa.lower_triangle(xa.jittered_cholesky_copy(A, jitter)), jitter
+            return xa.lower_triangle(xa.jittered_cholesky_copy(A, jitter)), jitter
         except xa.NotPositiveDefiniteError:
             jitter = max(10 * jitter, rounding)  # a jitter of zero also has to grow
     raise np.linalg.LinAlgError(

@@ -50,8 +50,7 @@ class Cholesky(Solver):
         for precision in precisions:
             last = precision is precisions[-1]
             try:
-                # The threads of BLAS meet after every panel, which takes longer than a small factorisation.
-                with one_blas_thread() if op.shape[0] <= TUNING.one_thread_factor_rows else nullcontext():
+                with one_blas_thread() if op.shape[0] <= TUNING.one_thread_rows else nullcontext():
                     W, residual = self._factor_and_refine(op, Z, precision)
             except xa.NotPositiveDefiniteError as error:
                 if last:
