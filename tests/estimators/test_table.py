@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_friedman1, make_moons
-from sklearn.metrics import log_loss
+from sklearn.metrics import average_precision_score, log_loss
 from threadpoolctl import threadpool_limits
 
 import gramless
 from gramless import TableClassifier, TableRegressor
+from gramless.inference.softmax_link import temperature_loss
 from gramless.tables import members, search
-from gramless.tables.losses import ValueLoss
+from gramless.tables.losses import ClassLoss, ValueLoss
 from gramless.tables.search import SearchOptions, SettingSearch
 from gramless.tables.tuning import TUNING
 
@@ -360,3 +361,49 @@ def test_a_time_budget_that_is_used_up_stops_the_search_and_says_where(capsys):
     assert "settings" in model.stopped_at_
     assert f"stopped at: {model.stopped_at_}" in capsys.readouterr().err
     assert model.score(X, y) > 0.5
+
+
+@pytest.fixture(scope="module")
+def outliers():
+    """A table, targets of which one percent are a thousand times too large, and the correct targets."""
+    rng = np.random.default_rng(0)
+    n = 600
+    X = pd.DataFrame({"size": rng.uniform(20, 200, n), "age": rng.uniform(0, 80, n), "city": rng.choice(list("abcd"), n)})
+    y = 10 * np.sin(X["size"] / 40) - 0.1 * X["age"] + X["city"].map({"a": 0, "b": 3, "c": -2, "d": 5}) + rng.normal(size=n)
+    wrong = y.to_numpy().copy()
+    wrong[rng.permutation(n)[: n // 100]] *= 1000
+    return X, wrong, y.to_numpy()
+
+
+@pytest.mark.parametrize("loss", ["absolute_error", "huber"])
+@pytest.mark.parametrize("estimator", ["table", "lssvm"])
+def test_robust_losses_ignore_wrong_targets(outliers, loss, estimator):
+    X, wrong, y = outliers
+    model = TableRegressor(loss=loss, estimator=estimator, random_state=0).fit(X[:450], wrong[:450])
+    assert np.abs(model.predict(X[450:]) - y[450:]).mean() < 1.5  # the noise alone has 0.8
+
+
+def test_extreme_targets_are_reported_and_fitted_by_hubers_loss(outliers):
+    X, wrong, y = outliers
+    with pytest.warns(UserWarning, match="targets are extreme .* loss='auto' fits Huber's loss"):
+        model = TableRegressor(random_state=0).fit(X[:450], wrong[:450])
+    assert model.loss_ == "huber"
+    assert np.abs(model.predict(X[450:]) - y[450:]).mean() < 1.5
+    with pytest.warns(UserWarning, match="use loss='huber' or 'absolute_error'"):
+        TableRegressor(loss="squared_error", kernel="rbf", column_scales="equal").fit(X[:450], wrong[:450])
+    assert TableRegressor(kernel="rbf", column_scales="equal").fit(X[:450], y[:450]).loss_ == "squared_error"
+
+
+@pytest.mark.parametrize("metric", ["log_loss", "accuracy", "average_precision"])
+def test_settings_are_compared_by_the_metric(metric):
+    codes, scores = np.array([0, 0, 1, 1]), np.array([[-0.9], [0.4], [0.2], [0.8]])
+    loss = ClassLoss(codes, 2, None, metric)
+    expected = {
+        "log_loss": temperature_loss(scores, codes),
+        "accuracy": 0.25,
+        "average_precision": 1 - (average_precision_score(codes, scores) + average_precision_score(1 - codes, -scores)) / 2,
+    }
+    assert loss(scores, np.arange(4)) == pytest.approx(expected[metric])
+    X, y = make_moons(200, noise=0.2, random_state=0)
+    model = TableClassifier(metric=metric, kernel="rbf", column_scales="equal", random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.9

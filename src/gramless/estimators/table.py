@@ -11,6 +11,7 @@ explicit settings, one `LSSVC`, `NystromLSSVC` or `KernelSVC` is fitted to the s
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -34,7 +35,7 @@ from gramless.estimators.svr import KernelSVR
 from gramless.inference.intervals import adaptive_scores, prediction_sets, score_threshold
 from gramless.inference.softmax_link import fit_link, link_probabilities, link_scores
 from gramless.tables.column_types import Encoded, TableColumns, column_names, frame_rows, is_frame
-from gramless.tables.losses import ClassLoss, ValueLoss
+from gramless.tables.losses import ClassLoss, ValueLoss, extreme_targets
 from gramless.tables.members import FittedMembers, TablePlan, fit_members, plan_table, refit_members
 from gramless.tables.search import KERNELS, WIDTHS, SearchOptions
 from gramless.tables.single import tune_single
@@ -350,7 +351,11 @@ class _TableEstimator(BaseEstimator):
         """Fit a single model to the prepared columns, and store it."""
         began = time.perf_counter()
         weights = {} if loss.weights is None else {"sample_weight": loss.weights}
-        model.fit(self.preparation_(encoded), self._labels(loss), **weights)
+        X, labels = self.preparation_(encoded), self._labels(loss)
+        model.fit(X, labels, **weights)
+        for _ in range(self._tuning.reweightings if loss.is_robust else 0):
+            factors = loss.row_factors(labels - model.predict(X))
+            model.fit(X, labels, sample_weight=factors if loss.weights is None else factors * loss.weights)
         if hasattr(model, "finish"):
             model.finish()  # deletes the sums that only partial_fit needs
         self.model_, self.timings_ = model, {"tune": tune_seconds, "fit": time.perf_counter() - began}
@@ -451,6 +456,10 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
         frequency.
+    metric : str or None, default=None
+        Criterion of the leave-one-out predictions by which settings are compared; None is the loss. For classes
+        `"log_loss"`, `"accuracy"` or `"average_precision"` (mean over the classes), for values `"squared_error"` or
+        `"absolute_error"`.
     time_budget : float or None, default=None
         Seconds that the fit may take. The budget determines how many rows the search uses, how many settings are averaged
         and how large local partitions are, by counted operations at a nominal speed; on a slower computer the search stops
@@ -527,10 +536,12 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         **_TableEstimator._parameter_constraints,
         **CLASS_WEIGHT,
         "probability": ["boolean", None],
+        "metric": [StrOptions({"log_loss", "accuracy", "average_precision"}), None],
     }
 
     probability: bool | None = None
     class_weight: Any = None
+    metric: str | None = None
     time_budget: float | None = None
     memory_budget: str | float | None = None
     device: str | None = None
@@ -546,7 +557,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         return codes, weights
 
     def _make_loss(self, targets: np.ndarray, weights: np.ndarray | None) -> ClassLoss:
-        return ClassLoss(targets, len(self.classes_), weights)
+        return ClassLoss(targets, len(self.classes_), weights, self.metric)
 
     def _labels(self, loss: ClassLoss) -> np.ndarray:
         return self.classes_[loss.codes]
@@ -691,9 +702,14 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     column_types : dict or None, default=None
         Types of columns by name: `"number"`, `"category"`, `"date"`, `"text"` or `"left out"`; types of other columns are
         determined from their values.
-    loss : {"squared_error", "absolute_error"}, default="squared_error"
-        Loss function that the fit minimises. Settings are compared by this loss of their leave-one-out predictions; the
-        logarithm of a skewed positive target may be fitted.
+    loss : {"auto", "squared_error", "absolute_error", "huber"}, default="auto"
+        Loss function that the fit minimises. `"absolute_error"` predicts medians, and `"huber"` reduces the influence of
+        outliers; both by iteratively reweighted least squares. `"auto"` is `"huber"` if targets are extreme, with a warning,
+        else `"squared_error"`. The logarithm of a skewed positive target may be fitted.
+    metric : str or None, default=None
+        Criterion of the leave-one-out predictions by which settings are compared; None is the loss. For classes
+        `"log_loss"`, `"accuracy"` or `"average_precision"` (mean over the classes), for values `"squared_error"` or
+        `"absolute_error"`.
     time_budget : float or None, default=None
         Seconds that the fit may take. The budget determines how many rows the search uses, how many settings are averaged
         and how large local partitions are, by counted operations at a nominal speed; on a slower computer the search stops
@@ -723,6 +739,8 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         Fitted single model; None for `"table"`.
     preparation_ : Preparation or None
         Standardisation of the columns before `model_`.
+    loss_ : str
+        Loss function that the fit minimised.
     loo_predictions_ : ndarray of shape (n,)
         Leave-one-out predictions of the training rows with positive weight, for a table model.
     loo_residuals_ : ndarray of shape (n,)
@@ -760,10 +778,12 @@ class TableRegressor(RegressorMixin, _TableEstimator):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **_TableEstimator._parameter_constraints,
-        "loss": [StrOptions({"squared_error", "absolute_error"})],
+        "loss": [StrOptions({"auto", "squared_error", "absolute_error", "huber"})],
+        "metric": [StrOptions({"squared_error", "absolute_error"}), None],
     }
 
-    loss: str = "squared_error"
+    loss: str = "auto"
+    metric: str | None = None
     time_budget: float | None = None
     memory_budget: str | float | None = None
     device: str | None = None
@@ -776,7 +796,17 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         return values, check_weights(sample_weight, np.empty((n, 1)))
 
     def _make_loss(self, targets: np.ndarray, weights: np.ndarray | None) -> ValueLoss:
-        return ValueLoss(targets, self.loss, weights)
+        extreme = np.flatnonzero(extreme_targets(targets))
+        self.loss_ = self.loss if self.loss != "auto" else "huber" if extreme.size else "squared_error"
+        if extreme.size and self.loss in ("auto", "squared_error"):
+            chosen = "loss='auto' fits Huber's loss" if self.loss == "auto" else "use loss='huber' or 'absolute_error'"
+            warnings.warn(
+                f"{extreme.size:,} of {len(targets):,} targets are extreme (for instance {targets[extreme[0]]:g}; the "
+                f"median is {np.median(targets):g}) and would dominate the squared error: {chosen}, or correct the values",
+                UserWarning,
+                stacklevel=3,
+            )
+        return ValueLoss(targets, self.loss_, weights, self.metric)
 
     def _labels(self, loss: ValueLoss) -> np.ndarray:
         return loss.y

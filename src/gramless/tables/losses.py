@@ -1,7 +1,7 @@
 """Losses of leave-one-out predictions, by which settings of table models are compared.
 
     classes   log loss of the softmax of the scores with the best temperature
-    values    mean squared or absolute error in units of the standard deviation of the target
+    values    mean squared, absolute or Huber's error in units of the standard deviation of the target
 
 If the logarithm of the target is fitted, `exp` of a score is a median; one factor for all rows, the ratio of the sums,
 converts medians to means (Duan, "Smearing estimate: a nonparametric retransformation method", 1983).
@@ -9,12 +9,28 @@ converts medians to means (Duan, "Smearing estimate: a nonparametric retransform
 
 from __future__ import annotations
 
+from copy import copy
+from typing import Self
+
 import numpy as np
+from sklearn.metrics import average_precision_score
 
 from gramless._core.targets.columns import class_targets
-from gramless.inference.softmax_link import temperature_loss, temperature_loss_and_slopes
+from gramless.inference.softmax_link import estimates, temperature_loss, temperature_loss_and_slopes
 from gramless.tables.preparation import skewness
 
+# Quantile 3/4 of the normal distribution, the median distance from its mean.
+_NORMAL_MEDIAN = 0.6745
+# Distance from the median, in robust standard deviations, from which a target is extreme, also of its logarithm.
+_EXTREME = 30.0
+_EXTREME_LOG = 10.0
+# Residual, in robust standard deviations, from which Huber's loss is linear: 95 % of the efficiency of least squares for
+# normal errors (Huber, 1964). Before any model is fitted: the distance of a target from the median from which its weight
+# falls.
+_HUBER = 1.345
+_FIRST_HUBER = 3.0
+# Residuals below this share of their robust standard deviation have equal weights in the absolute loss.
+_SMOOTHED = 0.5
 # Skewness above which the logarithm of a positive target is tried.
 _SKEWED = 0.5
 _LARGEST_EXPONENT = 700.0
@@ -23,16 +39,27 @@ _LARGEST_EXPONENT = 700.0
 class Loss:
     """Loss of a target whose rows have weights, or no weights if they are None."""
 
+    is_robust = False
+    """Whether the loss is minimised by iteratively reweighted least squares."""
+
     def __init__(self, weights: np.ndarray | None):
         self.weights = weights
 
-    def weights_of(self, rows: np.ndarray) -> np.ndarray:
-        """Return the weights of the rows."""
+    def weights_of(self, rows: np.ndarray, log: bool = False) -> np.ndarray:
+        """Return the weights of the rows in the least-squares problem."""
         return np.ones(len(rows)) if self.weights is None else self.weights[rows]
 
-    def ridge(self, C: float, rows: np.ndarray) -> np.ndarray:
+    def row_factors(self, residuals: np.ndarray) -> np.ndarray:
+        """Return the factors of the weights with which least squares minimises the loss, near the given residuals."""
+        return np.ones(len(residuals))
+
+    def reweighted(self, predictions: np.ndarray, rows: np.ndarray) -> Self:
+        """Return the loss with weights from leave-one-out predictions of some rows."""
+        return self
+
+    def ridge(self, C: float, rows: np.ndarray, log: bool = False) -> np.ndarray:
         """Return the diagonal that the rows add to their kernel matrix."""
-        return 1.0 / (C * self.weights_of(rows))
+        return 1.0 / (C * self.weights_of(rows, log))
 
 
 class ClassLoss(Loss):
@@ -45,9 +72,9 @@ class ClassLoss(Loss):
         """Number of columns of targets."""
         return 1 if self.n_classes == 2 else self.n_classes
 
-    def __init__(self, codes: np.ndarray, n_classes: int, weights: np.ndarray | None):
+    def __init__(self, codes: np.ndarray, n_classes: int, weights: np.ndarray | None, metric: str | None = None):
         super().__init__(weights)
-        self.codes, self.n_classes = codes, n_classes
+        self.codes, self.n_classes, self.metric = codes, n_classes, metric or "log_loss"
 
     def targets(self, rows: np.ndarray, log: bool) -> np.ndarray:
         """Return the regression targets of the rows."""
@@ -62,7 +89,14 @@ class ClassLoss(Loss):
         return 1.0
 
     def __call__(self, predictions: np.ndarray, rows: np.ndarray) -> float:
-        return temperature_loss(predictions, self.codes[rows], None if self.weights is None else self.weights[rows])
+        codes, weights = self.codes[rows], None if self.weights is None else self.weights[rows]
+        if self.metric == "log_loss":
+            return temperature_loss(predictions, codes, weights)
+        scores = estimates(predictions)
+        if self.metric == "accuracy":
+            return float(np.average(scores.argmax(axis=1) != codes, weights=weights))
+        precisions = [average_precision_score(codes == c, scores[:, c], sample_weight=weights) for c in np.unique(codes)]
+        return 1 - float(np.mean(precisions))
 
     def gradient(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, np.ndarray]:
         """Return the loss of the scores, a mean negative log likelihood, and its gradient."""
@@ -70,23 +104,77 @@ class ClassLoss(Loss):
         return temperature_loss_and_slopes(scores, self.codes[rows], w)
 
 
+def robust_scale(values: np.ndarray) -> tuple[float, float]:
+    """Return the median, and the median distance from it as the standard deviation of a normal distribution."""
+    centre = float(np.median(values))
+    return centre, float(np.median(np.abs(values - centre))) / _NORMAL_MEDIAN
+
+
+def extreme_targets(y: np.ndarray) -> np.ndarray:
+    """Return which values are so far from the others that they would dominate a squared error.
+
+    Positive values must be extreme on the logarithmic scale too, because a skewed distribution has no outliers there.
+    """
+    centre, scale = robust_scale(y)
+    extreme = np.abs(y - centre) > _EXTREME * scale if scale > 0 else np.zeros(len(y), dtype=bool)
+    if extreme.any() and y.min() > 0:
+        centre, scale = robust_scale(np.log(y))
+        extreme &= np.abs(np.log(y) - centre) > _EXTREME_LOG * scale
+    return extreme
+
+
 class ValueLoss(Loss):
-    """Squared or absolute error of a regression target."""
+    """Squared, absolute or Huber's error of a regression target; settings are compared by `metric` if that is given.
+
+    The absolute and Huber's loss are minimised by iteratively reweighted least squares: `factors` has the weight of each
+    row, by whether logarithms are fitted, from the residuals of the best model so far.
+    """
 
     codes = None
     n_targets = 1
 
-    def __init__(self, y: np.ndarray, loss: str, weights: np.ndarray | None):
+    def __init__(self, y: np.ndarray, loss: str, weights: np.ndarray | None, metric: str | None = None):
         super().__init__(weights)
-        self.y, self.loss = y, loss
-        self.mean = float(np.average(y, weights=weights))
-        self.spread = float(np.sqrt(np.average((y - self.mean) ** 2, weights=weights))) or 1.0
+        self.y, self.loss, self.metric = y, loss, metric or loss
+        self.is_robust = loss != "squared_error"
         self.can_log = bool(y.min() > 0 and y.max() > y.min() and skewness(y[:, None])[0] > _SKEWED)
-        self.log_mean, self.log_spread = 0.0, 1.0
+        self.mean, self.spread = self._location(y)
+        self.log_mean, self.log_spread = self._location(np.log(y)) if self.can_log else (0.0, 1.0)
+        self.factors: dict[bool, np.ndarray] = {}
+        if self.is_robust:
+            every = np.arange(len(y))
+            for log in (False, True)[: 1 + self.can_log]:
+                distances = np.abs(self.targets(every, log)[:, 0])
+                self.factors[log] = np.minimum(1.0, _FIRST_HUBER / np.maximum(distances, _FIRST_HUBER))
+
+    def _location(self, values: np.ndarray) -> tuple[float, float]:
+        """Return mean and standard deviation, or their robust counterparts for a robust loss."""
+        if self.is_robust:
+            centre, scale = robust_scale(values)
+            return centre, scale or float(np.std(values)) or 1.0
+        mean = float(np.average(values, weights=self.weights))
+        return mean, float(np.sqrt(np.average((values - mean) ** 2, weights=self.weights))) or 1.0
+
+    def weights_of(self, rows: np.ndarray, log: bool = False) -> np.ndarray:
+        weights = super().weights_of(rows)
+        return weights * self.factors[log][rows] if self.is_robust else weights
+
+    def row_factors(self, residuals: np.ndarray) -> np.ndarray:
+        sizes = np.abs(residuals)
+        scale = max(float(np.median(sizes)) / _NORMAL_MEDIAN, np.finfo(float).tiny)
+        if self.loss == "huber":
+            return 1.0 / np.maximum(1.0, sizes / (_HUBER * scale))
+        factors = scale / np.maximum(sizes, _SMOOTHED * scale)
+        return factors / factors.mean()
+
+    def reweighted(self, predictions: np.ndarray, rows: np.ndarray) -> Self:
+        found = copy(self)
+        found.factors = {log: factors.copy() for log, factors in self.factors.items()}
+        found.factors[False][rows] = self.row_factors(self.y[rows] - predictions)
         if self.can_log:
-            logs = np.log(y)
-            self.log_mean = float(np.average(logs, weights=weights))
-            self.log_spread = float(np.sqrt(np.average((logs - self.log_mean) ** 2, weights=weights))) or 1.0
+            logs = np.log(np.maximum(predictions, self.y.min()))
+            found.factors[True][rows] = self.row_factors(np.log(self.y[rows]) - logs)
+        return found
 
     def targets(self, rows: np.ndarray, log: bool) -> np.ndarray:
         """Return the regression targets of the rows: standardised values or logarithms."""
@@ -106,9 +194,9 @@ class ValueLoss(Loss):
 
     def factor(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> float:
         """Return the factor that converts medians to means; 1 if the target is not transformed or medians are requested."""
-        if not log or self.loss == "absolute_error":
+        if not log or self.is_robust:
             return 1.0
-        w = self.weights_of(rows)
+        w = super().weights_of(rows)
         return float(
             np.clip(w @ self.y[rows] / max(w @ self.from_scores(scores, self.scales(), log, 1.0), 1e-300), 0.5, 2.0)
         )
@@ -119,7 +207,9 @@ class ValueLoss(Loss):
 
     def __call__(self, predictions: np.ndarray, rows: np.ndarray) -> float:
         error = (predictions - self.y[rows]) / self.spread
-        size = error**2 if self.loss == "squared_error" else np.abs(error)
+        size = np.abs(error) if self.metric == "absolute_error" else error**2
+        if self.metric == "huber":
+            size = np.where(np.abs(error) <= _HUBER, size, _HUBER * (2 * np.abs(error) - _HUBER))
         return float(np.average(size, weights=None if self.weights is None else self.weights[rows]))
 
     def gradient(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, np.ndarray]:
@@ -127,7 +217,7 @@ class ValueLoss(Loss):
 
         Up to a constant, this is the mean negative log likelihood of normal errors.
         """
-        w = self.weights_of(rows)
+        w = self.weights_of(rows, log)
         error = scores - self.targets(rows, log)
         mean = max(float(np.average(error[:, 0] ** 2, weights=w)), np.finfo(float).tiny)
         return 0.5 * float(np.log(mean)), error * (w / w.sum() / mean)[:, None]

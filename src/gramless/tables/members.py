@@ -20,7 +20,7 @@ from gramless.kernels import Kernel, ScaledColumns
 from gramless.linalg.operators import expand
 from gramless.tables.column_types import Encoded
 from gramless.tables.exact import ExactSolution, solve_exact
-from gramless.tables.losses import ClassLoss, ValueLoss
+from gramless.tables.losses import ClassLoss, Loss, ValueLoss
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation, has_skewed_numbers
 from gramless.tables.search import (
@@ -147,8 +147,9 @@ def fit_members(encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOp
         best = finalists[0].setting
         X = preparations[best.scaling](encoded)
         nearby = local_rows(X if best.scales is None else X * np.array(best.scales), options, most_rows, rng)
-        spread, search = search.spread, new_search(nearby)
+        loss, spread, search = search.loss, search.spread, new_search(nearby)
         finalists = search.run_local(finalists, spread)
+    loss = search.loss
     candidates, size, reductions = _affordable(finalists, search.rows, loss, n, plan, options)
     tuned = time.perf_counter()
     evaluations, fitted = [], dict[TableSetting, TableMember]()
@@ -213,7 +214,7 @@ def _affordable(
 def _on_all_rows(candidate: Evaluation, scores: np.ndarray, order: np.ndarray, loss: ClassLoss | ValueLoss) -> Evaluation:
     """Return the evaluation of a fitted setting on all rows; predictions of a search on all rows are reused."""
     n, setting = len(scores), candidate.setting
-    if candidate.n == n:
+    if candidate.n == n and not loss.is_robust:
         predictions = np.empty_like(candidate.predictions)
         predictions[order] = candidate.predictions
     else:
@@ -333,7 +334,10 @@ def _fit_member(
         rows = order[bounds[part] : bounds[part + 1]]
         if known is not None and known_rows is not None:
             rows = known_rows
-        solution = known or _solve_part(X[rows], kernel, Z[rows], C, loss.weights_of(rows))
+        solution = known or _solve_part(X[rows], kernel, Z[rows], C, loss.weights_of(rows, unfitted.log))
+        for _ in range(TUNING.reweightings if loss.is_robust else 0):
+            factors = loss.row_factors(Z[rows, 0] - solution.scores[:, 0])
+            solution = _solve_part(X[rows], kernel, Z[rows], C, Loss.weights_of(loss, rows) * factors)
         scores[rows] = solution.scores
         with reporting:
             solutions[part] = solution

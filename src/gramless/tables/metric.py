@@ -106,7 +106,7 @@ def loss_and_slopes(
     """
     n = len(X)
     logs, C = parameters[:-1], np.exp(parameters[-1])
-    ridge = loss.ridge(C, rows)
+    ridge = loss.ridge(C, rows, log)
     scaled = X * np.exp(logs)[groups]
     K, common = kernel_and_slopes(name, scaled, gamma)
     K.flat[:: n + 1] += ridge

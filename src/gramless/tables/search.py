@@ -226,7 +226,7 @@ class SettingSearch:
                 cached[same_kernel] = matrices
             kernel = make_kernel(setting, self.spread[setting.scaling])
             rows = self.rows[:n]
-            targets, ridge = self.loss.targets(rows, setting.log), self.loss.ridge(setting.C, rows)
+            targets, ridge = self.loss.targets(rows, setting.log), self.loss.ridge(setting.C, rows, setting.log)
             X = self.X[setting.scaling][:n]
             solution = solve_exact(X, kernel, targets, ridge, cached=matrices, pool=self._pool)
             self.evaluated[key] = self._evaluation(setting, n, None if solution is None else solution.scores)
@@ -367,6 +367,14 @@ class SettingSearch:
             predictions[half] = there.predictions[half]
         return Evaluation(setting, self.loss(predictions, self.rows[:n]), n, predictions)
 
+    def _reweight(self, found: list[Evaluation]) -> None:
+        """Update the weights of a robust loss by the residuals of the best setting."""
+        finite = _finite(found)
+        if self.loss.is_robust and finite:
+            self.loss = self.loss.reweighted(finite[0].predictions, self.rows[: finite[0].n])
+            self.evaluated.clear()
+            self.solutions.clear()
+
     def run(self) -> list[Evaluation]:
         """Return the best settings of different families, on as many rows as the time budget allows, best first."""
         t, most = self.tuning, len(self.rows)
@@ -381,6 +389,7 @@ class SettingSearch:
         families = self.first(min(most, t.first_rows))
         if not families:
             return []
+        self._reweight(families)
         rows = rows_within(t.shares["second"] * self.options.seconds, t.families * t.family_evaluations, t)
         n = min(t.second_rows, max(t.first_rows, rows))
         self._expect(second, third)
@@ -402,6 +411,7 @@ class SettingSearch:
             learned = self.learn(starts, 2 * half)
             self.report(f"coordinate search with the learned scales, {n:,} rows")
             found += self._each(self.unbiased_search(one, n, t.family_evaluations) for one in learned)
+        self._reweight(found)
         finalists = _diverse(_families(found), t.finalists)
         self._expect(third)
         affordable = rows_within(t.shares["third"] * self.options.seconds, t.finalists * t.finalist_evaluations, t)

@@ -79,6 +79,8 @@ class TablesTuning:
     largest_C: float = 1e6
 
     # Fit and memory.
+    reweightings: int = 5
+    """Further factorisations of the fit of an absolute or Huber's loss; the weights change little after a few."""
     retries: int = 6
     """Attempts to factor a matrix, each with a ridge ten times as large."""
     smallest_part: int = 500
