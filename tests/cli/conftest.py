@@ -24,8 +24,8 @@ class Outcome:
 def run():
     """Run a command line; what `main` would print and return."""
 
-    def call(*arguments):
-        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    def call(*arguments, stdin=None):
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
         code, err = result.exit_code, result.stderr
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             explained = explain(result.exception)

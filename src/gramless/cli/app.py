@@ -149,7 +149,7 @@ def predict(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="CSV or Parquet file to write; if not given or -, CSV is written to standard output. Labels are not "
+            help="CSV, Parquet, Excel or JSON-lines file; if not given or -, CSV to standard output. Labels are not "
             "escaped: a spreadsheet may interpret a label that begins with = as a formula."
         ),
     ] = None,

@@ -22,14 +22,20 @@ def existing_file(given: Any) -> Path:
 
 
 def table_or_folder(given: Any) -> Path:
-    """Return the path of a readable file or of a folder, or raise `InputError`."""
-    return Path(given) if os.path.isdir(given) else existing_file(given)
+    """Return the path of a readable file or of a folder, or "-" for standard input, or raise `InputError`."""
+    return Path(given) if os.path.isdir(given) or str(given) == "-" else existing_file(given)
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; messages go to stderr.")]
-ModelFile = Annotated[Path, typer.Argument(help="A model that `gramless train` saved.", parser=existing_file)]
+ModelFile = Annotated[
+    Path, typer.Argument(help="A model that `gramless train` saved.", parser=existing_file, metavar="MODEL")
+]
 Port = Annotated[int, typer.Option(help="Port to listen on; 0 selects a free port.", min=0, max=65535)]
 Device = Annotated[str | None, typer.Option(help="Device of the computation: cpu, cuda, auto.")]
+
+
+# File extensions that other programs would misread if a model had them.
+_OTHER_FORMATS = (".pkl", ".pickle", ".joblib", ".onnx", ".pt", ".h5", ".json", ".csv", ".xlsx", ".parquet", ".html", ".zip")
 
 
 def choice(what: str, help_text: str, *names: str) -> Any:
@@ -63,7 +69,10 @@ class TrainSettings:
     data: Annotated[
         Path,
         typer.Argument(
-            help="CSV, Parquet, svmlight or npz file (also .gz, .bz2), or a folder of pictures.", parser=table_or_folder
+            help="CSV, Parquet, Excel, Feather, JSON-lines, svmlight or npz file, - for standard input, or a folder of "
+            "pictures.",
+            parser=table_or_folder,
+            metavar="DATA",
         ),
     ]
     target: Annotated[str | None, typer.Option(help="The column to predict; not needed for npz and svmlight files.")] = None
@@ -178,6 +187,8 @@ class TrainSettings:
         if self.data.is_dir():
             self._check_pictures()
         check_writable(self.out, self.data)
+        if self.out.suffix.lower() in _OTHER_FORMATS:
+            raise InputError(f"a model is saved as a skops file, which {self.out} is not: name it {self.out.stem}.skops")
 
     def _check_pictures(self) -> None:
         known = ("data", "out", "C", "test_size", "seed", "device", "memory_budget")

@@ -6,9 +6,11 @@ All pictures are resized to the most common size, which is first reduced in prop
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,9 +30,10 @@ from gramless._version import __version__
 from gramless.cli.errors import PICTURE_EXTENSIONS, InputError, check_writable, is_stream
 from gramless.cli.model import check_known_labels, load_any
 from gramless.cli.options import TrainSettings
-from gramless.cli.predict import Evaluated, Predicted, quiet_pipe, rows_written, warn_trained_on
+from gramless.cli.predict import Evaluated, Predicted, quiet_pipe, report_predictions, rows_written, warn_trained_on
 from gramless.cli.scores import constant_prediction, probability_scores, score, score_table
 from gramless.cli.splits import hold_out
+from gramless.cli.table_files import output_format
 from gramless.cli.train import Trained
 
 LONGEST_SIDE = 64
@@ -47,10 +50,12 @@ class PictureModel(BaseEstimator):
         self.grey = grey
         self.about = about
 
-    def batches(self, paths: list[Path], size: int) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield the pictures in batches, resized and converted as in training."""
+    def batches(self, paths: list[Path], size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the numbers of the readable pictures and their pixels in batches, resized and converted as in training."""
         for part in slices(len(paths), size):
-            yield part, np.stack(list(_images(paths[part], (self.size[0], self.size[1]), self.grey)))
+            kept, images = _stacked(_images(paths[part], (self.size[0], self.size[1]), self.grey))
+            if len(kept):
+                yield kept + part.start, images
 
 
 def train_pictures(settings: TrainSettings, console: Console) -> Trained:
@@ -58,8 +63,8 @@ def train_pictures(settings: TrainSettings, console: Console) -> Trained:
     folder, out, C = settings.data, settings.out, settings.C
     paths, labels = _labelled(folder, at_least=2)
     size, grey = _common_form(paths)
-    images = _read(paths, size, grey, console)
-    y = np.array(labels)
+    kept, images = _read(paths, size, grey, console)
+    y = np.array(labels)[kept]
     rows, test_rows = hold_out(y, {}, "classification", settings.test_size, settings.seed)
     classifier = ImageClassifier(
         C="auto" if C is None else C,
@@ -79,7 +84,7 @@ def train_pictures(settings: TrainSettings, console: Console) -> Trained:
     about = {
         "gramless": __version__,
         "data": folder.name,
-        "pictures_sha256": _digest(hashlib.sha256(), labels, images).hexdigest(),
+        "pictures_sha256": _digest(hashlib.sha256(), y, images).hexdigest(),
         "task": "classification",
         "rows": {"train": len(rows), "held_out": len(test_rows)},
         "size": list(size),
@@ -114,15 +119,18 @@ def predict_pictures(
         raise InputError(f"{data} has no pictures; known file extensions are {', '.join(PICTURE_EXTENSIONS)}")
     if out is not None and not is_stream(out):
         check_writable(out, model_path, *paths)
+    output_format(out)
+    predicted = 0
     with rows_written(out) as write, quiet_pipe():
-        for part, images in model.batches(paths, batch):
-            columns = {"picture": [str(path) for path in paths[part]], "prediction": model.classifier.predict(images)}
+        for kept, images in model.batches(paths, batch):
+            columns = {"picture": [str(paths[k]) for k in kept], "prediction": model.classifier.predict(images)}
             frame = pd.DataFrame(columns)
             names = [f"p({label})" for label in model.classifier.classes_] if proba else []
             if proba:
                 frame[names] = model.classifier.predict_proba(images)
             write(frame, names)
-    return Predicted(len(paths), out, {})
+            predicted += len(kept)
+    return report_predictions(Predicted(predicted, out, {}), "pictures", console)
 
 
 def evaluate_pictures(model_path: Path, folder: Path, *, batch: int = BATCH_PICTURES, console: Console) -> Evaluated:
@@ -132,17 +140,19 @@ def evaluate_pictures(model_path: Path, folder: Path, *, batch: int = BATCH_PICT
     model = _load(model_path)
     paths, labels = _labelled(folder, at_least=1)
     classes, digest = model.classifier.classes_, hashlib.sha256()
-    y = np.array(labels)
+    y, known = np.array(labels), list[np.ndarray]()
     check_known_labels(y, classes, f"subfolder of {folder}", "the folder")
     predicted, probabilities = [], []
     parts = model.batches(paths, batch)
     total = -(-len(paths) // batch)
-    for part, images in track(
+    for kept, images in track(
         parts, "scoring", total=total, console=console, transient=True, disable=not console.is_terminal
     ):
-        _digest(digest, labels[part], images)
+        known.append(kept)
+        _digest(digest, y[kept], images)
         predicted.append(model.classifier.predict(images))
         probabilities.append(model.classifier.predict_proba(images))
+    y = y[np.concatenate(known)]
     shares = np.bincount(model.classifier.estimator_.calibration_codes_, minlength=len(classes)).astype(np.float64)
     shares /= shares.sum()
     scores = score(y, np.concatenate(predicted), task="classification", guess=classes[shares.argmax()])
@@ -159,7 +169,7 @@ def evaluate_pictures(model_path: Path, folder: Path, *, batch: int = BATCH_PICT
     return Evaluated(len(y), scores, trained_on)
 
 
-def _digest(digest: Any, labels: list[str], images: np.ndarray) -> Any:
+def _digest(digest: Any, labels: np.ndarray, images: np.ndarray) -> Any:
     """Update a checksum with pictures and their classes; it does not depend on the names of the files."""
     for label, image in zip(labels, images, strict=True):
         digest.update(f"{label}\0".encode())
@@ -200,31 +210,48 @@ def _common_form(paths: list[Path]) -> tuple[tuple[int, int], bool]:
     sizes: Counter[tuple[int, int]] = Counter()
     grey = True
     for path in paths:
-        with _opened(path) as picture:
+        # `_images` warns of pictures that cannot be opened.
+        with contextlib.suppress(InputError), _opened(path) as picture:
             sizes[picture.size] += 1
             grey = grey and picture.mode in _GREY
+    if not sizes:
+        raise InputError(f"none of the {len(paths)} pictures can be read; the first one is {paths[0]}")
     (width, height), _ = sizes.most_common(1)[0]
     factor = min(1.0, LONGEST_SIDE / max(width, height))
     return (max(1, round(width * factor)), max(1, round(height * factor))), grey
 
 
-def _read(paths: list[Path], size: tuple[int, int], grey: bool, console: Console) -> np.ndarray:
+def _read(paths: list[Path], size: tuple[int, int], grey: bool, console: Console) -> tuple[np.ndarray, np.ndarray]:
     read = _images(paths, size, grey)
-    shown = track(read, "reading", total=len(paths), console=console, transient=True, disable=not console.is_terminal)
-    return np.stack(list(shown))
+    return _stacked(track(read, "reading", len(paths), console=console, transient=True, disable=not console.is_terminal))
 
 
-def _images(paths: Iterable[Path], size: tuple[int, int], grey: bool) -> Iterator[np.ndarray]:
-    """Yield pictures as arrays of bytes of one shape."""
+def _stacked(pictures: Iterable[tuple[int, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of the pictures, and their pixels as one array."""
+    found = list(pictures)
+    return np.array([number for number, _ in found], dtype=int), np.stack([p for _, p in found]) if found else np.empty(0)
+
+
+def _images(paths: list[Path], size: tuple[int, int], grey: bool) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the number and the pixels of each picture, as bytes of one shape; warn of unreadable ones among several."""
+    for number, path in enumerate(paths):
+        try:
+            yield number, _pixels(path, size, grey)
+        except InputError as reason:
+            if len(paths) == 1:
+                raise
+            warnings.warn(f"{reason}; it is left out", stacklevel=2)
+
+
+def _pixels(path: Path, size: tuple[int, int], grey: bool) -> np.ndarray:
     from PIL import Image
 
-    for path in paths:
-        with _opened(path) as picture:
-            try:
-                plain = picture.convert("L" if grey else "RGB")
-            except (OSError, SyntaxError, ValueError) as reason:
-                raise InputError(f"{path} is an incomplete picture: {reason}") from reason
-        yield np.asarray(plain if plain.size == size else plain.resize(size, Image.Resampling.LANCZOS))
+    with _opened(path) as picture:
+        try:
+            plain = picture.convert("L" if grey else "RGB")
+        except (OSError, SyntaxError, ValueError) as reason:
+            raise InputError(f"{path} is an incomplete picture: {reason}") from reason
+    return np.asarray(plain if plain.size == size else plain.resize(size, Image.Resampling.LANCZOS))
 
 
 def _opened(path: Path) -> Any:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,7 +23,7 @@ from gramless.cli.errors import InputError, check_coverage, check_writable, is_s
 from gramless.cli.model import TableModel, load_model
 from gramless.cli.model_card import checksum
 from gramless.cli.scores import Score, confusion_table, score_table
-from gramless.cli.table_files import BATCH_ROWS, FileRows, batches, select_rows
+from gramless.cli.table_files import BATCH_ROWS, FileRows, batches, output_format, require, select_rows, standard_input
 
 # Share of novel rows above which a warning is printed: twice the false positive rate of the detector.
 _NOVEL_SHARE = 0.02
@@ -66,6 +64,7 @@ def predict(
     """
     if out is not None and not is_stream(out):
         check_writable(out, model_path, data)
+    output_format(out)
     model = load_model(model_path)
     if proba and not model.has_probabilities:
         why = "train it again with --proba" if model.task == "classification" else f"it is for {model.task}"
@@ -95,13 +94,23 @@ def predict(
                 novel += 0 if is_novel is None else int(is_novel.sum())
                 heartbeat(f"{total:,} rows predicted")
     _warn_unseen(console, new)
+    done = report_predictions(Predicted(total, out, dict(new), novel), "rows", console)
     if novel > _NOVEL_SHARE * total:
         console.print(
             f"[yellow]{novel:,} of {total:,} rows are far from all training rows[/yellow]: their predictions are unreliable",
             soft_wrap=True,
             highlight=False,
         )
-    return Predicted(total, out, dict(new), novel)
+    return done
+
+
+def report_predictions(done: Predicted, things: str, console: Console) -> Predicted:
+    """Print the file that was written and its number of predictions, and return the result."""
+    if done.out is not None:
+        console.print(
+            f"Predictions of {done.rows:,} {things}  [bold]{escape(str(done.out))}[/bold]", highlight=False, soft_wrap=True
+        )
+    return done
 
 
 def _beside(X: Any, columns: dict[str, Any], source: Path) -> pd.DataFrame:
@@ -206,33 +215,56 @@ def _ready_batches(
         raise InputError(f"{data} has no rows")
 
 
-@contextmanager
-def standard_input(data: Path) -> Iterator[Path]:
-    """Yield the path; for "-", the path of a temporary file with the content of standard input, CSV or Parquet."""
-    if data != Path("-"):
-        yield data
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        start = sys.stdin.buffer.read(4)
-        path = Path(folder, "standard-input" + (".parquet" if start == b"PAR1" else ".csv"))
-        with open(path, "wb") as file:
-            file.write(start)
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        yield path
+Write = Callable[[pd.DataFrame, list[str]], Any]
 
 
 @contextmanager
-def rows_written(out: Path | None) -> Iterator[Callable[[pd.DataFrame, list[str]], None]]:
-    """Yield a function that appends a frame to the output, as Parquet or CSV by the name of `out`."""
-    if out is None or out.suffix.lower() not in (".parquet", ".pq"):
+def rows_written(out: Path | None) -> Iterator[Write]:
+    """Yield a function that appends a frame to the output, in the format of the file extension of `out`."""
+    kind = output_format(out)
+    if kind == "csv":
         with written(out) as file:
             yield _CsvRows(file)
-        return
+    elif kind == "jsonl":
+        with written(out) as file:
+            yield lambda frame, rounded: file.write(frame.to_json(orient="records", lines=True, date_format="iso"))
+    else:
+        assert out is not None
+        rows = _excel_rows if kind == "excel" else _parquet_rows
+        with atomic_write(out.resolve()) as part, rows(part) as write:
+            yield write
+
+
+@contextmanager
+def _excel_rows(part: Path) -> Iterator[Write]:
+    """Yield a function that appends a frame to an Excel file, which is limited to 1,048,575 rows."""
+    require("openpyxl", "Excel files")
+    import openpyxl
+
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet("predictions")
+    begun = False
+
+    def write(frame: pd.DataFrame, rounded: list[str]) -> None:
+        nonlocal begun
+        for row in frame.astype(object).where(frame.notna(), None).itertuples(index=False, name=None):
+            if not begun:
+                sheet.append(list(frame.columns))
+                begun = True
+            sheet.append([value.item() if isinstance(value, np.generic) else value for value in row])
+
+    yield write
+    with open(part, "wb") as file:
+        book.save(file)
+
+
+@contextmanager
+def _parquet_rows(part: Path) -> Iterator[Write]:
+    """Yield a function that appends a frame to a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet
 
     with ExitStack() as open_files:
-        part = open_files.enter_context(atomic_write(out.resolve()))
         writer: list[Any] = []
 
         def write(frame: pd.DataFrame, rounded: list[str]) -> None:
@@ -240,7 +272,7 @@ def rows_written(out: Path | None) -> Iterator[Callable[[pd.DataFrame, list[str]
                 table = pa.Table.from_pandas(frame, schema=writer[0].schema if writer else None, preserve_index=False)
             except (pa.ArrowInvalid, pa.ArrowTypeError) as reason:
                 raise InputError(
-                    f"{out} cannot be written as Parquet, since a column changes its type: {reason}"
+                    f"predictions cannot be written as Parquet, since a column changes its type: {reason}"
                 ) from reason
             if not writer:
                 writer.append(open_files.enter_context(pa.parquet.ParquetWriter(part, table.schema)))

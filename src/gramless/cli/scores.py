@@ -179,9 +179,9 @@ def average_precision(y: np.ndarray, positive: Any, chances: np.ndarray) -> Scor
 
 
 def confusion(y: np.ndarray, predicted: np.ndarray) -> dict[str, Any] | None:
-    """Return the counts of each true class (rows) and predicted class (columns); None for more than `MOST_SHOWN` classes."""
+    """Return the counts of each true class (rows) and predicted class (columns); None for one class or too many."""
     labels = np.unique(np.concatenate([y, predicted]))
-    if len(labels) > MOST_SHOWN:
+    if not 2 <= len(labels) <= MOST_SHOWN:
         return None
     return {"classes": labels.tolist(), "counts": confusion_matrix(y, predicted, labels=labels).tolist()}
 

@@ -1,14 +1,22 @@
-"""Read tables from CSV, Parquet, svmlight and npz files, completely or in batches.
+"""Read tables from CSV, Parquet, Excel, Feather, JSON-lines, svmlight and npz files, completely or in batches.
 
-The name of a file determines its format; `.gz` and `.bz2` files are decompressed. Dense data becomes a pandas DataFrame,
-svmlight data a sparse matrix. Nothing is unpickled. CSV and Parquet files are read as `gramless.streaming` reads them.
+The name of a file determines its format; `.gz` and `.bz2` text files are decompressed. Dense data becomes a pandas
+DataFrame, svmlight data a sparse matrix. Nothing is unpickled. CSV and Parquet files are read as `gramless.streaming` reads
+them.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import shutil
+import sys
+import tempfile
+import warnings
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +26,7 @@ import pandas as pd
 import scipy.sparse
 
 from gramless._core.memory import format_bytes, free_memory
-from gramless.cli.errors import InputError, check_readable
+from gramless.cli.errors import InputError, check_readable, is_stream
 from gramless.streaming import parquet, text
 from gramless.tables.column_types import LARGEST_NUMBER
 
@@ -29,11 +37,20 @@ FORMATS = {
     ".data": "csv",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".xlsx": "excel",
+    ".feather": "feather",
+    ".arrow": "feather",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
     ".npz": "npz",
     ".svm": "svmlight",
     ".svmlight": "svmlight",
     ".libsvm": "svmlight",
 }
+# Formats that predictions are written in.
+OUTPUT_FORMATS = ("csv", "parquet", "excel", "jsonl")
+# First bytes of files of formats that standard input may have.
+_SIGNATURES = {b"PAR1": ".parquet", b"PK\x03\x04": ".xlsx", b"ARRO": ".feather"}
 # Rows per batch: tens of megabytes for a hundred columns.
 BATCH_ROWS = 20_000
 # Number of dense vectors of the length of a sparse row that the preprocessing allocates; counted.
@@ -62,6 +79,38 @@ def file_format(path: Path) -> str:
     return FORMATS[suffixes[-1]]
 
 
+def output_format(out: Path | None) -> str:
+    """Return the format in which predictions are written; CSV without a path or a file extension."""
+    suffix = "" if out is None or is_stream(out) else out.suffix.lower()
+    kind = FORMATS.get(suffix, "unknown" if suffix else "csv")
+    if kind not in OUTPUT_FORMATS:
+        known = ", ".join(name for name, its in FORMATS.items() if its in OUTPUT_FORMATS)
+        raise InputError(f"predictions cannot be written to {out}; known extensions are {known}")
+    return kind
+
+
+def require(package: str, purpose: str) -> None:
+    """Raise `InputError` if an optional package is not installed."""
+    if importlib.util.find_spec(package) is None:
+        raise InputError(f"{purpose} need {package}: pip install 'gramless[cli]'")
+
+
+@contextmanager
+def standard_input(data: Path) -> Iterator[Path]:
+    """Yield the path; for "-", the path of a temporary file with the content of standard input, CSV unless recognised."""
+    if data != Path("-"):
+        yield data
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        start = sys.stdin.buffer.read(4)
+        suffix = _SIGNATURES.get(start, ".jsonl" if start[:1] == b"{" else ".csv")
+        path = Path(folder, f"standard-input{suffix}")
+        with open(path, "wb") as file:
+            file.write(start)
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield path
+
+
 def read_file(path: Path, target: str | None) -> FileRows:
     """Return all rows of a file, with the column `target` separated from the inputs."""
     return next(batches(path, target, size=None))
@@ -86,21 +135,55 @@ def batches(
     check_readable(path)
     kind = file_format(path)
     if kind in ("csv", "parquet"):
-        yield from (_split_target(frame, target, path) for frame in _frames(path, kind, size, strings))
+        yield from (_split_target(frame, target, path) for frame in _frames(path, kind, size, strings, target))
+    elif kind in ("excel", "feather", "jsonl"):
+        yield from _batches(_split_target(_whole_frame(path, kind), target, path), size)
     elif kind == "npz":
         yield from _batches(_npz(path, target, held_out), size)
     else:
         yield from _batches(_svmlight(path, n_features, first_column), size)
 
 
-def _frames(path: Path, kind: str, size: int | None, strings: Collection[str]) -> Iterator[pd.DataFrame]:
+def _frames(path: Path, kind: str, size: int | None, strings: Collection[str], target: str | None) -> Iterator[pd.DataFrame]:
     try:
         if kind == "parquet":
             yield from parquet.frames(path, size)
-        else:
-            yield from text.frames(path, text.find_delimiter(path), size, strings=strings)
+            return
+        separator = text.find_delimiter(path)
+        repeated = text.repeated_names(path, separator)
+        if target in repeated:
+            raise InputError(
+                f"{path} has more than one column named {target!r}, and one of them is to be predicted: rename them"
+            )
+        if repeated:
+            warnings.warn(
+                f"{path} has more than one column named {quoted_names(repeated)}; the second is read as '{repeated[0]}.1'",
+                stacklevel=2,
+            )
+        yield from text.frames(path, separator, size, strings=strings, rename_repeated=True)
     except ValueError as reason:
         raise InputError(str(reason)) from reason
+
+
+def _whole_frame(path: Path, kind: str) -> pd.DataFrame:
+    """Return the table of a file that is not read in batches: the first sheet of Excel, Feather, or JSON lines."""
+    if kind == "excel":
+        require("openpyxl", "Excel files")
+    try:
+        if kind == "excel":
+            frame = pd.read_excel(path, keep_default_na=False, na_values=list(text.ALWAYS_MISSING))
+        elif kind == "feather":
+            frame = pd.read_feather(path)
+        else:
+            with text.open_text(path) as file:
+                frame = pd.DataFrame.from_records([json.loads(line) for line in file if line.strip()])
+    except (ValueError, TypeError, AttributeError, OSError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as reason:
+        raise InputError(f"{path} cannot be read as a table: {reason}") from reason
+    frame.columns = frame.columns.map(str)
+    for name in frame.columns:
+        if frame[name].map(lambda value: isinstance(value, list | dict)).any():
+            raise InputError(f"{path}: column {name!r} has nested values, and a model takes numbers and strings")
+    return frame
 
 
 def _split_target(frame: pd.DataFrame, target: str | None, path: Path) -> FileRows:

@@ -23,7 +23,7 @@ from gramless.cli.model_card import card_path, describe_inputs, write_model_card
 from gramless.cli.options import TrainSettings
 from gramless.cli.scores import Score, confusion_table, error_bound, score_table, verdict
 from gramless.cli.splits import folds, hold_out
-from gramless.cli.table_files import batches, select_rows
+from gramless.cli.table_files import batches, select_rows, standard_input
 from gramless.cli.training_table import TrainingTable, read_training_table
 from gramless.estimators.table import default_seconds
 
@@ -48,6 +48,11 @@ def train(settings: TrainSettings, console: Console) -> Trained:
     """Train and save a model as the settings specify, then measure the importance of the columns."""
     began = time.perf_counter()
     settings.check()
+    with standard_input(settings.data) as path:
+        return _train(replace(settings, data=path), began, console)
+
+
+def _train(settings: TrainSettings, began: float, console: Console) -> Trained:
     with StepDisplay(console) as notify:
         notify(f"reading {settings.data}")
         table = read_training_table(

@@ -49,7 +49,10 @@ def read_training_table(
 ) -> TrainingTable:
     """Read a file; `roles` maps "weights", "groups" and "order" to columns that are not inputs."""
     rows, notes = _with_known_target(read_file(path, target), target, path)
+    given = task
     y, task = _as_target(np.asarray(rows.y), task, repr(target) if target is not None else "the target")
+    if given == "auto" and y.dtype.kind in "iuf":
+        notes.append(_guessed_task(y, task))
     X = choose_columns(rows.X, selected, dropped, [name for name in roles.values() if name is not None], str(path))
     X, values = _take_roles(X, {role: name for role, name in roles.items() if name is not None}, path)
     if not isinstance(X, pd.DataFrame):
@@ -109,6 +112,16 @@ def _as_target(y: np.ndarray, task: str, name: str) -> tuple[np.ndarray, str]:
     if len(classes) > MOST_CLASSES or (counts == 1).all():
         raise InputError(f"{name} has {len(classes):,} different values: too many to be classes{_regression_hint(y)}")
     return y, task
+
+
+def _guessed_task(y: np.ndarray, task: str) -> str:
+    """Return a note on the task that was derived from a target of numbers, and on how to change it."""
+    distinct = len(np.unique(y))
+    if task == "classification":
+        return f"the {distinct} values of the target are classes; --task regression predicts a quantity"
+    return f"the target, with {distinct:,} values, is a quantity" + (
+        "; --task classification predicts classes" if distinct <= MOST_CLASSES else ""
+    )
 
 
 def _quantities(y: np.ndarray, name: str) -> np.ndarray:

@@ -50,12 +50,18 @@ def open_text(path: Path) -> io.TextIOBase:
 
 
 def frames(
-    path: Path, separator: str, size: int | None, *, strings: Collection[str] = (), names: Sequence[str] | None = None
+    path: Path,
+    separator: str,
+    size: int | None,
+    *,
+    strings: Collection[str] = (),
+    names: Sequence[str] | None = None,
+    rename_repeated: bool = False,
 ) -> Iterator[Any]:
     """Yield data frames of at most `size` rows (all rows if None), with consecutive row numbers.
 
     Columns in `strings` are not converted: a piece of "01", "02", "2A" may look numeric. `names` are the columns of a file
-    without a header.
+    without a header. Repeated column names raise ValueError, or with `rename_repeated` are numbered: "a", "a.1".
     """
     pd = import_reader("pandas")
     options: dict[str, Any] = {
@@ -71,8 +77,10 @@ def frames(
     if names is not None:
         options |= {"names": list(names), "header": None}
     try:
-        if names is None:
-            _check_unique_names(path, separator)
+        repeated = [] if names is not None or rename_repeated else repeated_names(path, separator)
+        if repeated:
+            # pandas would rename them: a copy of the target could become a feature.
+            raise ValueError(f"{path} has more than one column named {', '.join(map(repr, repeated))}: rename them")
         if size is None:
             yield _with_numbers(pd.read_csv(path, **options), separator, strings, path)
             return
@@ -84,14 +92,12 @@ def frames(
         raise ValueError(_message(path, reason)) from reason
 
 
-def _check_unique_names(path: Path, separator: str) -> None:
-    """Raise ValueError for repeated column names, which pandas would rename: a copy of the target could become a feature."""
+def repeated_names(path: Path, separator: str) -> list[str]:
+    """Return the names that several columns of a file have."""
     with open_text(path) as file:
         header = next(csv.reader(file, delimiter=separator, skipinitialspace=True), [])
     named = [name.strip() for name in header if name.strip()]
-    repeated = sorted({name for name in named if named.count(name) > 1})
-    if repeated:
-        raise ValueError(f"{path} has more than one column named {', '.join(map(repr, repeated))}: rename them")
+    return sorted({name for name in named if named.count(name) > 1})
 
 
 def as_numbers(known: Any, separator: str) -> Any | None:
