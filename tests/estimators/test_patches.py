@@ -1,3 +1,4 @@
+import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -231,3 +232,22 @@ def test_the_default_patch_size_follows_the_images(digits):
     assert voter.n_patches_ == 4
     assert voter.score(X_test, y_test) > 0.9
     assert Patches().per_image((28, 28)) == 16
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs limits of file sizes")
+def test_full_disk_raises_before_patches_are_written(monkeypatch, tmp_path):
+    """Writing to a mapped file on a full disk would kill the process."""
+    import resource
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    images = np.random.default_rng(0).integers(0, 255, (300, 16, 16)).astype(np.uint8)
+    model = PatchClassifier(patch_size=12, memory_budget="11MB")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            model.fit(images, np.arange(300) % 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())

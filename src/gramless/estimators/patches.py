@@ -9,6 +9,7 @@ Kurugodu and Kongara, "KMeans kernel classifier", 2023.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
@@ -180,7 +181,9 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             return self
         with tempfile.TemporaryDirectory(prefix="gramless-patches-") as folder:
             shape = (n * self.n_patches_, width)
-            patches = np.memmap(Path(folder) / "patches", dtype=dtype, mode="w+", shape=shape)
+            file = Path(folder) / "patches"
+            _reserve(file, int(np.prod(shape)) * dtype.itemsize)
+            patches = np.memmap(file, dtype=dtype, mode="r+", shape=shape)
             for rows, block in self._patches.iterate(X, memory.parts["blocks"] // _BLOCK_COPIES):
                 patches[rows.start * self.n_patches_ : rows.stop * self.n_patches_] = block
                 log_progress(self.verbose, f"patches of {rows.stop:,} of {n:,} images written")
@@ -322,3 +325,12 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         tags.input_tags.three_d_array = True
         tags.input_tags.two_d_array = self.shape is not None
         return tags
+
+
+def _reserve(file: Path, n_bytes: int) -> None:
+    """Create a file of a given size: on a full disk, this raises OSError, and writing to a mapped file ends the process."""
+    with open(file, "wb") as opened:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(opened.fileno(), 0, n_bytes)
+        else:
+            opened.truncate(n_bytes)
