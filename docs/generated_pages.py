@@ -104,9 +104,10 @@ def reference_index() -> str:
 
 def read_records(results: Path) -> tuple[list[Any], list[dict[str, Any]]]:
     """Return the experiments that have committed full-size records, and the records."""
-    from gramless.papers.experiments import Results, specs
+    from gramless.papers.experiments import Results, records_of, specs
 
-    records = [record for path in sorted(results.glob("*/results.jsonl")) for record in Results(path).records()]
+    stored = [record for path in sorted(results.glob("*/results.jsonl")) for record in Results(path).records()]
+    records = records_of(specs(), stored)
     ran = {(record["paper"], record["experiment"]) for record in records}
     return [spec for spec in specs() if (spec.paper, spec.name) in ran], records
 

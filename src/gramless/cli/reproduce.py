@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from rich.table import Table
 from gramless.cli.display import DownloadBar, RunDisplay
 from gramless.cli.errors import EXIT_INTERRUPTED, EXIT_PARTLY_FAILED, InputError, check_writable
 from gramless.papers.datasets import DatasetError, obtain
-from gramless.papers.experiments import CHAPTERS, Results, Spec, claim_named, run, specs, specs_of_claim
+from gramless.papers.experiments import CHAPTERS, Results, Spec, claim_named, records_of, run, specs, specs_of_claim
 from gramless.papers.experiments.claims import check_claim
 from gramless.papers.experiments.results import on_one_device
 from gramless.papers.report import write_report
@@ -103,7 +103,7 @@ def reproduce(
             run(selected, results, device=device, data=data, threads=threads, any_device=any_device, on_event=display)
     except KeyboardInterrupt:
         interrupted = True
-    records = _of_experiments(selected, results.records())
+    records = records_of(selected, results.records())
     fits = {(spec.paper, spec.name, repr(params), seed) for spec in selected for params, seed in spec.fits()}
     records = [r for r in records if _fit_of(r) in fits and (claim is not None or r.get("device") == device)]
     missing = len(fits - set(map(_fit_of, records)))
@@ -274,9 +274,9 @@ def redraw(files: Sequence[Path], out: Path, *, benchmarks: Path | None, console
             raise InputError(f"{path} is not a file: give the results.jsonl that `gramless reproduce` wrote")
         records |= {record["key"]: record for record in Results(path).records()}
     declared = specs("all")
-    full = _of_experiments(declared, records.values())
+    full = records_of(declared, records.values())
     quick_forms = [spec.quick_form() for spec in declared if spec.quick is not None]
-    quick = _of_experiments(quick_forms, records.values())
+    quick = records_of(quick_forms, records.values())
     if full and quick:
         raise InputError("these are records of quick and of full experiments: write a separate report of each")
     found = quick or full
@@ -295,14 +295,3 @@ def redraw(files: Sequence[Path], out: Path, *, benchmarks: Path | None, console
 def _fit_of(record: Mapping[str, Any]) -> tuple[str, str, str, int]:
     """Return the fit of a record, independent of its device."""
     return record["paper"], record["experiment"], repr(record["params"]), record["seed"]
-
-
-def _of_experiments(selected: Sequence[Spec], records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the records whose keys are those of fits of the experiments."""
-    by_name = {(spec.paper, spec.name): spec for spec in selected}
-    found = []
-    for record in records:
-        spec = by_name.get((record["paper"], record["experiment"]))
-        if spec is not None and record["key"] == spec.key(record["params"], record["seed"], record.get("device")):
-            found.append(record)
-    return found

@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 from scipy.stats import t
 
-from gramless.papers.experiments import PAPERS, Cause, Claim, Comparison, Printed, Results, claims, specs, specs_of_claim
+from gramless.papers.experiments import (
+    PAPERS,
+    Cause,
+    Claim,
+    Comparison,
+    Printed,
+    Results,
+    claims,
+    records_of,
+    specs,
+    specs_of_claim,
+)
 from gramless.papers.experiments.claims import (
     AtStep,
     ChangeSince,
@@ -26,7 +37,7 @@ from gramless.papers.report.formatting import group_by
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
 # Papers whose committed records must explain every verdict and carry commit, versions and hardware.
-EXPLAINED = ()
+EXPLAINED = ("prototypes",)
 
 
 def fits(method, accuracies, device=None, seconds=2.0):
@@ -210,8 +221,8 @@ def test_experiments_of_a_claim_contain_both_settings_of_its_comparisons(paper):
 
 @pytest.mark.parametrize("paper", EXPLAINED)
 def test_committed_records_explain_every_verdict(paper):
-    records = [record for path in RESULTS.glob("*/results.jsonl") for record in Results(path).records()]
-    found = group_by(records, lambda record: (record["paper"], record["experiment"]))
+    stored = [record for path in RESULTS.glob("*/results.jsonl") for record in Results(path).records()]
+    found = group_by(records_of(specs(), stored), lambda record: (record["paper"], record["experiment"]))
     for claim in claims(paper):
         result = check_claim(claim, paper, found)
         assert result.verdict in ("yes", "partly", "no", "not tested"), claim.name
@@ -226,6 +237,7 @@ def test_committed_records_explain_every_verdict(paper):
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*/results.jsonl")), ids=lambda path: path.parent.name)
 def test_committed_records_state_commit_versions_hardware_and_seed(path):
     records = [record for record in Results(path).records() if record["paper"] in EXPLAINED]
+    assert records_of(specs(), records) == records
     for record in records:
         stated = [record["commit"], record["versions"]["numpy"], record["versions"]["gramless"], record["hardware"]["cpu"]]
         assert all(stated), record["key"]

@@ -27,7 +27,16 @@ history, the environment variable GRAMLESS_COMMIT states the commit.
 """
 
 from gramless.papers.experiments.claims import Cause, Claim, Comparison, Printed
-from gramless.papers.experiments.registry import CHAPTERS, PAPERS, Paper, claim_named, claims, specs, specs_of_claim
+from gramless.papers.experiments.registry import (
+    CHAPTERS,
+    PAPERS,
+    Paper,
+    claim_named,
+    claims,
+    records_of,
+    specs,
+    specs_of_claim,
+)
 from gramless.papers.experiments.results import FIELDS, Results, ResultsError
 from gramless.papers.experiments.runner import Event, run
 from gramless.papers.experiments.spec import (
@@ -47,6 +56,6 @@ from gramless.papers.experiments.spec import (
 __all__ = [
     "CHAPTERS", "FIELDS", "PAPERS", "Cause", "Claim", "Comparison", "Confusion", "Curve", "Event", "Gallery", "History",
     "Paper", "Pictures", "Printed", "Reference", "Results", "ResultsError", "Spec", "Table", "View", "claim_named", "claims",
-    "product", "run", "specs", "specs_of_claim",
+    "product", "records_of", "run", "specs", "specs_of_claim",
 ]
 # fmt: on

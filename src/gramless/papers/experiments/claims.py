@@ -98,7 +98,7 @@ class LateMean:
 
     @property
     def label(self) -> str:
-        return f"{_name_of(self.key)}, mean of the last {self.steps} iterations{_unit_of(self.key)}"
+        return f"mean {_name_of(self.key)} of the last {self.steps} iterations{_unit_of(self.key)}"
 
     def __call__(self, record: Record) -> float | None:
         late = _late(record, self.key, self.steps)
@@ -113,7 +113,7 @@ class EarlyMean:
 
     @property
     def label(self) -> str:
-        return f"error, mean of the first {self.steps} iterations, %"
+        return f"mean error of the first {self.steps} iterations, %"
 
     def __call__(self, record: Record) -> float | None:
         course = _course(record)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -123,6 +123,17 @@ def _printed_values(spec: Spec) -> Iterator[Reference]:
             if comparison.experiment == spec.name and isinstance(comparison.other, Printed) and metric:
                 spread = float(comparison.other.plus_minus) or None
                 yield Reference(comparison.other.value, claim.where, comparison.one, metric, spread)
+
+
+def records_of(selected: Sequence[Spec], records: Iterable[Mapping[str, Any]]) -> list[Any]:
+    """Return the records whose keys are those of fits of the experiments; others are of earlier declarations."""
+    by_name = {(spec.paper, spec.name): spec for spec in selected}
+    found = []
+    for record in records:
+        spec = by_name.get((record["paper"], record["experiment"]))
+        if spec is not None and record["key"] == spec.key(record["params"], record["seed"], record.get("device")):
+            found.append(record)
+    return found
 
 
 def claims(paper: str) -> tuple[Claim, ...]:

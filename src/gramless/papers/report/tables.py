@@ -29,7 +29,8 @@ _MOST_CLASSES_WITH_NUMBERS = 12  # larger matrices have coloured cells without n
 
 def results_table(view: Table, spec: Spec, records: Sequence[Record], *, quick: bool = False) -> dict[str, Any]:
     """Return a table with a row per grid point: our values, the paper's, the difference, and the command that repeats it."""
-    rows = points(records)
+    grid = list(map(repr, spec.grid))
+    rows = sorted(points(records), key=lambda row: grid.index(repr(row.params)) if repr(row.params) in grid else len(grid))
     devices = len({row.device for row in rows}) > 1
     busy = any(record.get("busy") for record in records)
     keys = view.rows or varying_among([row.params for row in rows]) or tuple(rows[0].params)
