@@ -1,5 +1,6 @@
 """Finding and loading datasets, and the error messages."""
 
+import gzip
 import pickle
 
 import numpy as np
@@ -60,6 +61,21 @@ def test_folders_are_searched_in_order(tmp_path, monkeypatch):
         (tmp_path / folder).mkdir(parents=True)
         np.savez(tmp_path / folder / "wine.npz", x=np.zeros((4, 13)), y=np.array([0, 0, 1, 1]))
     assert find("wine", tmp_path / "first") == tmp_path / "second" / "wine.npz"
+
+
+def test_compressed_table_of_the_publisher_is_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRAMLESS_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    rows = [f'{30 + i};"{("admin.", "student")[i % 2]}";"{("no", "yes")[i % 3 == 0]}"' for i in range(12)]
+    with gzip.open(tmp_path / "bank.csv.gz", "wt") as file:
+        file.write("\n".join(['"age";"job";"y"', *rows]))
+    dataset = load("bank_sample", download=False)
+    assert dataset.feature_names == ("age", "job")
+    assert dataset.categorical == (1,)
+    x, y = dataset.pooled()
+    assert sorted(x[:, 0]) == list(range(30, 42))
+    np.testing.assert_array_equal(x[:, 1], x[:, 0] % 2)
+    np.testing.assert_array_equal(y, x[:, 0] % 3 == 0)
 
 
 def test_split_depends_on_the_seed():
