@@ -69,7 +69,7 @@ def test_compressed_table_of_the_publisher_is_read(tmp_path, monkeypatch):
     rows = [f'{30 + i};"{("admin.", "student")[i % 2]}";"{("no", "yes")[i % 3 == 0]}"' for i in range(12)]
     with gzip.open(tmp_path / "bank.csv.gz", "wt") as file:
         file.write("\n".join(['"age";"job";"y"', *rows]))
-    dataset = load("bank_sample", download=False)
+    dataset = load("bank_small", download=False)
     assert dataset.feature_names == ("age", "job")
     assert dataset.categorical == (1,)
     x, y = dataset.pooled()

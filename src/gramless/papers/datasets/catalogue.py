@@ -150,11 +150,11 @@ CATALOGUE: dict[str, Entry] = {
         formats.decode_bank,
         {"class_names": ("no", "yes")},
     ),
-    "bank_sample": Entry(
-        "bank_sample.npz",
+    "bank_small": Entry(
+        "bank_small.npz",
         "UCI Bank Marketing (Moro, Rita & Cortez 2014), the publisher's sample of 4,521 rows",
         [(f"{UCI}/222/bank+marketing.zip", None)],
-        formats.read_bank_sample,
+        formats.read_bank_small,
         "c7de09a9a7b15bbfe36b680488b560033ea140d92e5d1ac5b0e1e35ef281bdaa",
         formats.decode_bank,
         {"class_names": ("no", "yes")},

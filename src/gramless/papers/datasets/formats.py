@@ -146,7 +146,7 @@ def read_bank(files: Sequence[Path], member: str = "bank-full.csv") -> Arrays:
     return parse_bank(read_member(inner, member))
 
 
-def read_bank_sample(files: Sequence[Path]) -> Arrays:
+def read_bank_small(files: Sequence[Path]) -> Arrays:
     """Read the publisher's sample of a tenth of the rows."""
     return read_bank(files, "bank.csv")
 
