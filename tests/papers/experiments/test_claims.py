@@ -127,6 +127,15 @@ def test_settings_are_compared_on_the_same_device():
     assert check_comparison(NEAR, "budget", {("budget", "data"): only_elsewhere}) == []
 
 
+@pytest.mark.parametrize(("measure", "n_checks"), [("accuracy", 1), ("seconds", 0)])
+def test_errors_of_two_experiments_are_comparable_across_devices(measure, n_checks):
+    elsewhere = fits("theirs", [[99.0] * 3, [99.0] * 3], device="cuda")
+    one, other = ({"method": method, "share": 1.0} for method in ("ours", "theirs"))
+    comparison = Comparison("data", one, "at most", other, measure, other_experiment="card")
+    found = {("budget", "data"): RECORDS, ("budget", "card"): elsewhere}
+    assert len(check_comparison(comparison, "budget", found)) == n_checks
+
+
 def test_fits_on_two_devices_count_once():
     elsewhere = fits("ours", [[90.0, 91.0, 92.0, 93.0], [93.0, 94.0, 95.0, 96.0]], device="cuda")
     (check,) = check_comparison(VALUE, "budget", {("budget", "data"): RECORDS + elsewhere})

@@ -400,11 +400,14 @@ def check_comparison(comparison: Comparison, paper: str, found: ByExperiment) ->
         there = _points(comparison.other_experiment or comparison.experiment, paper, found)
         others = [point for point in there if contains(point.params, comparison.other)]
         along = comparison.along or ""
+        # Errors of two experiments are comparable if one of them ran on a graphics card; times are not.
+        measure = comparison.measure if isinstance(comparison.measure, str) else comparison.measure.label
+        any_device = comparison.other_experiment is not None and "seconds" not in measure
         checks = [
             _check_pair(comparison, one, other)
             for one in ones
             for other in others
-            if one.device == other.device and one.params.get(along) == other.params.get(along)
+            if (any_device or one.device == other.device) and one.params.get(along) == other.params.get(along)
         ]
     else:
         checks = [_check_value(comparison, one, comparison.other) for one in ones]
