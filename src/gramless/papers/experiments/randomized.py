@@ -167,21 +167,24 @@ def _steps(solvers: Any, max_iter: int, block_size: int = BLOCK) -> tuple[dict[s
     return product(solver=list(solvers), block_size=[block_size], max_iter=[max_iter])
 
 
+_MNIST: dict[str, Any] = {
+    "data": "mnist",
+    "data_label": "MNIST",
+    "features": unit_vectors,
+    "estimator": block_classifier,
+    "seeds": SEEDS,
+    "evaluate_every": 1,
+}
 SPECS: tuple[Spec, ...] = (
     Spec(
         "randomized",
         "mnist-solvers",
         "Error against iteration for three solvers",
-        data="mnist",
-        data_label="MNIST",
+        **_MNIST,
         about="Each step uses one random block of rows of the kernel matrix. Which solver needs the fewest steps, and how "
         "much does the error fluctuate?",
         finding="Matching pursuit needs fewer steps than Kaczmarz and fluctuates less; the hybrid is between the two.",
-        features=unit_vectors,
-        estimator=block_classifier,
         grid=_steps(ITERATIVE, STEPS),
-        seeds=SEEDS,
-        evaluate_every=1,
         views=(
             History(series=("solver",), log_x=True, log_y=True, title="Test error against iteration"),
             History(x="seconds", series=("solver",), log_y=True, title="Test error against time"),
@@ -197,16 +200,11 @@ SPECS: tuple[Spec, ...] = (
         "randomized",
         "mnist-committee",
         "The Nyström committee",
-        data="mnist",
-        data_label="MNIST",
+        **_MNIST,
         about="Each member solves a Nyström approximation on its own random columns; the committee is the mean of the "
         "members. Together the members use every row once.",
         finding="A few members reach a plateau that depends on the number of columns.",
-        features=unit_vectors,
-        estimator=block_classifier,
         grid=tuple({"solver": "nystrom_committee", "block_size": size, "max_iter": n} for size, n in MEMBERS.items()),
-        seeds=SEEDS,
-        evaluate_every=1,
         views=(
             History(series=("block_size",), log_x=True, title="Test error against members"),
             Curve(x="block_size", log_x=True),
@@ -220,15 +218,10 @@ SPECS: tuple[Spec, ...] = (
         "randomized",
         "mnist-averaged",
         "The mean of five Kaczmarz runs",
-        data="mnist",
-        data_label="MNIST",
+        **_MNIST,
         about="Runs with different random blocks fluctuate independently. Does the mean of their coefficients fluctuate "
         "less than one run?",
-        features=unit_vectors,
-        estimator=block_classifier,
         grid=product(solver=["kaczmarz"], block_size=[BLOCK], max_iter=[150], n_runs=[1, 5]),
-        seeds=SEEDS,
-        evaluate_every=1,
         views=(History(series=("n_runs",), log_y=True, title="Test error against iteration"), Table(rows=("n_runs",))),
         headline={"n_runs": 5},
         headline_reason="the mean of five runs is the subject of the experiment",
@@ -238,15 +231,10 @@ SPECS: tuple[Spec, ...] = (
         "randomized",
         "mnist-fourier",
         "Matching pursuit on Fourier features",
-        data="mnist",
-        data_label="MNIST",
+        **{**_MNIST, "features": mnist_features},
         about="The features are the image and the square root of half of its spectrum. The paper does not state whether the "
         "transform is that of the columns of the image as one vector, of its rows, or of two dimensions.",
-        features=mnist_features,
-        estimator=block_classifier,
         grid=product(features=list(READINGS), solver=["matching_pursuit"], block_size=[BLOCK], max_iter=[200]),
-        seeds=SEEDS,
-        evaluate_every=1,
         views=(
             History(series=("features",), log_y=True),
             Table(rows=("features",)),
@@ -290,13 +278,9 @@ SPECS: tuple[Spec, ...] = (
         "randomized",
         "mnist-cost",
         "Cost of a step",
-        data="mnist",
-        data_label="MNIST",
+        **{**_MNIST, "evaluate_every": 0},
         about="A few steps of each solver on two cores: time of one step and peak memory.",
-        features=unit_vectors,
-        estimator=block_classifier,
         grid=_steps((*ITERATIVE, "nystrom_committee"), 6),
-        seeds=SEEDS,
         views=(Table(rows=("solver",), metrics=("cpu_seconds", "seconds", "peak_mb")),),
         headline={"solver": "matching_pursuit"},
         headline_reason="six steps only; the other experiments have the errors",
