@@ -10,8 +10,8 @@ import itertools
 from typing import Any
 
 from gramless.papers.datasets import Dataset, load
-from gramless.papers.experiments.claims import Cause, Claim, Comparison, Printed
-from gramless.papers.experiments.spec import Confusion, Curve, Gallery, Params, Spec, Table, product
+from gramless.papers.experiments.claims import Comparison, Printed, read_claims
+from gramless.papers.experiments.spec import Confusion, Curve, Gallery, Params, Table, experiment, product
 
 BETA = 1e-6
 # A bound that the stopping rule reaches first.
@@ -77,55 +77,39 @@ VIEWS = (
 QUICK: dict[str, Any] = {"grid": product(n_prototypes=[5, 20, 50], refit=[False, True]), "seeds": (0,)}
 
 SPECS = (
-    Spec(
+    experiment(
         "prototypes",
         "mnist-patches",
-        "Prototypes of overlapping patches that vote",
         data="mnist",
-        data_label="MNIST",
-        about="Every image is a set of overlapping patches. Spherical k-means computes prototypes of the patches of each "
-        "class, and a least-squares SVM with the kernel <x, y>^4 and a ridge of 1e-6 is fitted to the prototypes. With "
-        "refit, which is not in the paper, its coefficients are fitted to all patches.",
-        finding="Sixteen patches of 25 x 25 pixels for each image, about 96,000 for each class.",
         estimator=patch_classifier,
         grid=product(n_prototypes=SIZES, refit=[False]) + product(n_prototypes=[1000], refit=[True]),
         seeds=SEEDS,
         views=VIEWS,
         headline={"n_prototypes": 4000, "refit": False},
-        headline_reason="the setting of the paper",
         quick={"estimator": small_patch_classifier, **QUICK},
     ),
-    Spec(
+    experiment(
         "prototypes",
         "mnist-whole",
-        "Prototypes of whole images",
         data="mnist",
-        data_label="MNIST",
-        about="The same classifier on whole images. The difference is the effect of the patches and their vote.",
         features=unit_vectors,
         estimator=prototype_classifier,
         grid=product(n_prototypes=[100, 1000, 4000], refit=[False]),
         seeds=SEEDS,
         views=VIEWS,
         headline={"n_prototypes": 4000},
-        headline_reason="the number of prototypes of the paper",
         quick=QUICK,
     ),
-    Spec(
+    experiment(
         "prototypes",
         "mnist-time",
-        "Time of prototypes and of all rows",
         data=part_of_mnist,
-        data_label="MNIST, 20,000 random training images",
-        about="500 prototypes for each class, clustered and solved, against the system of all rows, solved by a "
-        "factorisation of cubic cost and by preconditioned conjugate gradients.",
         features=unit_vectors,
         estimator=classifier_of_method,
         grid=product(method=["prototypes", "cholesky", "cg"]),
         seeds=SEEDS,
         views=(Table(metrics=("error", "cpu_seconds", "seconds", "peak_mb"), rows=("method",)),),
         headline={"method": "prototypes"},
-        headline_reason="the method of the paper",
         quick=None,
     ),
 )
@@ -135,54 +119,24 @@ def _patches(n_prototypes: int) -> Params:
     return {"refit": False, "n_prototypes": n_prototypes}
 
 
-def _time_claim(name: str, statement: str, method: str, **fields: Any) -> Claim:
-    comparison = Comparison("mnist-time", {"method": "prototypes"}, "below", {"method": method}, "cpu_seconds", factor=1.0)
-    return Claim(name, statement, "Conclusion", (comparison,), **fields)
+def _compared(large: int, relation: str, small: int) -> Comparison:
+    return Comparison("mnist-patches", _patches(large), relation, _patches(small))
 
 
-CLAIMS = (
-    Claim(
-        "error-4000",
-        "4,000 prototypes for each digit have an error of 0.89 %.",
-        "Fig. 1",
-        (Comparison("mnist-patches", _patches(4000), "near", Printed("0.89")),),
-        reason="960,000 patches, k-means until the rotation is below 1e-6, a ridge of 1e-6, a majority vote of 16 patches.",
-    ),
-    Claim(
-        "error-falls",
-        "The error falls as the number of prototypes grows from 100 to 4,000.",
-        "Fig. 1",
-        tuple(
-            Comparison("mnist-patches", _patches(large), "below", _patches(small))
-            for small, large in itertools.pairwise((100, 500, 1000, 2000, 4000))
+CLAIMS = read_claims(
+    "prototypes",
+    {
+        "error-4000": (Comparison("mnist-patches", _patches(4000), "near", Printed("0.89")),),
+        "error-falls": tuple(
+            _compared(large, "below", small) for small, large in itertools.pairwise((100, 500, 1000, 2000, 4000))
         ),
-        reason="Compared are 100, 500, 1,000, 2,000 and 4,000 prototypes for each class.",
-    ),
-    Claim(
-        "optimum",
-        "4,000 prototypes are the optimum: 5,000 are not better.",
-        "Fig. 1",
-        (
-            Comparison("mnist-patches", _patches(5000), "at least", _patches(4000)),
-            *(Comparison("mnist-patches", _patches(4000), "below", _patches(n)) for n in (100, 500, 1000, 2000)),
+        "optimum": (
+            _compared(5000, "at least", 4000),
+            *(_compared(4000, "below", small) for small in (100, 500, 1000, 2000)),
         ),
-        "Q = 4,000",
-        Cause.IMPLAUSIBLE,
-        "The paper chose 4,000 by the test error of one run. Over three seeds 5,000 are better by 0.05 points, which is "
-        "five images: the error levels off, and no optimum can be seen.",
-    ),
-    _time_claim(
-        "faster",
-        "The classifier is significantly faster than a least-squares SVM on all images, whose cost is cubic.",
-        "cholesky",
-        reason="Processor time of 5,000 prototypes of 20,000 images, with k-means, against a factorisation of the system of "
-        "the 20,000 images. The conjugate gradients of this library are compared in the same experiment.",
-    ),
-    Claim(
-        "robust",
-        "The classifier is more robust.",
-        "Conclusion",
-        cause=Cause.UNSPECIFIED,
-        reason="The paper names neither a kind of robustness nor a method for comparison.",
-    ),
+        "faster": (
+            Comparison("mnist-time", {"method": "prototypes"}, "below", {"method": "cholesky"}, "cpu_seconds", factor=1.0),
+        ),
+        "robust": (),
+    },
 )
