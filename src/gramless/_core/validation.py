@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import sys
+import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,7 +19,16 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 
+_PACKAGE = str(Path(__file__).parents[1])
 _SINGLE_PRECISION_INPUTS = ("float32", "float16", "uint8", "int8")
+
+
+def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
+    """Issue a warning that points to the line that called this package, at whatever depth inside the package it arises."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])

@@ -9,7 +9,6 @@ share every product with `A`. Without a bias, `A a = z` is kernel ridge regressi
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +25,7 @@ from gramless._core.device import Device, check_device, precision_of, storage_of
 from gramless._core.memory import parse_budget
 from gramless._core.progress import log_progress
 from gramless._core.targets.holdout import hold_out
+from gramless._core.validation import warn_caller
 from gramless.callbacks import Callbacks, Checkpoint
 from gramless.kernels import Kernel
 from gramless.linalg.operators import KernelOperator, check_diagonal, expand
@@ -297,9 +297,8 @@ def _warn_unless_converged(name: str, system: LinearSystem, result: SolveResult,
         residual, which = result.residual, "estimated"
     else:
         residual, which = xa.norm(system.rhs - system.op @ result.W) / (xa.norm(system.rhs) or 1.0), "true"
-    warnings.warn(
+    warn_caller(
         f"{name} did not converge: {result.message}; {which} relative residual {residual:.2g}, tol {solver.tol:g}. Raise "
         "max_iter or tol, lower C, use dtype='float64', or more landmarks: solver=CG(n_landmarks=...).",
         ConvergenceWarning,
-        stacklevel=7,
     )
