@@ -14,7 +14,6 @@ squares support vector machines", 2002, for weights.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
@@ -43,6 +42,7 @@ from gramless._core.validation import (
     check_weights,
     check_X,
     is_indicator,
+    warn_caller,
 )
 from gramless.estimators.expansion import CALIBRATION, BaseKernelExpansion, former_search_parameters
 from gramless.inference.intervals import prediction_intervals, prediction_sets, standard_deviations
@@ -760,9 +760,8 @@ def LSSVRCV(*, kernel: Any = "rbf", param_grid: dict[str, Any] | None = None, **
 
 
 def _search_parameters(name: str, kernel: Any, param_grid: dict[str, Any] | None) -> dict[str, Any]:
-    warnings.warn(
+    warn_caller(
         f'{name}CV is deprecated and will be removed: use {name}(C="loo"), with lists for the values of kernel parameters',
         FutureWarning,
-        stacklevel=3,
     )
     return former_search_parameters(kernel, param_grid)

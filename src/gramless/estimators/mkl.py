@@ -13,7 +13,6 @@ Varma and Vishwanathan (2010), Multiple kernel learning and the SMO algorithm.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Real
@@ -32,7 +31,7 @@ from gramless._core.doc_links import link_documentation
 from gramless._core.memory import parse_budget
 from gramless._core.progress import Progress
 from gramless._core.targets.columns import scores_to_labels
-from gramless._core.validation import atomic_fit, check_labels, check_weights, check_X, working_dtype
+from gramless._core.validation import atomic_fit, check_labels, check_weights, check_X, warn_caller, working_dtype
 from gramless.callbacks import read_functions
 from gramless.kernels import RBF, Kernel, Precomputed, Scaled, as_kernel
 from gramless.kernels.bandwidth import resolve_gamma
@@ -435,11 +434,10 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         if learnt.converged:
             warn_unless_converged(learnt.model.solutions, self.tol)
             return learnt
-        warnings.warn(
+        warn_caller(
             f"kernel weights stopped after {max_iter} alternations at a relative gap of {learnt.gap:.3g} "
             f"(weight_tol={self.weight_tol:g}); raise max_iter or weight_tol.",
             ConvergenceWarning,
-            stacklevel=3,
         )
         return learnt
 

@@ -18,7 +18,6 @@ sections 2.1 and 2.2.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
@@ -42,6 +41,7 @@ from gramless._core.validation import (
     check_square,
     check_weights,
     check_X,
+    warn_caller,
     working_dtype,
 )
 from gramless.approximation.landmarks import LandmarkRule, as_points, select
@@ -397,11 +397,10 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
         if self.check_inclusion:
             self.inclusion_violations_: Any = rows.numbers("violations")
         if model.added_jitter > 0 or model.condition > _MAX_CONDITION:
-            warnings.warn(
+            warn_caller(
                 f"the normal equations are nearly singular (condition {model.condition:.1e}, jitter "
                 f"{model.added_jitter:.1e} beside rho={self.rho:g}): raise rho, or use fewer landmarks",
                 LinAlgWarning,
-                stacklevel=3,
             )
 
     def _set_kernel(self, kernel: Kernel, device: str) -> None:

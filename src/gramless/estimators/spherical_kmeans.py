@@ -13,7 +13,6 @@ References: Dhillon and Modha, "Concept decompositions for large sparse text dat
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, ClassVar
@@ -33,7 +32,7 @@ from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate
 from gramless._core.progress import log_progress
 from gramless._core.threads import CPU_TILE, blas_threads, slices
-from gramless._core.validation import atomic_fit, check_weights, check_X, working_dtype
+from gramless._core.validation import atomic_fit, check_weights, check_X, warn_caller, working_dtype
 from gramless.approximation.clustering.bounds import AngleBounds
 from gramless.approximation.clustering.steps import (
     deviation_of,
@@ -199,11 +198,10 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         self.n_iter_ = len(self.history_)
         distinct = len(np.unique(self.labels_[mass > 0]))
         if distinct < self.n_clusters:
-            warnings.warn(
+            warn_caller(
                 f"Only {distinct} of n_clusters={self.n_clusters} clusters have points: the data has too few "
                 "different directions.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         return self
 

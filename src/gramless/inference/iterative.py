@@ -20,7 +20,6 @@ estimation of tr(f(A)) via stochastic Lanczos quadrature", 2017.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +33,7 @@ from sklearn.utils import check_random_state
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import slices
+from gramless._core.validation import warn_caller
 from gramless.inference.intervals import ProcessBatch
 from gramless.inference.leave_one_out import LeaveOneOut, diagonal_from_probes, diagonal_probes
 from gramless.inference.posterior import ExactPosterior, LeastSquaresModel, log_likelihood, process_scale, width_ratios
@@ -121,11 +121,10 @@ class IterativePosterior:
             self._estimates = _ProbeEstimates.of(self.model, *diagonal_from_probes(self.op, probes, W[:, m:]))
         left = float(np.max(missing_fraction(forms.values), initial=0.0))
         if left > self.tol:
-            warnings.warn(
+            warn_caller(
                 f"the iterations for standard deviations ended early: a variance may still fall by {left:.0%}. Use a "
                 "smaller C or dtype='float64'",
                 ConvergenceWarning,
-                stacklevel=2,
             )
             return forms.values[:m]
         return (forms.values + forms.missing)[:m]

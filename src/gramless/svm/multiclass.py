@@ -12,7 +12,6 @@ multiplied with k - 1 columns.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, pairwise
@@ -24,6 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 from gramless._core import arrays as xa
 from gramless._core.device_rows import SparseRows, rows_on_device
 from gramless._core.threads import run_threads
+from gramless._core.validation import warn_caller
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators import byte_rows, expand
 from gramless.linalg.operators.blocks import expand_groups
@@ -330,10 +330,9 @@ def warn_unless_converged(solutions: list[DualSolution], tol: float) -> None:
     unsolved = [solution for solution in solutions if not solution.converged]
     if unsolved:
         worst = max(unsolved, key=lambda solution: solution.violation)
-        warnings.warn(
+        warn_caller(
             f"{len(unsolved)} of {len(solutions)} dual problems stopped before convergence: KKT violation "
             f"{worst.violation:.3g} (tol={tol:g}) after {worst.n_iter} pair updates. Scale the features, lower C, or raise "
             "tol or max_iter.",
             ConvergenceWarning,
-            stacklevel=3,
         )
