@@ -50,6 +50,9 @@ MACHINES = {
     "nystrom": lambda: NystromLSSVC(n_landmarks=60, gamma=0.1, C=10.0, random_state=0),
     "nystrom of a rule": lambda: NystromLSSVC(n_landmarks=60, landmarks="rpcholesky", gamma="scale", random_state=3),
     "nystrom of rows": lambda: NystromLSSVC(landmarks=np.arange(50, 3, -1), gamma=0.1, random_state=0),
+    "nystrom cg": lambda: NystromLSSVC(
+        n_landmarks=60, gamma=0.1, C=10.0, solver=CG(tol=1e-11, max_iter=500), class_weight={1: 2.0}, random_state=0
+    ),
     "risvo": lambda: RiSVOClassifier(n_landmarks=60, gamma=0.1, check_inclusion=True, max_iter=6, random_state=0),
     "risvo of rows": lambda: RiSVOClassifier(landmarks=np.arange(5, 90), gamma=0.1, rho=0.1, max_iter=4, random_state=0),
     "fourier": lambda: FourierLSSVC(n_components=80, gamma=0.1, C=10.0, random_state=0),
@@ -247,6 +250,18 @@ def test_a_worker_killed_in_the_middle_of_one_pass(digits, client):
     assert time.monotonic() - started > 1.3  # the kill came while the fit was on
     killer.join()
     assert_same_model(ours, NystromLSSVC(landmarks=X[:60], gamma=0.1, C=10.0).fit(np.tile(X, (2, 1)), np.tile(y, 2)))
+
+
+def test_a_worker_killed_during_the_passes_of_conjugate_gradients(digits, client):
+    X, y = digits
+    settings = {"landmarks": X[:60], "gamma": 0.1, "C": 10.0, "solver": CG(tol=1e-10, max_iter=500)}
+    killer = threading.Timer(0.8, kill_one, [client])
+    killer.start()
+    started = time.monotonic()
+    ours = NystromLSSVC(**settings).fit(*cut(X, y, rows=60))
+    assert time.monotonic() - started > 1.0  # the kill came while the fit was on
+    killer.join()
+    assert_same_model(ours, NystromLSSVC(**settings).fit(X, y), tolerance=1e-6)
 
 
 @pytest.mark.parametrize("name", ["risvo", "lssvc"])

@@ -1,8 +1,9 @@
-"""One-pass estimators: the normal equations of the pieces are computed on the workers and added in a tree.
+"""One-pass estimators: sums or products over the pieces are computed on the workers and added in a tree.
 
 The model equals that of a local fit up to the order of additions. Each merge transfers `p^2` numbers between workers, and
 the client receives the model only. The features (landmarks, random frequencies) are chosen on one worker, from the same rows
-that a local fit draws.
+that a local fit draws. Conjugate gradients run on the client: each iteration broadcasts `m` numbers for each output and adds
+up as many from every piece, which multiplies its rows with the landmarks.
 """
 
 from __future__ import annotations
@@ -14,15 +15,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from dask.distributed import Client
 
+from gramless._core.arrays import Array
 from gramless._core.targets.streamed import LabelTargets, Targets, ValueTargets
 from gramless._core.threads import slices
 from gramless.approximation.features import FeatureMap
 from gramless.distributed.cluster import check_settings, reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, draw
+from gramless.distributed.operator import retry_if_lost
 from gramless.models.one_pass import OnePassEstimator
-from gramless.streaming.learners import CollectingPass, LearnerState, LearningPass, PassSettings, plan_pass
+from gramless.streaming.learners import (
+    BatchPlan,
+    CollectingPass,
+    FinishedPass,
+    LearnerState,
+    LearningPass,
+    PassSettings,
+    plan_pass,
+)
+from gramless.streaming.learners.conjugate_gradients import FirstSums, PassRows, RowTotals, solve_by_passes, unwhitened_map
 from gramless.streaming.learners.training_pass import rows_to_examine
 from gramless.streaming.reservoir import Reservoir
+from gramless.streaming.stream import Stream
 
 
 class LearnedPiece(NamedTuple):
@@ -46,14 +59,16 @@ def check_one_pass(estimator: OnePassEstimator) -> None:
             f"{options.name} learns online, one step after the other, and partitions need sums: "
             "use NystromLSSVC or FourierLSSVC(method='exact')"
         )
-    if getattr(learner, "solver", "auto") not in ("auto", "sums"):
-        raise ValueError(f"{options.name} adds up the normal equations of dask collections: use solver='auto' or 'sums'")
     check_settings(estimator, UNSUPPORTED)
 
 
-def fit_one_pass(client: Client, estimator: OnePassEstimator, rows: Rows) -> LearningPass:
+def fit_one_pass(client: Client, estimator: OnePassEstimator, rows: Rows) -> LearningPass | FinishedPass:
     """Return the training pass of a one-pass estimator over rows on the workers."""
     feature_map, learner, options = settings = estimator.pass_settings()
+    columns = max(1, _targets(estimator, rows).n_columns)
+    plan = plan_pass(settings, n_rows=rows.n, n_columns=rows.d, n_targets=columns, dtype=rows.dtype, device="cpu")
+    if plan.solver == "cg":
+        feature_map = unwhitened_map(feature_map)
     example = np.zeros((1, rows.d), rows.dtype)
     start, rng = CollectingPass.start(example, _targets(estimator, rows), learner, options, estimator.random_state)
     numbers = feature_map.named_rows(rows.n)
@@ -61,6 +76,9 @@ def fit_one_pass(client: Client, estimator: OnePassEstimator, rows: Rows) -> Lea
     sample = rows.take(draw(rows.n, size, rng))
     named = None if numbers is None else rows.take(np.unique(numbers))
     ready = client.submit(_begin, start, feature_map, rng.get_state(), rows.n, sample, named, numbers, pure=False)
+    if plan.solver == "cg":
+        pieces = WorkerRows(client, rows, ready, settings, replace(plan, stored=None), sample)
+        return solve_by_passes(pieces.learning, pieces, settings, plan, random_state=rng)
     del sample, named
     learned = rows.map(_learn, ready, settings, each=[(offset,) for offset in rows.offsets])
     total = reduce_in_tree(client, learned, _merge)
@@ -68,6 +86,65 @@ def fit_one_pass(client: Client, estimator: OnePassEstimator, rows: Rows) -> Lea
     fitted = client.submit(_solve, ready, total, settings, pure=False)
     show_progress(options.verbose, fitted)
     return fitted.result()
+
+
+class WorkerRows:
+    """Rows on the workers for conjugate gradients on the client."""
+
+    def __init__(self, client: Client, rows: Rows, ready: Any, settings: PassSettings, plan: BatchPlan, sample: Any):
+        self._client, self._rows, self._shared = client, rows, (ready, settings, plan)
+        self.learning: LearningPass = ready.result()
+        targets = self.learning.targets
+        self._shift = client.submit(_mean_target, sample, targets, pure=False).result()
+        self.landmarks = self.learning.features.points
+        rows.keep()
+
+    def first_sums(self) -> FirstSums:
+        """Make the first pass over the rows."""
+        totals = self._added(_totals, self._shift)
+        return totals.finish(self.learning.targets, self._shift)
+
+    def normal_times(self, A: Array, shift: Array) -> Array:
+        """Return `K_mn W (K_nm A - shift)`, in one pass over the rows."""
+        return self._added(_normal_times, A, shift).sums[0]
+
+    def _added(self, work: Any, *vectors: Any) -> RowTotals:
+        """Return the sum of `work` over all pieces."""
+
+        def compute() -> Any:  # vectors are sent again after a worker was lost
+            everywhere = self._client.scatter(vectors, broadcast=True, hash=False)
+            parts = self._rows.map(work, *self._shared, *everywhere)
+            return reduce_in_tree(self._client, parts, _add_totals).result()
+
+        added: RowTotals = retry_if_lost(compute)
+        return added
+
+
+def _piece_rows(piece: Piece, ready: LearningPass, settings: PassSettings, plan: BatchPlan) -> PassRows:
+    return PassRows(ready, Stream(piece.X, _columns(piece, ready.targets), piece.weights), settings, plan)
+
+
+def _totals(piece: Piece, ready: LearningPass, settings: PassSettings, plan: BatchPlan, shift: np.ndarray) -> RowTotals:
+    return _piece_rows(piece, ready, settings, plan).totals(shift)[0]
+
+
+def _normal_times(
+    piece: Piece, ready: LearningPass, settings: PassSettings, plan: BatchPlan, A: Array, shift: Array
+) -> RowTotals:
+    return RowTotals(0.0, [_piece_rows(piece, ready, settings, plan).normal_times(A, shift)])
+
+
+def _add_totals(parts: list[RowTotals]) -> RowTotals:
+    """Return the sums over all pieces; the arguments stay unchanged, because a task may run again."""
+    total = replace(parts[0])
+    for part in parts[1:]:
+        total.add(part)
+    return total
+
+
+def _mean_target(sample: Piece, targets: Targets) -> np.ndarray:
+    """Return the mean of the values of a sample of the rows, zero for labels."""
+    return np.zeros(1) if isinstance(targets, LabelTargets) else sample.y.mean(axis=0)
 
 
 def _targets(estimator: Any, rows: Rows) -> Targets:

@@ -164,7 +164,7 @@ class RemoteColumns:
         ]
 
 
-def retry_if_lost(work: Callable[[], Array]) -> Array:
+def retry_if_lost(work: Callable[[], Any]) -> Any:
     """Return `work()`, called again if a lost worker had data that came from the client."""
     for attempt in range(_ATTEMPTS - 1):
         try:

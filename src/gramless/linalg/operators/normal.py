@@ -21,7 +21,7 @@ models (`gramless.linalg.operators.jitter`) and part of the problem that is solv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -208,7 +208,7 @@ class NormalFactors:
 class NormalOperator(Operator):
     """The matrix `A^-T (L^-1 K_mn W_c K_nm L^-T + ridge I) A^-1`; each product is one pass over the rows.
 
-    `passes()` yields the products and the weights of all rows, block by block. `feature_sum` is `K_mn w`, of shape (m, 1).
+    `normal_times(A, shift)` returns `K_mn W (K_nm A - shift)`, and `feature_sum` is `K_mn w`, of shape (m, 1).
     """
 
     capabilities = frozenset({"spd"})
@@ -216,13 +216,13 @@ class NormalOperator(Operator):
     def __init__(
         self,
         factors: NormalFactors,
-        passes: Callable[[], Iterable[tuple[TiledRows | FusedRows, Array]]],
+        normal_times: Callable[[Array, Array], Array],
         feature_sum: Array,
         *,
         ridge: float,
         weight: float,
     ):
-        self._factors, self._passes, self._ridge = factors, passes, ridge
+        self._factors, self._normal_times, self._ridge = factors, normal_times, ridge
         self._sum, self._mean = feature_sum, feature_sum / weight
         self.shape = (int(feature_sum.shape[0]), int(feature_sum.shape[0]))
         self.reference, self.dtype = feature_sum, np.dtype(np.float64)
@@ -230,10 +230,7 @@ class NormalOperator(Operator):
     def __matmul__(self, V: Array) -> Array:
         U = self._factors.penalised(V)
         a = self._factors.coefficients(U)
-        mean = self._mean.T @ a  # the weighted mean of K_nm a
-        total = xa.zeros(tuple(V.shape), V)
-        for rows, weights in self._passes():
-            total += rows.normal_times(a, mean, weights)
+        total = self._normal_times(a, self._mean.T @ a)  # the shift is the weighted mean of K_nm a
         return self._factors.preconditioned(self._factors.whitened(total) + self._ridge * U)
 
     def right_hand_side(self, crossed: Array) -> Array:

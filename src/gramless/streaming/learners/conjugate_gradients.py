@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from sklearn.base import clone
@@ -22,8 +22,8 @@ from gramless._core.arrays import Array
 from gramless._core.checkpoint import StateFile
 from gramless._core.device import precision_of, storage_of
 from gramless._core.progress import log_progress
-from gramless._core.targets.streamed import LabelTargets
-from gramless.approximation.features import LandmarkFeatures
+from gramless._core.targets.streamed import LabelTargets, Targets
+from gramless.approximation.features import FeatureMap, LandmarkFeatures
 from gramless.callbacks import Callbacks
 from gramless.linalg.operators.normal import FusedRows, LandmarkProducts, NormalFactors, NormalOperator, TiledRows
 from gramless.linalg.solvers import CG, SolveResult, Status, solve
@@ -46,26 +46,53 @@ def fit_by_passes(
     show: Callable[[FinishedPass], Any] | None,
 ) -> FinishedPass:
     """Return the finished pass with the solution of the normal equations by conjugate gradients."""
-    feature_map, learner, options = settings
-    unwhitened = clone(feature_map).set_params(whiten=False)
-    learning = collecting.choose_features_from(stream, PassSettings(unwhitened, learner, options), rng)
-    features, format = learning.features.for_prediction(), learning.format
-    if not isinstance(features, LandmarkFeatures):
-        raise TypeError(f"conjugate gradients need landmark features, got {type(features).__name__}")
-    landmarks = format.convert(features.points)
-    products = LandmarkProducts(
-        features.kernel,
-        landmarks,
-        precision_of(options.device),
-        storage=storage_of(options.device),
-        block_bytes=plan.block_bytes,
+    unwhitened = settings._replace(feature_map=unwhitened_map(settings.feature_map))
+    learning = collecting.choose_features_from(stream, unwhitened, rng)
+    rows = PassRows(learning, stream, settings, plan)
+    return solve_by_passes(
+        learning, rows, settings, plan, random_state=rng, callbacks=callbacks, checkpoint=checkpoint, show=show
     )
-    rows = PassRows(learning, stream, settings, plan, products)
-    sums = rows.read_all()
+
+
+def unwhitened_map(feature_map: FeatureMap) -> FeatureMap:
+    """Return the settings of landmark features without whitening, which conjugate gradients do not need."""
+    unwhitened: FeatureMap = clone(feature_map).set_params(whiten=False)
+    return unwhitened
+
+
+class RowsOfPasses(Protocol):
+    """The rows of a fit, in this process or on distributed workers."""
+
+    landmarks: Array
+    """Landmarks from which the factors are computed."""
+
+    def first_sums(self) -> FirstSums:
+        """Make the first pass over the rows."""
+        ...
+
+    def normal_times(self, A: Array, shift: Array) -> Array:
+        """Return `K_mn W (K_nm A - shift)`, in one pass over the rows."""
+        ...
+
+
+def solve_by_passes(
+    learning: LearningPass,
+    rows: RowsOfPasses,
+    settings: PassSettings,
+    plan: BatchPlan,
+    *,
+    random_state: np.random.RandomState,
+    callbacks: Callbacks = Callbacks(),  # noqa: B008 (frozen)
+    checkpoint: StateFile | None = None,
+    show: Callable[[FinishedPass], Any] | None = None,
+) -> FinishedPass:
+    """Return the finished pass for the features of `learning` and all rows."""
+    _, learner, options = settings
+    features, format, sums = learning.features.for_prediction(), learning.format, rows.first_sums()
     ridge = 1.0 / float(learner.C)
     eps = float(np.finfo(format.dtype).eps)
-    factors = NormalFactors(features.kernel, products.landmarks, eps, ridge=ridge, weight=sums.weight)
-    op = NormalOperator(factors, rows, sums.features, ridge=ridge, weight=sums.weight)
+    factors = NormalFactors(features.kernel, rows.landmarks, eps, ridge=ridge, weight=sums.weight)
+    op = NormalOperator(factors, rows.normal_times, sums.features, ridge=ridge, weight=sums.weight)
     rhs, target_squares = op.right_hand_side(sums.crossed), sums.centred_squares
     history: list[dict[str, Any]] = []
 
@@ -95,7 +122,7 @@ def fit_by_passes(
         rhs,
         solver,
         callback=report if callbacks.functions else None,
-        random_state=rng,
+        random_state=random_state,
         checkpoint=checkpoint,
         verbose=options.verbose,
         label=f"{options.name} cg",
@@ -151,29 +178,59 @@ class FirstSums:
     weight: float
 
 
-class PassRows:
-    """The rows of a stream as products with the landmarks; a call yields all of them with their weights."""
+@dataclass
+class RowTotals:
+    """Sums over rows, which are added for parts of the rows."""
 
-    def __init__(
-        self, learning: LearningPass, stream: Stream, settings: PassSettings, plan: BatchPlan, products: LandmarkProducts
-    ):
-        self._learning, self._stream, self._plan, self._products = learning, stream, plan, products
-        self._name = settings.options.name
+    weight: float
+    sums: list[Array]
+    """`K_mn w`, and one column for each target column: `K_mn W z`, the weighted sum of `z` and that of its squares."""
+
+    def add(self, other: RowTotals) -> None:
+        """Add the sums of other rows."""
+        self.weight += other.weight
+        self.sums = [_add(a, b) for a, b in zip(self.sums, other.sums, strict=True)]
+
+    def finish(self, targets: Targets, shift: np.ndarray) -> FirstSums:
+        """Return the sums for the outputs of the model; `shift` was subtracted from the target columns."""
+        if not self.weight > 0:
+            raise ValueError("all sample weights are zero: there is nothing to fit")
+        binary = isinstance(targets, LabelTargets) and len(targets.close()) == 2
+        features, crossed, target_sum, squares = self.sums
+
+        def outputs(columns: Any) -> Array:
+            return xa.like(targets.outputs(xa.to_numpy(columns)), features)
+
+        mean = outputs(target_sum / self.weight)
+        centred = outputs(crossed - features @ (target_sum / self.weight))
+        # The indicators of two classes become one column of -1 and 1, whose squares are one.
+        total = self.weight if binary else outputs(squares)[0]
+        offset = outputs(np.zeros((1, int(target_sum.shape[1]))) + shift)
+        return FirstSums(features, centred, mean + offset, total - self.weight * mean[0] ** 2, self.weight)
+
+
+class PassRows:
+    """The rows of a stream, read again in each pass unless the plan keeps them."""
+
+    def __init__(self, learning: LearningPass, stream: Stream, settings: PassSettings, plan: BatchPlan):
+        options, features = settings.options, learning.features
+        if not isinstance(features, LandmarkFeatures):
+            raise TypeError(f"conjugate gradients need landmark features, got {type(features).__name__}")
+        self._learning, self._stream, self._plan, self._name = learning, stream, plan, options.name
+        self._products = LandmarkProducts(
+            features.kernel,
+            learning.format.convert(features.points),
+            precision_of(options.device),
+            storage=storage_of(options.device),
+            block_bytes=plan.block_bytes,
+        )
+        self.landmarks = self._products.landmarks
         self._stored: list[tuple[TiledRows | FusedRows, Array]] | None = None
 
-    def __call__(self) -> Iterator[tuple[TiledRows | FusedRows, Array]]:
-        """Yield the products of all rows and their weights as a column."""
-        if self._stored is not None:
-            yield from self._stored
-            return
-        for rows, _, weights in self._read():
-            yield rows, weights
-
     def _read(self) -> Iterator[tuple[TiledRows | FusedRows, np.ndarray, Array]]:
-        """Read the stream once: products, encoded targets and weights of each batch."""
+        """Read the stream once: products, encoded targets and a column of weights for each batch."""
         learning = self._learning
-        landmarks = self._products.landmarks
-        like = landmarks.data if xa.is_sparse(landmarks) else landmarks
+        reference = xa.empty((0,), self.landmarks.data if xa.is_sparse(self.landmarks) else self.landmarks, np.float64)
 
         def convert(X: Array) -> Array:
             return learning.format.convert(X, self._name)
@@ -181,45 +238,51 @@ class PassRows:
         for batch in self._stream.batches(self._plan.batch_rows, prepare=convert):
             encoded = learning.targets.read(batch.y)
             weights = learning.class_weighted(encoded, batch.weights)
-            column = np.ones((len(batch), 1)) if weights is None else np.asarray(weights, dtype=np.float64)[:, None]
+            column = np.ones((len(batch), 1)) if weights is None else np.asarray(weights)[:, None]
             rows = self._products.rows(batch.X, store=self._plan.stored == "values")
-            yield rows, encoded, xa.to_device(column, xa.device_of(like)) if xa.is_torch(like) else column
+            yield rows, encoded, xa.like(column, reference)
 
-    def read_all(self) -> FirstSums:
-        """Make the first pass: return its sums, and keep the rows if the plan says so."""
+    def normal_times(self, A: Array, shift: Array) -> Array:
+        """Return `K_mn W (K_nm A - shift)`, in one pass over the rows."""
+        total = xa.zeros(tuple(A.shape), A)
+        stored = self._stored
+        for rows, weights in ((rows, weights) for rows, _, weights in self._read()) if stored is None else stored:
+            total += rows.normal_times(A, shift, weights)
+        return total
+
+    def totals(self, shift: np.ndarray | None = None) -> tuple[RowTotals, np.ndarray]:
+        """Make the first pass; return its sums and the number that was subtracted from each target column.
+
+        The shift is that of the argument or the mean of the first batch of values: values may be far larger than their
+        deviations from their mean. The rows are kept if the plan says so.
+        """
         targets, stored = self._learning.targets, []
-        weight, shift = 0.0, np.empty(0)
-        totals: list[Any] = []
+        totals: RowTotals | None = None
         for rows, encoded, weights in self._read():
             values = targets.matrix(encoded)
-            if not len(shift):  # the mean of values may be far larger than their deviations from it
-                shift = np.zeros(values.shape[1]) if isinstance(targets, LabelTargets) else values.mean(axis=0)
-            shift = np.concatenate([shift, np.zeros(values.shape[1] - len(shift))])
+            if shift is None:
+                shift = np.zeros(1) if isinstance(targets, LabelTargets) else values.mean(axis=0)
             Z, xp = xa.like(values - shift, weights), xa.namespace(weights)
             weighted = weights * Z
             both = rows.transposed_times(xp.concat([weighted, weights], axis=1))
-            part = [both[:, -1:], both[:, :-1], xp.sum(weighted, axis=0)[None], xp.sum(weighted * Z, axis=0)[None]]
-            totals = [_add(a, b) for a, b in zip(totals, part, strict=True)] if totals else part
-            weight += float(xp.sum(weights))
+            columns = [both[:, -1:], both[:, :-1], xp.sum(weighted, axis=0)[None], xp.sum(weighted * Z, axis=0)[None]]
+            part = RowTotals(float(xp.sum(weights)), columns)
+            if totals is None:
+                totals = part
+            else:
+                totals.add(part)
             if self._plan.stored:
                 stored.append((rows, weights))
-        if not totals:
+        if totals is None or shift is None:
             raise ValueError(f"{self._stream.name} has no rows")
-        if not weight > 0:
-            raise ValueError("all sample weights are zero: there is nothing to fit")
         if self._plan.stored:
             self._stored = stored
-        features, crossed, target_sum, squares = totals
-        binary = isinstance(targets, LabelTargets) and len(targets.close()) == 2
+        return totals, shift
 
-        def outputs(columns: Any) -> Array:
-            return xa.like(targets.outputs(xa.to_numpy(columns)), features)
-
-        mean = outputs(target_sum / weight)
-        centred = outputs(crossed - features @ (target_sum / weight))
-        # The indicators of two classes become one column of -1 and 1, whose squares are one.
-        total = weight if binary else outputs(squares)[0]
-        return FirstSums(features, centred, mean + outputs(shift[None]), total - weight * mean[0] ** 2, weight)
+    def first_sums(self) -> FirstSums:
+        """Make the first pass over the rows."""
+        totals, shift = self.totals()
+        return totals.finish(self._learning.targets, shift)
 
 
 def _add(total: Array, part: Array) -> Array:
