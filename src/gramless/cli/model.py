@@ -299,6 +299,49 @@ def load_any(path: str | os.PathLike) -> Any:
         raise InputError(str(reason)) from reason
 
 
+class UnusualValues:
+    """Function that finds values outside of the training range and categories that did not occur in training.
+
+    It is shared by `gramless predict` and the server.
+    """
+
+    def __init__(self, model: TableModel):
+        self._ranges: dict[str, tuple[Any, Any]] = {}
+        self._levels: dict[str, frozenset[str]] = {}
+        for record in model.about.get("inputs", []):
+            kind, levels = model.column_types.get(record["name"]), record.get("levels", {})
+            if kind == "number" and record["low"] == record["low"]:  # NaN if all training values are missing
+                self._ranges[record["name"]] = record["low"], record["high"]
+            elif kind == "date":
+                low, high = (np.datetime64(record[end], "us") for end in ("low", "high"))
+                self._ranges[record["name"]] = low, high
+            elif kind == "category" and len(levels) == record["distinct"]:
+                self._levels[record["name"]] = frozenset(levels)
+        if hasattr(model.estimator, "columns_"):
+            columns = model.estimator.columns_
+            names = [name for name, kind in columns.type_of.items() if kind == "category"]
+            self._levels |= {name: frozenset(levels.tolist()) for name, levels in zip(names, columns.levels_, strict=True)}
+
+    def __call__(self, columns: Any) -> list[list[dict[str, str]]]:
+        """Return, for each row of typed columns, the column names and the reasons of its unusual values."""
+        found: list[list[dict[str, str]]] | None = None
+        for name in columns:
+            values = np.asarray(columns[name])
+            found = [[] for _ in values] if found is None else found
+            if name in self._ranges:
+                low, high = self._ranges[name]
+                rows, reason = np.flatnonzero((values < low) | (values > high)).tolist(), "out of range"
+            elif name in self._levels:
+                known = self._levels[name]
+                rows = [row for row, value in enumerate(values) if value == value and value not in known]
+                reason = "unseen category"
+            else:
+                continue
+            for row in rows:
+                found[row].append({"column": name, "reason": reason})
+        return found or []
+
+
 def load_model(path: str | os.PathLike) -> TableModel:
     """Read a model for tables that `gramless train` wrote."""
     model = load_any(path)

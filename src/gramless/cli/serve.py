@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from gramless.cli.errors import InputError
-from gramless.cli.model import TableModel, load_any
+from gramless.cli.model import TableModel, UnusualValues, load_any
 from gramless.deployment.compiled import compiled_novelty
 from gramless.deployment.serving.scorer import InputColumn, Scorer, Scores, Table
 from gramless.deployment.tuning import Limits
@@ -43,6 +43,7 @@ class TableScorer:
         self._names = list(model.column_types) if self._encoder is None else self._encoder.names_
         self._has_probabilities = model.has_probabilities
         detector = getattr(model, "novelty", None)
+        self._unusual = UnusualValues(model)
         self._novelty = None if detector is None else compiled_novelty(detector)
         self.task = model.task
         self.columns: Sequence[InputColumn] = table_columns(model)
@@ -54,11 +55,12 @@ class TableScorer:
         model = self._model
         columns = {name: table[name] for name in self._names}
         rows: Any = pd.DataFrame(columns, copy=False) if self._encoder is None else self._encoder.encode(ArrayFrame(columns))
+        flags: dict[str, Any] = {"novel": self._novel(rows), "unusual": self._unusual(columns)}
         if self._has_probabilities:
             probabilities = self._predictor.predict_proba(rows)
-            return Scores(model.classes_[probabilities.argmax(axis=1)], probabilities, novel=self._novel(rows))
+            return Scores(model.classes_[probabilities.argmax(axis=1)], probabilities, **flags)
         predictions = np.asarray(self._predictor.predict(rows))
-        return Scores(predictions, intervals=model.intervals(predictions), novel=self._novel(rows))
+        return Scores(predictions, intervals=model.intervals(predictions), **flags)
 
     def _novel(self, rows: Any) -> np.ndarray | None:
         return None if self._novelty is None else self._novelty(self._model.prepared(rows))

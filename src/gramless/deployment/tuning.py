@@ -57,6 +57,7 @@ class Limits:
     """Limits and thresholds of a server; a request beyond a limit is answered with a 4xx or 5xx status and a reason."""
 
     body_bytes: int = 16 * 2**20  # largest request body
+    all_bodies_bytes: int = 256 * 2**20  # bodies of all requests that are being read or parsed
     header_bytes: int = 64 * 1024  # largest request header
     rows: int = 10_000  # rows of a request
     explained_rows: int = 20  # rows of a request with "explain": true

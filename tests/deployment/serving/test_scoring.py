@@ -22,6 +22,7 @@ from gramless.cli.errors import InputError
 from gramless.cli.serve import load_scorer, named_files
 from gramless.deployment.serving.app import scoring_app
 from gramless.deployment.serving.batching import RequestBatcher
+from gramless.deployment.serving.body_reader import BodyReader
 from gramless.deployment.serving.scorer import RequestError, Scores
 from gramless.deployment.tuning import Limits
 from gramless.tables.preparation import Preparation
@@ -120,6 +121,104 @@ def test_missing_values_and_unknown_categories_are_accepted(address):
     assert len(response.json()["predictions"]) == 3
 
 
+def test_values_out_of_range_and_unseen_categories_are_reported(address):
+    rows = [
+        ROW,
+        {**ROW, "leaves": 4000, "soil": "lava"},
+        {**ROW, "planted": "1850-01-01"},
+        {**ROW, "soil": None, "leaves": None},
+    ]
+    found = httpx.post(f"{address}/predict", json={"rows": rows}).json()["unusual"]
+    out_of_range, unseen = {"reason": "out of range"}, {"reason": "unseen category"}
+    assert found == [
+        [],
+        [{"column": "leaves", **out_of_range}, {"column": "soil", **unseen}],
+        [{"column": "planted", **out_of_range}],
+        [],
+    ]
+
+
+def test_list_of_rows_is_accepted(address, frame):
+    body = as_rows(frame)
+    response = httpx.post(f"{address}/predict", json=body)
+    assert response.json() == httpx.post(f"{address}/predict", json={"rows": body}).json()
+    marked = b"\xef\xbb\xbf" + json.dumps(body).encode()
+    assert httpx.post(f"{address}/predict", content=marked).json() == response.json()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://example.org"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site", "Origin": "http://localhost:9"},
+    ],
+)
+def test_pages_of_other_origins_cannot_send_rows(address, headers):
+    """A page can send a body without a media type to any server, and browsers then ask the server for no permission."""
+    response = httpx.post(f"{address}/predict", content=json.dumps([ROW]), headers=headers)
+    assert (response.status_code, "another origin" in response.json()["error"]) == (403, True)
+    own = {"Origin": address, "Sec-Fetch-Site": "same-origin"}
+    assert httpx.post(f"{address}/predict", content=json.dumps([ROW]), headers=own).status_code == 200
+    assert httpx.get(f"{address}/", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost", 200), ("localhost:1", 200), ("[::1]:80", 200), ("[::1]", 200), ("127.0.0.1.example.org", 400), ("", 400)],
+)
+def test_host_names(address, host, status):
+    assert httpx.get(f"{address}/healthz", headers={"Host": host}).status_code == status
+
+
+def test_memory_for_bodies_is_bounded(files):
+    """Bodies that are being read count until they are parsed; afterwards their bytes are available again."""
+    limits = Limits(all_bodies_bytes=30_000, reading_seconds=30)
+    body = json.dumps([{"x0": 1.0, "x1": 0.0, "x2": 0.0}] * 200).encode()
+    head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 28000\r\n\r\n"
+    with running(scoring_app({"plain": files / "plain.skops"}, load_scorer, limits=limits), limits) as address:
+        port = int(address.rsplit(":", 1)[1])
+        with socket.create_connection(("127.0.0.1", port)) as slow:
+            slow.sendall(head + b" " * 27_000)
+            time.sleep(0.3)
+            response = httpx.post(f"{address}/predict", content=body)
+            assert (response.status_code, "memory for bodies" in response.json()["error"]) == (503, True)
+        deadline = time.monotonic() + 20
+        while httpx.post(f"{address}/predict", content=body).status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_large_bodies_are_parsed_one_at_a_time():
+    active, most, lock = 0, 0, threading.Lock()
+
+    class SlowRows:
+        def read(self, media_type, body):
+            nonlocal active, most
+            with lock:
+                active += 1
+                most = max(most, active)
+            time.sleep(0.05)
+            with lock:
+                active -= 1
+            return {}, False
+
+    class BodyRequest:
+        headers = {}
+
+        async def stream(self):
+            yield b"x" * 20_000
+
+    async def work():
+        reader = BodyReader(Limits())
+        await asyncio.gather(*(reader.read(BodyRequest(), SlowRows()) for _ in range(6)))
+        return reader._bytes
+
+    assert in_a_loop(work()) == 0
+    assert most == 1
+
+
 def without(name):
     return {key: value for key, value in ROW.items() if key != name}
 
@@ -128,7 +227,8 @@ JSON_ERRORS = {
     "no json": (b"{", 400, "the body is not JSON"),
     "not utf-8": (b'{"rows": ["\xff"]}', 400, "the body is not JSON"),
     "no rows": (b"{}", 422, "send an object with rows"),
-    "a list": (b"[]", 422, "send an object with rows"),
+    "a list": (b"[]", 422, "there are no rows"),
+    "a string": (b'"rows"', 422, "send an object with rows"),
     "empty": (b'{"rows": []}', 422, "there are no rows"),
     "a row that is a list": (b'{"rows": [[1]]}', 422, "row 1 is [1], not an object"),
     "a missing column": (json.dumps({"rows": [ROW, without("soil")]}), 422, "row 2 lacks the column 'soil'"),

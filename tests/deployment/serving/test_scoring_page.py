@@ -26,13 +26,17 @@ def test_form_predicts_during_input(watched, address):
     watched.locator("#prediction").get_by_text("birch").wait_for()
     labels = watched.locator("#inputs label > span").all_inner_texts()
     assert labels == ["height (m)", "leaves", "soil", "planted"]
-    assert watched.get_by_text("No input has an effect by itself.").is_visible()
+    assert not watched.locator("#reasons").is_visible()
     watched.get_by_label("height (m)").fill("4.5")
     watched.get_by_label("leaves").fill("25")
     watched.get_by_label("soil").select_option("loam")
     watched.locator("#prediction").get_by_text("cedar").wait_for()
     assert watched.locator("#classes li").count() == 3
     assert watched.locator("#classes li.best span").inner_text() == "cedar"
+    assert watched.locator("#reasons").is_visible()
+    watched.get_by_label("leaves").fill("4000")
+    watched.get_by_text("leaves: out of range").wait_for()
+    watched.get_by_label("leaves").fill("25")
     watched.get_by_label("height (m)").fill("3.0")
     watched.wait_for_timeout(600)
     moved = watched.locator("#moved li span").all_inner_texts()
@@ -44,6 +48,18 @@ def test_form_predicts_during_input(watched, address):
     assert watched.locator("#message").inner_text() == ""
     wide = watched.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert wide == 0
+    assert watched.errors == []
+    assert all(url.startswith((address, "data:")) for url in requests)
+
+
+def test_reference_of_the_http_interface(watched, address):
+    requests = []
+    watched.on("request", lambda wanted: requests.append(wanted.url))
+    watched.goto(f"{address}/docs")
+    watched.get_by_text("Predictions of the first model").click()
+    assert watched.get_by_text("Range of the training rows").first.is_visible()
+    assert '"height (m)"' in watched.locator("pre").first.inner_text()
+    assert watched.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
     assert watched.errors == []
     assert all(url.startswith((address, "data:")) for url in requests)
 

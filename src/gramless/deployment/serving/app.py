@@ -5,6 +5,7 @@
     POST /models/NAME/predict     the same for a model by name; also GET /models/NAME/schema
     GET  /models, /healthz, /metrics, /openapi.json
     GET  /                        a page with a form of the columns
+    GET  /docs                    the routes and their fields, from /openapi.json
 
 Every error is answered with a 4xx or 5xx status and a JSON object with the reason under "error".
 """
@@ -12,14 +13,13 @@ Every error is answered with a 4xx or 5xx status and a JSON object with the reas
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -29,23 +29,21 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic_core import to_json
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gramless._version import __version__
+from gramless.deployment.serving.access import AccessMiddleware, error_response
+from gramless.deployment.serving.body_reader import BodyReader
 from gramless.deployment.serving.metrics import Metrics, MetricsMiddleware
 from gramless.deployment.serving.model_store import LoadScorer, ModelStore, ServedModel
 from gramless.deployment.serving.request_rows import CSV, JSON
 from gramless.deployment.serving.scorer import RequestError, Scores, effects_of_columns, row_count, with_typical_values
-from gramless.deployment.serving.server import HOSTS, PAGE_HEADERS
+from gramless.deployment.serving.server import PAGE_HEADERS
 from gramless.deployment.tuning import Limits
 
 _CLIENT_CLOSED_REQUEST = 499  # status for the metrics only; the client has disconnected
-_ERROR_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}, 408: {"Connection": "close"}}
 
 _log = logging.getLogger("gramless.deployment.serving")
 
@@ -70,6 +68,13 @@ class ColumnEffect(BaseModel):
     change: float
 
 
+class UnusualValue(BaseModel):
+    """Column of a row whose value is outside of the training range or is a category that training did not have."""
+
+    column: str
+    reason: Literal["out of range", "unseen category"]
+
+
 class PredictionResponse(BaseModel):
     """Predictions for the rows of a request; the classes are in the order of the probabilities."""
 
@@ -79,6 +84,7 @@ class PredictionResponse(BaseModel):
     probabilities: list[list[float]] | None = None
     intervals: list[tuple[float, float]] | None = None
     novel: list[bool] | None = None
+    unusual: list[list[UnusualValue]] | None = None
     moved: list[list[ColumnEffect]] | None = None
 
 
@@ -87,6 +93,7 @@ _PREDICTION_RESPONSES: dict[int | str, dict[str, Any]] = {
     for status, description in {
         400: "The body cannot be parsed.",
         401: "The token is missing or wrong.",
+        403: "A page of another origin sent the request.",
         404: "There is no model with this name.",
         408: "The body was not sent in time.",
         413: "The body has too many bytes or rows.",
@@ -109,15 +116,16 @@ def scoring_app(
 ) -> FastAPI:
     """Return an application that serves model files by name; `/predict` uses the first.
 
-    With a `token`, all routes except `/` and `/healthz` require the header `Authorization: Bearer TOKEN`. Requests must use
-    one of `hosts` as host name (default: those of the loopback interface; `["*"]` allows any). Changed files are looked for
-    every `watch_seconds`, and the signal SIGHUP reloads all files.
+    With a `token`, all routes except `/`, `/docs` and `/healthz` require the header `Authorization: Bearer TOKEN`. Requests
+    must use one of `hosts` as host name (default: those of the loopback interface; `["*"]` allows any). Changed files are
+    looked for every `watch_seconds`, and the signal SIGHUP reloads all files.
     """
     limits = Limits() if limits is None else limits
-    metrics = Metrics()
+    metrics, reader = Metrics(), BodyReader(limits)
     models = ModelStore(files, load, limits, metrics)
     metrics.waiting_rows.set_function(lambda: models.waiting)
-    page = resources.files("gramless.deployment.serving").joinpath("scoring.html").read_text(encoding="utf-8")
+    folder = resources.files("gramless.deployment.serving")
+    pages = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in ("scoring.html", "docs.html")}
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -146,8 +154,7 @@ def scoring_app(
         lifespan=lifespan,
         middleware=[
             Middleware(MetricsMiddleware, metrics=metrics),
-            Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS if hosts is None else hosts),
-            *([] if token is None else [Middleware(_TokenMiddleware, token=token)]),
+            Middleware(AccessMiddleware, hosts=hosts, token=token),
         ],
         exception_handlers=dict.fromkeys((RequestError, HTTPException, ClientDisconnect, Exception), _on_exception),
     )
@@ -158,7 +165,7 @@ def scoring_app(
     @app.post("/models/{name}/predict", summary="Predictions of a model", **prediction)
     @app.post("/predict", summary="Predictions of the first model", **prediction)
     async def predict(request: Request) -> Response:
-        return await _predict(request, models.get(request.path_params.get("name")), limits)
+        return await _predict(request, models.get(request.path_params.get("name")), reader, limits)
 
     @app.get("/models/{name}/schema", summary="Columns of a model")
     @app.get("/schema", summary="Columns of the first model")
@@ -183,7 +190,11 @@ def scoring_app(
 
     @app.get("/", include_in_schema=False)
     async def form(_: Request) -> HTMLResponse:
-        return HTMLResponse(page, headers=PAGE_HEADERS)
+        return HTMLResponse(pages["scoring.html"], headers=PAGE_HEADERS)
+
+    @app.get("/docs", include_in_schema=False)
+    async def reference(_: Request) -> HTMLResponse:
+        return HTMLResponse(pages["docs.html"], headers=PAGE_HEADERS)
 
     return app
 
@@ -193,22 +204,6 @@ class _RequestRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         return self.endpoint
-
-
-class _TokenMiddleware:
-    """ASGI middleware that requires a bearer token for all routes except the page and `/healthz`."""
-
-    def __init__(self, app: ASGIApp, token: str):
-        self.app = app
-        self._token = token.encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self.app
-        if scope["type"] == "http" and scope["path"] not in ("/", "/healthz"):
-            scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), self._token):
-                app = _error_response(401, "this server requires a token: send the header Authorization: Bearer TOKEN")
-        await app(scope, receive, send)
 
 
 def _openapi(app: FastAPI, models: ModelStore, *, with_token: bool) -> dict[str, Any]:
@@ -231,31 +226,21 @@ def _openapi(app: FastAPI, models: ModelStore, *, with_token: bool) -> dict[str,
     return document
 
 
-def _error_response(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:
-    headers = _ERROR_HEADERS.get(status) if headers is None else headers
-    return JSONResponse({"error": reason}, status_code=status, headers=headers)
-
-
 async def _on_exception(request: Request, reason: Exception) -> Response:
     """Answer a request that raised an exception with a status and the reason."""
     if isinstance(reason, RequestError):
-        return _error_response(reason.status, str(reason))
+        return error_response(reason.status, str(reason))
     if isinstance(reason, HTTPException):
         error = f"{request.method} {request.url.path[:80]}: {reason.detail}"
-        return _error_response(reason.status_code, error, reason.headers)
+        return error_response(reason.status_code, error, reason.headers)
     if isinstance(reason, ClientDisconnect):
         return Response(status_code=_CLIENT_CLOSED_REQUEST)
-    return _error_response(500, "the server failed on this request; the reason is in its log")
+    return error_response(500, "the server failed on this request; the reason is in its log")
 
 
-async def _predict(request: Request, model: ServedModel, limits: Limits) -> Response:
+async def _predict(request: Request, model: ServedModel, reader: BodyReader, limits: Limits) -> Response:
     """Answer a request for predictions."""
-    media_type = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
-    body = await _read_body(request, limits)
-    if len(body) <= limits.inline_parsing_bytes:
-        table, explain = model.rows.read(media_type, body)
-    else:
-        table, explain = await asyncio.to_thread(model.rows.read, media_type, body)
+    table, explain = await reader.read(request, model.rows)
     n = row_count(table)
     if explain:
         if n > limits.explained_rows:
@@ -279,28 +264,11 @@ async def _predict(request: Request, model: ServedModel, limits: Limits) -> Resp
         content["intervals"] = scores.intervals.tolist()
     if scores.novel is not None:
         content["novel"] = scores.novel.tolist()
+    if scores.unusual is not None:
+        content["unusual"] = scores.unusual
     if effects is not None:
         content["moved"] = effects
     return Response(to_json(content, inf_nan_mode="null"), media_type=JSON)
-
-
-async def _read_body(request: Request, limits: Limits) -> bytes:
-    """Return the body of a request within the limits of size and time."""
-    length = request.headers.get("content-length", "0")
-    too_large = f"a body has at most {limits.body_bytes:,} bytes, and this one has more: send it in parts"
-    if not length.isdigit() or int(length) > limits.body_bytes:
-        raise RequestError(413, too_large)
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(limits.reading_seconds):
-            async for part in request.stream():
-                size += len(part)
-                if size > limits.body_bytes:
-                    raise RequestError(413, too_large)
-                parts.append(part)
-    except TimeoutError:
-        raise RequestError(408, f"the body was not sent within {limits.reading_seconds:g} seconds") from None
-    return b"".join(parts)
 
 
 def _as_csv(classes: list[Any] | None, scores: Scores) -> str:

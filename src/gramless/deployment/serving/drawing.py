@@ -15,9 +15,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, Field, field_validator
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from gramless.deployment.serving.server import HOSTS, PAGE_HEADERS
+from gramless.deployment.serving.access import AccessMiddleware
+from gramless.deployment.serving.server import PAGE_HEADERS
 from gramless.estimators.image import ImageClassifier
 from gramless.images.activations import equal_areas
 
@@ -50,8 +50,7 @@ class DrawingResponse(BaseModel):
 def drawing_app(model: ImageClassifier) -> FastAPI:
     """Return an application with the page and its `/scores`, for a model of square images that are bright on dark."""
     page = resources.files("gramless.deployment.serving").joinpath("drawing.html").read_text(encoding="utf-8")
-    allowed = Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
-    app = FastAPI(title="gramless demo", docs_url=None, redoc_url=None, middleware=[allowed])
+    app = FastAPI(title="gramless demo", docs_url=None, redoc_url=None, middleware=[Middleware(AccessMiddleware)])
 
     @app.exception_handler(RequestValidationError)
     async def on_invalid_drawing(_: Request, reason: RequestValidationError) -> JSONResponse:

@@ -5,6 +5,7 @@ The columns of a model define a pydantic type, which validates the rows and desc
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Sequence
@@ -79,6 +80,8 @@ class RequestRows:
             content = {"rows": self._parse_csv(body)}
         else:
             raise RequestError(415, f"the media type {_shown(media_type)} is not supported: send {JSON} or {CSV}")
+        if isinstance(content, list):
+            content = {"rows": content}
         try:
             valid = self._body.validate_python(content)
         except PydanticError as error:
@@ -155,7 +158,8 @@ def _cell_type(column: InputColumn) -> Any:
         shown = ", ".join(column.levels[:20]) + (", ..." if len(column.levels) > 20 else "")
         known = f"Categories of the training rows: {shown}"
     elif column.low is not None:
-        known = f"Range of the training rows: {column.low} to {column.high}"
+        low, high = (f"{end:.6g}" if column.kind == "number" else end for end in (column.low, column.high))
+        known = f"Range of the training rows: {low} to {high}"
     about = Field(description=known, examples=None if column.typical is None else [column.typical])
     cell = _TYPES[column.kind]
     if not column.allows_missing:
@@ -178,7 +182,7 @@ def _category(value: Any, column: InputColumn) -> Any:
 
 def _parse_json(body: bytes) -> Any:
     try:
-        return from_json(body, allow_inf_nan=False)
+        return from_json(body.removeprefix(codecs.BOM_UTF8), allow_inf_nan=False)
     except ValueError as reason:
         raise RequestError(400, f"the body is not JSON: {reason}; write null for a missing value") from reason
 

@@ -42,16 +42,20 @@ class InputColumn:
 
 @dataclass(frozen=True)
 class Scores:
-    """Predictions for the rows of a table, with probabilities, intervals and novelty flags if the model has them."""
+    """Predictions for the rows of a table, with probabilities, intervals and novelty flags if the model has them.
+
+    `unusual` has, for each row, the columns with values outside of the training range or with unseen categories.
+    """
 
     predictions: np.ndarray
     probabilities: np.ndarray | None = None
     intervals: np.ndarray | None = None
     novel: np.ndarray | None = None
+    unusual: list[list[dict[str, str]]] | None = None
 
     def rows(self, start: int, stop: int) -> Scores:
         """Return the scores of the rows from `start` to `stop`."""
-        parts = (self.predictions, self.probabilities, self.intervals, self.novel)
+        parts = (self.predictions, self.probabilities, self.intervals, self.novel, self.unusual)
         return Scores(*(None if part is None else part[start:stop] for part in parts))  # type: ignore[arg-type]
 
 

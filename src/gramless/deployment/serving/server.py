@@ -18,7 +18,6 @@ from typing import Any
 from gramless.deployment.tuning import Limits
 
 LOOPBACK = "127.0.0.1"
-HOSTS = [LOOPBACK, "localhost"]
 PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'self' 'unsafe-inline'; img-src data:; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
