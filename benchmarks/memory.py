@@ -289,7 +289,7 @@ def measure_train(mode: str, budget: int, folder: Path) -> dict[str, Any]:
 CALL_BUDGET = 100_000_000
 NEW_ROWS = 20_000
 CALL_CASES: dict[str, Case] = {
-    "LSSVC": Case({"probability": "auto"}, n=4000),
+    "LSSVC": Case({"probability": "auto"}, n=2500),
     "LSSVR": Case({}, n=4000),
     "PrototypeLSSVC": Case({"n_prototypes": 400}, n=4000),
     "RiSVOClassifier": Case({"n_landmarks": 300, "landmarks": "uniform"}, n=4000),

@@ -25,19 +25,29 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def measured():
+def run(*options):
     """Return the records of the benchmark by estimator."""
     environment = {**os.environ, "OMP_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, BENCHMARK, "--lines", "--quick"], capture_output=True, text=True, check=False, env=environment
-    )
+    command = [sys.executable, BENCHMARK, "--lines", "--quick", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     found = defaultdict(list)
     for line in done.stdout.splitlines():
         one = json.loads(line)
         found[one["estimator"]].append(one)
     return found
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """Return the records of fits by estimator."""
+    return run()
+
+
+@pytest.fixture(scope="module")
+def measured_calls():
+    """Return the records of calls after a fit, by estimator and call."""
+    return run("--calls")
 
 
 @pytest.mark.parametrize("name", [*ESTIMATORS, "gramless train"])
@@ -52,3 +62,24 @@ def test_fit_stays_within_budget(measured, name):
     beyond = [one for one in fits if one["answer"] == "fitted" and one["share"] > MOST]
     assert not beyond
     assert all(len(one["sentence"]) > 40 and "memory_budget" in one["sentence"] for one in fits if one["answer"] != "fitted")
+
+
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if "memory_budget" in PUBLIC[name]._get_param_names()])
+def test_calls_after_a_fit_stay_within_the_budget(measured_calls, name):
+    calls = {call: records for call, records in measured_calls.items() if call.partition(".")[0] == name}
+    assert f"{name}.predict" in calls or f"{name}.transform" in calls
+    beyond = [one for records in calls.values() for one in records if one["answer"] == "fitted" and one["share"] > MOST]
+    assert not beyond
+
+
+def test_every_kind_of_call_is_measured(measured_calls):
+    calls = {call.partition(".")[2] for call in measured_calls}
+    assert calls >= {
+        "predict",
+        "predict_proba",
+        "predict_set",
+        "predict_interval",
+        "predict(return_std=True)",
+        "partial_fit",
+    }
+    assert calls >= {"compress", "compiled", "to_onnx", "transform", "decision_function"}

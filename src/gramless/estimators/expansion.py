@@ -209,6 +209,7 @@ class BaseKernelExpansion(BaseEstimator):
             score,
             device=self.device_,
             intercept=settings.fit_intercept,
+            by_eigenvectors=plan.solver == "eigenvectors",
             callback=report,
             verbose=self.verbose,
             label=type(self).__name__,

@@ -185,8 +185,8 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
     best_score_ : float
         Leave-one-out score of the selected model, with `C="loo"`.
     scores_ : ndarray of shape (n_kernels, n_C)
-        Leave-one-out scores of all candidates, with rows as in `params_`; NaN for kernels that a callback skipped. Only with
-        `C="loo"`.
+        Leave-one-out scores of all candidates, with rows as in `params_`; NaN for kernels that a callback skipped, and for
+        singular systems. Only with `C="loo"`.
     params_ : list of dict
         Kernels that were compared, with the kernel parameters given as lists; only with `C="loo"`.
     loo_decision_ : ndarray
@@ -210,8 +210,9 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
 
     `C="loo"` compares every kernel of the lists `kernel`, `gamma`, `degree` and `coef0` with every value of `Cs` by
     `scoring`, in closed form: one eigendecomposition of the full kernel matrix gives the leave-one-out predictions and the
-    models of all `Cs`. It needs `solver="auto"`, and `callback` must be functions, which are called after each kernel with
-    the best model so far. Prefer it to `sklearn.model_selection.GridSearchCV` for up to about ten thousand rows.
+    models of all `Cs`; if it exceeds the memory budget, each value of `Cs` needs one factorisation. `"loo"` needs
+    `solver="auto"`, and `callback` must be functions, which are called after each kernel with the best model so far. Prefer
+    it to `sklearn.model_selection.GridSearchCV` for up to about ten thousand rows.
 
     `max_iter` applies to a solver given by name, and counts the iterations of that solver or the members of
     `"nystrom_committee"`; None and -1 are the solver's default.
@@ -518,8 +519,8 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
     best_score_ : float
         Leave-one-out score of the selected model, with `C="loo"`.
     scores_ : ndarray of shape (n_kernels, n_C)
-        Leave-one-out scores of all candidates, with rows as in `params_`; NaN for kernels that a callback skipped. Only with
-        `C="loo"`.
+        Leave-one-out scores of all candidates, with rows as in `params_`; NaN for kernels that a callback skipped, and for
+        singular systems. Only with `C="loo"`.
     params_ : list of dict
         Kernels that were compared, with the kernel parameters given as lists; only with `C="loo"`.
     loo_decision_ : ndarray
@@ -548,8 +549,9 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
 
     `C="loo"` compares every kernel of the lists `kernel`, `gamma`, `degree` and `coef0` with every value of `Cs` by
     `scoring`, in closed form: one eigendecomposition of the full kernel matrix gives the leave-one-out predictions and the
-    models of all `Cs`. It needs `solver="auto"`, and `callback` must be functions, which are called after each kernel with
-    the best model so far. Prefer it to `sklearn.model_selection.GridSearchCV` for up to about ten thousand rows.
+    models of all `Cs`; if it exceeds the memory budget, each value of `Cs` needs one factorisation. `"loo"` needs
+    `solver="auto"`, and `callback` must be functions, which are called after each kernel with the best model so far. Prefer
+    it to `sklearn.model_selection.GridSearchCV` for up to about ten thousand rows.
 
     `max_iter` applies to a solver given by name, and counts the iterations of that solver or the members of
     `"nystrom_committee"`; None and -1 are the solver's default.

@@ -2,7 +2,8 @@
 
 For each kernel one eigendecomposition `K = Q diag(lambda) Q^T` gives the model and the leave-one-out scores of every `C`,
 since `A^-1` has the same eigenvectors with the eigenvalues `1 / (lambda + 1/C)`. Cost: O(n^3) for each kernel, O(n^2) for
-each `C`.
+each `C`, and 24 n^2 bytes. If these exceed the memory budget, the matrix of each `C` is factored: O(n^3) for each `C`, and
+8 n^2 bytes.
 
 The smallest error of many settings is optimistic. `optimism` draws bootstrap samples of the rows, selects the setting that
 is best on the drawn rows, and measures its error on the other rows.
@@ -15,7 +16,7 @@ cross-validation", 2018.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +59,7 @@ def select_model(
     *,
     device: str,
     intercept: bool = True,
+    by_eigenvectors: bool = True,
     callback: Callable[[Selection, dict[str, Any]], bool],
     verbose: int = 0,
     label: str = "",
@@ -79,19 +81,54 @@ def select_model(
             if len(rows) < X.shape[0]:
                 points = xa.take_rows(X, rows) if kernel.uses_points else xa.submatrix(X, rows, rows)
             on_device = xa.to_device(points, device)
-            K = KernelOperator(on_device, resolved).dense(np.float64)
-            for j, fit in enumerate(leave_one_out_path(K, Z[rows], Cs, used, intercept=intercept)):
+            path = _path_by_eigenvectors if by_eigenvectors else _path_by_factorisations
+            for j, fit in enumerate(path(on_device, resolved, Z[rows], Cs, used, intercept)):
+                if fit is None:
+                    continue
                 found.scores[i, j] = score(fit.scores, rows, used)
                 if found.scores[i, j] > best:
                     best, found.best, found.fit = float(found.scores[i, j]), (i, j), fit
                     found.kernel, found.points, found.device_points = resolved, points, on_device
             elapsed += time.perf_counter() - clock
-            record = {"n_iter": i + 1, "seconds": elapsed, "score": float(found.scores[i].max()), "best_score": best}
+            record = {"n_iter": i + 1, "seconds": elapsed, "score": float(np.nanmax(found.scores[i])), "best_score": best}
             found.history.append(record)
             progress.update(record)
             if callback(found, record):
                 break
     return found
+
+
+def _path_by_eigenvectors(
+    points: Array, kernel: Kernel, Z: np.ndarray, Cs: np.ndarray, weights: np.ndarray | None, intercept: bool
+) -> list[DenseFit]:
+    return leave_one_out_path(KernelOperator(points, kernel).dense(np.float64), Z, Cs, weights, intercept=intercept)
+
+
+def _path_by_factorisations(
+    points: Array, kernel: Kernel, Z: np.ndarray, Cs: np.ndarray, weights: np.ndarray | None, intercept: bool
+) -> Iterator[DenseFit | None]:
+    """Yield the model and the leave-one-out scores for every `C`; None if the matrix is not positive definite."""
+    for C in Cs:
+        ridge = 1.0 / (C * (np.ones(len(Z)) if weights is None else weights))
+        try:
+            inverse = xa.invert_lower_(xa.cholesky_(KernelOperator(points, kernel, ridge).dense(np.float64)))
+        except xa.NotPositiveDefiniteError:
+            yield None
+            continue
+        right = xa.like(np.column_stack([Z, np.ones(len(Z))]), inverse)
+        solution = xa.to_numpy(inverse.T @ (inverse @ right))
+        diagonal = xa.to_numpy(xa.square_norms(inverse.T))
+        del inverse
+        yield _dense_fit(Z, solution, diagonal, intercept)
+
+
+def _dense_fit(Z: np.ndarray, solution: np.ndarray, diagonal: np.ndarray, intercept: bool) -> DenseFit:
+    """Return the model and its leave-one-out scores from `A^-1 [Z, 1]` and the diagonal of `A^-1`."""
+    if intercept:
+        coef, bias = split_bias(solution)
+        return DenseFit(coef, bias, scores_without_each_row(Z, coef, diagonal, solution[:, -1]))
+    coef = solution[:, :-1]
+    return DenseFit(coef, np.zeros(Z.shape[1]), Z - coef / diagonal[:, None])
 
 
 def leave_one_out_path(
@@ -113,13 +150,7 @@ def leave_one_out_path(
     fits = []
     for inverse, diagonal in zip(inverses, diagonals.T, strict=True):
         solution = (Q @ (inverse[:, None] * projected)) * root[:, None]
-        diagonal = diagonal * root**2
-        if intercept:
-            coef, bias = split_bias(solution)
-            fits.append(DenseFit(coef, bias, scores_without_each_row(Z, coef, diagonal, solution[:, -1])))
-        else:
-            coef = solution[:, :-1]
-            fits.append(DenseFit(coef, np.zeros(Z.shape[1]), Z - coef / diagonal[:, None]))
+        fits.append(_dense_fit(Z, solution, diagonal * root**2, intercept))
     return fits
 
 

@@ -179,7 +179,7 @@ def leave_one_out_memory(n: int, d: int, k: int, dtype: Any, device: str) -> Mem
 
 
 def leave_one_out_path_plan(s: ProblemSize, n_Cs: int, budget: int) -> SolverPlan:
-    """Plan the comparison of `n_Cs` values of C by one eigendecomposition of the kernel matrix."""
+    """Plan the comparison of `n_Cs` values of C by one eigendecomposition, or by a factorisation for each of them."""
     parts = {
         "kernel matrix and eigenvectors": 3 * s.n * s.n * 8,
         "path": 3 * n_Cs * s.n * (s.k + 1) * 8,
@@ -187,8 +187,13 @@ def leave_one_out_path_plan(s: ProblemSize, n_Cs: int, budget: int) -> SolverPla
         "points in float64": double_points_bytes(s.n, s.d, f"f{s.itemsize}", s.device),
     }
     memory = MemoryEstimate(parts, s.device, "eigenvectors")
+    if memory.nbytes <= budget:
+        return SolverPlan("eigenvectors", False, 0, False, memory, "one eigendecomposition gives the models of all C")
+    memory = leave_one_out_memory(s.n, s.d, s.k, f"f{s.itemsize}", s.device)
+    memory.parts |= {"data": s.n * s.d * s.itemsize, "best model": 4 * s.n * (s.k + 1) * 8}
     memory.check(budget, "leave-one-out needs the full kernel matrix: search on a subset, or give C a number")
-    return SolverPlan("eigenvectors", False, 0, False, memory, "one eigendecomposition gives the models of all C")
+    reason = "one factorisation for each C, because the eigenvectors of the kernel matrix exceed the memory budget"
+    return SolverPlan("cholesky", False, 0, False, memory, reason)
 
 
 def double_points_bytes(n: int, d: int, dtype: Any, device: str) -> int:
