@@ -30,7 +30,7 @@ from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, has_probabil
 from gramless.inference.selection import Selection, select_model
 from gramless.kernels import Kernel, as_kernel, kernel_candidates
 from gramless.kernels.tags import set_input_tags
-from gramless.linalg.least_squares import ExpansionFit, LeastSquaresSettings, fit_expansion
+from gramless.linalg.least_squares import ExpansionFit, LeastSquaresSettings, fit_expansion, warn_of_rounding
 from gramless.linalg.operators import expand
 from gramless.linalg.solvers import Solver
 from gramless.linalg.tuning import TUNING, LinalgTuning
@@ -193,14 +193,16 @@ class BaseKernelExpansion(BaseEstimator):
         def report(found: Selection, record: dict[str, Any]) -> bool:
             self._set_points(found.kernel, found.points, found.device_points, found.support)
             kernel, C = found.best
-            self.dual_coef_, self.intercept_ = found.fit.coef.astype(dtype), found.fit.bias.astype(dtype)
+            self.dual_coef_ = found.fit.coef.astype(dtype)
+            # The intercept of a regressor contains the mean of the values, whose digits float32 would lose.
+            self.intercept_ = found.fit.bias.astype(dtype if isinstance(self, ClassifierMixin) else np.float64)
             self.scores_, self.best_score_, self.C_ = found.scores, float(found.scores[kernel, C]), float(Cs[C])
             self.best_params_ = {**self.params_[kernel], "C": self.C_}
             self.loo_decision_ = found.fit.scores[:, 0] if Z.shape[1] == 1 else found.fit.scores
             self.history_ = found.history
             return settings.callbacks(self, record)
 
-        return select_model(
+        found = select_model(
             X,
             Z,
             weights,
@@ -214,6 +216,8 @@ class BaseKernelExpansion(BaseEstimator):
             verbose=self.verbose,
             label=type(self).__name__,
         )
+        warn_of_rounding(self.kernel_, found.points, self.dual_coef_, Z[found.support])
+        return found
 
     def _set_outputs(self, classes: np.ndarray | None, *, single: bool) -> None:
         """Store the classes, or whether a regressor has one output, and delete the calibration of an earlier fit."""

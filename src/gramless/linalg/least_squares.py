@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgWarning
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -172,6 +173,7 @@ def fit_expansion(
             return validation_error(scores, Z[held_out])
 
     solve_expansion(fit, Z[train], settings, rng, rescale=rescale, start=start, callback=callback, monitor=monitor)
+    warn_of_rounding(kernel, points, fit.coef, rescale(Z[train], np.zeros(Z.shape[1]))[0])
     return fit
 
 
@@ -219,6 +221,26 @@ def solve_expansion(
     fit.result = result
     log_progress(settings.verbose, f"{result.message}; relative residual {result.residual:.2g}")
     _warn_unless_converged(settings.estimator_name, system, result, solver)
+
+
+def warn_of_rounding(
+    kernel: Kernel, points: Array, coef: np.ndarray, targets: np.ndarray, tuning: LinalgTuning = TUNING
+) -> None:
+    """Warn if the stored precision of the coefficients changes scores by more than a fraction of the size of the targets.
+
+    Independent rounding errors of the terms `a_i K(x, x_i)` add up to `eps ||a|| max K(x, x)^(1/2) max K(x_i, x_i)^(1/2)`.
+    """
+    if not kernel.thread_safe:  # a Python function, whose diagonal would be as expensive as the kernel matrix
+        return
+    largest = float(np.abs(xa.to_numpy(kernel.diag(points))).max())
+    sizes = np.linalg.norm(coef.astype(np.float64), axis=0) * largest * np.finfo(coef.dtype).eps
+    share = float(np.max(sizes / np.maximum(np.abs(targets - targets.mean(axis=0)).mean(axis=0), np.finfo(np.float64).tiny)))
+    if share > tuning.largest_rounding:
+        warn_caller(
+            f"rounding errors of {coef.dtype} coefficients change the scores by about {share:.1g} times the size of the "
+            "targets: use dtype='float64', lower C, or scale the features",
+            LinAlgWarning,
+        )
 
 
 def make_solver(

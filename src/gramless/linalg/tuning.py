@@ -130,6 +130,8 @@ class LinalgTuning:
     """Rise of the mean block residual over its best value that restarts the accelerated sequences."""
     curvature_floor: float = 1e-3
     """Smallest curvature relative to the damping if the operator has no ridge."""
+    largest_rounding: float = 0.1
+    """Largest change of scores by the rounding of coefficients, relative to the targets, that is accepted silently."""
 
 
 TUNING = LinalgTuning()

@@ -19,9 +19,11 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.targets.streamed import Targets, ValueTargets
 from gramless._core.validation import working_dtype
-from gramless.approximation.features import FeatureMap, Features
+from gramless.approximation.features import FeatureMap, Features, LandmarkFeatures
+from gramless.linalg.least_squares import warn_of_rounding
 from gramless.streaming.learners.base import Learner, LearnerState, LeftOutRows
 from gramless.streaming.learners.planning import PassOptions, PassSettings
+from gramless.streaming.learners.ridge_sums import RidgeSums
 from gramless.streaming.reservoir import Reservoir
 from gramless.streaming.sources import RowBlock, concatenate
 from gramless.streaming.stream import Stream
@@ -260,7 +262,9 @@ class LearningPass:
         """Learn from a batch of features."""
         if self.targets.n_columns > state.n_targets:
             state.widen(self.targets.n_columns)
-        Z = xa.like(self.targets.matrix(encoded), Phi)
+        # Sums are in float64: the deviations of values from a large mean would be lost in float32.
+        Z: Any = self.targets.matrix(encoded).astype(np.float64 if isinstance(state, RidgeSums) else xa.numpy_dtype(Phi))
+        Z = xa.to_device(Z, xa.device_of(Phi)) if xa.is_torch(Phi) else Z
         w = None if weights is None or (weights == 1).all() else xa.like(weights, Phi)
         state.add(Phi, Z, w, measured)
         self.rows_seen += len(encoded)
@@ -289,6 +293,9 @@ class LearningPass:
         if found.loo_scores is not None:
             scores = (self.targets.outputs(found.loo_scores), encoded, weights)
         coef = self.features.coefficients(self.targets.outputs(found.A)).astype(self.format.dtype)
+        if left_out is not None and isinstance(self.features, LandmarkFeatures):
+            targets = self.targets.outputs(self.targets.matrix(encoded))
+            warn_of_rounding(self.features.kernel, self.features.points, xa.to_numpy(coef), targets)
         # The intercept of a regressor contains the mean of the targets. Adding a large mean in float32 would lose the digits
         # of the other terms.
         values = isinstance(self.targets, ValueTargets)
