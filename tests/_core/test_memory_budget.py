@@ -66,12 +66,12 @@ def test_the_message_names_bytes_memory_and_setting():
     with pytest.raises(
         MemoryError, match=r"of host memory .*allows 2.0 GB; use solver='cg', which streams the kernel matrix"
     ):
-        LSSVC(solver="cholesky", memory_budget="2GB").plan(60_000, 784, 10, np.float32, "cpu")
+        LSSVC(solver="cholesky", memory_budget="2GB")._fit_plan(60_000, 784, 10, np.float32, "cpu")
 
 
 def test_a_budget_decides_between_cached_and_streamed():
-    cached = LSSVC(solver="cg", memory_budget="20GB").plan(60_000, 784, 10, np.float32, "cpu")
-    streamed = LSSVC(solver="cg", memory_budget="3GB").plan(60_000, 784, 10, np.float32, "cpu")
+    cached = LSSVC(solver="cg", memory_budget="20GB")._fit_plan(60_000, 784, 10, np.float32, "cpu")
+    streamed = LSSVC(solver="cg", memory_budget="3GB")._fit_plan(60_000, 784, 10, np.float32, "cpu")
     assert cached.cached
     assert not streamed.cached
     assert cached.memory.nbytes <= 20 * 10**9

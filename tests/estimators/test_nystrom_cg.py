@@ -148,22 +148,24 @@ def test_partial_fit_sums(rows):
 
 
 def test_auto_counts_operations_and_memory():
-    choose = NystromLSSVC(n_landmarks=500).plan(100_000, 50, 1, np.float32, "cpu")
+    choose = NystromLSSVC(n_landmarks=500)._fit_plan(100_000, 50, 1, np.float32, "cpu")
     assert choose.solver == "sums"
-    many = NystromLSSVC(n_landmarks=10_000, memory_budget="20GB").plan(500_000, 50, 1, np.float32, "cpu")
+    many = NystromLSSVC(n_landmarks=10_000, memory_budget="20GB")._fit_plan(500_000, 50, 1, np.float32, "cpu")
     assert many.solver == "cg"
     assert "multiplications" in many.reason
-    tight = NystromLSSVC(n_landmarks=10_000, memory_budget="2GB").plan(500_000, 50, 1, np.float32, "cpu")
+    tight = NystromLSSVC(n_landmarks=10_000, memory_budget="2GB")._fit_plan(500_000, 50, 1, np.float32, "cpu")
     assert tight.solver == "cg"
     assert "memory budget" in tight.reason
     assert tight.memory.nbytes <= 2 * 10**9
 
 
 def test_kernel_values_are_stored_only_within_the_budget():
-    roomy = NystromLSSVC(n_landmarks=1000, solver="cg", memory_budget="1GB").plan(10_000, 20, 1, np.float32, "cpu")
+    roomy = NystromLSSVC(n_landmarks=1000, solver="cg", memory_budget="1GB")._fit_plan(10_000, 20, 1, np.float32, "cpu")
     assert roomy.stored == "values"
     assert (
-        NystromLSSVC(n_landmarks=1000, solver="cg", memory_budget="250MB").plan(100_000, 20, 1, np.float32, "cpu").stored
+        NystromLSSVC(n_landmarks=1000, solver="cg", memory_budget="250MB")
+        ._fit_plan(100_000, 20, 1, np.float32, "cpu")
+        .stored
         is None
     )
 

@@ -111,6 +111,12 @@ def test_huber_with_errors_that_stay_small_is_least_squares():
     np.testing.assert_allclose(huber.predict(X), squares.predict(X), atol=1e-6)
 
 
+def test_quantile_is_another_name_of_pinball():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    one, other = (KernelSVR(loss=loss, quantile=[0.2, 0.8]).fit(X, X[:, 0]).predict(X) for loss in ("quantile", "pinball"))
+    np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("loss", ["pinball", "huber"])
 def test_losses_beyond_one_working_set(loss):
     """Rows that are not held whole: the conditions of optimality, checked with the whole matrix."""

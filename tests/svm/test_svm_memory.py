@@ -11,7 +11,7 @@ from gramless.svm.smo import SMO
 
 
 def test_thirty_thousand_rows_fit_in_100_megabytes():
-    plan = KernelSVR(memory_budget="100MB").plan(30_000, 8, 1, "float64", "cpu")
+    plan = KernelSVR(memory_budget="100MB")._fit_plan(30_000, 8, 1, "float64", "cpu")
     assert plan.memory.nbytes <= 100e6
 
 

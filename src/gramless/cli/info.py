@@ -56,7 +56,7 @@ def plan(n: int, d: int, classes: int) -> dict[str, Any]:
     chosen: dict[str, Any] = {"rows": n, "columns": d, "classes": classes, "train": "table", "train_why": why}
     estimator = gramless.LSSVC()
     try:
-        fit_plan = estimator.plan(n, d, 1 if classes <= 2 else classes, "float32", "cpu")
+        fit_plan = estimator._fit_plan(n, d, 1 if classes <= 2 else classes, "float32", "cpu")
     except MemoryError as reason:
         return {**chosen, "lssvc": None, "lssvc_why": str(reason)}
     return {

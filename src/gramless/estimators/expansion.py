@@ -364,21 +364,6 @@ class BaseKernelExpansion(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         return set_input_tags(super().__sklearn_tags__(), self.kernel)
 
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Any:
-        """Return the solver and the memory of a fit of the given size.
-
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Number of rows, of features, and of target columns.
-        dtype : dtype
-            Floating-point precision of the data.
-        device : str
-            Device of the computation.
-
-        Returns
-        -------
-        SolverPlan
-            With `solver`, `reason` and `memory`; a `MemoryError` is raised if no solver fits the memory budget.
-        """
+    def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Any:
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
         return self._settings().plan(self._kernels()[0][1], (n, d), n_outputs, dtype, device)

@@ -147,23 +147,8 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         check_X(self, X, dtype=np.dtype(self._dtype), reset=False)
         return self
 
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """Return the memory of a fit.
-
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Numbers of rows, columns, and target columns.
-        dtype : dtype
-            Precision of the data.
-        device : str
-            Device of the computation.
-
-        Returns
-        -------
-        FitPlan
-            Peak memory by purpose.
-        """
+    def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
         itemsize = np.dtype(dtype).itemsize
         frequencies = int(self.n_components) * d * 8 * 2  # one copy in float64, one in the precision of the data
         return FitPlan(MemoryEstimate({"data": n * d * itemsize, "frequencies": frequencies}, device))

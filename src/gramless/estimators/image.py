@@ -281,23 +281,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         features = self._features(X)
         return self.estimator_.predict_proba(features)
 
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> ImagePlan:
-        """Return the memory that a fit of this size needs.
-
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Number of images, values of an image, and columns of targets.
-        dtype : dtype
-            Data type of the images.
-        device : str
-            Device of the computation.
-
-        Returns
-        -------
-        ImagePlan
-            Peak memory; raises `MemoryError` if it exceeds `memory_budget`.
-        """
+    def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> ImagePlan:
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
         return self._plan(n, image_shape((d,), self.shape, vectors_allowed=False), n_outputs, device)
 
     def _plan(self, n: int, shape: ImageShape, n_outputs: int, device: str) -> ImagePlan:
@@ -318,7 +303,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         matrices = _SAMPLE_MATRICES * sample**2 * 8
         selection = MemoryEstimate({"features": feature_bytes, "kernel matrices of a sample": matrices}, device)
         lssvm = LSSVC(kernel=Polynomial(self.degree), tol=self.tol, device=self.device, memory_budget=self.memory_budget)
-        solving = lssvm.plan(n, width, n_outputs, np.float32, device).memory
+        solving = lssvm._fit_plan(n, width, n_outputs, np.float32, device).memory
         return ImagePlan(max((learning, selection, solving), key=lambda stage: stage.nbytes), sample)
 
     def _features(self, X: Any) -> Array:

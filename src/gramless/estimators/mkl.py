@@ -288,23 +288,8 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         scores = self.decision_function(X)
         return scores_to_labels(self.classes_, scores)
 
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """Return the memory plan of a fit; raise MemoryError if it exceeds `memory_budget`.
-
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Number of rows, features and target columns.
-        dtype : dtype
-            Data type of the rows.
-        device : str
-            Device of the computation.
-
-        Returns
-        -------
-        FitPlan
-            The estimated peak memory by name.
-        """
+    def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
         itemsize = np.dtype(dtype).itemsize
         if isinstance(self.kernels, str):
             memory = svm_memory(self.memory_budget, Precomputed(), n, d, itemsize)

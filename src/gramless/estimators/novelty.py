@@ -228,26 +228,11 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
         """
         return np.where(self.decision_function(X) >= 0, 1, -1)
 
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """Return the memory of a fit.
-
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Numbers of rows, columns, and target columns.
-        dtype : dtype
-            Precision of the data.
-        device : str
-            Device of the computation.
-
-        Returns
-        -------
-        FitPlan
-            Peak memory by purpose.
-        """
+    def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
         m, itemsize = min(int(self.n_landmarks), n // 2), np.dtype(dtype).itemsize
         features = NystromFeatures(n_landmarks=m, landmarks=self.landmarks, kernel=kernel_from_parameters(vars(self)))
-        memory = features.plan(n, d, n_outputs, dtype, device).memory
+        memory = features._fit_plan(n, d, n_outputs, dtype, device).memory
         memory.parts["sums and factors"] = _MATRICES * m * m * 8
         memory.parts["batch"] = min(n, _ROWS_PER_BLOCK) * (m * (itemsize + _BLOCK_COPIES * 8) + d * itemsize)
         return FitPlan(memory)

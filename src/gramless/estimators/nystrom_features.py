@@ -204,23 +204,8 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             out[rows] = whiten_rows(self.factor_, values.astype(np.float64, copy=False))
         return out
 
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """Return the memory of a fit.
-
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Numbers of rows, columns, and target columns.
-        dtype : dtype
-            Precision of the data.
-        device : str
-            Device of the computation.
-
-        Returns
-        -------
-        FitPlan
-            Peak memory by purpose.
-        """
+    def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
         m = LandmarkMap(kernel_from_parameters(vars(self)), self.n_landmarks, self.landmarks).n_features(n)
         itemsize = np.dtype(dtype).itemsize
         uniform = isinstance(self.landmarks, str) and self.landmarks == "uniform"

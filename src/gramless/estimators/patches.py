@@ -222,23 +222,8 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         return self._votes(X, break_ties=False)
 
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """Return the memory that a fit of this size needs.
-
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Number of images, values of an image, and columns of targets.
-        dtype : dtype
-            Data type of the images.
-        device : str
-            Device of the computation.
-
-        Returns
-        -------
-        FitPlan
-            Peak memory; raises `MemoryError` if it exceeds `memory_budget`.
-        """
+    def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
         image = np.zeros((1, d), dtype)
         _, per_image, width, patch_dtype = self._extractor().fit(image).sizes(image)
         return FitPlan(self._plan(n * per_image, width, max(2, n_outputs), patch_dtype).memory)
@@ -272,7 +257,7 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             trial = clone(estimator)
             if "memory_budget" in trial.get_params() and trial.memory_budget is None:
                 trial.set_params(memory_budget=max(1, allowed))
-            return trial.plan(n, d, 1 if k == 2 else k, dtype, xa.resolve_device(getattr(trial, "device", None))).memory
+            return trial._fit_plan(n, d, 1 if k == 2 else k, dtype, xa.resolve_device(getattr(trial, "device", None))).memory
 
         left = budget - sum(parts.values())
         counts_rows = "data" in planned(_NO_LIMIT).parts

@@ -271,23 +271,8 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
             del self.sigmoids_
         return self
 
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> PrototypePlan:
-        """Return the memory plan of a fit.
-
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Number of rows, features and target columns.
-        dtype : dtype
-            Data type of the rows.
-        device : str
-            Device of the computation.
-
-        Returns
-        -------
-        PrototypePlan
-            The estimated peak memory by name.
-        """
+    def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> PrototypePlan:
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
         n_classes = max(2, n_outputs)
         counts = np.full(n_classes, -(-n // n_classes))
         requested = self.n_prototypes
@@ -318,7 +303,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
             solver = "auto" if isinstance(self.solver, str) and self.solver == "auto" else self.solver
             model = LSSVC(solver=solver, memory_budget=left, probability=self.probability)
         model.set_params(kernel=kernel_from_parameters(vars(self)))
-        memory = model.plan(n if self.refit else m, d, 1 if k == 2 else k, dtype, device).memory
+        memory = model._fit_plan(n if self.refit else m, d, 1 if k == 2 else k, dtype, device).memory
         memory.parts["data"] = 0
         memory.parts |= common
         return PrototypePlan(max(clustering, memory, key=lambda stage: stage.nbytes), left)
@@ -400,7 +385,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
             return self.solver
         outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
         try:
-            LSSVC(solver="cholesky", **settings).plan(
+            LSSVC(solver="cholesky", **settings)._fit_plan(
                 points.shape[0], points.shape[1], outputs, settings["dtype"], self.device_
             )
         except MemoryError:

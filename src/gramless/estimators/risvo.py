@@ -311,23 +311,8 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
     def _is_on_all_rows(self) -> bool:
         return isinstance(self.landmarks, str) and self.landmarks == "all"
 
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> BasisPlan:
-        """Return the memory plan of a fit of this size.
-
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Number of rows, features and target columns.
-        dtype : dtype
-            Data type of the rows.
-        device : str
-            Device of the computation.
-
-        Returns
-        -------
-        BasisPlan
-            Memory plan; `MemoryError` is raised if it exceeds `memory_budget`.
-        """
+    def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> BasisPlan:
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
         # Two classes have one target column; the plan reserves two.
         return self._plan(self._kernel(), (n, d), max(2, n_outputs), np.dtype(dtype), device)
 

@@ -266,23 +266,8 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         scale = self._scales(X)
         return -inertia_of(cosines, scale, mass_of(scale, weights))
 
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """Return the memory plan of a fit.
-
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Number of rows, features and target columns.
-        dtype : dtype
-            Data type of the rows.
-        device : str
-            Device of the computation.
-
-        Returns
-        -------
-        FitPlan
-            The estimated peak memory by name.
-        """
+    def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
         return FitPlan(kmeans_memory(n, d, int(self.n_clusters), np.dtype(dtype).itemsize, device))
 
     def _passes(

@@ -77,10 +77,10 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
     epsilon : float, default=0.1
         Half width of the tube in which errors cost nothing, in units of `y`; with `loss="huber"`, the error above which the
         cost is linear instead of quadratic.
-    loss : {"epsilon_insensitive", "pinball", "huber"}, default="epsilon_insensitive"
-        Loss function that the fit minimises. `"pinball"` predicts quantiles, `"huber"` reduces the influence of outliers.
+    loss : {"epsilon_insensitive", "quantile", "pinball", "huber"}, default="epsilon_insensitive"
+        Loss function that the fit minimises. `"quantile"`, also named `"pinball"`, predicts quantiles; `"huber"` reduces the influence of outliers.
     quantile : float or list of float, default=0.5
-        Quantile in (0, 1) that `loss="pinball"` predicts; for a list, `predict` returns one column for each quantile.
+        Quantile in (0, 1) that `loss="quantile"` predicts; for a list, `predict` returns one column for each quantile.
     shrinking : bool, default=True
         Accepted for compatibility with scikit-learn and ignored; the solver decides by itself.
     cache_size : float or None, default=None
@@ -171,7 +171,7 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
     >>> bool(abs(model.predict([[1.5]])[0] - np.sin(1.5)) < 0.02)
     True
     >>> noisy = np.sin(X[:, 0]) + np.random.default_rng(0).normal(size=80)
-    >>> low, middle, high = KernelSVR(loss="pinball", quantile=[0.1, 0.5, 0.9]).fit(X, noisy).predict([[1.5]])[0]
+    >>> low, middle, high = KernelSVR(loss="quantile", quantile=[0.1, 0.5, 0.9]).fit(X, noisy).predict([[1.5]])[0]
     >>> bool(low < middle < high)
     True
     """
@@ -181,7 +181,7 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
         "C": [Interval(Real, 0, None, closed="right")],
         "epsilon": [Interval(Real, 0, None, closed="left")],
         "nu": [FRACTION, None],
-        "loss": [StrOptions({"epsilon_insensitive", "pinball", "huber"})],
+        "loss": [StrOptions({"epsilon_insensitive", "quantile", "pinball", "huber"})],
         "quantile": "no_validation",
     }
 
@@ -241,18 +241,22 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
         return float(np.mean(explained))
 
     @property
+    def _predicts_quantiles(self) -> bool:
+        return self.loss in ("quantile", "pinball")
+
+    @property
     def _reports_arrays(self) -> bool:
-        return self.loss == "pinball" and not isinstance(self.quantile, Real)
+        return self._predicts_quantiles and not isinstance(self.quantile, Real)
 
     @property
     def _n_problems(self) -> int:
-        return np.size(self.quantile) if self.loss == "pinball" else 1
+        return np.size(self.quantile) if self._predicts_quantiles else 1
 
     def _check_settings(self) -> None:
         super()._check_settings()
         if self.loss == "huber" and self.epsilon == 0:
             raise ValueError("epsilon must be above 0 with loss='huber': it is the size from which errors cost linearly")
-        if self.loss == "pinball":
+        if self._predicts_quantiles:
             values: Any = np.asarray(self.quantile, dtype=object).reshape(-1).tolist()
             if np.ndim(self.quantile) > 1 or not values or not all(isinstance(q, Real) and 0 < float(q) < 1 for q in values):
                 raise ValueError(f"quantile must be a number between 0 and 1 or a list of them, got {self.quantile!r}")
@@ -277,7 +281,7 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
         n, resources = len(y), fit.resources
         if resources.device == "cpu":
             fit = replace(fit, X=byte_rows(fit.kernel, fit.X, n // 2))
-        if self.loss == "pinball":
+        if self._predicts_quantiles:
             problems = [BoxQP(y.astype(np.float64), -(1 - q) * C, q * C) for q in np.atleast_1d(self.quantile)]
             return solve_jointly(fit, problems, [[slice(0, n)]] * len(problems))
         if self.loss == "epsilon_insensitive" and self.nu is None:

@@ -360,23 +360,8 @@ class _TableEstimator(BaseEstimator):
             model.finish()  # deletes the sums that only partial_fit needs
         self.model_, self.timings_ = model, {"tune": tune_seconds, "fit": time.perf_counter() - began}
 
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> TablePlan:
-        """Return the memory plan of a fit of this size with `estimator="table"`.
-
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Numbers of rows, of scaled columns (a category has one per level), and of columns of targets.
-        dtype : dtype
-            Data type of the table; ignored.
-        device : str
-            Device of the computation; ignored.
-
-        Returns
-        -------
-        TablePlan
-            Memory plan; `MemoryError` is raised if the budget is too small.
-        """
+    def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> TablePlan:
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
         return plan_table(n, d, n_outputs, SearchOptions(memory=parse_budget(self.memory_budget, "cpu")))
 
 

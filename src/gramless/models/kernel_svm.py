@@ -138,23 +138,8 @@ class BaseKernelSVM(BaseEstimator):
         coef.flags.writeable = False
         return coef
 
-    def plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """Return the memory plan of a fit; raise MemoryError if it exceeds `memory_budget`.
-
-        Parameters
-        ----------
-        n, d, n_outputs : int
-            Number of rows, features and target columns.
-        dtype : dtype
-            Data type of the rows.
-        device : str
-            Device of the computation.
-
-        Returns
-        -------
-        FitPlan
-            The estimated peak memory by name.
-        """
+    def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
         itemsize, where = np.dtype(dtype).itemsize, xa.resolve_device(self.device)
         memory = svm_memory(self.memory_budget, kernel_from_parameters(vars(self)), n, d, itemsize, where)
         if self.cache_size is not None and self.memory_budget is None:

@@ -233,27 +233,8 @@ class OnePassEstimator(BaseEstimator):
         self.n_features_in_, self.device_ = state.format.n_columns, state.format.device
         return self
 
-    def plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> BatchPlan:
-        """Return the batch size and the peak memory of a fit.
-
-        Parameters
-        ----------
-        n : int or None
-            Number of rows; None if unknown.
-        d : int
-            Number of columns.
-        n_outputs : int
-            Number of target columns.
-        dtype : dtype
-            Precision of the computation.
-        device : str
-            Device of the computation.
-
-        Returns
-        -------
-        BatchPlan
-            Has `batch_rows` and `memory`; a fit that exceeds the memory budget raises MemoryError.
-        """
+    def _fit_plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> BatchPlan:
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
         settings = self.pass_settings()
         return plan_pass(settings, n_rows=n, n_columns=d, n_targets=n_outputs, dtype=dtype, device=device)
 

@@ -127,7 +127,7 @@ def _precision(model: Any) -> np.dtype:
 def _has_one_output(model: Any) -> bool:
     """Return True if a regressor predicts one number for each row."""
     if isinstance(model, KernelSVR):
-        return model.loss != "pinball" or np.ndim(model.quantile) == 0
+        return not model._predicts_quantiles or np.ndim(model.quantile) == 0
     return bool(getattr(model, "_single_output", True))
 
 

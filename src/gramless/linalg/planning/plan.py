@@ -360,12 +360,12 @@ def estimate(estimator: Any, n: int, d: int, n_classes: int = 2, *, dtype: Any =
     """
     if isinstance(estimator, type):
         raise TypeError(f"estimate() takes an estimator with its settings: {estimator.__name__}(...), not the class itself")
-    if not hasattr(estimator, "plan"):
+    if not hasattr(estimator, "_fit_plan"):
         raise TypeError(f"estimate() takes an estimator of gramless, such as LSSVC, got {type(estimator).__name__}")
     own = getattr(estimator, "dtype", None)
     chosen = np.dtype(dtype if dtype is not None else own if own is not None else np.float32)
     outputs = 1 if n_classes <= 2 and is_classifier(estimator) else n_classes
     device = xa.resolve_device(getattr(estimator, "device", None))
-    memory: MemoryEstimate = estimator.plan(n, d, outputs, chosen, device).memory
+    memory: MemoryEstimate = estimator._fit_plan(n, d, outputs, chosen, device).memory
     memory.loading = sum(COMPILED_LOOPS.values()) if memory.device == "cpu" else 0
     return memory
