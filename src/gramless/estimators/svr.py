@@ -78,7 +78,8 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
         Half width of the tube in which errors cost nothing, in units of `y`; with `loss="huber"`, the error above which the
         cost is linear instead of quadratic.
     loss : {"epsilon_insensitive", "quantile", "pinball", "huber"}, default="epsilon_insensitive"
-        Loss function that the fit minimises. `"quantile"`, also named `"pinball"`, predicts quantiles; `"huber"` reduces the influence of outliers.
+        Loss function that the fit minimises. `"quantile"`, also named `"pinball"`, predicts quantiles; `"huber"` reduces the
+        influence of outliers.
     quantile : float or list of float, default=0.5
         Quantile in (0, 1) that `loss="quantile"` predicts; for a list, `predict` returns one column for each quantile.
     shrinking : bool, default=True
