@@ -31,6 +31,10 @@ GUIDE = {
     "Use": ["production"],
     "Background": ["architecture", "glossary"],
 }
+# Groups of the reference page of `gramless`, in reading order; all other names are in the last group.
+MOST_NEEDED = ["TableClassifier", "TableRegressor", "ImageClassifier", "LSSVC", "LSSVR", "NystromLSSVC", "NystromLSSVR"]
+MOST_NEEDED += ["KernelSVC", "KernelSVR", "KernelOneClassSVM"]
+FROM_PAPERS = ["BudgetLSSVC", "BudgetLSSVR", "PatchClassifier", "PrototypeLSSVC", "RiSVOClassifier"]
 NOT_IN_GUIDE = {"index", "guide", "papers", "performance"}
 
 
@@ -74,7 +78,17 @@ def reference(module: str, title: str) -> str:
     heading = f"{title}: ``{module}``"
     summary = (inspect.getdoc(imported) or "").split("\n\n")[0].replace("`", "``")
     lines = [heading, "=" * len(heading), "", f".. currentmodule:: {module}", "", summary, ""]
-    lines += [".. autosummary::", "   :toctree: generated", "", *(f"   {name}" for name in shown), ""]
+    groups = {"": shown}
+    if module == "gramless":
+        further = [name for name in shown if name not in MOST_NEEDED and name not in FROM_PAPERS]
+        groups = {
+            "Estimators that most people need": MOST_NEEDED,
+            "Further estimators and functions": further,
+            "Estimators from the papers": FROM_PAPERS,
+        }
+    for title, members in groups.items():
+        lines += [title, "-" * len(title), ""] if title else []
+        lines += [".. autosummary::", "   :toctree: generated", "", *(f"   {name}" for name in members), ""]
     for name in sorted(exported):
         lines += [f"See also :py:obj:`gramless.{name}`.", ""]
     for name in others:
