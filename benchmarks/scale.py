@@ -2,7 +2,8 @@
 
     python benchmarks/scale.py --device cuda --cases cg:1e7x5e4 cg:1e7x1e5 sums:1e6x2e4 --out benchmarks/results/scale.json
     python benchmarks/scale.py --cases cg:2e4x500 sums:2e4x500                      # a small trial on the CPU
-    python benchmarks/scale.py --device cuda --cases "cg:1e8x2e4:stream" --memory-budget 20GB
+    python benchmarks/scale.py --device cuda --cases cg:1e8x2e4:stream --memory-budget 25GB
+    python benchmarks/scale.py --device cuda --cases cg:2e5x2e3:highest cg:2e5x2e3:medium cg:1e6x2e4:medium
 
 Rows are generated on the device: 28 standard normal features in float32, two classes by the sign of
 

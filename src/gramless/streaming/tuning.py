@@ -22,12 +22,16 @@ class StreamingTuning:
     largest_pass_batch_cuda: int = 1 << 18
     # A block of kernel values takes at most the memory budget divided by this number.
     block_share: int = 16
-    # Passes of conjugate gradients that the choice of the solver assumes; measured on smooth and on rough problems.
+    # Passes of conjugate gradients that the choice of the solver assumes: 8 to 14 were measured with C = 1 (Covertype, rows
+    # of benchmarks/scale.py).
     planned_passes: int = 15
+    # Conjugate gradients must save at least this factor, because sums also have prediction intervals and accept more rows.
+    smallest_saving: float = 2.0
     # Multiplications that take as long as one kernel value and both of its products: on a CPU beside those of its inner
-    # product, and for each target column; on a GPU in total. Measured by benchmarks/scale.py.
-    kernel_value_cpu: int = 40
-    products_of_value: int = 4
+    # product, and for each target column (two cores, Covertype with 10,000 landmarks); on a GPU in total (H200, 10^7 rows
+    # with 20,000 landmarks, benchmarks/scale.py).
+    kernel_value_cpu: int = 10
+    products_of_value: int = 2
     kernel_value_cuda: float = 140.0
     # Rows converted from float32 to float64 at a time. Each product reads and writes all sums, so more rows are faster;
     # 2048 rows of 500 features are 8 MB.

@@ -127,7 +127,8 @@ def _cheaper_plan(settings: PassSettings, size: PassSize, in_memory: bool, tunin
     if size.on_gpu:
         value = tuning.kernel_value_cuda
     else:
-        value = (size.d + tuning.kernel_value_cpu) * size.dtype.itemsize / 8 + tuning.products_of_value * size.k
+        # One multiplication in float64 takes as long as four in the compiled loops of float32 kernels.
+        value = (size.d + tuning.kernel_value_cpu) * size.dtype.itemsize / 16 + tuning.products_of_value * (size.k + 1)
     cg = tuning.planned_passes * float(size.n) * m * value + float(m) ** 3 / 2
     plans: dict[str, BatchPlan] = {}
     errors: list[MemoryError] = []
@@ -145,7 +146,7 @@ def _cheaper_plan(settings: PassSettings, size: PassSize, in_memory: bool, tunin
         (plan,) = plans.values()
         other = "conjugate gradients" if plan.solver == "sums" else "the sums of the normal equations"
         return replace(plan, reason=f"{other} do not fit the memory budget")
-    chosen = plans["cg" if cg < sums else "sums"]
+    chosen = plans["cg" if tuning.smallest_saving * cg < sums else "sums"]
     counted = f"{sums:.1e} multiplications for sums, {cg:.1e} for conjugate gradients in {tuning.planned_passes} passes"
     return replace(chosen, reason=counted)
 
