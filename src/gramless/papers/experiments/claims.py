@@ -16,7 +16,7 @@ A comparison takes the mean over the seeds of one setting. Its tolerance is, unl
 
 "below" and "above" require a difference larger than the tolerance; "at most" and "at least" that it is not larger in the
 wrong direction. Fits of the same setting on several devices count once: the device with the most seeds is used. A comparison
-that depends on random choices cannot give the verdict "yes" with fewer than `FEWEST_SEEDS` seeds.
+that depends on random choices gives no verdict with fewer than `FEWEST_SEEDS` seeds.
 """
 
 from __future__ import annotations
@@ -323,7 +323,7 @@ def read_claims(paper: str, comparisons: Mapping[str, tuple[Comparison, ...]]) -
     if stated.keys() != comparisons.keys():
         raise ValueError(f"claims with a text or with comparisons only: {sorted(stated.keys() ^ comparisons.keys())}")
     return tuple(
-        Claim(name, comparisons=comparisons[name], **{**texts, "cause": Cause[texts.get("cause", "REPRODUCED")]})  # type: ignore[arg-type]
+        Claim(name, comparisons=comparisons[name], **{**texts, "cause": Cause[texts.get("cause", "REPRODUCED")]})
         for name, texts in stated.items()
     )
 
@@ -349,7 +349,7 @@ class Check:
 
     @property
     def has_enough_seeds(self) -> bool:
-        """Return True if the comparison has enough seeds for the verdict "yes"."""
+        """Return True if the comparison has enough seeds for a verdict."""
         return self.comparison.deterministic or self.n_seeds >= FEWEST_SEEDS
 
 
@@ -387,10 +387,10 @@ def _verdict(claim: Claim, checks: Sequence[Check], reading: str) -> str:
     needed = [c for c in claim.comparisons if c.reading in ("", reading)]
     if any(all(check.comparison is not c for check in checks) for c in needed):
         return "not run"
+    if not all(check.has_enough_seeds for check in checks):
+        return "too few seeds"
     n_holding = sum(check.holds for check in checks)
-    if n_holding < len(checks):
-        return "partly" if n_holding else "no"
-    return "yes" if all(check.has_enough_seeds for check in checks) else "too few seeds"
+    return "yes" if n_holding == len(checks) else "partly" if n_holding else "no"
 
 
 def check_comparison(comparison: Comparison, paper: str, found: ByExperiment) -> list[Check]:

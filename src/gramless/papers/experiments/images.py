@@ -9,7 +9,7 @@ import numpy as np
 
 from gramless.papers.datasets import Dataset
 from gramless.papers.experiments.fit import encode_pixels
-from gramless.papers.experiments.spec import Confusion, Curve, Gallery, Params, Pictures, Spec, Table, product
+from gramless.papers.experiments.spec import Confusion, Curve, Gallery, Params, Pictures, Spec, Table, experiment, product
 
 # Parameters of `PatchDictionary` that omit one step.
 WITHOUT: dict[str, dict[str, Any]] = {
@@ -97,16 +97,11 @@ def atoms_and_margins(model: Any, dataset: Dataset) -> Mapping[str, Any]:
     }
 
 
-def _number_of_atoms(name: str, data: str, label: str, finding: str, **fields: Any) -> Spec:
-    return Spec(
+def _number_of_atoms(name: str, data: str, **fields: Any) -> Spec:
+    return experiment(
         "images",
         name,
-        "Error against the number of atoms",
         data=data,
-        data_label=label,
-        about="ImageClassifier compares the patches of an image with the atoms of a dictionary, averages the similarities "
-        "over a grid of cells, and fits a least-squares SVM to all images. C is chosen by leave-one-out.",
-        finding=finding,
         grid=product(n_atoms=[32, 64, 128, 256]),
         seeds=(0, 1, 2),
         pictures=atoms_and_margins,
@@ -120,7 +115,6 @@ def _number_of_atoms(name: str, data: str, label: str, finding: str, **fields: A
             Gallery(),
         ),
         headline={"n_atoms": 256},
-        headline_reason="the library's default for grey images",
         **fields,
     )
 
@@ -129,34 +123,20 @@ SPECS: tuple[Spec, ...] = (
     _number_of_atoms(
         "usps-atoms",
         "usps",
-        "USPS",
-        "The lowest error in the papers is 4.81 %, of RiSVO.",
         estimator=classifier_16,
         quick={"estimator": classifier_8, "grid": product(n_atoms=[8, 16, 32, 64]), "seeds": (0,)},
     ),
-    _number_of_atoms(
-        "mnist-atoms",
-        "mnist",
-        "MNIST",
-        "The lowest error in the papers is 0.85 %.",
-        estimator=classifier_28,
-        quick=None,
-    ),
-    Spec(
+    _number_of_atoms("mnist-atoms", "mnist", estimator=classifier_28, quick=None),
+    experiment(
         "images",
         "usps-steps",
-        "Effect of each step of the dictionary",
         data="usps",
-        data_label="USPS",
-        about="PatchDictionary without one of its steps: whitening of the patches, the negatives of the atoms, the square "
-        "root of the averages, and the grid of cells (then one average over the image). The classifier has C = 100.",
         features=dictionary_16,
         estimator=classifier_of_features,
         grid=product(without=list(WITHOUT), n_atoms=[256]),
         seeds=(0, 1, 2),
         views=(Table(metrics=("error", "feature_seconds", "seconds"), rows=("without",)), Confusion(), Gallery()),
         headline={"without": "nothing"},
-        headline_reason="all steps, with the library's default number of atoms",
         quick={"features": dictionary_8, "grid": product(without=list(WITHOUT), n_atoms=[32]), "seeds": (0,)},
     ),
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from gramless.papers.experiments.claims import Claim, Printed
 from gramless.papers.experiments.results import contains
-from gramless.papers.experiments.spec import Reference, Spec
+from gramless.papers.experiments.spec import Reference, Spec, read_texts
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Paper:
 
     heading: str
     summary: str
-    authors: tuple[str, ...] = ()
+    authors: Sequence[str] = ()
     title: str = ""
     year: int | None = None
     note: str = ""
@@ -45,63 +45,10 @@ class Paper:
         return "\n".join([f"@misc{{{key},", *lines, "}"])
 
 
-PAPERS: dict[str, Paper] = {
-    "randomized": Paper(
-        "Randomized block solvers",
-        "Solve the least-squares SVM one random block of equations at a time, with only one block of the kernel matrix in "
-        "memory: a Nyström committee, block Kaczmarz, block matching pursuit and the hybrid of the last two.",
-        ("M. Andrecut",),
-        "Randomized Kernel Methods for Least-Squares Support Vector Machines",
-        2016,
-        "June 23, 2016.",
-    ),
-    "budget": Paper(
-        "Learning on a budget",
-        "Use a random subset of the training rows as the points of the model and learn their coefficients online, in "
-        "comparison with Nyström and random Fourier features of the same size.",
-        (),
-        "Large Scale Learning Techniques For Least Squares Support Vector Machines",
-        None,
-        "A submission under review, without names and year.",
-    ),
-    "risvo": Paper(
-        "Multiclass RiSVO",
-        "Ridge regression on a selected kernel basis, repeated on an active set of patterns: outliers and clearly "
-        "classified patterns are removed from it.",
-        ("Yinan Yu", "Konstantinos I. Diamantaras", "Tomas McKelvey", "S.Y. Kung"),
-        "Multiclass Ridge-Adjusted Slack Variable Optimization Using Selected Basis for Fast Classification",
-        None,
-        "No year on the title page.",
-    ),
-    "prototypes": Paper(
-        "Prototypes and patches",
-        "Spherical k-means replaces each class by prototypes, a least-squares SVM is fitted to the prototypes, and "
-        "overlapping patches of an image vote.",
-        ("Karthik Kurugodu", "Nikhil Kongara"),
-        "KMeans Kernel Classifier",
-        2023,
-        "IIT Hyderabad, November 24, 2023.",
-    ),
-    "smo": Paper(
-        "Kernel SVM by SMO",
-        "Support vector machines on 5,000 digits: deskewing, blurring and HOG features, sums and products of kernels, "
-        "multiple kernel learning, one-vs-one and one-vs-rest.",
-        ("Maha Elbayad",),
-        "Machine Learning with Kernel Methods",
-        None,
-        "Project report, Ecole Normale Supérieure de Cachan, Master MVA. No year on the title page.",
-    ),
-}
+PAPERS = {name: Paper(**read_texts(name)["paper"]) for name in ("randomized", "budget", "risvo", "prototypes", "smo")}
 """The five papers by the short names of the command line."""
 
-CHAPTERS: dict[str, Paper] = {
-    **PAPERS,
-    "images": Paper(
-        "Beyond the papers: images",
-        "The patches and the spherical k-means of the prototypes paper used as features instead of votes: a dictionary of "
-        "patches, pooled over a grid, and a least-squares SVM on all images.",
-    ),
-}
+CHAPTERS = {**PAPERS, "images": Paper(**read_texts("images")["paper"])}
 """The papers, and a chapter about methods that are not in the papers."""
 
 

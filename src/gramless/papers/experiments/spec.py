@@ -6,6 +6,7 @@ process, which receives the spec by pickle.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
@@ -193,11 +194,10 @@ class Spec:
         return hashlib.sha256(json.dumps(declared, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def read_texts(paper: str) -> dict[str, dict[str, dict[str, str]]]:
-    """Return the texts of the experiments and of the claims of a paper by name, from the file `<paper>.toml`."""
-    texts: dict[str, dict[str, dict[str, str]]]
-    texts = tomllib.loads(Path(__file__).with_name(f"{paper}.toml").read_text(encoding="utf-8"))
-    return texts
+@functools.cache
+def read_texts(paper: str) -> dict[str, Any]:
+    """Return the texts of a paper, and of its experiments and claims by name, from the file `<paper>.toml`."""
+    return tomllib.loads(Path(__file__).with_name(f"{paper}.toml").read_text(encoding="utf-8"))
 
 
 def experiment(paper: str, name: str, **fields: Any) -> Spec:
