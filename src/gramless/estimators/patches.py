@@ -244,10 +244,12 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         budget = parse_budget(self.memory_budget)
         rows = n * d * dtype.itemsize
-        block = _BLOCK_COPIES * min(TUNING.patch_block_bytes, budget // (4 * _BLOCK_COPIES))
+        block = _BLOCK_COPIES * _block_bytes(budget, TUNING)
         parts = {"blocks": block, "labels": 3 * n * 8}
         estimator, advice = clone(self._base()), "use a larger stride, fewer images, or raise memory_budget"
-        if not hasattr(estimator, "plan"):  # The memory of the estimator is unknown, so patches may take half of the budget.
+        if not hasattr(
+            estimator, "_fit_plan"
+        ):  # The memory of the estimator is unknown, so patches may take half of the budget.
             in_memory = rows <= budget // 2
             memory = MemoryEstimate({**parts, "windows": rows if in_memory else 0})
             memory.check(budget, advice)
@@ -279,7 +281,7 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         votes = []
         p, k = self.n_patches_, len(self.classes_)
-        for _, patches in self._patches.iterate(X, tuning.patch_block_bytes):
+        for _, patches in self._patches.iterate(X, _block_bytes(parse_budget(self.memory_budget), tuning)):
             if self.vote == "soft":
                 votes.append(np.asarray(self.estimator_.predict_proba(patches)).reshape(-1, p, k).mean(axis=1))
                 continue
@@ -310,6 +312,11 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         tags.input_tags.three_d_array = True
         tags.input_tags.two_d_array = self.shape is not None
         return tags
+
+
+def _block_bytes(budget: int, tuning: ImageTuning) -> int:
+    """Return the bytes of a block of patches, of which the copies may take a quarter of the budget."""
+    return min(tuning.patch_block_bytes, budget // (4 * _BLOCK_COPIES))
 
 
 def _reserve(file: Path, n_bytes: int) -> None:
