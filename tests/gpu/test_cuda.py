@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gramless import LSSVC, LSSVR
+from gramless import CUDA, LSSVC, LSSVR, NystromLSSVC
 from gramless.kernels import RBF
 from gramless.linalg.operators import KernelOperator
-from gramless.linalg.solvers import Kaczmarz, MatchingPursuit
+from gramless.linalg.solvers import CG, Kaczmarz, MatchingPursuit
 
 pytestmark = pytest.mark.gpu
 
@@ -74,3 +74,14 @@ def test_out_of_memory_shrinks_the_tiles_and_goes_on(digits, torch):
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert op.edge < 8192
     torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("highest", 1e-3), ("high", 1e-2)])
+def test_landmark_models_by_conjugate_gradients_agree_with_the_cpu(digits, precision, tolerance):
+    X, y = digits
+    settings = {"n_landmarks": 200, "C": 1.0, "gamma": 0.05, "solver": CG(tol=1e-6, max_iter=300), "random_state": 0}
+    cpu = NystromLSSVC(**settings).fit(X[:1200], y[:1200])
+    gpu = NystromLSSVC(device=CUDA(precision=precision), **settings).fit(X[:1200], y[:1200])
+    assert gpu.solver_ == "cg"
+    reference = cpu.decision_function(X[1200:])
+    np.testing.assert_allclose(gpu.decision_function(X[1200:]), reference, atol=tolerance * np.abs(reference).max())
