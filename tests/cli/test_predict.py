@@ -129,3 +129,23 @@ def test_regression_has_no_probabilities(run, plants, tmp_path):
     assert "no probabilities" in done.err
     numbers = [float(row[0]) for row in rows_of(run("predict", tmp_path / "m.skops", plants / "weights.tsv").out)[1:]]
     assert len(numbers) == 240
+
+
+def test_rows_unlike_the_training_rows_are_reported_one_by_one(run, plants, model, tmp_path):
+    frame = pd.read_csv(plants / "more.csv")
+    frame["leaves"] = frame["leaves"].astype(float)
+    frame.loc[0, "leaves"] = 4000
+    frame.loc[1, "soil"] = "lava"
+    frame.loc[2, ["leaves", "soil"]] = [-900, "lava"]
+    frame.to_csv(tmp_path / "odd.csv", index=False)
+    out = tmp_path / "o.csv"
+    done = run("predict", model, tmp_path / "odd.csv", "--novelty", "--out", out, "--json")
+    reasons = pd.read_csv(out, keep_default_na=False)["novelty"].tolist()
+    assert reasons[0].startswith("leaves out of range")
+    assert reasons[1].startswith("soil unseen category")
+    assert "leaves out of range" in reasons[2]
+    assert "soil unseen category" in reasons[2]
+    assert sum(reason == "" for reason in reasons[3:]) > 40
+    assert done.json["reasons"]["leaves out of range"] == sum("leaves out of range" in reason for reason in reasons)
+    assert "Values outside of the training range: " in done.err
+    assert "novelty" not in run("predict", model, tmp_path / "odd.csv").out.splitlines()[0]

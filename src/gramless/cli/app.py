@@ -153,6 +153,10 @@ def predict(
             "escaped: a spreadsheet may interpret a label that begins with = as a formula."
         ),
     ] = None,
+    novelty: Annotated[
+        bool,
+        typer.Option("--novelty", help="Also write why a row is unlike the training rows: out of range, unseen, far away."),
+    ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Also write the columns of the input.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -164,15 +168,16 @@ def predict(
     if is_pictures(data):
         if keep:
             raise InputError("--keep is for tables: the output for pictures has their paths already")
-        if interval is not None or classes is not None:
-            raise InputError("--interval and --set are for tables, not for pictures")
+        if interval is not None or classes is not None or novelty:
+            raise InputError("--interval, --set and --novelty are for tables, not for pictures")
         from gramless.cli.pictures import predict_pictures
 
         done = predict_pictures(model, data, proba=proba, out=out, console=console)
     else:
         from gramless.cli.predict import predict as work
 
-        done = work(model, data, proba=proba, out=out, keep=keep, interval=interval, classes=classes, console=console)
+        options: dict[str, Any] = {"interval": interval, "classes": classes, "novelty": novelty}
+        done = work(model, data, proba=proba, out=out, keep=keep, **options, console=console)
     _print_json(as_json, done.as_json())
 
 

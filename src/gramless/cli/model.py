@@ -22,6 +22,8 @@ from gramless.tables.column_types import CellError, TableColumns, category_name
 _NOVELTY_ROWS = 10_000
 _FEWEST_ROWS = 40
 _FALSE_ALARMS = 0.01
+FAR = "far from all training rows"
+OUT_OF_RANGE = " out of range"
 
 
 class Scored(NamedTuple):
@@ -226,6 +228,16 @@ class TableModel(BaseEstimator):
         detector: Any = getattr(self, "novelty", None)
         return None if detector is None else detector.predict(self.prepared(X)) < 0
 
+    def novelty_reasons(self, X: Any) -> list[list[str]]:
+        """Return, for each typed row, the reasons why it is unlike the training rows."""
+        if not self.column_types:
+            return [[] for _ in range(X.shape[0])]
+        found = [[f"{one['column']} {one['reason']}" for one in row] for row in UnusualValues(self)(X)]
+        far = self.novel(X)
+        for row in [] if far is None else np.flatnonzero(far):
+            found[row].append(FAR)
+        return found
+
     def ready(self, X: Any, origin: str) -> Any:
         """Return the rows of a file with the columns and types of the model; raise `InputError` if one is missing."""
         if isinstance(X, pd.DataFrame) != bool(self.column_types):
@@ -320,7 +332,9 @@ class UnusualValues:
         if hasattr(model.estimator, "columns_"):
             columns = model.estimator.columns_
             names = [name for name, kind in columns.type_of.items() if kind == "category"]
-            self._levels |= {name: frozenset(levels.tolist()) for name, levels in zip(names, columns.levels_, strict=True)}
+            for name, levels in zip(names, columns.levels_, strict=True):
+                # `levels_` does not have rare categories, and records have only the most frequent ones of many.
+                self._levels[name] = self._levels.get(name, frozenset()) | frozenset(levels.tolist())
 
     def __call__(self, columns: Any) -> list[list[dict[str, str]]]:
         """Return, for each row of typed columns, the column names and the reasons of its unusual values."""

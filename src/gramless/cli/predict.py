@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,10 +20,19 @@ from rich.markup import escape
 from gramless._core.files import atomic_write
 from gramless.cli.display import Heartbeat
 from gramless.cli.errors import InputError, check_coverage, check_writable, is_stream
-from gramless.cli.model import TableModel, load_model
+from gramless.cli.model import FAR, OUT_OF_RANGE, TableModel, load_model
 from gramless.cli.model_card import checksum
 from gramless.cli.scores import Score, confusion_table, score_table
-from gramless.cli.table_files import BATCH_ROWS, FileRows, batches, output_format, require, select_rows, standard_input
+from gramless.cli.table_files import (
+    BATCH_ROWS,
+    FileRows,
+    batches,
+    output_format,
+    quoted_names,
+    require,
+    select_rows,
+    standard_input,
+)
 
 # Share of novel rows above which a warning is printed: twice the false positive rate of the detector.
 _NOVEL_SHARE = 0.02
@@ -37,11 +46,12 @@ class Predicted:
     out: Path | None
     unseen: dict[str, int]
     novel: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as JSON."""
         out = None if self.out is None else str(self.out)
-        return {"rows": self.rows, "out": out, "unseen": self.unseen, "novel": self.novel}
+        return {"rows": self.rows, "out": out, "unseen": self.unseen, "novel": self.novel, "reasons": self.reasons}
 
 
 def predict(
@@ -53,6 +63,7 @@ def predict(
     keep: bool = False,
     interval: float | None = None,
     classes: float | None = None,
+    novelty: bool = False,
     batch_rows: int = BATCH_ROWS,
     console: Console,
 ) -> Predicted:
@@ -71,7 +82,7 @@ def predict(
         raise InputError(f"{model_path} has no probabilities: {why}")
     for option, coverage in (("--interval", interval), ("--set", classes)):
         check_coverage(option, coverage)
-    total, novel, new, heartbeat = 0, 0, Counter[str](), Heartbeat(console)
+    total, new, unlike, heartbeat = 0, Counter[str](), Counter[str](), Heartbeat(console)
     with standard_input(data) as source:
         pieces = _ready_batches(model, source, None, new, batch_rows)
         first = next(pieces)  # input errors are raised before the output is opened
@@ -87,17 +98,29 @@ def predict(
                 if classes is not None:
                     sets = model.prediction_sets(X, classes)
                     columns["set"] = [";".join(map(str, model.classes_[members])) for members in sets]
+                reasons = model.novelty_reasons(X)
+                if novelty:
+                    columns["novelty"] = ["; ".join(row) for row in reasons]
                 frame = _beside(rows.X, columns, source) if keep else pd.DataFrame(columns)
                 write(frame, numbers)
-                total += len(X) if isinstance(X, pd.DataFrame) else X.shape[0]
-                is_novel = model.novel(X)
-                novel += 0 if is_novel is None else int(is_novel.sum())
+                total += len(rows)
+                unlike.update(chain.from_iterable(reasons))
                 heartbeat(f"{total:,} rows predicted")
     _warn_unseen(console, new)
-    done = report_predictions(Predicted(total, out, dict(new), novel), "rows", console)
-    if novel > _NOVEL_SHARE * total:
+    done = report_predictions(Predicted(total, out, dict(new), unlike[FAR], dict(+unlike)), "rows", console)
+    outside = [
+        f"{reason.removesuffix(OUT_OF_RANGE)} ({count:,})" for reason, count in unlike.items() if OUT_OF_RANGE in reason
+    ]
+    if outside:
+        listed = escape(quoted_names(outside).replace("'", ""))
         console.print(
-            f"[yellow]{novel:,} of {total:,} rows are far from all training rows[/yellow]: their predictions are unreliable",
+            f"[dim]Values outside of the training range: {listed}; --novelty shows the rows[/dim]",
+            soft_wrap=True,
+            highlight=False,
+        )
+    if unlike[FAR] > _NOVEL_SHARE * total:
+        console.print(
+            f"[yellow]{unlike[FAR]:,} of {total:,} rows are {FAR}[/yellow]: their predictions are unreliable",
             soft_wrap=True,
             highlight=False,
         )
