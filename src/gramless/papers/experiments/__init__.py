@@ -6,6 +6,8 @@ experiments and a tuple `CLAIMS` of the statements of the paper and the comparis
 
 - `data`, `features`, `estimator`, `extras` and `pictures` are module-level functions, never lambdas, and grid values are
   plain JSON: each fit runs in a separate process that receives the `Spec` by pickle.
+- The texts of the report (titles, labels, descriptions, statements of claims and reasons of verdicts) can be in
+  `<paper>.toml`: `experiment` and `read_claims` read them from there.
 - A finished fit is not repeated as long as its declaration is the same (`Spec.key`). Titles, views and references can
   change; rename a function whose meaning changes.
 - `quick` lists the fields of the quick form, which runs on scikit-learn's digits unless it names other data without a file.

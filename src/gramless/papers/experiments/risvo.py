@@ -506,7 +506,7 @@ CLAIMS = read_claims(
             Comparison(
                 "basis-size",
                 {"reduction": reduction, "landmarks": "basis"},
-                "at most",
+                "below",
                 {"reduction": reduction, "landmarks": "uniform"},
                 along="n_landmarks",
                 reading=reduction,
