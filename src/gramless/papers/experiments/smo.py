@@ -328,7 +328,7 @@ CLAIMS = read_claims(
             for row, images, reading in (("product with sums", NOT_TRIMMED, "without trimming"), ("mkl", ALL_STEPS, "MKL"))
             for kind in HISTOGRAMS
         ),
-        "cleaning": _lower(lambda kind: [(_best(ALL_STEPS, kind), _best(i, kind)) for i in (TRIMMED, NOT_TRIMMED)]),
+        "cleaning": _lower(lambda kind: [(_best(ALL_STEPS, kind), _best(i, kind)) for i in (TRIMMED, NOT_TRIMMED)], "error"),
         "median-filter": _lower(lambda kind: [(_best(ALL_STEPS, kind), _best(MEDIAN, kind))], "error"),
         "products": _lower(
             lambda kind: [
