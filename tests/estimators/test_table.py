@@ -407,3 +407,34 @@ def test_settings_are_compared_by_the_metric(metric):
     X, y = make_moons(200, noise=0.2, random_state=0)
     model = TableClassifier(metric=metric, kernel="rbf", column_scales="equal", random_state=0).fit(X, y)
     assert model.score(X, y) > 0.9
+
+
+def test_columns_that_are_not_used_raise_one_warning_and_one_line(capsys):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.normal(size=60), "constant": 1, "number": np.arange(60), "id": 1000 + 2 * np.arange(60)})
+    y = X["x"] + rng.normal(size=60) > 0
+    estimator = TableClassifier(kernel="rbf", column_scales="equal", random_state=0, verbose=1)
+    with pytest.warns(
+        UserWarning, match=r"'constant' \(the same value everywhere\), 'number' \(row numbers\).*'id'"
+    ) as found:
+        model = estimator.fit(X, y)
+    assert len(found) == 1
+    assert capsys.readouterr().err == "[gramless] columns: 2 number, 2 left out\n"
+    assert repr(model.columns_).splitlines()[2].split() == [
+        "constant",
+        "left",
+        "out",
+        "0",
+        "the",
+        "same",
+        "value",
+        "everywhere",
+    ]
+
+
+def test_a_table_without_usable_columns_is_reported():
+    X = pd.DataFrame({"country": ["ch"] * 30, "id": np.arange(30)})
+    with pytest.raises(
+        ValueError, match="no column of X can be used: 'country': the same value everywhere; 'id': row numbers"
+    ):
+        TableClassifier().fit(X, np.arange(30) % 2)

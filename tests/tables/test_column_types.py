@@ -117,3 +117,72 @@ def test_columns_print_as_a_table():
     assert number.split()[:2] == ["x", "number"]
     assert number.split()[-1] == "1"
     assert constant.endswith("the same value everywhere")
+
+
+def messy(n=60):
+    days = pd.date_range("2022-01-01", periods=n)
+    amounts = np.random.default_rng(0).uniform(100, 5000, n)
+    swap = str.maketrans(",.", ".,")
+    frame = pd.DataFrame(
+        {
+            "german": days.strftime("%d.%m.%Y"),
+            "us": days.strftime("%m/%d/%Y"),
+            "british": days.strftime("%d/%m/%Y"),
+            "iso": days.strftime("%Y-%m-%d"),
+            "dollars": [f"${v:,.2f}" for v in amounts],
+            "euros": [f"{v:,.2f} €".translate(swap) for v in amounts],
+            "percent": [f"{v:.1f} %" for v in amounts],
+        }
+    )
+    return frame, days, amounts
+
+
+def test_dates_and_amounts_are_read_as_they_are_written_in_the_column():
+    frame, days, amounts = messy()
+    columns = TableColumns().fit(frame)
+    assert columns.kinds_ == ["date"] * 4 + ["number"] * 3
+    assert columns.doubts_ == []
+    typed = columns.typed(frame)
+    for name in ("german", "us", "british", "iso"):
+        np.testing.assert_array_equal(typed[name], days.to_numpy().astype("datetime64[us]"))
+    for name in ("dollars", "euros"):
+        np.testing.assert_allclose(typed[name], amounts, atol=0.005)
+    np.testing.assert_allclose(typed["percent"], amounts, atol=0.05)
+    # The order comes from the training rows; these values alone would be ambiguous.
+    assert columns.typed(frame[2:3])["british"] == np.datetime64("2022-01-03")
+    assert TableColumns(dates="iso").fit(frame).kinds_[:4] == ["category", "category", "category", "date"]
+
+
+def test_the_order_of_ambiguous_dates_is_reported_and_can_be_set():
+    frame = pd.DataFrame({"day": ["06/12/2023", "05/11/2023"] * 10})
+    columns = TableColumns().fit(frame)
+    assert "the month is assumed" in columns.doubts_[0]
+    assert columns.typed(frame)["day"][0] == np.datetime64("2023-06-12")
+    assert TableColumns(dates="day first").fit(frame).typed(frame)["day"][0] == np.datetime64("2023-12-06")
+
+
+def test_texts_are_used_where_their_words_predict_the_target():
+    rng = np.random.default_rng(0)
+    good = rng.random(200) > 0.5
+    words = np.where(good, "many thanks, great", "it came broken")
+    frame = pd.DataFrame({"note": [f"order {k}: {word}" for k, word in enumerate(words)], "x": rng.normal(size=200)})
+    frame["noise"] = [f"order {k}: {rng.integers(1e9)}" for k in range(200)]
+    columns = TableColumns().fit(frame, good.astype(int))
+    assert columns.kinds_ == ["text", "number", "left out"]
+    assert "do not predict the target" in columns.left_out_["noise"]
+    assert TableColumns().fit(frame).kinds_[0] == "left out"
+    assert TableColumns(text="hash").fit(frame).kinds_[2] == "text"
+
+
+def test_integers_that_only_increase_are_reported():
+    frame = pd.DataFrame({"id": 1000 + 3 * np.arange(50), "x": np.random.default_rng(0).integers(0, 1000, 50)})
+    assert len(TableColumns().fit(frame).doubts_) == 1
+    assert "'id' increases or decreases" in TableColumns().fit(frame).doubts_[0]
+    assert TableColumns(types={"id": "number"}).fit(frame).doubts_ == []
+
+
+def test_two_columns_with_one_name_are_reported():
+    frame = pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], columns=["a", "a"])
+    columns = TableColumns().fit(frame)
+    with pytest.raises(ValueError, match="several columns with the name 'a'"):
+        columns.encode(frame)

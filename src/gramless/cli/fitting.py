@@ -145,6 +145,7 @@ def _fit_table(
         **(options if table.task == "classification" else {}),
     )
     estimator.fit(X, y, sample_weight=weights)
+    estimator.columns_.formats_ = table.columns.formats_  # X has been converted already
     estimator.set_params(callback=None)
     model = estimator.model_
     about = {

@@ -119,6 +119,11 @@ class TableModel(BaseEstimator):
         return self.pipeline
 
     @property
+    def _formats(self) -> dict[str, str]:
+        """Formats of dates and numbers in files, by column."""
+        return getattr(getattr(self.estimator, "columns_", None), "formats_", {})
+
+    @property
     def estimator(self) -> Any:
         """Last step of the pipeline."""
         return self.pipeline[-1]
@@ -244,7 +249,9 @@ class TableModel(BaseEstimator):
             formats = ("a table with named columns", "svmlight data")
             found, expected = formats if isinstance(X, pd.DataFrame) else formats[::-1]
             raise InputError(f"{origin} is {found}, and the model was trained on {expected}")
-        return X if not self.column_types else typed_frame(X, TableColumns.of_types(self.column_types), origin)
+        return (
+            X if not self.column_types else typed_frame(X, TableColumns.of_types(self.column_types, self._formats), origin)
+        )
 
     def unseen(self, ready: Any) -> dict[str, int]:
         """Return the number of values of each category that did not occur in training."""

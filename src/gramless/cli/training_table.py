@@ -57,13 +57,13 @@ def read_training_table(
     X, values = _take_roles(X, {role: name for role, name in roles.items() if name is not None}, path)
     if not isinstance(X, pd.DataFrame):
         return TrainingTable(X, y, task, None, values, rows.first_column, tuple(notes))
-    columns = TableColumns().fit(X)
+    columns = TableColumns().fit(X, y)
     if not columns.type_of:
         if not columns.left_out_:
             raise InputError("there is no input column besides the target")
         raise InputError("no column has information: " + "; ".join(f"{k}: {v}" for k, v in columns.left_out_.items()))
     X = typed_frame(X, columns, str(path))
-    return TrainingTable(X, y, task, columns, values, None, (*notes, *_describe_columns(columns, X)))
+    return TrainingTable(X, y, task, columns, values, None, (*notes, *columns.doubts_, *_describe_columns(columns, X)))
 
 
 def _with_known_target(rows: FileRows, target: str | None, path: Path) -> tuple[FileRows, list[str]]:
@@ -183,10 +183,10 @@ def _take_roles(X: Any, names: dict[str, str], path: Path) -> tuple[Any, dict[st
 
 def _describe_columns(columns: TableColumns, X: pd.DataFrame) -> list[str]:
     """Return one line for each column type and for each reason to leave columns out."""
-    by_kind: dict[str, list[str]] = {"number": [], "category": [], "date": []}
+    by_kind: dict[str, list[str]] = {"number": [], "category": [], "date": [], "text": []}
     for name, kind in columns.type_of.items():
         by_kind[kind].append(f"{name} ({X[name].nunique():,} levels)" if kind == "category" else name)
-    headings = {"number": "numbers", "category": "categories", "date": "dates"}
+    headings = {"number": "numbers", "category": "categories", "date": "dates", "text": "texts"}
     lines = [f"{headings[kind]}: {_first_names(names)}" for kind, names in by_kind.items() if names]
     by_reason: dict[str, list[str]] = {}
     for name, why in columns.left_out_.items():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -89,7 +90,8 @@ class _TableEstimator(BaseEstimator):
         "gamma": [POSITIVE, StrOptions({"scale", "auto"}), None],
         "tune": [StrOptions({"loo", "none"})],
         "column_scales": [StrOptions({"learned", "equal"})],
-        "text": [StrOptions({"leave out", "hash"})],
+        "text": [StrOptions({"auto", "leave out", "hash"})],
+        "dates": [StrOptions({"auto", "day first", "month first", "iso"})],
         "column_types": [dict, None],
         "time_budget": [POSITIVE, None],
         **{name: COMPUTE[name] for name in ("memory_budget", "device", "callback", "verbose", "random_state")},
@@ -105,7 +107,8 @@ class _TableEstimator(BaseEstimator):
     gamma: float | str | None = None
     tune: str = "loo"
     column_scales: str = "learned"
-    text: str = "leave out"
+    text: str = "auto"
+    dates: str = "auto"
     column_types: dict[str, str] | None = None
 
     def __sklearn_tags__(self) -> Any:
@@ -193,12 +196,27 @@ class _TableEstimator(BaseEstimator):
         X, n = self._check_table(X, reset=True)
         targets, weights = self._read_targets(y, sample_weight, n)
         kept = np.arange(n) if weights is None else np.flatnonzero(weights)
-        self.columns_ = TableColumns(text=self.text, types=self.column_types).fit(X)
+        self.columns_ = TableColumns(text=self.text, types=self.column_types, dates=self.dates).fit(X, targets)
+        self._report_columns()
         loss = self._make_loss(targets[kept], None if weights is None else weights[kept])
         predictions = self._fit_encoded(self.columns_.encode(X).take(kept), loss)
         if predictions is not None:
             self._calibrate(loss, predictions)
         return self
+
+    def _report_columns(self) -> None:
+        """Warn of columns that are not used, or that should be checked, and log one line on the types."""
+        columns = self.columns_
+        if not columns.type_of:
+            reasons = "; ".join(f"{name!r}: {why}" for name, why in columns.left_out_.items())
+            raise ValueError(f"no column of X can be used: {reasons}")
+        unused = [f"{name!r} ({why})" for name, why in columns.left_out_.items() if why != "as requested"]
+        messages = [f"columns that are not used: {', '.join(unused)}"] if unused else []
+        messages += columns.doubts_
+        if messages:
+            warnings.warn("; ".join(messages) + "; print columns_ for all columns", UserWarning, stacklevel=5)
+        counts = Counter(columns.kinds_)
+        log_progress(self.verbose, "columns: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
 
     @atomic_fit
     def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -387,7 +405,7 @@ class _Progress:
 
     def notify(self, message: str) -> None:
         """Write the message and call the callback."""
-        log_progress(self.estimator.verbose, message)
+        log_progress(self.estimator.verbose - 1, message)
         callback = self.estimator.callback
         if callback is not None and callback(self.estimator, {"stage": self.stage, "message": message}) is True:
             self.is_stopped = True
@@ -430,8 +448,12 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     column_scales : {"learned", "equal"}, default="learned"
         Scales of the columns in the distances of the kernel: `"learned"` also tries scales that are learned by the gradient
         of the leave-one-out loss.
-    text : {"leave out", "hash"}, default="leave out"
-        Treatment of a column whose strings differ in almost every row.
+    text : {"auto", "leave out", "hash"}, default="auto"
+        Treatment of a column whose strings differ in almost every row: hashed TF-IDF values of the words, or none. `"auto"`
+        uses them if a ridge regression on them predicts left-out targets better than the mean does.
+    dates : {"auto", "day first", "month first", "iso"}, default="auto"
+        Order of the day and the month in dates such as `06/12/2023`; `"auto"` takes it from days above 12 in the column.
+        `"iso"` accepts only dates that begin with the year.
     column_types : dict or None, default=None
         Types of columns by name: `"number"`, `"category"`, `"date"`, `"text"` or `"left out"`; types of other columns are
         determined from their values.
@@ -682,8 +704,12 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     column_scales : {"learned", "equal"}, default="learned"
         Scales of the columns in the distances of the kernel: `"learned"` also tries scales that are learned by the gradient
         of the leave-one-out loss.
-    text : {"leave out", "hash"}, default="leave out"
-        Treatment of a column whose strings differ in almost every row.
+    text : {"auto", "leave out", "hash"}, default="auto"
+        Treatment of a column whose strings differ in almost every row: hashed TF-IDF values of the words, or none. `"auto"`
+        uses them if a ridge regression on them predicts left-out targets better than the mean does.
+    dates : {"auto", "day first", "month first", "iso"}, default="auto"
+        Order of the day and the month in dates such as `06/12/2023`; `"auto"` takes it from days above 12 in the column.
+        `"iso"` accepts only dates that begin with the year.
     column_types : dict or None, default=None
         Types of columns by name: `"number"`, `"category"`, `"date"`, `"text"` or `"left out"`; types of other columns are
         determined from their values.

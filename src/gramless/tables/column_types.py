@@ -1,9 +1,10 @@
 """Column types of a table, and the values of each column as numbers or category codes.
 
-    number     integers, floats, and strings that are all numbers; missing values are NaN
+    number     integers, floats, and strings that are numbers, also with currency or percent sign; missing values are NaN
     category   strings, booleans and categorical columns: a code for each frequent level, -1 for rare, new and missing values
-    date       dates and ISO 8601 strings: days, and sine and cosine of the phase in the year, the week and the day
-    text       strings that differ in almost every row, hashed to numbers (only if requested)
+    date       dates and strings such as 2023-06-12, 12.06.2023 or 06/12/2023: days, and sine and cosine of the phase in
+               the year, the week and the day
+    text       strings that differ in almost every row, as hashed TF-IDF values where they predict the target
     left out   constant columns, row numbers, columns of lists, and strings that differ in almost every row
 
 Data frames (pandas, polars, arrow) are read column by column through NumPy; an array is a table without column names.
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real
@@ -28,6 +30,12 @@ MOST_LEVELS = 100
 USED_KINDS = ("number", "category", "date", "text")
 # Number of hash buckets for words: large enough that few words of a short text have the same bucket.
 _HASHED_FEATURES = 32
+# Rows of the regression that decides whether words are used, and the smallest explained share of the variance: below it, the
+# gain is hardly above the standard error of the estimate.
+_ROWS_FOR_WORDS = 4000
+_SMALLEST_GAIN = 0.02
+# Share of the steps from row to row in one direction from which integers look like an identifier.
+_SAME_DIRECTION = 0.95
 _DAY = np.timedelta64(1, "D")
 PHASE_DIGITS = 9
 # The squares of a million numbers of this size can be added in float64.
@@ -35,12 +43,18 @@ LARGEST_NUMBER = float(np.sqrt(np.finfo(np.float64).max)) / 2**20
 # Fewest rows for which a column with the integers 0 ... n - 1 or 1 ... n is taken as row numbers, not as a coincidence.
 _FEWEST_ROW_NUMBERS = 20
 _NUMBER = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf|infinity)\s*", re.IGNORECASE)
-_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_DATE = re.compile(r"\s*(?:(\d{4})([-./])(\d{1,2})\2(\d{1,2})|(\d{1,2})([-./])(\d{1,2})\6(\d{4}))(?:[ T](.+))?\s*")
+_CURRENCY = r"\s*(?:[$€£¥]|USD|EUR|GBP|CHF|JPY)?\s*"
+# Numbers with a currency, a percent sign or separators of thousands, by the character before the decimals.
+_WRITTEN_NUMBER = {
+    "decimal point": re.compile(rf"{_CURRENCY}[+-]?(?:\d{{1,3}}(?:[,' ]\d{{3}})+|\d+)(?:\.\d+)?\s*%?{_CURRENCY}"),
+    "decimal comma": re.compile(rf"{_CURRENCY}[+-]?(?:\d{{1,3}}(?:[.' ]\d{{3}})+|\d+)(?:,\d+)?\s*%?{_CURRENCY}"),
+}
 _PREPROCESSING = {
     "number": "scaled; median for missing values",
     "category": "one indicator per level",
     "date": "days and phases of year, week and day",
-    "text": "hashed words",
+    "text": "hashed TF-IDF values of words",
     "left out": "",
 }
 
@@ -152,18 +166,56 @@ def _is_number(value: Any) -> bool:
 def _is_date(value: Any) -> bool:
     if not isinstance(value, str):
         return isinstance(value, (datetime.date, np.datetime64))
-    return _ISO_DATE.match(value) is not None and _parsed_date(value) is not None
+    return _DATE.fullmatch(value) is not None and (_parsed_date(value) or _parsed_date(value, "month first")) is not None
 
 
-def _parsed_date(value: Any) -> np.datetime64 | None:
-    """Return a date, a time stamp or an ISO 8601 string as UTC without a time zone; None for other values."""
+def _parsed_date(value: Any, order: str = "day first") -> np.datetime64 | None:
+    """Return a date, a time stamp or a string as UTC without a time zone; None for other values."""
     try:
-        moment = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
+        moment = datetime.datetime.fromisoformat(_iso_text(value, order)) if isinstance(value, str) else value
         if isinstance(moment, datetime.datetime) and moment.tzinfo is not None:
             moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
         return np.datetime64(moment, "us")
     except (TypeError, ValueError, OverflowError):
         return None
+
+
+def _iso_text(text: str, order: str) -> str:
+    """Return a date in ISO 8601; `order` applies if the year is not first."""
+    found = _DATE.fullmatch(text)
+    if found is None:
+        return text
+    year, _, month, day, first, _, second, last, time = found.groups()
+    if year is None:
+        year, (day, month) = last, (first, second) if order == "day first" else (second, first)
+    return f"{year}-{int(month):02}-{int(day):02}" + (f"T{time.strip()}" if time else "")
+
+
+def date_order(values: Iterable[Any], dates: str) -> tuple[str, bool]:
+    """Return "day first" or "month first" for a column of dates, and whether no value shows which one is meant."""
+    found = [match for value in values if isinstance(value, str) and (match := _DATE.fullmatch(value)) and match[5]]
+    if dates not in ("auto", "iso"):
+        return dates, False
+    if any(int(match[5]) > 12 for match in found):
+        return "day first", False
+    if any(int(match[7]) > 12 for match in found):
+        return "month first", False
+    with_points = all(match[6] == "." for match in found)
+    return "day first" if with_points else "month first", bool(found) and not with_points
+
+
+def number_format(values: Iterable[Any]) -> str | None:
+    """Return "decimal point" or "decimal comma" if all values are numbers written in this way, else None."""
+    texts = [value for value in values if not _is_number(value)]
+    if not all(isinstance(text, str) for text in texts):
+        return None
+    return next((name for name, form in _WRITTEN_NUMBER.items() if all(map(form.fullmatch, texts))), None)
+
+
+def _plain_number(text: str, form: str) -> str:
+    """Return a number without currency, percent sign and separators of thousands."""
+    text = re.sub(r"[$€£¥%' A-Z]", "", text)
+    return text.replace(",", "") if form == "decimal point" else text.replace(".", "").replace(",", ".")
 
 
 def category_name(value: Any) -> str:
@@ -172,7 +224,7 @@ def category_name(value: Any) -> str:
     return text.capitalize() if text.lower() in ("true", "false") else text
 
 
-def _as_numbers(values: np.ndarray, name: str) -> np.ndarray:
+def _as_numbers(values: np.ndarray, name: str, form: str = "decimal point") -> np.ndarray:
     """Return a column as float64, with NaN for missing values; raise `CellError` for any other value."""
     if values.dtype.kind in "iufb":
         numbers = values.astype(np.float64, copy=False)
@@ -180,6 +232,8 @@ def _as_numbers(values: np.ndarray, name: str) -> np.ndarray:
         numbers = np.full(len(values), np.nan)
         for row, value in enumerate(values):
             if not _is_missing(value) and value not in MISSING_NUMBERS:
+                if isinstance(value, str) and not _is_number(value) and _WRITTEN_NUMBER[form].fullmatch(value):
+                    value = _plain_number(value, form)
                 if not _is_number(value) and not isinstance(value, (bool, np.bool_)):
                     raise CellError(row, name, value, "is not a number")
                 numbers[row] = float(value)
@@ -191,21 +245,22 @@ def _as_numbers(values: np.ndarray, name: str) -> np.ndarray:
     return numbers
 
 
-def _as_dates(values: np.ndarray, name: str) -> np.ndarray:
+def _as_dates(values: np.ndarray, name: str, order: str = "") -> np.ndarray:
     """Return a column as datetime64, with NaT for missing values; raise `CellError` for any other value."""
     if values.dtype.kind == "M":
         return values.astype("datetime64[us]")
+    order = order or date_order(values, "auto")[0]
     dates = np.full(len(values), np.datetime64("NaT"), dtype="datetime64[us]")
     for row, value in enumerate(values):
         if not _is_missing(value) and value not in MISSING_NUMBERS:
-            date = None if isinstance(value, Real) else _parsed_date(value)
+            date = None if isinstance(value, Real) else _parsed_date(value, order)
             if date is None:
                 raise CellError(row, name, value, "is not a date")
             dates[row] = date
     return dates
 
 
-def _as_categories(values: np.ndarray, name: str) -> np.ndarray:
+def _as_categories(values: np.ndarray, name: str, form: str = "") -> np.ndarray:
     """Return a column as an object array of level names, with NaN for missing values."""
     if values.dtype.kind == "f":  # integers with missing values have float dtype: the level is "1", not "1.0"
         values = np.array([value if value != value or value != int(value) else int(value) for value in values], dtype=object)
@@ -236,8 +291,12 @@ class TableColumns(BaseEstimator):
     ----------
     most_levels : int, default=100
         Largest number of levels of a category that have a code; rarer levels have the code -1.
-    text : {"leave out", "hash"}, default="leave out"
-        Treatment of a column whose strings differ in almost every row.
+    text : {"auto", "leave out", "hash"}, default="auto"
+        Treatment of a column whose strings differ in almost every row: hashed TF-IDF values of the words, or none. `"auto"`
+        uses them if a ridge regression on them predicts left-out targets better than the mean does.
+    dates : {"auto", "day first", "month first", "iso"}, default="auto"
+        Order of the day and the month in dates such as `06/12/2023`; `"auto"` takes it from days above 12 in the column.
+        `"iso"` accepts only dates that begin with the year.
     types : dict or None, default=None
         Types of columns by name; the types of other columns are determined from their values.
 
@@ -253,31 +312,60 @@ class TableColumns(BaseEstimator):
         Sorted levels of each category.
     missing_ : list of int
         Number of missing values of each column.
+    formats_ : dict
+        How strings of a column are converted, by name: "day first" or "month first" for dates, "decimal point" or "decimal
+        comma" for numbers; columns without an entry need no format.
+    idf_ : dict
+        Inverse document frequencies of the hashed words of each text, by name.
+    doubts_ : list of str
+        What should be checked before the model is used: dates whose order is not known, and columns that look like
+        identifiers.
     """
 
-    def __init__(self, most_levels: int = MOST_LEVELS, text: str = "leave out", types: dict[str, str] | None = None):
+    def __init__(
+        self,
+        most_levels: int = MOST_LEVELS,
+        text: str = "auto",
+        types: dict[str, str] | None = None,
+        dates: str = "auto",
+    ):
         self.most_levels = most_levels
         self.text = text
         self.types = types
+        self.dates = dates
 
     @classmethod
-    def of_types(cls, types: dict[str, str]) -> TableColumns:
+    def of_types(cls, types: dict[str, str], formats: Mapping[str, str] | None = None) -> TableColumns:
         """Return an object for columns of known types, which can convert values but not encode categories."""
         columns = cls(types=types)
+        columns.formats_ = dict(formats or {})
         columns.names_, columns.kinds_, columns.left_out_, columns.levels_ = list(types), list(types.values()), {}, []
         return columns
 
-    def fit(self, X: Any) -> TableColumns:
-        """Determine the type of every column of `X`."""
+    def fit(self, X: Any, y: Any = None) -> TableColumns:
+        """Determine the type of every column of `X`; the targets `y` decide which texts are used."""
         self.names_ = column_names(X) if is_frame(X) else [f"column {k}" for k in range(X.shape[1])]
         self.kinds_: list[str] = []
         self.levels_: list[np.ndarray] = []
         self.left_out_: dict[str, str] = {}
         self.missing_: list[int] = []
+        self.formats_: dict[str, str] = {}
+        self.idf_: dict[str, np.ndarray] = {}
+        self.doubts_: list[str] = []
         for place, name in enumerate(self.names_):
             values, declared = column_values(X, place)
             missing = _missing_mask(values)
             kind, why = self._kind(values, values[~missing], name, declared)
+            if kind in ("date", "number") and values.dtype.kind not in "iufbM":
+                self._set_format(kind, name, values[~missing])
+            if kind == "text":
+                kind, why = self._fit_words(name, values, y)
+            is_requested = name in (self.types or {})
+            if kind == "number" and values.dtype.kind in "iu" and not is_requested and _looks_like_identifier(values):
+                self.doubts_.append(
+                    f"{name!r} increases or decreases from row to row like an identifier: set its type in column_types "
+                    f"to 'left out', or to 'number' if it is not one"
+                )
             if kind == "left out":
                 self.left_out_[name] = why
             if kind == "category":
@@ -307,15 +395,52 @@ class TableColumns(BaseEstimator):
             return "left out", "row numbers"
         if values.dtype.kind in "iuf":
             return "number", ""
-        if values.dtype.kind == "M" or all(map(_is_date, known)):
+        if values.dtype.kind == "M" or self._are_dates(known):
             return "date", ""
         if all(map(_is_number, known)) and not all(value in MISSING_NUMBERS for value in levels):
             return "number", ""
+        if is_object and number_format(known) is not None and not all(map(_is_number, known)):
+            return "number", ""
         if len(levels) > self.most_levels and len(levels) > 0.5 * len(known):
-            if self.text == "hash":
+            if self.text != "leave out":
                 return "text", ""
             return "left out", f"{len(levels):,} different texts in {len(known):,} rows"
         return "category", ""
+
+    def _are_dates(self, known: np.ndarray) -> bool:
+        if not all(map(_is_date, known)):
+            return False
+        strings = [value for value in known if isinstance(value, str)]
+        if self.dates == "iso":
+            return all((match := _DATE.fullmatch(value)) is not None and match[1] for value in strings)
+        order = date_order(strings, self.dates)[0]
+        return all(_parsed_date(value, order) is not None for value in strings)
+
+    def _set_format(self, kind: str, name: str, known: np.ndarray) -> None:
+        """Store how the strings of a column are converted to dates or numbers."""
+        if kind == "number":
+            form = number_format(known)
+            if form is not None and not all(map(_is_number, known)):
+                self.formats_[name] = form
+            return
+        order, is_doubtful = date_order(known, self.dates)
+        if any(isinstance(value, str) and (match := _DATE.fullmatch(value)) and match[5] for value in known):
+            self.formats_[name] = order
+        if is_doubtful:
+            self.doubts_.append(
+                f"no date of {name!r} shows whether the day or the month is first; the month is assumed (dates=)"
+            )
+
+    def _fit_words(self, name: str, values: np.ndarray, y: Any) -> tuple[str, str]:
+        """Store how many texts contain each word; return the type of the column, and the reason if it is left out."""
+        counts = _hashed_words(values)
+        self.idf_[name] = 1 + np.log((1 + len(values)) / (1 + (counts != 0).sum(axis=0)))
+        requested = self.text == "hash" or (self.types or {}).get(name) == "text"
+        if requested or (y is not None and _words_predict(_weighted_words(counts, self.idf_[name]), np.asarray(y))):
+            return "text", ""
+        del self.idf_[name]
+        different = f"{len(set(values)):,} different texts in {len(values):,} rows"
+        return "left out", different + ("" if y is None else ", whose words do not predict the target")
 
     def typed(self, X: Any) -> dict[str, np.ndarray]:
         """Return the used columns by name: numbers as float64, dates as datetime64, categories and texts as objects.
@@ -323,11 +448,23 @@ class TableColumns(BaseEstimator):
         A value that does not have the type of its column raises `CellError`.
         """
         if is_frame(X):
-            places = {name: place for place, name in enumerate(column_names(X))}
+            names = column_names(X)
+            twice = [name for name, count in Counter(names).items() if count > 1 and name in self.names_]
+            if twice:
+                raise ValueError(f"X has several columns with the name {', '.join(map(repr, twice))}: rename them")
+            places = {name: place for place, name in enumerate(names)}
         else:
             places = {name: place for place, name in enumerate(self.names_)}
         kinds = zip(self.names_, self.kinds_, strict=True)
-        return {name: _CONVERT[kind](column_values(X, places[name])[0], name) for name, kind in kinds if kind in USED_KINDS}
+        used = [(name, _CONVERT[kind]) for name, kind in kinds if kind in USED_KINDS]
+        lacking = [name for name, _ in used if name not in places]
+        if lacking:
+            raise ValueError(f"X lacks the columns {lacking}, which the model was fitted with")
+        formats = getattr(self, "formats_", {})  # absent in files of version 0.1.0
+        return {
+            name: convert(column_values(X, places[name])[0], name, *([formats[name]] if name in formats else []))
+            for name, convert in used
+        }
 
     def encode(self, X: Any) -> Encoded:
         """Return the rows of a table as numbers and codes; rows that are encoded already are returned unchanged."""
@@ -344,7 +481,9 @@ class TableColumns(BaseEstimator):
             elif kind == "date":
                 numbers.extend(_date_features(values))
             elif kind == "text":
-                numbers.extend(_hashed_words(values))
+                words = _hashed_words(values)
+                idf = getattr(self, "idf_", {}).get(name)
+                numbers.extend((words if idf is None else _weighted_words(words, idf)).T)
             else:
                 places = {level: place for place, level in enumerate(self.levels_[len(codes)].tolist())}
                 codes.append(np.array([places.get(value, -1) for value in values], dtype=np.int32))
@@ -399,9 +538,33 @@ def _date_features(moments: np.ndarray) -> list[np.ndarray]:
     return [np.where(missing, np.nan, column) for column in found]
 
 
-def _hashed_words(values: np.ndarray) -> list[np.ndarray]:
-    """Return the words of each text as a fixed number of hashed counts."""
+def _hashed_words(values: np.ndarray) -> np.ndarray:
+    """Return counts of the words of each text in hash buckets, divided by their Euclidean norm."""
     from sklearn.feature_extraction.text import HashingVectorizer
 
-    texts = ["" if _is_missing(value) else value for value in values]
-    return list(HashingVectorizer(n_features=_HASHED_FEATURES).transform(texts).toarray().T)
+    texts = ["" if _is_missing(value) else str(value) for value in values]
+    return HashingVectorizer(n_features=_HASHED_FEATURES).transform(texts).toarray()
+
+
+def _weighted_words(counts: np.ndarray, idf: np.ndarray) -> np.ndarray:
+    """Return TF-IDF values: counts weighted by the rarity of their words, divided by their Euclidean norm."""
+    weighted = counts * idf
+    return weighted / np.maximum(np.linalg.norm(weighted, axis=1, keepdims=True), np.finfo(float).tiny)
+
+
+def _words_predict(words: np.ndarray, y: np.ndarray) -> bool:
+    """Return whether a ridge regression on the words predicts left-out targets better than their mean does."""
+    from sklearn.linear_model import RidgeCV
+    from sklearn.preprocessing import LabelBinarizer
+
+    rows = np.random.RandomState(0).permutation(len(words))[:_ROWS_FOR_WORDS]
+    Z = LabelBinarizer().fit_transform(y)[rows] if y.dtype.kind not in "f" else y[rows][:, None]
+    Z = (Z - Z.mean(axis=0)) / np.maximum(Z.std(axis=0), np.finfo(float).tiny)
+    gain = 1 + RidgeCV(alphas=np.logspace(-2, 3, 6)).fit(words[rows], Z).best_score_
+    return bool(gain > _SMALLEST_GAIN)
+
+
+def _looks_like_identifier(values: np.ndarray) -> bool:
+    """Return whether almost all integers differ and increase, or decrease, from row to row."""
+    steps = np.sign(np.diff(values.astype(np.float64)))
+    return len(values) >= _FEWEST_ROW_NUMBERS and abs(steps.sum()) >= _SAME_DIRECTION * len(steps)
