@@ -73,11 +73,11 @@ def test_predictions_are_equal(tmp_path, task, options):
     arguments = ["train", tmp_path / "t.csv", "--target", "y", "--test", tmp_path / "t.csv", "--out", tmp_path / "m.skops"]
     for name, value in options.items():
         arguments += [f"--{name}", value]
-    done = CliRunner().invoke(app, [str(one) for one in [*arguments, "--time", "0.3"]])
+    done = CliRunner().invoke(app, [str(one) for one in [*arguments, "--time", "60"]])
     assert done.exit_code == 0, done.output + repr(done.exception)
     stored = gramless.load(tmp_path / "m.skops")
     cls = TableClassifier if task == "classification" else TableRegressor
-    model = cls(time_budget=0.3, random_state=0, **options).fit(frame, y)
+    model = cls(time_budget=60, random_state=0, **options).fit(frame, y)
     assert model.columns_.type_of == stored.column_types == TYPES
     assert set(model.columns_.left_out_) == {"counter", "constant", "name"}
     predicted = CliRunner().invoke(app, ["predict", str(tmp_path / "m.skops"), str(tmp_path / "t.csv")])

@@ -214,7 +214,7 @@ class _TableEstimator(BaseEstimator):
         messages = [f"columns that are not used: {', '.join(unused)}"] if unused else []
         messages += columns.doubts_
         if messages:
-            warnings.warn("; ".join(messages) + "; print columns_ for all columns", UserWarning, stacklevel=5)
+            warnings.warn("; ".join(messages) + "; print columns_ for all columns", UserWarning, stacklevel=4)
         counts = Counter(columns.kinds_)
         log_progress(self.verbose, "columns: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
 

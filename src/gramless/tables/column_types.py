@@ -30,8 +30,8 @@ MOST_LEVELS = 100
 USED_KINDS = ("number", "category", "date", "text")
 # Number of hash buckets for words: large enough that few words of a short text have the same bucket.
 _HASHED_FEATURES = 32
-# Rows of the regression that decides whether words are used, and the smallest explained share of the variance: below it, the
-# gain is hardly above the standard error of the estimate.
+# Rows of the regression that decides whether words are used, and the smallest explained share of the variance; for few rows,
+# two standard errors of the estimate are required.
 _ROWS_FOR_WORDS = 4000
 _SMALLEST_GAIN = 0.02
 # Share of the steps from row to row in one direction from which integers look like an identifier.
@@ -561,7 +561,7 @@ def _words_predict(words: np.ndarray, y: np.ndarray) -> bool:
     Z = LabelBinarizer().fit_transform(y)[rows] if y.dtype.kind not in "f" else y[rows][:, None]
     Z = (Z - Z.mean(axis=0)) / np.maximum(Z.std(axis=0), np.finfo(float).tiny)
     gain = 1 + RidgeCV(alphas=np.logspace(-2, 3, 6)).fit(words[rows], Z).best_score_
-    return bool(gain > _SMALLEST_GAIN)
+    return bool(gain > max(_SMALLEST_GAIN, 2 / len(rows) ** 0.5))
 
 
 def _looks_like_identifier(values: np.ndarray) -> bool:
