@@ -446,3 +446,23 @@ def test_a_class_that_only_held_out_rows_have_is_learnt_by_the_saved_model(run, 
     done = run("train", tmp_path / "t.csv", "--target", "y", "--order", "t", "--out", tmp_path / "m", "--time", "2s")
     assert done.code == 0, done.err
     assert gramless.load(tmp_path / "m").classes_.tolist() == ["a", "b", "c"]
+
+
+@pytest.mark.filterwarnings("ignore:.*targets are extreme")
+def test_the_absolute_loss_resists_outliers(run, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, 400)
+    y = 10 * np.sin(x) + 0.1 * rng.normal(size=400)
+    y[::50] *= 1000
+    pd.DataFrame({"x": x, "y": y}).to_csv(tmp_path / "t.csv", index=False)
+    clean = np.arange(400) % 50 != 0
+    errors = {}
+    for loss in ("squared_error", "absolute_error"):
+        options = ("--target", "y", "--time", "3s", "--no-importance", "--loss", loss)
+        done = run("train", tmp_path / "t.csv", *options, "--out", tmp_path / loss)
+        assert done.code == 0, done.err
+        predicted = gramless.load(tmp_path / loss).predict(pd.DataFrame({"x": x}))
+        errors[loss] = np.mean(np.abs(predicted - y)[clean])
+    assert errors["absolute_error"] < 1.1 < errors["squared_error"]
+    refused = run("train", tmp_path / "t.csv", "--target", "y", "--task", "classification", "--loss", "huber", "--out", "m")
+    assert refused.code == 3

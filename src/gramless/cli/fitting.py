@@ -129,6 +129,8 @@ def _fit_table(
     options: dict[str, Any] = {"probability": settings.proba, "class_weight": None}
     if table.task == "classification":
         options["class_weight"] = parse_class_weights(settings.class_weight, y)
+    else:
+        options = {"loss": settings.loss}
     cls: Any = gramless.TableClassifier if table.task == "classification" else gramless.TableRegressor
     estimator = cls(
         estimator=settings.estimator,
@@ -142,7 +144,7 @@ def _fit_table(
         device=settings.device,
         callback=lambda _, record: notify(record["message"]),
         random_state=settings.seed,
-        **(options if table.task == "classification" else {}),
+        **options,
     )
     estimator.fit(X, y, sample_weight=weights)
     estimator.columns_.formats_ = table.columns.formats_  # X has been converted already

@@ -146,6 +146,14 @@ class TrainSettings:
             help="Measure prediction intervals (for classes, sets) of this coverage, such as 0.9, on held-out rows."
         ),
     ] = None
+    loss: Annotated[
+        str,
+        choice(
+            "loss",
+            "Loss of the fit to a quantity: auto, squared_error, absolute_error or huber (both for targets with outliers).",
+            *("auto", "squared_error", "absolute_error", "huber"),
+        ),
+    ] = "auto"
     metric: Annotated[
         str | None,
         choice(

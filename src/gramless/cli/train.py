@@ -162,6 +162,8 @@ def _checked_against(settings: TrainSettings, table: TrainingTable, console: Con
         raise InputError("--report needs named columns: leave it out for sparse data")
     if table.task != "classification" and settings.proba:
         raise InputError("a quantity has no probabilities: leave out --proba, or use --task classification")
+    if settings.loss != "auto" and (table.is_sparse or table.task == "classification"):
+        raise InputError("--loss is for quantities in tables with named columns: leave it out")
     if table.task != "classification" and settings.class_weight is not None:
         raise InputError("a quantity has no classes: leave out --class-weight")
     if settings.metric is not None and (settings.metric in ("r2", "rmse", "mae")) != (table.task == "regression"):
