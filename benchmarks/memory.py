@@ -309,7 +309,6 @@ CALLS: dict[str, Any] = {
     "predict": lambda model, X, y: model.predict(X),
     "decision_function": lambda model, X, y: model.decision_function(X),
     "score_samples": lambda model, X, y: model.score_samples(X),
-    "transform": lambda model, X, y: model.transform(X),
     "predict_proba": lambda model, X, y: model.predict_proba(X),
     "predict_set": lambda model, X, y: model.predict_set(X),
     "predict_interval": lambda model, X, y: model.predict_interval(X[:2000]),

@@ -43,6 +43,8 @@ def relative_error(model, X, expected):
     return np.abs(scores - expected).max() / np.abs(expected - expected.mean(axis=0)).max()
 
 
+# The landmark matrix of the linear and the cosine kernel is singular: residuals may not reach the tolerance, predictions must.
+@pytest.mark.filterwarnings("ignore:NystromLSSVR did not converge. rounding errors prevent")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", POINT_KERNELS)
 def test_equals_the_dense_solution(name, dtype):

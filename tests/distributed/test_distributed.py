@@ -383,7 +383,9 @@ SUPPORTED = {
     | {"n_landmarks", "landmarks", "gamma_l", "gamma_u", "zeta_l", "zeta_u", "rho", "reduction", "max_iter"}
     | {"check_inclusion", "merge", "callback"}
     | COMMON,
-    one_pass: KERNEL | {"C", "Cs", "n_landmarks", "landmarks", "n_components", "draw", "method", "batch_size"} | COMMON,
+    one_pass: KERNEL
+    | {"C", "Cs", "n_landmarks", "landmarks", "n_components", "draw", "method", "batch_size", "solver"}
+    | COMMON,
 }
 
 

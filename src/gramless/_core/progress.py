@@ -17,7 +17,7 @@ _SECONDS_BETWEEN_LINES = 2.0
 
 def log_progress(verbose: int, message: str) -> None:
     """Write one line to standard error if `verbose` is positive."""
-    if verbose:
+    if verbose > 0:
         sys.stderr.write(f"[gramless] {message}\n")
         sys.stderr.flush()
 

@@ -180,10 +180,11 @@ def average_precision(y: np.ndarray, positive: Any, chances: np.ndarray) -> Scor
 
 def confusion(y: np.ndarray, predicted: np.ndarray) -> dict[str, Any] | None:
     """Return the counts of each true class (rows) and predicted class (columns); None for one class or too many."""
-    labels = np.unique(np.concatenate([y, predicted]))
+    labels, codes = np.unique(np.concatenate([y, predicted]), return_inverse=True)
     if not 2 <= len(labels) <= MOST_SHOWN:
         return None
-    return {"classes": labels.tolist(), "counts": confusion_matrix(y, predicted, labels=labels).tolist()}
+    # Codes, because scikit-learn takes labels such as 0.5 for values to predict.
+    return {"classes": labels.tolist(), "counts": confusion_matrix(codes[: len(y)], codes[len(y) :]).tolist()}
 
 
 def verdict(scores: list[Score], task: str) -> str | None:

@@ -196,6 +196,8 @@ class _TableEstimator(BaseEstimator):
         X, n = self._check_table(X, reset=True)
         targets, weights = self._read_targets(y, sample_weight, n)
         kept = np.arange(n) if weights is None else np.flatnonzero(weights)
+        if len(kept) < 2:
+            raise ValueError(f"Found array with {len(kept)} sample(s) of positive weight; a minimum of 2 is required.")
         self.columns_ = TableColumns(text=self.text, types=self.column_types, dates=self.dates).fit(X, targets)
         self._report_columns()
         loss = self._make_loss(targets[kept], None if weights is None else weights[kept])
@@ -283,8 +285,6 @@ class _TableEstimator(BaseEstimator):
     def _fit_encoded(self, encoded: Encoded, loss: ClassLoss | ValueLoss) -> np.ndarray | None:
         """Fit to encoded rows; return the leave-one-out predictions of a table model, None for a single model."""
         n = len(encoded)
-        if n < 2:
-            raise ValueError(f"Found array with {n} sample(s) of positive weight; a minimum of 2 is required.")
         name, self.reason_ = self._resolve(n)
         seconds = default_seconds(n) if self.time_budget is None else float(self.time_budget)
         progress = _Progress(self)

@@ -233,8 +233,11 @@ def warn_of_rounding(
     if not kernel.thread_safe:  # a Python function, whose diagonal would be as expensive as the kernel matrix
         return
     largest = float(np.abs(xa.to_numpy(kernel.diag(points))).max())
-    sizes = np.linalg.norm(coef.astype(np.float64), axis=0) * largest * np.finfo(coef.dtype).eps
-    share = float(np.max(sizes / np.maximum(np.abs(targets - targets.mean(axis=0)).mean(axis=0), np.finfo(np.float64).tiny)))
+    errors = np.linalg.norm(coef.astype(np.float64), axis=0) * largest * np.finfo(coef.dtype).eps
+    sizes = np.abs(targets - targets.mean(axis=0)).mean(axis=0)
+    # A constant target has no deviations to compare with; its scores are its mean, up to rounding errors of the coefficients.
+    sizes = np.where(sizes > np.finfo(np.float64).eps * np.abs(targets).max(axis=0), sizes, np.abs(targets).max(axis=0))
+    share = float(np.max(errors / np.maximum(sizes, np.finfo(np.float64).tiny)))
     if share > tuning.largest_rounding:
         warn_caller(
             f"rounding errors of {coef.dtype} coefficients change the scores by about {share:.1g} times the size of the "
