@@ -43,7 +43,7 @@ def relative_error(model, X, expected):
     return np.abs(scores - expected).max() / np.abs(expected - expected.mean(axis=0)).max()
 
 
-# The landmark matrix of the linear and the cosine kernel is singular: residuals may not reach the tolerance, predictions must.
+# The landmark matrix of the linear and the cosine kernel is singular, so that rounding errors limit the residuals.
 @pytest.mark.filterwarnings("ignore:NystromLSSVR did not converge. rounding errors prevent")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", POINT_KERNELS)

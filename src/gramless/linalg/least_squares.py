@@ -235,7 +235,7 @@ def warn_of_rounding(
     largest = float(np.abs(xa.to_numpy(kernel.diag(points))).max())
     errors = np.linalg.norm(coef.astype(np.float64), axis=0) * largest * np.finfo(coef.dtype).eps
     sizes = np.abs(targets - targets.mean(axis=0)).mean(axis=0)
-    # A constant target has no deviations to compare with; its scores are its mean, up to rounding errors of the coefficients.
+    # A constant target has no deviations to compare with, so the rounding errors are compared with its value.
     sizes = np.where(sizes > np.finfo(np.float64).eps * np.abs(targets).max(axis=0), sizes, np.abs(targets).max(axis=0))
     share = float(np.max(errors / np.maximum(sizes, np.finfo(np.float64).tiny)))
     if share > tuning.largest_rounding:
