@@ -19,17 +19,15 @@ from gramless.images import GaussianWindow, SpectrumFeatures, UnitNormalizer
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.solvers import SOLVERS, Kaczmarz, NystromCommittee, Step
 from gramless.papers.datasets import Dataset, load
-from gramless.papers.experiments.claims import (
-    AtStep,
-    ChangeSince,
-    Comparison,
-    ConfusedWith,
-    EarlyMean,
-    Fluctuation,
-    LateMean,
-    LeadOfPair,
-    Printed,
-    read_claims,
+from gramless.papers.experiments.claims import Comparison, Printed, read_claims
+from gramless.papers.experiments.measures import (
+    at_step,
+    change_since,
+    confused_with,
+    early_mean,
+    fluctuation,
+    late_mean,
+    lead_of_pair,
 )
 from gramless.papers.experiments.spec import (
     Confusion,
@@ -327,7 +325,7 @@ _OTHER_KERNELS = (
 
 def _solver(one: Params, relation: str, other: Any, measure: Any = None) -> Comparison:
     """Return a comparison of a solver with a value or with another solver."""
-    return Comparison("mnist-solvers", one, relation, other, measure or LateMean(LATE))
+    return Comparison("mnist-solvers", one, relation, other, measure or late_mean(LATE))
 
 
 def _between(measure: Any) -> tuple[Comparison, ...]:
@@ -337,7 +335,7 @@ def _between(measure: Any) -> tuple[Comparison, ...]:
 
 def _fourier_readings(relation: str, other: Any, **settings: Any) -> tuple[Comparison, ...]:
     return tuple(
-        Comparison("mnist-fourier", {"features": reading}, relation, other, LateMean(LATE), reading=reading, **settings)
+        Comparison("mnist-fourier", {"features": reading}, relation, other, late_mean(LATE), reading=reading, **settings)
         for reading in READINGS
     )
 
@@ -354,7 +352,7 @@ _IN_TIME: dict[str, Any] = {"measure": "seconds", "factor": 1.0, "other_experime
 CLAIMS = read_claims(
     "randomized",
     {
-        "committee-converges": (Comparison("mnist-committee", {}, "at most", 0.2, ChangeSince(6), along="block_size"),),
+        "committee-converges": (Comparison("mnist-committee", {}, "at most", 0.2, change_since(6), along="block_size"),),
         "committee-block-size": tuple(
             Comparison("mnist-committee", {"block_size": large}, "below", {"block_size": small})
             for small, large in itertools.pairwise(MEMBERS)
@@ -366,17 +364,17 @@ CLAIMS = read_claims(
         "limit-kaczmarz": (_solver(_KACZMARZ, "near", Printed("1.1", "0.1")),),
         "limit-matching-pursuit": (_solver(_MATCHING_PURSUIT, "near", Printed("1.1", "0.02")),),
         "limit-kaczmarz-mp": (_solver(_HYBRID, "near", Printed("1.1", "0.05")),),
-        "kaczmarz-first-step": (_solver(_KACZMARZ, "below", 4.0, AtStep(1)),),
-        "matching-pursuit-steps": (_solver(_MATCHING_PURSUIT, "below", _KACZMARZ, EarlyMean(EARLY)),),
-        "hybrid-steps": _between(EarlyMean(EARLY)),
-        "matching-pursuit-fluctuation": (_solver(_MATCHING_PURSUIT, "below", _KACZMARZ, Fluctuation(LATE)),),
-        "hybrid-fluctuation": _between(Fluctuation(LATE)),
+        "kaczmarz-first-step": (_solver(_KACZMARZ, "below", 4.0, at_step(1)),),
+        "matching-pursuit-steps": (_solver(_MATCHING_PURSUIT, "below", _KACZMARZ, early_mean(EARLY)),),
+        "hybrid-steps": _between(early_mean(EARLY)),
+        "matching-pursuit-fluctuation": (_solver(_MATCHING_PURSUIT, "below", _KACZMARZ, fluctuation(LATE)),),
+        "hybrid-fluctuation": _between(fluctuation(LATE)),
         "kernel-svm": tuple(_solver({"solver": solver}, "at most", 1.4) for solver in ITERATIVE),
         "time-per-step": (
             Comparison("mnist-cost", _KACZMARZ, "near", _MATCHING_PURSUIT, "cpu_seconds", factor=29 / 14, within=0.25),
         ),
-        "averaging": _averaged(Fluctuation(50)),
-        "averaging-error": _averaged(LateMean(50)),
+        "averaging": _averaged(fluctuation(50)),
+        "averaging-error": _averaged(late_mean(50)),
         "fourier-error": _fourier_readings("near", Printed("0.85", "0.01")),
         "fourier-improves": _fourier_readings("below", _MATCHING_PURSUIT, other_experiment="mnist-solvers"),
         "degree-4": tuple(
@@ -392,10 +390,10 @@ CLAIMS = read_claims(
             for other in (1.0, 2.0, 8.0, 16.0)
         ),
         "cats-and-dogs": (
-            _cifar10("E3", "near", Printed("20.9"), ConfusedWith("cat", "dog")),
-            _cifar10("E3", "near", Printed("18.3"), ConfusedWith("dog", "cat")),
+            _cifar10("E3", "near", Printed("20.9"), confused_with("cat", "dog")),
+            _cifar10("E3", "near", Printed("18.3"), confused_with("dog", "cat")),
         ),
-        "most-confused": (_cifar10("E3", "above", 0.0, LeadOfPair(("cat", "dog"))),),
+        "most-confused": (_cifar10("E3", "above", 0.0, lead_of_pair("cat", "dog")),),
         "memory": (Comparison("mnist-cost", {}, "at most", 8000.0, "peak_mb", along="solver"),),
     },
 )

@@ -66,7 +66,7 @@ def _printed_values(spec: Spec) -> Iterator[Reference]:
     """Yield the values that the paper's claims about an experiment print."""
     for claim in claims(spec.paper):
         for comparison in claim.comparisons:
-            metric = comparison.measure if isinstance(comparison.measure, str) else getattr(comparison.measure, "key", None)
+            metric = comparison.measure if isinstance(comparison.measure, str) else comparison.measure.metric
             if comparison.experiment == spec.name and isinstance(comparison.other, Printed) and metric:
                 spread = float(comparison.other.plus_minus) or None
                 yield Reference(comparison.other.value, claim.where, comparison.one, metric, spread)

@@ -7,7 +7,7 @@ active pattern, so every experiment of the active set has both readings: "mean" 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from gramless.kernels import Polynomial
 from gramless.linalg.operators import evaluate
 from gramless.papers.datasets import Dataset, load
 from gramless.papers.experiments.claims import Comparison, Printed, read_claims
+from gramless.papers.experiments.measures import Measure
 from gramless.papers.experiments.results import Record
 from gramless.papers.experiments.spec import QUICK_DATA, Curve, History, Params, Reference, Spec, Table, experiment, product
 from gramless.streaming.learners.active_set import ActiveRule, signed_targets
@@ -275,26 +276,20 @@ def support_vectors(model: Any, data: Dataset) -> dict[str, float]:
     return {"n_vectors": len(model.support_)}
 
 
-@dataclass(frozen=True)
-class TrainingErrorChange:
-    """The change of the training error, in percentage points, from the first to the last step."""
-
-    label = "change of the training error, percentage points"
-
-    def __call__(self, record: Record) -> float | None:
-        course = [row["training_error"] for row in record["history"] if "training_error" in row]
-        return 100 * (course[-1] - course[0]) if course else None
+def _training_error_change(record: Record) -> float | None:
+    course = [row["training_error"] for row in record["history"] if "training_error" in row]
+    return 100 * (course[-1] - course[0]) if course else None
 
 
-@dataclass(frozen=True)
-class ClassesFactor:
-    """The seconds of the solution for all classes divided by those for two classes."""
+def _classes_factor(record: Record) -> float | None:
+    metrics = record["metrics"]
+    return metrics["solution_seconds"] / metrics["two_class_seconds"] if "two_class_seconds" in metrics else None
 
-    label = "CPU seconds for 26 classes over CPU seconds for two"
 
-    def __call__(self, record: Record) -> float | None:
-        metrics = record["metrics"]
-        return metrics["solution_seconds"] / metrics["two_class_seconds"] if "two_class_seconds" in metrics else None
+TRAINING_ERROR_CHANGE = Measure(
+    "change of the training error from the first to the last step, percentage points", _training_error_change
+)
+CLASSES_FACTOR = Measure("CPU seconds for 26 classes over CPU seconds for two", _classes_factor)
 
 
 # Experiments
@@ -506,7 +501,7 @@ CLAIMS = read_claims(
         "pendigits-error": _errors("0.60", "pendigits", "pendigits-1500", "pendigits-writers"),
         "active-set": _stable("below", {"max_iter": 1}, "error"),
         "inclusion": _stable("at most", 0.0, "violation_share", within=0.01),
-        "convergence": _stable("at most", 0.0, "discarded_last", TrainingErrorChange()),
+        "convergence": _stable("at most", 0.0, "discarded_last", TRAINING_ERROR_CHANGE),
         "basis-construction": tuple(
             Comparison(
                 "basis-size",
@@ -526,7 +521,7 @@ CLAIMS = read_claims(
             Comparison("cost", {"n_landmarks": 2 * m}, "at most", {"n_landmarks": m}, "solution_seconds", factor=8.0)
             for m in (1000, 2000)
         ),
-        "classes-cost": (Comparison("cost", {"n_landmarks": 4000}, "at most", 1.5, ClassesFactor()),),
+        "classes-cost": (Comparison("cost", {"n_landmarks": 4000}, "at most", 1.5, CLASSES_FACTOR),),
         "svm-pendigits": _svm_values("svm-pendigits", "2.03", 1200.0),
         "svm-letter": _svm_values("svm-letter", "5.75", 8400.0),
         "better-than-svm": (_with_svm("pendigits", "below"), _with_svm("letter", "below")),

@@ -7,13 +7,13 @@ histograms of gradients. The other rows are therefore run on unchanged and on tr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gramless.papers.datasets import Dataset, load
-from gramless.papers.experiments.claims import ClassError, Comparison, Printed, read_claims
+from gramless.papers.experiments.claims import Comparison, Printed, read_claims
+from gramless.papers.experiments.measures import Measure, class_error
 from gramless.papers.experiments.results import Record
 from gramless.papers.experiments.spec import Confusion, Gallery, Params, Reference, Table, experiment, product
 
@@ -161,30 +161,23 @@ def error_of_probabilities(estimator: Any, dataset: Dataset) -> Mapping[str, flo
     return {"error_of_probabilities": 100 * float(np.mean(predicted != dataset.y_test))}
 
 
-@dataclass(frozen=True)
-class FinalPrediction:
-    """The error of the paper's final prediction: votes in one-vs-one, Platt's probabilities in one-vs-rest."""
-
-    label = "error of the final prediction, %"
-
-    def __call__(self, record: Record) -> float | None:
-        metrics = record["metrics"]
-        return metrics.get("error" if record["params"]["strategy"] == "ovo" else "error_of_probabilities")
+def _final_error(record: Record) -> float | None:
+    metrics = record["metrics"]
+    return metrics.get("error" if record["params"]["strategy"] == "ovo" else "error_of_probabilities")
 
 
-@dataclass(frozen=True)
-class EasierBy:
-    """The error of all digits minus that of one digit, in percentage points."""
+# The paper's final prediction: votes in one-vs-one, Platt's probabilities in one-vs-rest.
+FINAL_PREDICTION = Measure("error of the final prediction, %", _final_error)
 
-    digit: str
 
-    @property
-    def label(self) -> str:
-        return f"error of all digits minus that of {self.digit}, percentage points"
+def easier_by(digit: str) -> Measure:
+    """Return the measure of the error of all digits minus that of one digit, in percentage points."""
 
-    def __call__(self, record: Record) -> float | None:
-        error = ClassError((self.digit,))(record)
+    def difference(record: Record) -> float | None:
+        error = class_error(digit)(record)
         return None if error is None else record["metrics"]["balanced_error"] - error
+
+    return Measure(f"error of all digits minus that of {digit}, percentage points", difference)
 
 
 def _quick_grid(**axes: Any) -> tuple[dict[str, Any], ...]:
@@ -352,10 +345,10 @@ CLAIMS = read_claims(
             for row in ("product", "mkl")
         ),
         "one-vs-one": (
-            Comparison("strategies", {"strategy": "ovo"}, "above", {"strategy": "ovr"}, FinalPrediction(), along="kernel"),
+            Comparison("strategies", {"strategy": "ovo"}, "above", {"strategy": "ovr"}, FINAL_PREDICTION, along="kernel"),
         ),
         "easy-digits": tuple(
-            Comparison("table", _best(ALL_STEPS, kind), "above", 0.0, EasierBy(digit), reading=kind)
+            Comparison("table", _best(ALL_STEPS, kind), "above", 0.0, easier_by(digit), reading=kind)
             for kind in HISTOGRAMS
             for digit in ("0", "1", "3")
         ),
