@@ -88,8 +88,8 @@ def lead_of_pair(*pair: str) -> Measure:
 
     def lead(record: Record) -> float | None:
         errors = {classes: share for classes, share in _shares(record).items() if classes[0] != classes[1]}
-        own = [errors.pop(classes, None) for classes in (pair, pair[::-1])]
-        return None if None in own else min(own) - max(errors.values())
+        own = [errors.pop(classes) for classes in (pair, pair[::-1]) if classes in errors]
+        return min(own) - max(errors.values()) if own else None
 
     return Measure(f"confusion of {' and '.join(pair)} beyond any other, %", lead)
 

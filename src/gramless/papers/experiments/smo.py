@@ -15,7 +15,7 @@ from gramless.papers.datasets import Dataset, load
 from gramless.papers.experiments.claims import Comparison, Printed, read_claims
 from gramless.papers.experiments.measures import Measure, class_error
 from gramless.papers.experiments.results import Record
-from gramless.papers.experiments.spec import Confusion, Gallery, Params, Reference, Table, experiment, product
+from gramless.papers.experiments.spec import Confusion, Gallery, Params, Table, experiment, product
 
 N_IMAGES = 5000
 # Number of images with which the two algorithms of the paper, in Python, take about a minute.
@@ -208,15 +208,6 @@ SPECS = (
             Gallery(),
         ),
         headline={"kernel": "product with sums", "images": ALL_STEPS, "histograms": "plain"},
-        references=(
-            *(Reference(float(value), "Table 1", {"kernel": row}, "cv_accuracy") for row, (value, _) in SINGLE_ROWS.items()),
-            *(
-                Reference(float(accuracy), "Table 1", {"kernel": row, "images": images}, metric)
-                for (row, images), accuracies in CLEANED_ROWS.items()
-                for metric, accuracy in zip(("cv_accuracy", "accuracy"), accuracies, strict=True)
-                if accuracy is not None
-            ),
-        ),
         quick={
             "grid": _quick_grid(kernel=["raw rbf 7", "hog intersection", "product", "mkl"], images=[UNCHANGED]),
             "seeds": (0,),
