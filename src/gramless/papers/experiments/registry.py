@@ -9,7 +9,7 @@ from typing import Any
 
 from gramless.papers.experiments.claims import Claim, Printed
 from gramless.papers.experiments.results import contains
-from gramless.papers.experiments.spec import Reference, Spec, read_texts
+from gramless.papers.experiments.spec import Reference, Spec, read_specs, read_texts
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ def specs(paper: str = "all") -> tuple[Spec, ...]:
         return tuple(spec for name in CHAPTERS for spec in specs(name))
     if paper not in CHAPTERS:
         raise ValueError(f"unknown paper {paper!r}; known are {', '.join(CHAPTERS)} and all")
-    declared = importlib.import_module(f"gramless.papers.experiments.{paper}").SPECS
-    return tuple(replace(spec, references=(*spec.references, *_printed_values(spec))) for spec in declared)
+    declared = read_specs(paper, vars(importlib.import_module(f"gramless.papers.experiments.{paper}")))
+    return tuple(replace(spec, references=tuple(_printed_values(spec))) for spec in declared)
 
 
 def _printed_values(spec: Spec) -> Iterator[Reference]:

@@ -15,7 +15,7 @@ from gramless.papers.datasets import Dataset, load
 from gramless.papers.experiments.claims import Comparison, Printed, read_claims
 from gramless.papers.experiments.measures import Measure, class_error
 from gramless.papers.experiments.results import Record
-from gramless.papers.experiments.spec import Confusion, Gallery, Params, Table, experiment, product
+from gramless.papers.experiments.spec import Params
 
 N_IMAGES = 5000
 # Number of images with which the two algorithms of the paper, in Python, take about a minute.
@@ -24,7 +24,6 @@ ALL_STEPS = "deskewed, trimmed, blurred"
 TRIMMED = "trimmed"
 NOT_TRIMMED = "deskewed, blurred"
 MEDIAN = "deskewed, trimmed, median filter"
-BY_MOMENTS = "deskewed by moments, trimmed, blurred"
 UNCHANGED = "unchanged"
 
 # Histograms of gradients: sums of magnitudes as they are, or each histogram scaled to unit length. Of six combinations of
@@ -58,8 +57,6 @@ CLEANED_ROWS: dict[tuple[str, str], tuple[str, str | None]] = {
     ("product with sums", NOT_TRIMMED): ("94.90", None),
     ("mkl", ALL_STEPS): ("97.20", None),
 }
-# Kernels of the paper without a row in the table.
-OTHER_KERNELS = ("hog chi2", "hog expchi2", "raw expchi2")
 
 
 def random_images(seed: int) -> Dataset:
@@ -178,75 +175,6 @@ def easier_by(digit: str) -> Measure:
         return None if error is None else record["metrics"]["balanced_error"] - error
 
     return Measure(f"error of all digits minus that of {digit}, percentage points", difference)
-
-
-def _quick_grid(**axes: Any) -> tuple[dict[str, Any], ...]:
-    return tuple({**params, "n_pixels": 64} for params in product(**axes, histograms=["plain"]))
-
-
-_RAW = [row for row in (*SINGLE_ROWS, *OTHER_KERNELS) if row.startswith("raw")]
-_GRADIENTS = [row for row in (*SINGLE_ROWS, *OTHER_KERNELS) if not row.startswith("raw")]
-SPECS = (
-    experiment(
-        "smo",
-        "table",
-        data=random_images,
-        features=pixels_and_gradients,
-        estimator=classifier,
-        grid=product(
-            kernel=["product with sums"], images=[ALL_STEPS, TRIMMED, NOT_TRIMMED, MEDIAN], histograms=list(HISTOGRAMS)
-        )
-        + product(kernel=["mkl"], images=[ALL_STEPS], histograms=list(HISTOGRAMS))
-        + product(kernel=_RAW, images=[UNCHANGED, TRIMMED])
-        + product(kernel=_GRADIENTS, images=[UNCHANGED, TRIMMED], histograms=list(HISTOGRAMS))
-        + product(kernel=["product", "product with sums"], images=[BY_MOMENTS], histograms=["plain"]),
-        seeds=(0, 1, 2),
-        folds=5,
-        views=(
-            Table(metrics=("cv_error", "error", "seconds", "predict_seconds"), rows=("kernel", "images", "histograms")),
-            Confusion(),
-            Gallery(),
-        ),
-        headline={"kernel": "product with sums", "images": ALL_STEPS, "histograms": "plain"},
-        quick={
-            "grid": _quick_grid(kernel=["raw rbf 7", "hog intersection", "product", "mkl"], images=[UNCHANGED]),
-            "seeds": (0,),
-            "folds": 3,
-        },
-    ),
-    experiment(
-        "smo",
-        "algorithms",
-        data=fewer_images,
-        features=pixels_and_gradients,
-        estimator=classifier,
-        grid=product(kernel=["product", "mkl"], images=[ALL_STEPS], histograms=["plain"], solver=["simple_smo", "smo"]),
-        seeds=(0, 1, 2),
-        views=(Table(metrics=("error", "cpu_seconds"), rows=("kernel", "solver")),),
-        headline={"kernel": "product", "solver": "simple_smo"},
-        quick=None,
-    ),
-    experiment(
-        "smo",
-        "strategies",
-        data=random_images,
-        features=pixels_and_gradients,
-        estimator=classifier_of_strategy,
-        grid=product(
-            kernel=["raw rbf 7", "hog rbf 4", "product"], images=[TRIMMED], histograms=["plain"], strategy=["ovo", "ovr"]
-        ),
-        seeds=(0, 1, 2),
-        extras=error_of_probabilities,
-        views=(
-            Table(metrics=("error", "error_of_probabilities", "seconds", "predict_seconds"), rows=("kernel", "strategy")),
-        ),
-        headline={"kernel": "product", "strategy": "ovr"},
-        quick={
-            "grid": _quick_grid(kernel=["raw rbf 7", "product"], images=[UNCHANGED], strategy=["ovo", "ovr"]),
-            "seeds": (0,),
-        },
-    ),
-)
 
 
 def _row(kernel: str, images: str, histograms: str = "") -> Params:
