@@ -117,11 +117,12 @@ def test_ratios():
         assert (check.gap, check.holds) == (0.0, True)
 
 
-def test_settings_are_compared_on_the_same_device():
+def test_times_are_compared_on_the_same_device():
+    comparison = replace(NEAR, measure="seconds", factor=1.0)
     elsewhere = fits("theirs", [[99.0] * 3, [99.0] * 3], device="cuda")
-    assert len(check_comparison(NEAR, "budget", {("budget", "data"): RECORDS + elsewhere})) == 2
+    assert len(check_comparison(comparison, "budget", {("budget", "data"): RECORDS + elsewhere})) == 2
     only_elsewhere = [r for r in RECORDS if r["params"]["method"] == "ours"] + elsewhere
-    assert check_comparison(NEAR, "budget", {("budget", "data"): only_elsewhere}) == []
+    assert check_comparison(comparison, "budget", {("budget", "data"): only_elsewhere}) == []
 
 
 @pytest.mark.parametrize(("measure", "n_checks"), [("accuracy", 1), ("seconds", 0)])

@@ -31,7 +31,7 @@ from typing import Any
 from scipy.special import stdtrit
 
 from gramless.papers.experiments.measures import Measure
-from gramless.papers.experiments.results import Point, Record, contains, points
+from gramless.papers.experiments.results import Point, Record, contains, on_one_device, points
 from gramless.papers.experiments.spec import read_texts
 
 ByExperiment = Mapping[tuple[str, str], Sequence[Record]]
@@ -209,23 +209,21 @@ def _verdict(claim: Claim, checks: Sequence[Check], reading: str) -> str:
 
 def check_comparison(comparison: Comparison, paper: str, found: ByExperiment) -> list[Check]:
     """Return the checks of a comparison for which there are finished fits, one for each pair of settings."""
-    ones = [p for p in _points(comparison.experiment, paper, found) if contains(p.params, comparison.one)]
-    if isinstance(comparison.other, Mapping):
-        there = _points(comparison.other_experiment or comparison.experiment, paper, found)
-        others = [point for point in there if contains(point.params, comparison.other)]
+    ones = _points(comparison.experiment, comparison.one, paper, found)
+    if not isinstance(comparison.other, Mapping):
+        checks = [_check_value(comparison, one, comparison.other) for one in ones]
+    else:
+        others = _points(comparison.other_experiment or comparison.experiment, comparison.other, paper, found)
         along = comparison.along or ""
-        # Errors of two experiments are comparable if one of them ran on a graphics card; times are not.
-        measure = comparison.measure if isinstance(comparison.measure, str) else comparison.measure.label
-        any_device = comparison.other_experiment is not None and "seconds" not in measure
+        # Errors on two devices are comparable, times are not.
+        any_device = not (isinstance(comparison.measure, str) and comparison.measure.endswith("seconds"))
         checks = [
             _check_pair(comparison, one, other)
             for one in ones
             for other in others
             if (any_device or one.device == other.device) and one.params.get(along) == other.params.get(along)
         ]
-    else:
-        checks = [_check_value(comparison, one, comparison.other) for one in ones]
-    return _one_device_each([check for check in checks if check is not None])
+    return [check for check in checks if check is not None]
 
 
 def _check_value(comparison: Comparison, one: Point, other: Printed | float) -> Check | None:
@@ -265,16 +263,8 @@ def _half_width(values: Sequence[float], variance: Callable[[int], float]) -> fl
     return float(stdtrit(k - 1, 0.975)) * stdev(values) * math.sqrt(variance(k)) if k > 1 else 0.0
 
 
-def _one_device_each(checks: Sequence[Check]) -> list[Check]:
-    """Return one check for each pair of settings: that with the most seeds, and on the CPU among equals."""
-    best: dict[str, Check] = {}
-    for check in sorted(checks, key=lambda check: (-check.n_seeds, check.one.device != "CPU")):
-        other = check.other.params if isinstance(check.other, Point) else None
-        best.setdefault(repr((check.one.params, other)), check)
-    return [check for check in checks if any(check is kept for kept in best.values())]
-
-
-def _points(experiment: str, paper: str, found: ByExperiment) -> list[Point]:
-    """Return the successful fits of `name`, or of `paper/name`."""
+def _points(experiment: str, where: Mapping[str, Any], paper: str, found: ByExperiment) -> list[Point]:
+    """Return the settings with the parameters `where` of an experiment, or of `paper/experiment`, that have fits."""
     other_paper, _, name = experiment.rpartition("/")
-    return points(record for record in found.get((other_paper or paper, name), ()) if record["status"] == "done")
+    done = [record for record in found.get((other_paper or paper, name), ()) if record["status"] == "done"]
+    return [point for point in points(on_one_device(done)) if contains(point.params, where)]
