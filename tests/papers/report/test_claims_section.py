@@ -1,7 +1,10 @@
 """Claims as values for the templates."""
 
+from dataclasses import replace
+
 from gramless.papers.experiments import Cause, Claim, Comparison
 from gramless.papers.experiments.claims import check_claim
+from gramless.papers.experiments.measures import Measure
 from gramless.papers.report.claims import claim_values
 
 
@@ -35,7 +38,7 @@ def test_values_tolerance_and_cause_are_shown():
     assert (item["verdict"], item["count"], item["cause"], item["reason"]) == ("partly", "1 of 2", "our limit", "Because.")
     assert (item["printed"], item["ours"]) == (
         "none lost",
-        "91.00 ± 1.00 against 91.50 ± 0.50, 94.00 ± 1.00 against 99.00 ± 0.00 %",
+        "91.00 ± 1.00 against 91.50 ± 0.50; 94.00 ± 1.00 against 99.00 ± 0.00 %",
     )
     assert item["command"] == "gramless reproduce budget --claim near"
     assert item["estimator"] == "LSSVC()"
@@ -43,3 +46,15 @@ def test_values_tolerance_and_cause_are_shown():
     assert (low["ours"], low["theirs"], low["gap"], low["tolerance"]) == ("91.00 ± 1.00", "91.50 ± 0.50", "−0.5", "1.24")
     assert "share 1" in high["what"]
     assert (low["holds"], high["holds"]) == ("yes", "no")
+
+
+def test_a_measured_number_has_as_many_digits_as_its_spread():
+    measure = Measure("number", lambda record: (record["metrics"]["accuracy"] - 90) / 300)
+    check = Comparison("data", {"method": "ours", "share": 0.2}, "at most", 1.0, measure)
+    item = claim_values(
+        check_claim(Claim("name", "Small.", "Fig. 1", (check,)), "budget", {("budget", "data"): RECORDS}), ""
+    )
+    assert item["ours"] == "0.003 ± 0.003"
+    larger = replace(check, measure=Measure("number", lambda record: 20 * record["metrics"]["accuracy"] / 4))
+    item = claim_values(check_claim(Claim("name", "Big.", "Fig. 1", (larger,)), "budget", {("budget", "data"): RECORDS}), "")
+    assert item["ours"] == "455 ± 5"

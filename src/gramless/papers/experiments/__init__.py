@@ -1,17 +1,18 @@
 """The experiments of the papers: declarations, claims, and the runner that fits them.
 
-Each paper has one file (`randomized.py`, `budget.py`, `risvo.py`, `prototypes.py`, `smo.py`) with a tuple `SPECS` of
-experiments and a tuple `CLAIMS` of the statements of the paper and the comparisons that test them. The shortest example is
-`prototypes.py`. Rules for a new experiment:
+Each paper has two files. `<paper>.toml` declares its heading, its experiments, and the texts of its claims; `<paper>.py` has
+the functions that the experiments name, and a tuple `CLAIMS` of the comparisons that test the claims. The shortest example
+is `prototypes`. Rules for a new experiment:
 
-- `data`, `features`, `estimator`, `extras` and `pictures` are module-level functions, never lambdas, and grid values are
-  plain JSON: each fit runs in a separate process that receives the `Spec` by pickle.
-- The texts of the report (titles, labels, descriptions, statements of claims and reasons of verdicts) can be in
-  `<paper>.toml`: `experiment` and `read_claims` read them from there.
+- A table `[experiments.NAME]` has the fields of `Spec`; fields that are missing are those of the experiment `like`. Each
+  entry of `grid` is a product: a list is an axis, another value is constant. The entries of `views` name a view and its
+  fields.
+- `data`, `features`, `estimator`, `extras` and `pictures` name module-level functions of `<paper>.py`, never lambdas,
+  because each fit runs in a separate process that receives the `Spec` by pickle. `data` can also name a dataset.
 - A finished fit is not repeated as long as its declaration is the same (`Spec.key`). Titles, views and references can
   change; rename a function whose meaning changes.
 - `quick` lists the fields of the quick form, which runs on scikit-learn's digits unless it names other data without a file.
-  All quick forms together take a few minutes on two cores: stay below about eight seconds per experiment. `quick=None`
+  All quick forms together take a few minutes on two cores: stay below about eight seconds per experiment. `quick = false`
   omits an experiment that would repeat another one on the digits.
 - Every fit has the metrics `error`, `accuracy`, `balanced_error`, `balanced_accuracy` (percent of the test rows),
   `seconds`, `predict_seconds`, `feature_seconds` and `peak_mb`; `cv_error` and `cv_accuracy` with `folds`; and those of

@@ -18,10 +18,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from gramless.kernels import RBF
 from gramless.papers.datasets import Dataset, load
 from gramless.papers.experiments.claims import Comparison, read_claims
-from gramless.papers.experiments.spec import QUICK_DATA, Curve, Params, Spec, Table, experiment, product
+from gramless.papers.experiments.spec import Params
 
-METHODS = ("budget", "budget_sgd", "nystrom", "fourier_online")
-SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)
 # Number of passes of plain stochastic gradient descent; the paper does not state it.
 SGD_EPOCHS = 10
 # Relative curvature below which a direction is flat in float64; the dual loss is unbounded along flat directions.
@@ -201,121 +199,6 @@ def fourier_variant(params: Params, seed: int) -> Any:
 def train_accuracy(estimator: Any, dataset: Dataset) -> dict[str, float]:
     return {"train_accuracy": 100 * float(estimator.score(dataset.x_train, dataset.y_train))}
 
-
-# Experiments
-
-
-def _method_grid(rows: int, shares: tuple[float, ...] = SHARES) -> tuple[dict[str, Any], ...]:
-    """Return all methods at each fraction of `rows` training rows."""
-    return product(method=METHODS, share=shares, rows=[rows])
-
-
-def _loss_grid(rows: int, epochs: tuple[int, ...]) -> tuple[dict[str, Any], ...]:
-    """Return both losses on 20 % and 100 % of `rows` training rows, minimised exactly and learned in a number of epochs."""
-    common: dict[str, Any] = {"loss": ["dual", "primal"], "share": [0.2, 1.0], "rows": [rows]}
-    return (*product(solution=["exact"], **common), *product(solution=["online"], **common, epochs=epochs))
-
-
-def _fourier_grid(n_components: int, gammas: tuple[float, ...]) -> tuple[dict[str, Any], ...]:
-    """Return exact solutions with two distributions of the frequencies, and online learning for one and for 30 epochs."""
-    common = {"n_components": [n_components], "gamma": gammas}
-    exact = product(method=["exact"], draw=["plain", "orthogonal"], epochs=[1], **common)
-    return (*exact, *product(method=["online"], draw=["orthogonal"], epochs=[1, 30], **common))
-
-
-def _accuracy_by_budget(name: str, rows: int, data: Any, features: Any, estimator: Any, **fields: Any) -> Spec:
-    """Return an experiment of Fig. 1 on data with a number of training rows."""
-    settings: dict[str, Any] = {
-        "title": "Accuracy against the budget",
-        "about": "The number of points of the model is a fraction of the training rows: learned online on the budget (with "
-        "the library's steps, and by plain stochastic gradient descent, eq. (2)), solved exactly on as many landmarks, or "
-        "learned online on as many random Fourier features.",
-        "headline": {"method": "budget", "share": 0.2},
-        "headline_reason": "the method of the paper with its smallest budget",
-        "grid": _method_grid(rows),
-        "seeds": (0, 1, 2, 3, 4),
-        "quick": None,
-        "views": (
-            Curve(x="share", y="accuracy", series=("method",), title="Accuracy against the budget (Fig. 1)"),
-            Curve(x="share", y="seconds", series=("method",), log_y=True, title="Time to fit"),
-            Curve(x="share", y="balanced_accuracy", series=("method",), title="Balanced accuracy"),
-            Table(metrics=("accuracy", "balanced_accuracy", "seconds"), rows=("method", "share")),
-        ),
-    }
-    return experiment("budget", name, data=data, features=features, estimator=estimator, **{**settings, **fields})
-
-
-def _quick(rows: int, **fields: Any) -> dict[str, Any]:
-    return {"grid": _method_grid(rows, (0.2, 0.6, 1.0)), "seeds": (0, 1), **fields}
-
-
-def _loss_and_epochs(name: str, rows: int, data: str, features: Any, estimator: Any, quick: Any = None) -> Spec:
-    """Return an experiment with both losses and several numbers of epochs."""
-    by_epochs: dict[str, Any] = {"x": "epochs", "series": ("loss",), "facet": "share", "log_x": True}
-    return experiment(
-        "budget",
-        name,
-        title="The loss and the number of epochs",
-        about="The loss of the paper has a term, minus the sum of the coefficients, that counteracts its regulariser: with "
-        "all rows in the budget its minimum interpolates every label, for any C. Here the loss is minimised exactly (dense, "
-        "float64) and learned online, with the term (dual) and without it (primal, minimised by the Nyström classifier).",
-        data=data,
-        features=features,
-        estimator=estimator,
-        grid=_loss_grid(rows, (3, 10, 30, 100)),
-        seeds=(0, 1, 2),
-        extras=train_accuracy,
-        views=(
-            Curve(y="accuracy", title="Accuracy on test rows", **by_epochs),
-            Curve(y="train_accuracy", title="Accuracy on training rows", **by_epochs),
-            Table(
-                metrics=("accuracy", "balanced_accuracy", "train_accuracy", "seconds"),
-                rows=("solution", "loss", "share", "epochs"),
-            ),
-        ),
-        headline={"solution": "online", "loss": "dual", "share": 0.2, "epochs": 30},
-        headline_reason="the loss of the paper on its smallest budget, 30 epochs",
-        quick=quick,
-    )
-
-
-_WINE = {"data": sklearn_wine, "data_label": "scikit-learn's Wine, one cultivar against two"}
-_BREAST_CANCER = {"data": breast_cancer, "data_label": "scikit-learn's breast cancer", "features": standardised}
-_THREE_EIGHT = {"data": digits_three_eight, "data_label": f"{QUICK_DATA}, 3 against 8"}
-_ONE_SEVEN = {"data": digits_one_seven, "data_label": f"{QUICK_DATA}, 1 against 7"}
-_PAIR: dict[str, Any] = {"features": unit_pixels, "estimator": digit_classifier, "seeds": (0, 1, 2)}
-# Bank has no quick form: on the breast cancer data it would repeat that of Spambase.
-_BANK = (one_hot_and_standardised, bank_classifier)
-_ALL_OF_BANK = product(method=["budget", "nystrom", "fourier_online"], share=SHARES, rows=[33908])
-_QUICK_LOSS = {"grid": _loss_grid(426, (3, 10, 30)), "seeds": (0,), **_BREAST_CANCER}
-
-SPECS: tuple[Spec, ...] = (
-    _accuracy_by_budget("wine", 133, wine, standardised, wine_classifier, quick=_quick(133, **_WINE)),
-    _accuracy_by_budget(
-        "spambase", 3450, "spambase", standardised, spambase_classifier, quick=_quick(426, **_BREAST_CANCER)
-    ),
-    _accuracy_by_budget("mnist-3-8", 11982, threes_and_eights, quick=_quick(268, **_THREE_EIGHT), **_PAIR),
-    _accuracy_by_budget("mnist-1-7", 13007, ones_and_sevens, quick=_quick(271, **_ONE_SEVEN), **_PAIR),
-    _accuracy_by_budget("bank", 3390, "bank_small", *_BANK),
-    _accuracy_by_budget("bank-full", 33908, "bank", *_BANK, grid=_ALL_OF_BANK, seeds=(0, 1, 2)),
-    _loss_and_epochs("why-budget-spambase", 3450, "spambase", standardised, spambase_loss, _QUICK_LOSS),
-    _loss_and_epochs("why-budget-bank", 3390, "bank_small", one_hot_and_standardised, bank_loss),
-    experiment(
-        "budget",
-        "why-fourier",
-        data=threes_and_eights,
-        features=unit_pixels,
-        estimator=fourier_variant,
-        grid=_fourier_grid(800, (0.005, 0.01, 0.02, 0.04)),
-        seeds=(0, 1, 2),
-        views=(
-            Curve(x="gamma", y="accuracy", series=("method", "draw", "epochs"), log_x=True),
-            Table(metrics=("accuracy", "seconds"), rows=("method", "draw", "epochs", "gamma")),
-        ),
-        headline={"method": "exact", "draw": "orthogonal", "gamma": 0.01},
-        quick={"grid": _fourier_grid(100, (0.05, 0.2, 0.5)), "seeds": (0,), **_THREE_EIGHT},
-    ),
-)
 
 _SMALL = ("wine", "spambase", "bank")
 _LARGE = ("mnist-3-8", "mnist-1-7")

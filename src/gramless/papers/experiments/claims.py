@@ -26,11 +26,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean, stdev
-from typing import Any, Protocol
+from typing import Any
 
 from scipy.special import stdtrit
 
-from gramless.papers.experiments.results import Point, Record, contains, points
+from gramless.papers.experiments.measures import Measure
+from gramless.papers.experiments.results import Point, Record, contains, on_one_device, points
 from gramless.papers.experiments.spec import read_texts
 
 ByExperiment = Mapping[tuple[str, str], Sequence[Record]]
@@ -49,193 +50,6 @@ class Cause(StrEnum):
     UNSPECIFIED = "data not available or unspecified"
     AMBIGUOUS = "reading ambiguous: both shown"
     LIMIT = "our limit"
-
-
-class Measure(Protocol):
-    """Function that computes a number from a record, or returns None if the record does not have the values it needs."""
-
-    @property
-    def label(self) -> str: ...
-
-    def __call__(self, record: Record) -> float | None: ...
-
-
-@dataclass(frozen=True)
-class StepsTo:
-    """The first iteration at which the test error is at most `error` percent."""
-
-    error: float
-
-    @property
-    def label(self) -> str:
-        return f"iterations to {self.error:g} % error"
-
-    def __call__(self, record: Record) -> float | None:
-        return next((float(n_iter) for n_iter, error in _course(record).items() if error <= self.error), None)
-
-
-@dataclass(frozen=True)
-class AtStep:
-    """The entry `key` of the history at iteration `n_iter`."""
-
-    n_iter: int
-    key: str = "error"
-
-    @property
-    def label(self) -> str:
-        return f"{_name_of(self.key)} after iteration {self.n_iter}{_unit_of(self.key)}"
-
-    def __call__(self, record: Record) -> float | None:
-        return _course(record, self.key).get(self.n_iter)
-
-
-@dataclass(frozen=True)
-class LateMean:
-    """The mean of the entry `key` of the history over the last `steps` iterations."""
-
-    steps: int
-    key: str = "error"
-
-    @property
-    def label(self) -> str:
-        return f"mean {_name_of(self.key)} of the last {self.steps} iterations{_unit_of(self.key)}"
-
-    def __call__(self, record: Record) -> float | None:
-        late = _late(record, self.key, self.steps)
-        return fmean(late) if late else None
-
-
-@dataclass(frozen=True)
-class EarlyMean:
-    """The mean of the test error over the first `steps` iterations, which is lower the faster a solver converges."""
-
-    steps: int
-
-    @property
-    def label(self) -> str:
-        return f"mean error of the first {self.steps} iterations, %"
-
-    def __call__(self, record: Record) -> float | None:
-        course = _course(record)
-        early = [value for n_iter, value in course.items() if n_iter <= self.steps]
-        return fmean(early) if early and max(course) >= self.steps else None
-
-
-@dataclass(frozen=True)
-class Fluctuation:
-    """The standard deviation of the test error over the last `steps` iterations."""
-
-    steps: int
-
-    @property
-    def label(self) -> str:
-        return f"standard deviation of the test error over the last {self.steps} iterations, %"
-
-    def __call__(self, record: Record) -> float | None:
-        late = _late(record, "error", self.steps)
-        return stdev(late) if len(late) > 1 else None
-
-
-@dataclass(frozen=True)
-class ChangeSince:
-    """The absolute change of the test error, in percentage points, from iteration `n_iter` to the last iteration."""
-
-    n_iter: int
-
-    @property
-    def label(self) -> str:
-        return f"change of the test error after iteration {self.n_iter}, %"
-
-    def __call__(self, record: Record) -> float | None:
-        errors = _course(record)
-        return abs(errors[max(errors)] - errors[self.n_iter]) if self.n_iter in errors else None
-
-
-@dataclass(frozen=True)
-class SecondsPerStep:
-    """The time of the fit divided by the number of iterations."""
-
-    label = "seconds per iteration"
-
-    def __call__(self, record: Record) -> float | None:
-        return record["metrics"]["seconds"] / record["history"][-1]["n_iter"] if record["history"] else None
-
-
-@dataclass(frozen=True)
-class ConfusedWith:
-    """The percentage of the test rows of class `true` that were predicted as `predicted`."""
-
-    true: str
-    predicted: str
-
-    @property
-    def label(self) -> str:
-        return f"{self.true} predicted as {self.predicted}, %"
-
-    def __call__(self, record: Record) -> float | None:
-        confusion = record.get("confusion")
-        if not confusion or not {self.true, self.predicted} <= set(confusion["labels"]):
-            return None
-        row = confusion["counts"][confusion["labels"].index(self.true)]
-        return 100 * row[confusion["labels"].index(self.predicted)] / sum(row)
-
-
-@dataclass(frozen=True)
-class LeadOfPair:
-    """The smaller of the two confusions of a pair of classes, minus the largest confusion of all other pairs, in percent."""
-
-    pair: tuple[str, str]
-
-    @property
-    def label(self) -> str:
-        return f"confusion of {' and '.join(self.pair)} beyond any other, %"
-
-    def __call__(self, record: Record) -> float | None:
-        names = (record.get("confusion") or {"labels": ()})["labels"]
-        if not set(self.pair) <= set(names):
-            return None
-        shares = {(a, b): ConfusedWith(a, b)(record) or 0.0 for a in names for b in names if a != b}
-        own = {self.pair, self.pair[::-1]}
-        return min(shares[pair] for pair in own) - max(share for pair, share in shares.items() if pair not in own)
-
-
-@dataclass(frozen=True)
-class ClassError:
-    """The percentage of the test rows of the classes `names` that were misclassified."""
-
-    names: tuple[str, ...]
-
-    @property
-    def label(self) -> str:
-        return f"error of {', '.join(self.names)}, %"
-
-    def __call__(self, record: Record) -> float | None:
-        confusion = record.get("confusion")
-        if not confusion or not set(self.names) <= set(confusion["labels"]):
-            return None
-        rows = [(confusion["labels"].index(name), confusion["counts"]) for name in self.names]
-        total = sum(sum(counts[k]) for k, counts in rows)
-        return 100 * (1 - sum(counts[k][k] for k, counts in rows) / total)
-
-
-def _name_of(key: str) -> str:
-    return key.replace("_", " ")
-
-
-def _unit_of(key: str) -> str:
-    return ", %" if key == "error" else ""
-
-
-def _course(record: Record, key: str = "error") -> dict[int, float]:
-    """Return an entry of the history by iteration."""
-    return {row["n_iter"]: row[key] for row in record["history"] if row.get(key) is not None}
-
-
-def _late(record: Record, key: str, steps: int) -> list[float]:
-    """Return an entry of the history at the last iterations, none if there are not twice as many iterations."""
-    course = _course(record, key)
-    last = max(course, default=0)
-    return [value for n_iter, value in course.items() if n_iter > last - steps] if last >= 2 * steps else []
 
 
 @dataclass(frozen=True)
@@ -395,23 +209,21 @@ def _verdict(claim: Claim, checks: Sequence[Check], reading: str) -> str:
 
 def check_comparison(comparison: Comparison, paper: str, found: ByExperiment) -> list[Check]:
     """Return the checks of a comparison for which there are finished fits, one for each pair of settings."""
-    ones = [p for p in _points(comparison.experiment, paper, found) if contains(p.params, comparison.one)]
-    if isinstance(comparison.other, Mapping):
-        there = _points(comparison.other_experiment or comparison.experiment, paper, found)
-        others = [point for point in there if contains(point.params, comparison.other)]
+    ones = _points(comparison.experiment, comparison.one, paper, found)
+    if not isinstance(comparison.other, Mapping):
+        checks = [_check_value(comparison, one, comparison.other) for one in ones]
+    else:
+        others = _points(comparison.other_experiment or comparison.experiment, comparison.other, paper, found)
         along = comparison.along or ""
-        # Errors of two experiments are comparable if one of them ran on a graphics card; times are not.
-        measure = comparison.measure if isinstance(comparison.measure, str) else comparison.measure.label
-        any_device = comparison.other_experiment is not None and "seconds" not in measure
+        # Errors on two devices are comparable, times are not.
+        any_device = not (isinstance(comparison.measure, str) and comparison.measure.endswith("seconds"))
         checks = [
             _check_pair(comparison, one, other)
             for one in ones
             for other in others
             if (any_device or one.device == other.device) and one.params.get(along) == other.params.get(along)
         ]
-    else:
-        checks = [_check_value(comparison, one, comparison.other) for one in ones]
-    return _one_device_each([check for check in checks if check is not None])
+    return [check for check in checks if check is not None]
 
 
 def _check_value(comparison: Comparison, one: Point, other: Printed | float) -> Check | None:
@@ -451,16 +263,8 @@ def _half_width(values: Sequence[float], variance: Callable[[int], float]) -> fl
     return float(stdtrit(k - 1, 0.975)) * stdev(values) * math.sqrt(variance(k)) if k > 1 else 0.0
 
 
-def _one_device_each(checks: Sequence[Check]) -> list[Check]:
-    """Return one check for each pair of settings: that with the most seeds, and on the CPU among equals."""
-    best: dict[str, Check] = {}
-    for check in sorted(checks, key=lambda check: (-check.n_seeds, check.one.device != "CPU")):
-        other = check.other.params if isinstance(check.other, Point) else None
-        best.setdefault(repr((check.one.params, other)), check)
-    return [check for check in checks if any(check is kept for kept in best.values())]
-
-
-def _points(experiment: str, paper: str, found: ByExperiment) -> list[Point]:
-    """Return the successful fits of `name`, or of `paper/name`."""
+def _points(experiment: str, where: Mapping[str, Any], paper: str, found: ByExperiment) -> list[Point]:
+    """Return the settings with the parameters `where` of an experiment, or of `paper/experiment`, that have fits."""
     other_paper, _, name = experiment.rpartition("/")
-    return points(record for record in found.get((other_paper or paper, name), ()) if record["status"] == "done")
+    done = [record for record in found.get((other_paper or paper, name), ()) if record["status"] == "done"]
+    return [point for point in points(on_one_device(done)) if contains(point.params, where)]

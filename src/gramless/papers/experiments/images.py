@@ -9,7 +9,7 @@ import numpy as np
 
 from gramless.papers.datasets import Dataset
 from gramless.papers.experiments.fit import encode_pixels
-from gramless.papers.experiments.spec import Confusion, Curve, Gallery, Params, Pictures, Spec, Table, experiment, product
+from gramless.papers.experiments.spec import Params
 
 # Parameters of `PatchDictionary` that omit one step.
 WITHOUT: dict[str, dict[str, Any]] = {
@@ -95,48 +95,3 @@ def atoms_and_margins(model: Any, dataset: Dataset) -> Mapping[str, Any]:
         "worst": {"image_shape": dataset.image_shape, "images": [picture(row) for row in wrong]},
         "closest": {"image_shape": dataset.image_shape, "images": [picture(row) for row in right]},
     }
-
-
-def _number_of_atoms(name: str, data: str, **fields: Any) -> Spec:
-    return experiment(
-        "images",
-        name,
-        data=data,
-        grid=product(n_atoms=[32, 64, 128, 256]),
-        seeds=(0, 1, 2),
-        pictures=atoms_and_margins,
-        views=(
-            Pictures("atoms", "The atoms as patches of pixels", captions=False),
-            Curve(x="n_atoms", log_x=True, title="Error against the number of atoms"),
-            Table(metrics=("error", "seconds", "predict_seconds", "peak_mb"), rows=("n_atoms",)),
-            Pictures("worst", "Misclassified images with the largest negative margins: true class, rival and margin"),
-            Pictures("closest", "Correctly classified images with the smallest margins"),
-            Confusion(),
-            Gallery(),
-        ),
-        headline={"n_atoms": 256},
-        **fields,
-    )
-
-
-SPECS: tuple[Spec, ...] = (
-    _number_of_atoms(
-        "usps-atoms",
-        "usps",
-        estimator=classifier_16,
-        quick={"estimator": classifier_8, "grid": product(n_atoms=[8, 16, 32, 64]), "seeds": (0,)},
-    ),
-    _number_of_atoms("mnist-atoms", "mnist", estimator=classifier_28, quick=None),
-    experiment(
-        "images",
-        "usps-steps",
-        data="usps",
-        features=dictionary_16,
-        estimator=classifier_of_features,
-        grid=product(without=list(WITHOUT), n_atoms=[256]),
-        seeds=(0, 1, 2),
-        views=(Table(metrics=("error", "feature_seconds", "seconds"), rows=("without",)), Confusion(), Gallery()),
-        headline={"without": "nothing"},
-        quick={"features": dictionary_8, "grid": product(without=list(WITHOUT), n_atoms=[32]), "seeds": (0,)},
-    ),
-)

@@ -11,13 +11,11 @@ from typing import Any
 
 from gramless.papers.datasets import Dataset, load
 from gramless.papers.experiments.claims import Comparison, Printed, read_claims
-from gramless.papers.experiments.spec import Confusion, Curve, Gallery, Params, Table, experiment, product
+from gramless.papers.experiments.spec import Params
 
 BETA = 1e-6
 # A bound that the stopping rule reaches first.
 MOST_ITERATIONS = 1000
-SEEDS = (0, 1, 2)
-SIZES = [100, 500, 1000, 2000, 3000, 4000, 5000]
 # Rows of the comparison of times: the matrix of all of them fits into the memory of a small computer.
 TIMED_ROWS = 20_000
 _KERNEL: dict[str, Any] = {"kernel": "poly", "degree": 4, "gamma": 1.0, "coef0": 0.0, "C": 1e6}
@@ -66,53 +64,6 @@ def unit_vectors(params: Params, seed: int) -> Any:
 def part_of_mnist(seed: int) -> Dataset:
     """Return 20,000 random training images and all test images."""
     return load("mnist").sample(TIMED_ROWS, seed=seed)
-
-
-VIEWS = (
-    Curve(x="n_prototypes", series=("refit",), log_x=True, log_y=True, title="Error against prototypes per class"),
-    Table(metrics=("error", "seconds", "predict_seconds", "peak_mb"), rows=("n_prototypes", "refit")),
-    Confusion(),
-    Gallery(),
-)
-QUICK: dict[str, Any] = {"grid": product(n_prototypes=[5, 20, 50], refit=[False, True]), "seeds": (0,)}
-
-SPECS = (
-    experiment(
-        "prototypes",
-        "mnist-patches",
-        data="mnist",
-        estimator=patch_classifier,
-        grid=product(n_prototypes=SIZES, refit=[False]) + product(n_prototypes=[1000], refit=[True]),
-        seeds=SEEDS,
-        views=VIEWS,
-        headline={"n_prototypes": 4000, "refit": False},
-        quick={"estimator": small_patch_classifier, **QUICK},
-    ),
-    experiment(
-        "prototypes",
-        "mnist-whole",
-        data="mnist",
-        features=unit_vectors,
-        estimator=prototype_classifier,
-        grid=product(n_prototypes=[100, 1000, 4000], refit=[False]),
-        seeds=SEEDS,
-        views=VIEWS,
-        headline={"n_prototypes": 4000},
-        quick=QUICK,
-    ),
-    experiment(
-        "prototypes",
-        "mnist-time",
-        data=part_of_mnist,
-        features=unit_vectors,
-        estimator=classifier_of_method,
-        grid=product(method=["prototypes", "cholesky", "cg"]),
-        seeds=SEEDS,
-        views=(Table(metrics=("error", "cpu_seconds", "seconds", "peak_mb"), rows=("method",)),),
-        headline={"method": "prototypes"},
-        quick=None,
-    ),
-)
 
 
 def _patches(n_prototypes: int) -> Params:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gramless.papers.experiments.claims import Claim, Printed
 from gramless.papers.experiments.results import contains
-from gramless.papers.experiments.spec import Reference, Spec, read_texts
+from gramless.papers.experiments.spec import Reference, Spec, read_specs, read_texts
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,15 @@ def specs(paper: str = "all") -> tuple[Spec, ...]:
         return tuple(spec for name in CHAPTERS for spec in specs(name))
     if paper not in CHAPTERS:
         raise ValueError(f"unknown paper {paper!r}; known are {', '.join(CHAPTERS)} and all")
-    declared = importlib.import_module(f"gramless.papers.experiments.{paper}").SPECS
-    return tuple(replace(spec, references=(*spec.references, *_printed_values(spec))) for spec in declared)
+    declared = read_specs(paper, vars(importlib.import_module(f"gramless.papers.experiments.{paper}")))
+    return tuple(replace(spec, references=tuple(_printed_values(spec))) for spec in declared)
 
 
 def _printed_values(spec: Spec) -> Iterator[Reference]:
     """Yield the values that the paper's claims about an experiment print."""
     for claim in claims(spec.paper):
         for comparison in claim.comparisons:
-            metric = comparison.measure if isinstance(comparison.measure, str) else getattr(comparison.measure, "key", None)
+            metric = comparison.measure if isinstance(comparison.measure, str) else comparison.measure.metric
             if comparison.experiment == spec.name and isinstance(comparison.other, Printed) and metric:
                 spread = float(comparison.other.plus_minus) or None
                 yield Reference(comparison.other.value, claim.where, comparison.one, metric, spread)

@@ -7,20 +7,21 @@ active pattern, so every experiment of the active set has both readings: "mean" 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
-from gramless.approximation.landmarks import LANDMARKS, BasisConstruction
+from gramless.approximation.landmarks import BasisConstruction
 from gramless.estimators.risvo import RiSVOClassifier
 from gramless.kernels import Polynomial
 from gramless.linalg.operators import evaluate
 from gramless.papers.datasets import Dataset, load
 from gramless.papers.experiments.claims import Comparison, Printed, read_claims
+from gramless.papers.experiments.measures import Measure
 from gramless.papers.experiments.results import Record
-from gramless.papers.experiments.spec import QUICK_DATA, Curve, History, Params, Reference, Spec, Table, experiment, product
+from gramless.papers.experiments.spec import Params
 from gramless.streaming.learners.active_set import ActiveRule, signed_targets
 from gramless.streaming.learners.ridge_sums import RidgeSums
 
@@ -28,11 +29,6 @@ from gramless.streaming.learners.ridge_sums import RidgeSums
 KERNEL_SAMPLE = 2000
 # Number of training patterns in Table 1.
 USPS_ROWS, PENDIGITS_ROWS = 3035, 1500
-SEEDS = (0, 1, 2)
-
-# No active set, and reductions of the active set until it is stable.
-READINGS = product(reduction=["sum", "mean"], max_iter=[1, 30])
-
 # Table 2 of the paper: error in percent by landmark rule, for each size of the basis.
 BASIS_SIZES = (100, 700, 1000, 1300, 1600, 1900)
 TABLE_2 = {
@@ -271,172 +267,25 @@ def support_vectors(model: Any, data: Dataset) -> dict[str, float]:
     return {"n_vectors": len(model.support_)}
 
 
-@dataclass(frozen=True)
-class TrainingErrorChange:
-    """The change of the training error, in percentage points, from the first to the last step."""
-
-    label = "change of the training error, percentage points"
-
-    def __call__(self, record: Record) -> float | None:
-        course = [row["training_error"] for row in record["history"] if "training_error" in row]
-        return 100 * (course[-1] - course[0]) if course else None
+def _training_error_change(record: Record) -> float | None:
+    course = [row["training_error"] for row in record["history"] if "training_error" in row]
+    return 100 * (course[-1] - course[0]) if course else None
 
 
-@dataclass(frozen=True)
-class ClassesFactor:
-    """The seconds of the solution for all classes divided by those for two classes."""
-
-    label = "CPU seconds for 26 classes over CPU seconds for two"
-
-    def __call__(self, record: Record) -> float | None:
-        metrics = record["metrics"]
-        return metrics["solution_seconds"] / metrics["two_class_seconds"] if "two_class_seconds" in metrics else None
+def _classes_factor(record: Record) -> float | None:
+    metrics = record["metrics"]
+    return metrics["solution_seconds"] / metrics["two_class_seconds"] if "two_class_seconds" in metrics else None
 
 
-# Experiments
-
-
-def _table_1(name: str, value: str, data: Any, estimator: Any, **fields: Any) -> Spec:
-    """Return an experiment of a row of Table 1, with both readings of the objective."""
-    settings: dict[str, Any] = {
-        "title": "Effect of the active set",
-        "about": "With one iteration every pattern is used and there is no active set; with 30, patterns are discarded "
-        "until the active set is stable. Both readings of the objective: the sum over the active patterns, and their mean.",
-        "headline": {"reduction": "sum", "max_iter": 30},
-        "headline_reason": "the sums of eq. (6), until the active set is stable",
-        "grid": READINGS,
-        "seeds": SEEDS,
-        "evaluate_every": 1,
-        "extras": active_set_sizes,
-        "references": (Reference(float(value), "Table 1", {"max_iter": 30}),),
-        "quick": None,  # on the digits, the experiments of Table 1 would be equal
-        "views": (
-            Table(metrics=("error", "seconds", "active", "violations", "n_vectors")),
-            History(y="error", title="Test error against the step"),
-            History(y="training_error", title="Training error (fraction) against the step"),
-            History(y="discarded", log_y=True, title="Patterns discarded at the step"),
-        ),
-    }
-    return experiment("risvo", name, data=data, estimator=estimator, **{**settings, **fields})
-
-
-def _svm(name: str, data: Any, kernel: Params, printed: tuple[float, ...] = (), quick: Any = None) -> Spec:
-    """Return a support vector machine, with the paper's error and number of support vectors."""
-    return experiment(
-        "risvo",
-        name,
-        title="Support vector machine",
-        about="One-vs-one support vector machines with C = 1 and the kernel of RiSVO.",
-        data=data,
-        estimator=support_vector_machine,
-        grid=(kernel,),
-        seeds=SEEDS,
-        extras=support_vectors,
-        views=(Table(metrics=("error", "n_vectors", "seconds")),),
-        references=tuple(
-            Reference(value, "Section 4.1", metric=m) for value, m in zip(printed, ("error", "n_vectors"), strict=False)
-        ),
-        quick=quick,
-    )
-
-
-def _on_digits(**fields: Any) -> dict[str, Any]:
-    return {"data": digits, "data_label": QUICK_DATA, "estimator": digits_classifier, **fields}
-
-
-_BOUNDS = product(reduction=["sum"], landmarks=["uniform"], gamma_l=[-1.0], gamma_u=[1.0], rho=[0.01], max_iter=[5])
-_QUICK_READINGS = product(reduction=["sum", "mean"], max_iter=[1, 10])
-_QUICK_SIZES = product(reduction=["sum"], landmarks=["uniform", "basis"], n_landmarks=[20, 60, 180])
-_QUICK_RULES = product(landmarks=sorted(LANDMARKS), n_landmarks=[30, 60, 120], max_iter=[1])
-_CHUNKS = product(solution=["normal equations"], chunks=[1, 2, 4, 8])
-_PSEUDO_INVERSE = {"solution": "pseudo-inverse", "chunks": 1}
-SPECS: tuple[Spec, ...] = (
-    _table_1("mnist", "2.33", mnist, mnist_classifier, quick=_on_digits(grid=_QUICK_READINGS, seeds=(0,))),
-    _table_1("usps", "4.81", usps, usps_classifier),
-    _table_1("usps-3035", "4.81", usps_sample, usps_classifier),
-    _table_1("usps-pooled", "4.81", usps_pooled, usps_classifier),
-    _table_1("letter", "2.56", letter, letter_classifier, grid=(*READINGS, *_BOUNDS)),
-    _table_1("letter-20000", "2.56", letter_fold, letter_classifier),
-    _table_1("pendigits", "0.60", pendigits, pendigits_classifier),
-    _table_1("pendigits-1500", "0.60", pendigits_sample, pendigits_classifier),
-    _table_1("pendigits-writers", "0.60", pendigits_writers, pendigits_classifier),
-    experiment(
-        "risvo",
-        "basis-size",
-        data=mnist,
-        estimator=basis_size_classifier,
-        grid=product(reduction=["sum", "mean"], landmarks=list(TABLE_2), n_landmarks=list(BASIS_SIZES)),
-        seeds=(0, 1, 2, 3, 4),
-        views=(Curve(x="n_landmarks", series=("landmarks", "reduction")), Table(metrics=("error", "seconds"))),
-        references=tuple(
-            Reference(float(value), "Table 2", {"landmarks": rule, "n_landmarks": m})
-            for rule, values in TABLE_2.items()
-            for m, value in zip(BASIS_SIZES, values, strict=True)
-        ),
-        headline={"reduction": "sum", "landmarks": "basis", "n_landmarks": 1900},
-        quick=_on_digits(grid=_QUICK_SIZES, seeds=(0, 1)),
-    ),
-    experiment(
-        "risvo",
-        "solutions",
-        data=mnist,
-        estimator=solution_classifier,
-        grid=(*_CHUNKS, _PSEUDO_INVERSE),
-        seeds=SEEDS,
-        views=(Table(metrics=("error", "seconds"), rows=("solution", "chunks")),),
-        headline=_CHUNKS[0],
-        quick={
-            "data": digits,
-            "grid": [{**point, "n_landmarks": 60} for point in (_CHUNKS[0], _CHUNKS[1], _PSEUDO_INVERSE)],
-            "seeds": (0,),
-        },
-    ),
-    experiment(
-        "risvo",
-        "cost",
-        data=letter,
-        estimator=landmark_rule_classifier,
-        grid=product(landmarks=["uniform"], n_landmarks=[1000, 2000, 4000]),
-        seeds=SEEDS,
-        extras=solution_seconds,
-        views=(
-            Curve(x="n_landmarks", y="solution_seconds", log_x=True, log_y=True),
-            Table(metrics=("solution_seconds", "two_class_seconds", "seconds"), rows=("n_landmarks",)),
-        ),
-        headline={"n_landmarks": 4000},
-        quick=None,
-    ),
-    _svm(
-        "svm-pendigits",
-        pendigits,
-        {"kernel": "rbf", "gamma": 1 / 2},
-        (2.03, 1200),
-        {**_on_digits(grid=({"kernel": "rbf"},)), "estimator": support_vector_machine},
-    ),
-    _svm("svm-letter", letter, {"kernel": "rbf", "gamma": 1 / 50}, (5.75, 8400)),
-    _svm("svm-usps", usps, {"kernel": "quadratic"}),
-    _svm("svm-mnist", mnist, {"kernel": "quadratic"}),
-    experiment(
-        "risvo",
-        "landmark-rules",
-        data=letter,
-        estimator=landmark_rule_classifier,
-        grid=product(landmarks=sorted(LANDMARKS), n_landmarks=[250, 500, 1000]),
-        seeds=SEEDS,
-        extras=kernel_error,
-        views=(
-            Curve(x="n_landmarks", y="kernel_error", series=("landmarks",), log_y=True),
-            Curve(x="n_landmarks", series=("landmarks",)),
-            Curve(x="n_landmarks", y="seconds", series=("landmarks",)),
-            Table(metrics=("error", "kernel_error", "seconds")),
-        ),
-        headline={"landmarks": "uniform", "n_landmarks": 1000},
-        quick=_on_digits(grid=_QUICK_RULES, seeds=(0,)),
-    ),
+TRAINING_ERROR_CHANGE = Measure(
+    "change of the training error from the first to the last step, percentage points", _training_error_change
 )
+CLASSES_FACTOR = Measure("CPU seconds for 26 classes over CPU seconds for two", _classes_factor)
+
 
 STABLE = {"max_iter": 30}
 _SUM = {"reduction": "sum", **STABLE}
+_ALL_ROWS = {"solution": "normal equations", "chunks": 1}
 _IN_THE_PAPER = ("mnist", "usps", "letter", "pendigits")
 
 
@@ -486,10 +335,10 @@ def _with_svm(name: str, relation: str, measure: str = "error") -> Comparison:
     return Comparison(name, _SUM, relation, {}, measure, other_experiment=f"svm-{name}", deterministic=counted)
 
 
-def _svm_values(name: str, error: str, vectors: float) -> tuple[Comparison, ...]:
+def _svm_values(name: str, error: str, vectors: str) -> tuple[Comparison, ...]:
     return (
         Comparison(name, {}, "near", Printed(error, other_rows=True), deterministic=True),
-        Comparison(name, {}, "near", vectors, "n_vectors", within=vectors / 10, deterministic=True),
+        Comparison(name, {}, "near", Printed(vectors), "n_vectors", within=float(vectors) / 10, deterministic=True),
     )
 
 
@@ -502,7 +351,7 @@ CLAIMS = read_claims(
         "pendigits-error": _errors("0.60", "pendigits", "pendigits-1500", "pendigits-writers"),
         "active-set": _stable("below", {"max_iter": 1}, "error"),
         "inclusion": _stable("at most", 0.0, "violation_share", within=0.01),
-        "convergence": _stable("at most", 0.0, "discarded_last", TrainingErrorChange()),
+        "convergence": _stable("at most", 0.0, "discarded_last", TRAINING_ERROR_CHANGE),
         "basis-construction": tuple(
             Comparison(
                 "basis-size",
@@ -516,15 +365,17 @@ CLAIMS = read_claims(
         ),
         "random-bases": _table_2("uniform"),
         "constructed-bases": _table_2("basis"),
-        "pseudo-inverse": (Comparison("solutions", _PSEUDO_INVERSE, "at most", _CHUNKS[0]),),
-        "averaging": tuple(Comparison("solutions", c, "at most", _CHUNKS[0], within=0.2) for c in _CHUNKS[1:]),
+        "pseudo-inverse": (Comparison("solutions", {"solution": "pseudo-inverse"}, "at most", _ALL_ROWS),),
+        "averaging": tuple(
+            Comparison("solutions", {"chunks": chunks}, "at most", _ALL_ROWS, within=0.2) for chunks in (2, 4, 8)
+        ),
         "cubic-cost": tuple(
             Comparison("cost", {"n_landmarks": 2 * m}, "at most", {"n_landmarks": m}, "solution_seconds", factor=8.0)
             for m in (1000, 2000)
         ),
-        "classes-cost": (Comparison("cost", {"n_landmarks": 4000}, "at most", 1.5, ClassesFactor()),),
-        "svm-pendigits": _svm_values("svm-pendigits", "2.03", 1200.0),
-        "svm-letter": _svm_values("svm-letter", "5.75", 8400.0),
+        "classes-cost": (Comparison("cost", {"n_landmarks": 4000}, "at most", 1.5, CLASSES_FACTOR),),
+        "svm-pendigits": _svm_values("svm-pendigits", "2.03", "1200"),
+        "svm-letter": _svm_values("svm-letter", "5.75", "8400"),
         "better-than-svm": (_with_svm("pendigits", "below"), _with_svm("letter", "below")),
         "fewer-vectors": (_with_svm("letter", "below", "n_vectors"), _with_svm("pendigits", "above", "n_vectors")),
         "svm-images": (_with_svm("mnist", "at least"), _with_svm("usps", "at least")),

@@ -200,9 +200,36 @@ def read_texts(paper: str) -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name(f"{paper}.toml").read_text(encoding="utf-8"))
 
 
-def experiment(paper: str, name: str, **fields: Any) -> Spec:
-    """Return the experiment with these fields and with the texts of the paper's file."""
-    return Spec(paper, name, **{**fields, **read_texts(paper)["experiments"][name]})
+def read_specs(paper: str, functions: Mapping[str, Any]) -> tuple[Spec, ...]:
+    """Return the experiments of the paper's file; `functions` are the names to which their fields refer."""
+    declared = read_texts(paper)["experiments"]
+    return tuple(
+        Spec(paper, name, **_fields({**declared.get(own.get("like"), {}), **own}, functions))
+        for name, own in declared.items()
+    )
+
+
+def _fields(declared: Mapping[str, Any], functions: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a `Spec`, or of its quick form, from a table of the file."""
+    fields: dict[str, Any] = {key: value for key, value in declared.items() if key != "like"}
+    for key in {"features", "estimator", "extras", "pictures"} & fields.keys():
+        fields[key] = functions[fields[key]]
+    if "data" in fields:
+        fields["data"] = functions.get(fields["data"], fields["data"])
+    if "grid" in fields:
+        axes = ({key: x if isinstance(x, list) else [x] for key, x in part.items()} for part in fields["grid"])
+        fields["grid"] = tuple(point for part in axes for point in product(**part))
+    if "views" in fields:
+        fields["views"] = tuple(_view(**given) for given in fields["views"])
+    if "quick" in fields:
+        fields["quick"] = _fields(fields["quick"], functions) if fields["quick"] is not False else None
+    return fields | {key: tuple(fields[key]) for key in {"seeds"} & fields.keys()}
+
+
+def _view(view: str, **fields: Any) -> View:
+    kinds: tuple[Callable[..., View], ...] = (History, Curve, Table, Confusion, Gallery, Pictures)
+    kind = {kind.__name__.lower(): kind for kind in kinds}[view]
+    return kind(**{key: tuple(x) if isinstance(x, list) else x for key, x in fields.items()})
 
 
 def product(**axes: Sequence[Any]) -> tuple[dict[str, Any], ...]:

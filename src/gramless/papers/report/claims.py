@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gramless.papers.experiments.claims import Check, ClaimResult, Comparison, Printed
 from gramless.papers.experiments.results import Point
-from gramless.papers.report.formatting import label, parameter, parameters, value
+from gramless.papers.report.formatting import label, mean_and_spread, parameter, parameters, value
 
 _MOST_VALUES_SHOWN = 3  # measured values in a row of the table; the comparisons of a claim list all of them
 
@@ -42,7 +43,7 @@ def _ours(result: ClaimResult) -> str:
         return "–"
     if len(checks) > _MOST_VALUES_SHOWN:
         return f"{sum(check.holds for check in checks)} of {len(checks)} comparisons hold"
-    return ", ".join(dict.fromkeys(_measured(check) for check in checks)) + _unit([check.comparison for check in checks])
+    return "; ".join(dict.fromkeys(_measured(check) for check in checks)) + _unit([check.comparison for check in checks])
 
 
 def _unit(comparisons: Sequence[Comparison]) -> str:
@@ -106,9 +107,12 @@ def _key(check: Check) -> str:
 
 
 def _with_spread(point: Point, measure: Any, key: str) -> str:
-    spread = point.spread(measure)
-    shown = _format(key, point.mean(measure))
-    return shown if spread is None else f"{shown} ± {value(key, spread) if key else f'{spread:.2g}'}"
+    mean, spread = point.mean(measure), point.spread(measure)
+    if key or not mean or not spread:
+        return mean_and_spread(key, mean, spread) if key else _format(key, mean)
+    # One digit of the spread, two if the first is 1.
+    digits = -math.floor(math.log10(spread)) + (f"{spread:e}"[0] == "1")
+    return f"{mean:.{max(0, digits)}f} ± {spread:.{max(0, digits)}f}"
 
 
 def _format(key: str, number: float | None) -> str:
