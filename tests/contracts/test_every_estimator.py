@@ -240,7 +240,10 @@ def test_predict_accepts_pandas_and_checks_column_names(estimator):
     frame = pd.DataFrame(X, columns=list("abcde"))
     estimator.fit(frame, y)
     assert list(estimator.feature_names_in_) == list("abcde")
-    with pytest.raises(ValueError, match="feature names should match"):
-        answer(estimator, frame[list("edcba")])
+    if type(estimator).__name__.startswith("Table"):  # selects columns by name
+        np.testing.assert_array_equal(answer(estimator, frame[list("edcba")]), answer(estimator, frame))
+    else:
+        with pytest.raises(ValueError, match="feature names should match"):
+            answer(estimator, frame[list("edcba")])
     with pytest.raises(ValueError, match="X has 3 features, but"):
         answer(clone(estimator).fit(X, y), X[:, :3])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -66,7 +67,7 @@ def fit_model(
     except ValueError as reason:  # the estimator rejects a setting, and its message gives the reason
         raise InputError(str(reason)) from reason
     types = {} if table.columns is None else table.columns.type_of
-    counts = {kind: sum(its == kind for its in types.values()) for kind in ("number", "category", "date")}
+    counts = Counter(types.values())
     about = {
         "gramless": __version__,
         "versions": versions(),
@@ -78,7 +79,7 @@ def fit_model(
         "columns": {
             "numbers": counts["number"],
             "words": counts["category"],
-            **({"dates": counts["date"]} if counts["date"] else {}),
+            **{f"{kind}s": counts[kind] for kind in ("date", "text") if counts[kind]},
             "left_out": {} if table.columns is None else table.columns.left_out_,
         },
         **about,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,8 +40,15 @@ def typed_frame(X: pd.DataFrame, columns: TableColumns, origin: str) -> pd.DataF
     missing = [name for name in columns.type_of if name not in X.columns]
     if missing:
         raise InputError(f"{origin} lacks the columns {', '.join(map(repr, missing))}, which the model was trained on")
-    try:
+    with cell_errors(X, origin):
         return pd.DataFrame(columns.typed(X), index=X.index)
+
+
+@contextmanager
+def cell_errors(X: pd.DataFrame, origin: str) -> Iterator[None]:
+    """Context manager that converts the error of a cell to an `InputError` with the row of the file."""
+    try:
+        yield
     except CellError as wrong:
         row = f"{origin}, row {X.index[wrong.row] + 1:,}"
         raise InputError(f"{row}, column {wrong.column!r}: {wrong.value!r} {wrong.problem}") from wrong
@@ -119,7 +127,7 @@ class TableModel(BaseEstimator):
         return self.pipeline
 
     @property
-    def _formats(self) -> dict[str, str]:
+    def formats(self) -> dict[str, str]:
         """Formats of dates and numbers in files, by column."""
         return getattr(getattr(self.estimator, "columns_", None), "formats_", {})
 
@@ -249,9 +257,7 @@ class TableModel(BaseEstimator):
             formats = ("a table with named columns", "svmlight data")
             found, expected = formats if isinstance(X, pd.DataFrame) else formats[::-1]
             raise InputError(f"{origin} is {found}, and the model was trained on {expected}")
-        return (
-            X if not self.column_types else typed_frame(X, TableColumns.of_types(self.column_types, self._formats), origin)
-        )
+        return X if not self.column_types else typed_frame(X, TableColumns.of_types(self.column_types, self.formats), origin)
 
     def unseen(self, ready: Any) -> dict[str, int]:
         """Return the number of values of each category that did not occur in training."""

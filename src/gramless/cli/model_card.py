@@ -84,6 +84,8 @@ def _input(record: dict[str, Any]) -> list[str]:
         seen = f"{record['low']:.4g} to {record['high']:.4g}, median {record['typical']:.4g}"
     elif record["kind"] == "date":
         seen = f"{record['low'][:10]} to {record['high'][:10]}"
+    elif record["kind"] == "text":
+        seen = f"{record['distinct']:,} texts"
     else:
         levels = list(record["levels"].items())
         more = f" and {record['distinct'] - _LEVELS} more" if record["distinct"] > _LEVELS else ""
@@ -110,6 +112,8 @@ def describe_inputs(X: pd.DataFrame, types: dict[str, str]) -> list[dict[str, An
             record |= {"kind": "date"} | {
                 key: moment.isoformat() for key, moment in (("low", known.min()), ("high", known.max()), ("typical", middle))
             }
+        elif kind == "text":
+            record |= {"kind": "text", "typical": "", "distinct": known.nunique()}
         else:
             counts = known.value_counts()
             record |= {

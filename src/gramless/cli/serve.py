@@ -23,7 +23,7 @@ from gramless.cli.model import TableModel, UnusualValues, load_any
 from gramless.deployment.compiled import compiled_novelty
 from gramless.deployment.serving.scorer import InputColumn, Scorer, Scores, Table
 from gramless.deployment.tuning import Limits
-from gramless.tables.column_types import ArrayFrame
+from gramless.tables.column_types import USED_KINDS, ArrayFrame
 
 TOKEN = "GRAMLESS_TOKEN"
 # Numbers of rows that are scored before the model is served, so that the loops for each size are compiled.
@@ -104,7 +104,7 @@ def _column_ranges(model: BaseEstimator, width: int) -> list[list[float | None]]
 
 def table_columns(model: TableModel) -> list[InputColumn]:
     """Return the input columns of a model, with the ranges and categories of the training rows."""
-    names = {kind: model.columns_of(kind) for kind in ("number", "category", "date")}
+    names = {kind: model.columns_of(kind) for kind in USED_KINDS}
     records = {record["name"]: record for record in model.about.get("inputs", [])}
     return [
         InputColumn(
@@ -112,6 +112,7 @@ def table_columns(model: TableModel) -> list[InputColumn]:
             kind,  # type: ignore[arg-type]
             **{key: records.get(name, {}).get(key) for key in ("typical", "low", "high")},
             levels=tuple(records.get(name, {}).get("levels", ())),
+            format=model.formats.get(name, ""),
         )
         for kind, column_names in names.items()
         for name in column_names

@@ -26,6 +26,7 @@ from gramless.cli.splits import folds, hold_out
 from gramless.cli.table_files import batches, select_rows, standard_input
 from gramless.cli.training_table import TrainingTable, read_training_table
 from gramless.estimators.table import default_seconds
+from gramless.tables.column_types import USED_KINDS
 
 # Number of columns whose permutation importance is printed.
 _SHOWN_COLUMNS = 5
@@ -238,7 +239,7 @@ def _default_metric(model: TableModel) -> str:
 def _describe_inputs(model: TableModel) -> str:
     if model.n_features is not None:
         return f"{model.n_features:,} sparse columns"
-    kinds = [(len(model.columns_of(kind)), kind) for kind in ("number", "category", "date")]
+    kinds = [(len(model.columns_of(kind)), kind) for kind in USED_KINDS]
     return " and ".join(f"{n} {kind} column{'s' * (n != 1)}" for n, kind in kinds if n)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gramless.cli.errors import InputError
-from gramless.cli.model import typed_frame
+from gramless.cli.model import cell_errors, typed_frame
 from gramless.cli.table_files import FileRows, file_format, quoted_names, read_file, select_rows
 from gramless.tables.column_types import LARGEST_NUMBER, TableColumns
 
@@ -57,7 +57,8 @@ def read_training_table(
     X, values = _take_roles(X, {role: name for role, name in roles.items() if name is not None}, path)
     if not isinstance(X, pd.DataFrame):
         return TrainingTable(X, y, task, None, values, rows.first_column, tuple(notes))
-    columns = TableColumns().fit(X, y)
+    with cell_errors(X, str(path)):
+        columns = TableColumns().fit(X, y)
     if not columns.type_of:
         if not columns.left_out_:
             raise InputError("there is no input column besides the target")

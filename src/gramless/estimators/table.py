@@ -10,6 +10,7 @@ explicit settings, one `LSSVC`, `NystromLSSVC` or `KernelSVC` is fitted to the s
 
 from __future__ import annotations
 
+import functools
 import time
 import warnings
 from collections import Counter
@@ -35,6 +36,7 @@ from gramless.estimators.svc import KernelSVC
 from gramless.estimators.svr import KernelSVR
 from gramless.inference.intervals import adaptive_scores, prediction_sets, score_threshold
 from gramless.inference.softmax_link import fit_link, link_probabilities, link_scores
+from gramless.tables.attributions import Attributions, shapley_values
 from gramless.tables.column_types import Encoded, TableColumns, column_names, frame_rows, is_frame
 from gramless.tables.losses import ClassLoss, ValueLoss, extreme_targets
 from gramless.tables.members import FittedMembers, TablePlan, fit_members, plan_table, refit_members
@@ -79,6 +81,20 @@ def _has_probabilities(estimator: Any) -> bool:
     return estimator.estimator != "svm" if wanted is None else bool(wanted)
 
 
+def _of_each_output(method: Any) -> Any:
+    """Decorate a method of predictions to call it for each output of a model with several outputs."""
+
+    @functools.wraps(method)
+    def of_all(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        check_is_fitted(self)
+        if not getattr(self, "outputs_", None):  # absent in files of version 0.1.0
+            return method(self, X, *args, **kwargs)
+        found = [getattr(one, method.__name__)(X, *args, **kwargs) for one in self.outputs_]
+        return np.column_stack(found) if all(np.ndim(one) == 1 for one in found) else found
+
+    return of_all
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class _TableEstimator(BaseEstimator):
     """Base class of the table estimators: column types, selection of the model, and the fit."""
@@ -116,6 +132,7 @@ class _TableEstimator(BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
         tags.input_tags.string = True
+        tags.target_tags.multi_output = isinstance(self, RegressorMixin)
         return tags
 
     def _check_table(self, X: Any, *, reset: bool) -> tuple[Any, int]:
@@ -127,15 +144,15 @@ class _TableEstimator(BaseEstimator):
             if n == 0 or len(names) == 0:
                 shape = getattr(X, "shape", None)
                 raise ValueError(f"Found array with {n} sample(s) and shape {shape}: a minimum of 1 is required.")
-            if hasattr(X, "iloc"):
+            repeated = [name for name, count in Counter(names).items() if count > 1]
+            if repeated:
+                raise ValueError(f"X has several columns with the name {', '.join(map(repr, repeated))}: rename them")
+            if not reset and hasattr(self, "feature_names_in_"):
+                self._check_names(names)
+            elif hasattr(X, "iloc"):
                 validate_data(self, X, reset=reset, skip_check_array=True)
             elif reset:
                 self.feature_names_in_, self.n_features_in_ = names, len(names)
-            elif not np.array_equal(names, getattr(self, "feature_names_in_", names)):
-                raise ValueError(
-                    f"The feature names should match those that were passed during fit: {list(self.feature_names_in_)}, "
-                    f"got {list(names)}"
-                )
             return X, n
         if hasattr(X, "indptr"):
             raise TypeError(
@@ -147,6 +164,24 @@ class _TableEstimator(BaseEstimator):
         elif checked.dtype.kind == "O":
             _check_objects(checked)
         return checked, len(checked)
+
+    def _check_names(self, names: np.ndarray) -> None:
+        """Raise an error if a column of `fit` is missing, and warn of columns that the model does not know."""
+        fitted = self.feature_names_in_
+        missing = [name for name in self.columns_.type_of if name not in names]
+        further = [name for name in names if name not in fitted]
+        if missing:
+            listed = "".join(f"\n- {name}" for name in further)
+            unknown = f"Feature names unseen at fit time:{listed}\n" if further else ""
+            listed = "".join(f"\n- {name}" for name in missing)
+            raise ValueError(
+                "The feature names should match those that were passed during fit.\n"
+                f"{unknown}Feature names seen at fit time, yet now missing:{listed}\n"
+            )
+        if further:
+            warnings.warn(
+                f"X has columns that fit did not have, which are not used: {', '.join(map(repr, further))}", stacklevel=5
+            )
 
     def _encoded(self, X: Any) -> Encoded:
         check_is_fitted(self, "members_")
@@ -182,8 +217,8 @@ class _TableEstimator(BaseEstimator):
         ----------
         X : DataFrame (pandas, polars, arrow) or array of shape (n, n_features)
             Table without the target.
-        y : array of shape (n,)
-            Class labels, or values to predict.
+        y : array of shape (n,) or (n, n_outputs)
+            Class labels, or values to predict; each column of several is predicted by an estimator of its own.
         sample_weight : array of shape (n,), optional
             Weights of the rows; a weight of 2 equals two copies of the row, and rows of weight 0 are ignored.
 
@@ -194,6 +229,9 @@ class _TableEstimator(BaseEstimator):
         """
         self._validate_params()
         X, n = self._check_table(X, reset=True)
+        self.outputs_ = self._fit_outputs(X, y, sample_weight)
+        if self.outputs_:
+            return self
         targets, weights = self._read_targets(y, sample_weight, n)
         kept = np.arange(n) if weights is None else np.flatnonzero(weights)
         if len(kept) < 2:
@@ -201,7 +239,9 @@ class _TableEstimator(BaseEstimator):
         self.columns_ = TableColumns(text=self.text, types=self.column_types, dates=self.dates).fit(X, targets)
         self._report_columns()
         loss = self._make_loss(targets[kept], None if weights is None else weights[kept])
-        predictions = self._fit_encoded(self.columns_.encode(X).take(kept), loss)
+        encoded = self.columns_.encode(X).take(kept)
+        self._store_background(encoded)
+        predictions = self._fit_encoded(encoded, loss)
         if predictions is not None:
             self._calibrate(loss, predictions)
         return self
@@ -219,6 +259,18 @@ class _TableEstimator(BaseEstimator):
             warnings.warn("; ".join(messages) + "; print columns_ for all columns", UserWarning, stacklevel=4)
         counts = Counter(columns.kinds_)
         log_progress(self.verbose, "columns: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
+
+    def _fit_outputs(self, X: Any, y: Any, sample_weight: Any) -> list[Any]:
+        """Return one fitted estimator for each column of `y` if it has several columns, else an empty list."""
+        shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
+        if len(shape) != 2 or shape[1] < 2:
+            return []
+        seconds = None if self.time_budget is None else self.time_budget / shape[1]
+        columns = [y.iloc[:, k] if hasattr(y, "iloc") else np.asarray(y)[:, k] for k in range(shape[1])]
+        settings = self.get_params(deep=False) | {"time_budget": seconds}
+        fitted = [type(self)(**settings).fit(X, column, sample_weight) for column in columns]
+        self.columns_ = fitted[0].columns_
+        return fitted
 
     @atomic_fit
     def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -241,7 +293,9 @@ class _TableEstimator(BaseEstimator):
         self
             The fitted estimator.
         """
-        check_is_fitted(self, "members_")
+        check_is_fitted(self)
+        if self.outputs_:
+            raise ValueError("refit is for one output: call it for each estimator of outputs_")
         X, n = self._check_table(X, reset=False)
         selected_for = np.asarray(getattr(self, "classes_", []))
         targets, weights = self._read_targets(y, sample_weight, n)
@@ -250,6 +304,7 @@ class _TableEstimator(BaseEstimator):
             raise ValueError(f"y has the classes {classes}, and the settings were selected for {selected_for}")
         kept = np.arange(n) if weights is None else np.flatnonzero(weights)
         encoded = self.columns_.encode(X).take(kept)
+        self._store_background(encoded)
         loss = self._make_loss(targets[kept], None if weights is None else weights[kept])
         progress = _Progress(self)
         if self.model_ is not None:
@@ -378,6 +433,89 @@ class _TableEstimator(BaseEstimator):
             model.finish()  # deletes the sums that only partial_fit needs
         self.model_, self.timings_ = model, {"tune": tune_seconds, "fit": time.perf_counter() - began}
 
+    def _store_background(self, encoded: Encoded) -> None:
+        """Store a sample of training rows, with which `explain` replaces the values of columns."""
+        rows = np.sort(np.random.RandomState(0).permutation(len(encoded))[: self._tuning.background_rows])
+        self.background_ = encoded.numbers[rows], encoded.codes[rows]
+
+    @_of_each_output
+    def explain(self, X: Any, *, n_samples: int = 64, background: Any = None, random_state: Any = None) -> Attributions:
+        """Return Shapley values of the columns: how much each column moves each prediction away from the mean prediction.
+
+        The prediction of a classifier is the probability of each class (for two classes, of `classes_[1]`), or its score if
+        it has no probabilities. The values of all columns add up to the difference between the prediction and the mean
+        prediction of the background rows. Up to six columns, all subsets are evaluated; else random orders of the columns.
+
+        Parameters
+        ----------
+        X : DataFrame or array
+            Rows to explain, with the columns of the training table.
+        n_samples : int, default=64
+            Number of background rows, with one order of the columns and its reverse each; the standard errors decrease with
+            its square root.
+        background : DataFrame or array, optional
+            Rows from which the values of absent columns are taken; None uses 100 training rows.
+        random_state : int, RandomState or None, default=None
+            Seed or generator of the background rows and the orders.
+
+        Returns
+        -------
+        Attributions
+            Object with `names`, `values`, their standard errors `errors`, and the mean predictions `base`.
+        """
+        if n_samples < 2:
+            raise ValueError(f"n_samples must be at least 2, because standard errors need two samples; got {n_samples}")
+        encoded = self._encoded(X)
+        others = Encoded(*self.background_) if background is None else self._encoded(background)
+        places, rng = self.columns_.encoded_places(), check_random_state(random_state)
+        options = {"n_samples": n_samples, "rng": rng}
+        values, errors, base = shapley_values(self._explained, encoded, others, list(places.values()), **options)
+        if values.shape[2] == 1:
+            values, errors, base = values[..., 0], errors[..., 0], base[:, 0]
+        return Attributions(list(places), values, errors, base)
+
+    def _explained(self, encoded: Encoded) -> np.ndarray:
+        """Return the predictions that `explain` divides among the columns."""
+        if not is_classifier(self):
+            return self.predict(encoded)
+        if not hasattr(self, "predict_proba"):
+            return self.decision_function(encoded)
+        found = self.predict_proba(encoded)
+        return found[:, 1] if found.shape[1] == 2 else found
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Mean absolute Shapley value of each column over a sample of training rows, divided by the sum of all columns."""
+        check_is_fitted(self)
+        if self.outputs_:
+            return np.mean([one.feature_importances_ for one in self.outputs_], axis=0)
+        rows = Encoded(*self.background_).take(slice(self._tuning.explained_rows))
+        found = self.explain(rows, n_samples=self._tuning.importance_samples, random_state=0)
+        sizes = np.abs(found.values).reshape(*found.values.shape[:2], -1).mean(axis=(0, 2))
+        by_name = dict(zip(found.names, sizes / (sizes.sum() or 1.0), strict=True))
+        return np.array([by_name.get(name, 0.0) for name in self.columns_.names_])
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the numeric features to which the kernel is applied.
+
+        Parameters
+        ----------
+        input_features : array of str or None, default=None
+            Ignored: the names are those of the columns of `fit`.
+
+        Returns
+        -------
+        ndarray of str
+            Names of numbers and dates, of indicators of missing values (`"x missing"`) and of categories (`"city=Bern"`).
+        """
+        check_is_fitted(self)
+        if self.outputs_:
+            return self.outputs_[0].get_feature_names_out()
+        preparation = self.preparation_ if self.model_ is not None else self.members_[0].preparation
+        numbers, levels = self.columns_.encoded_names()
+        missing = [f"{numbers[k]} missing" for k in preparation.with_missing_]
+        return np.array([*numbers, *missing, *levels], dtype=object)
+
     def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> TablePlan:
         """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
         return plan_table(n, d, n_outputs, SearchOptions(memory=parse_budget(self.memory_budget, "cpu")))
@@ -492,6 +630,13 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         Class labels.
     columns_ : TableColumns
         Type, preprocessing and missing values of each column, and reasons for excluded columns; printing shows a table.
+    feature_importances_ : ndarray of shape (n_features_in_,)
+        Mean absolute Shapley value of each column over a sample of training rows (see `explain`), divided by their sum;
+        computed at each access.
+    background_ : tuple of ndarray
+        Numbers and codes of a sample of encoded training rows, which `explain` uses.
+    outputs_ : list of estimator
+        One fitted estimator for each column of `y`, whose predictions are combined; empty if `y` has one column.
     members_, member_weights_ : list of TableMember, ndarray
         Fitted settings and their weights in the average; empty for a single model.
     model_ : estimator or None
@@ -557,11 +702,18 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     random_state: Any = None
 
     def _read_targets(self, y: Any, sample_weight: Any, n: int) -> tuple[np.ndarray, np.ndarray | None]:
+        self.classes_: Any
         self.classes_, codes = check_labels(y, n)
         weights = check_weights(sample_weight, np.empty((n, 1)), codes, self.classes_, self.class_weight)
         if len(np.unique(codes if weights is None else codes[weights > 0])) < 2:
             raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
         return codes, weights
+
+    def _fit_outputs(self, X: Any, y: Any, sample_weight: Any) -> list[Any]:
+        fitted = super()._fit_outputs(X, y, sample_weight)
+        if fitted:
+            self.classes_ = [one.classes_ for one in fitted]
+        return fitted
 
     def _make_loss(self, targets: np.ndarray, weights: np.ndarray | None) -> ClassLoss:
         return ClassLoss(targets, len(self.classes_), weights, self.metric)
@@ -578,6 +730,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         self.calibration_scores_, self.calibration_codes_ = scores[np.arange(len(codes)), codes], codes
 
     @available_if(lambda self: self.estimator != "svm" and _has_probabilities(self))
+    @_of_each_output
     def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
         """Return sets of classes that contain the true class with a given probability.
 
@@ -607,6 +760,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         own, codes = self.calibration_scores_, self.calibration_codes_
         return prediction_sets(chances, own, codes, coverage, per_class=per_class, random_state=random_state)
 
+    @_of_each_output
     def decision_function(self, X: Any) -> np.ndarray:
         """Return class scores; the scores of a table model are calibrated, and their softmax is `predict_proba`.
 
@@ -639,6 +793,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         return out
 
     @available_if(_has_probabilities)
+    @_of_each_output
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return calibrated class probabilities.
 
@@ -656,6 +811,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
             return self._by_class(self.model_.predict_proba(self._scaled(X)))
         return link_probabilities(self._scores(X), self.link_)
 
+    @_of_each_output
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each row.
 
@@ -744,6 +900,13 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     ----------
     columns_ : TableColumns
         Type, preprocessing and missing values of each column, and reasons for excluded columns; printing shows a table.
+    feature_importances_ : ndarray of shape (n_features_in_,)
+        Mean absolute Shapley value of each column over a sample of training rows (see `explain`), divided by their sum;
+        computed at each access.
+    background_ : tuple of ndarray
+        Numbers and codes of a sample of encoded training rows, which `explain` uses.
+    outputs_ : list of estimator
+        One fitted estimator for each column of `y`, whose predictions are combined; empty if `y` has one column.
     members_, member_weights_ : list of TableMember, ndarray
         Fitted settings and their weights in the average; empty for a single model.
     model_ : estimator or None
@@ -828,6 +991,7 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         self.loo_residuals_ = loss.y - predictions.reshape(len(predictions))
 
     @available_if(lambda self: self.estimator != "svm")
+    @_of_each_output
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Return intervals that contain the value of a new row with a given probability, from leave-one-out residuals.
 
@@ -849,6 +1013,7 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         length = score_threshold(np.abs(self.loo_residuals_), coverage, self._weights)
         return np.column_stack([values - length, values + length])
 
+    @_of_each_output
     def predict(self, X: Any) -> np.ndarray:
         """Return predicted values.
 

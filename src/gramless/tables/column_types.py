@@ -22,7 +22,9 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
 from sklearn.base import BaseEstimator
+from sklearn.tree import DecisionTreeClassifier
 
 from gramless._core.missing_text import ALWAYS_MISSING, MISSING_NUMBERS
 
@@ -36,6 +38,9 @@ _ROWS_FOR_WORDS = 4000
 _SMALLEST_GAIN = 0.02
 # Share of the steps from row to row in one direction from which integers look like an identifier.
 _SAME_DIRECTION = 0.95
+# One column determines the target if it explains more than this share of at most this many rows; fewer rows, or fewer rows
+# outside of the most common class, may be explained by chance.
+_ALONE, _ROWS_ALONE, _FEWEST_ROWS_ALONE, _FEWEST_OTHERS = 0.999, 2000, 50, 10
 _DAY = np.timedelta64(1, "D")
 PHASE_DIGITS = 9
 # The squares of a million numbers of this size can be added in float64.
@@ -166,10 +171,10 @@ def _is_number(value: Any) -> bool:
 def _is_date(value: Any) -> bool:
     if not isinstance(value, str):
         return isinstance(value, (datetime.date, np.datetime64))
-    return _DATE.fullmatch(value) is not None and (_parsed_date(value) or _parsed_date(value, "month first")) is not None
+    return _DATE.fullmatch(value) is not None and (parsed_date(value) or parsed_date(value, "month first")) is not None
 
 
-def _parsed_date(value: Any, order: str = "day first") -> np.datetime64 | None:
+def parsed_date(value: Any, order: str = "day first") -> np.datetime64 | None:
     """Return a date, a time stamp or a string as UTC without a time zone; None for other values."""
     try:
         moment = datetime.datetime.fromisoformat(_iso_text(value, order)) if isinstance(value, str) else value
@@ -212,9 +217,11 @@ def number_format(values: Iterable[Any]) -> str | None:
     return next((name for name, form in _WRITTEN_NUMBER.items() if all(map(form.fullmatch, texts))), None)
 
 
-def _plain_number(text: str, form: str) -> str:
-    """Return a number without currency, percent sign and separators of thousands."""
-    text = re.sub(r"[$€£¥%' A-Z]", "", text)
+def plain_number(value: Any, form: str) -> Any:
+    """Return a number in the given format without currency, percent sign and separators of thousands; else the value."""
+    if not isinstance(value, str) or not _WRITTEN_NUMBER[form].fullmatch(value):
+        return value
+    text = re.sub(r"[$€£¥%' A-Z]", "", value)
     return text.replace(",", "") if form == "decimal point" else text.replace(".", "").replace(",", ".")
 
 
@@ -232,8 +239,7 @@ def _as_numbers(values: np.ndarray, name: str, form: str = "decimal point") -> n
         numbers = np.full(len(values), np.nan)
         for row, value in enumerate(values):
             if not _is_missing(value) and value not in MISSING_NUMBERS:
-                if isinstance(value, str) and not _is_number(value) and _WRITTEN_NUMBER[form].fullmatch(value):
-                    value = _plain_number(value, form)
+                value = plain_number(value, form)
                 if not _is_number(value) and not isinstance(value, (bool, np.bool_)):
                     raise CellError(row, name, value, "is not a number")
                 numbers[row] = float(value)
@@ -253,7 +259,7 @@ def _as_dates(values: np.ndarray, name: str, order: str = "") -> np.ndarray:
     dates = np.full(len(values), np.datetime64("NaT"), dtype="datetime64[us]")
     for row, value in enumerate(values):
         if not _is_missing(value) and value not in MISSING_NUMBERS:
-            date = None if isinstance(value, Real) else _parsed_date(value, order)
+            date = None if isinstance(value, Real) else parsed_date(value, order)
             if date is None:
                 raise CellError(row, name, value, "is not a date")
             dates[row] = date
@@ -368,9 +374,14 @@ class TableColumns(BaseEstimator):
                 )
             if kind == "left out":
                 self.left_out_[name] = why
+            is_compared = y is not None and len(self.names_) > 1 and not is_requested and kind not in ("left out", "text")
+            known = self._converted(kind, name, values)[~missing] if is_compared or kind == "category" else values
+            if is_compared and predicts_alone(known, np.asarray(y)[~missing]):
+                self.doubts_.append(
+                    f"{name!r} alone predicts the target almost perfectly: leave it out if new rows will not have it"
+                )
             if kind == "category":
-                known = _as_categories(values, name)[~missing].astype(str)
-                levels, counts = np.unique(known, return_counts=True)
+                levels, counts = np.unique(known.astype(str), return_counts=True)
                 self.levels_.append(levels[np.sort(np.argsort(-counts, kind="stable")[: self.most_levels])])
             self.kinds_.append(kind)
             self.missing_.append(int(missing.sum()))
@@ -414,7 +425,7 @@ class TableColumns(BaseEstimator):
         if self.dates == "iso":
             return all((match := _DATE.fullmatch(value)) is not None and match[1] for value in strings)
         order = date_order(strings, self.dates)[0]
-        return all(_parsed_date(value, order) is not None for value in strings)
+        return all(parsed_date(value, order) is not None for value in strings)
 
     def _set_format(self, kind: str, name: str, known: np.ndarray) -> None:
         """Store how the strings of a column are converted to dates or numbers."""
@@ -456,15 +467,16 @@ class TableColumns(BaseEstimator):
         else:
             places = {name: place for place, name in enumerate(self.names_)}
         kinds = zip(self.names_, self.kinds_, strict=True)
-        used = [(name, _CONVERT[kind]) for name, kind in kinds if kind in USED_KINDS]
+        used = [(name, kind) for name, kind in kinds if kind in USED_KINDS]
         lacking = [name for name, _ in used if name not in places]
         if lacking:
             raise ValueError(f"X lacks the columns {lacking}, which the model was fitted with")
-        formats = getattr(self, "formats_", {})  # absent in files of version 0.1.0
-        return {
-            name: convert(column_values(X, places[name])[0], name, *([formats[name]] if name in formats else []))
-            for name, convert in used
-        }
+        return {name: self._converted(kind, name, column_values(X, places[name])[0]) for name, kind in used}
+
+    def _converted(self, kind: str, name: str, values: np.ndarray) -> np.ndarray:
+        """Return the values of a column in the array type of its kind."""
+        form = getattr(self, "formats_", {}).get(name)  # absent in files of version 0.1.0
+        return _CONVERT[kind](values, name, *([] if form is None else [form]))
 
     def encode(self, X: Any) -> Encoded:
         """Return the rows of a table as numbers and codes; rows that are encoded already are returned unchanged."""
@@ -488,6 +500,28 @@ class TableColumns(BaseEstimator):
                 places = {level: place for place, level in enumerate(self.levels_[len(codes)].tolist())}
                 codes.append(np.array([places.get(value, -1) for value in values], dtype=np.int32))
         return Encoded(_stacked(numbers, n, np.float64), _stacked(codes, n, np.int32))
+
+    def encoded_places(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Return the positions of each used column among the numbers and the codes of encoded rows, by name."""
+        widths = {"number": 1, "date": 7, "text": _HASHED_FEATURES}
+        places, numbers, codes = {}, 0, 0
+        for name, kind in self.type_of.items():
+            width = widths.get(kind, 0)
+            is_category = kind == "category"
+            places[name] = np.arange(numbers, numbers + width), np.arange(codes, codes + is_category)
+            numbers, codes = numbers + width, codes + is_category
+        return places
+
+    def encoded_names(self) -> tuple[list[str], list[str]]:
+        """Return the names of the encoded numbers, and of the levels of all categories."""
+        dates = ("days", "sin year", "cos year", "sin week", "cos week", "sin day", "cos day")
+        parts = {"number": [""], "date": [f" {part}" for part in dates]}
+        parts["text"] = [f" words {k}" for k in range(_HASHED_FEATURES)]
+        types = self.type_of
+        categories = [name for name, kind in types.items() if kind == "category"]
+        numbers = [name + part for name, kind in types.items() for part in parts.get(kind, [])]
+        named = zip(categories, self.levels_, strict=True)
+        return numbers, [f"{name}={level}" for name, levels in named for level in levels]
 
     @property
     def type_of(self) -> dict[str, str]:
@@ -562,6 +596,30 @@ def _words_predict(words: np.ndarray, y: np.ndarray) -> bool:
     Z = (Z - Z.mean(axis=0)) / np.maximum(Z.std(axis=0), np.finfo(float).tiny)
     gain = 1 + RidgeCV(alphas=np.logspace(-2, 3, 6)).fit(words[rows], Z).best_score_
     return bool(gain > max(_SMALLEST_GAIN, 2 / len(rows) ** 0.5))
+
+
+def predicts_alone(values: np.ndarray, y: np.ndarray) -> bool:
+    """Return whether one column determines almost all targets: classes by few intervals or levels, values by their ranks."""
+    rows = np.random.RandomState(0).permutation(len(values))[:_ROWS_ALONE]
+    values, y = values[rows], y[rows]
+    is_category = values.dtype.kind == "O"
+    if len(rows) < _FEWEST_ROWS_ALONE:
+        return False
+    if y.dtype.kind == "f":
+        if is_category or (y == y[0]).all() or (values == values[0]).all():
+            return False
+        return bool(abs(spearmanr(values.astype(np.float64), y).statistic) > _ALONE)
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(rows) - np.bincount(codes).max() < _FEWEST_OTHERS:
+        return False
+    if not is_category:
+        tree = DecisionTreeClassifier(max_leaf_nodes=max(2, len(classes)), random_state=0)
+        points = values.astype(np.float64)[:, None]
+        return bool(tree.fit(points, codes).score(points, codes) > _ALONE)
+    levels, places = np.unique(values.astype(str), return_inverse=True)
+    counts = np.bincount(places * len(classes) + codes, minlength=len(levels) * len(classes)).reshape(-1, len(classes))
+    repeated = counts[counts.sum(axis=1) > 1]  # a level of a single row predicts no other row
+    return bool(repeated.max(axis=1, initial=0).sum() > _ALONE * len(rows))
 
 
 def _looks_like_identifier(values: np.ndarray) -> bool:

@@ -102,6 +102,14 @@ class TablesTuning:
     float32_rows: int = 5000
     """Rows above which single models are computed in float32: half the memory, equal accuracy at the ridges of tables."""
 
+    # Explanations.
+    background_rows: int = 100
+    """Training rows that a model stores, from which the values of absent columns are taken."""
+    explained_rows: int = 50
+    """Rows over which the importance of columns is averaged."""
+    importance_samples: int = 8
+    """Background rows for each of these rows: errors of single rows average out."""
+
     @property
     def matrices(self) -> int:
         """Number of kernel-sized matrices of a search: one per finalist and one factor per thread."""

@@ -9,7 +9,8 @@ import codecs
 import csv
 import io
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal, NotRequired
 
 import numpy as np
@@ -20,6 +21,7 @@ from typing_extensions import TypedDict
 
 from gramless._core.missing_text import ALWAYS_MISSING, MISSING_NUMBERS
 from gramless.deployment.serving.scorer import InputColumn, RequestError, Table
+from gramless.tables.column_types import parsed_date, plain_number
 
 JSON, CSV = "application/json", "text/csv"
 # The sum of the squares of a million such numbers does not overflow in float64.
@@ -28,12 +30,16 @@ _LISTED_NAMES = 10
 _SHOWN_CHARACTERS = 60
 
 
-def _parse_date(value: Any) -> Any:
-    """Return a date in ISO format as a datetime without time zone, in UTC if the date has a time zone."""
+def _parse_date(value: Any, order: str) -> Any:
+    """Return a date as a datetime without time zone, in UTC if the date has a time zone; `order` "" is ISO format only."""
     if not isinstance(value, str):
         raise ValueError("not a string")
-    date = datetime.fromisoformat(value)
-    return date if date.tzinfo is None else date.astimezone(UTC).replace(tzinfo=None)
+    if not order:
+        datetime.fromisoformat(value)  # raises an error for other formats
+    moment = parsed_date(value, order)
+    if moment is None:
+        raise ValueError("not a date")
+    return moment.astype(object)
 
 
 def _as_none(_: str) -> None:
@@ -45,13 +51,17 @@ _MissingString = Annotated[Literal[tuple(sorted((*ALWAYS_MISSING, *MISSING_NUMBE
 _TYPES: dict[str, Any] = {
     "number": Annotated[float, Field(gt=-LARGEST, lt=LARGEST, allow_inf_nan=False)],
     "category": str | StrictBool | StrictInt | StrictFloat,
-    "date": Annotated[datetime, BeforeValidator(_parse_date)],
+    "text": str,
+    "date": datetime,
 }
 _EXPECTED = {
     "number": "is not a number",
     "category": "is not a string",
-    "date": "is not a date such as 2024-02-29 or 2024-02-29T12:00:00",
+    "text": "is not a string",
+    "date": "is not a date",
 }
+# Examples of dates by the format of their column.
+_DATES = {"": "2024-02-29 or 2024-02-29T12:00:00", "day first": "29.02.2024", "month first": "02/29/2024"}
 
 
 class RequestRows:
@@ -91,7 +101,7 @@ class RequestRows:
         numbers = [column.name for column in self._columns if column.kind == "number"]
         block = np.array([[row[name] for row in rows] for name in numbers], dtype=np.float64)  # None becomes NaN
         for column in self._columns:
-            if column.kind == "category":
+            if column.kind in ("category", "text"):
                 table[column.name] = np.array([_category(row[column.name], column) for row in rows], dtype=object)
             elif column.kind == "date":
                 table[column.name] = np.array([row[column.name] for row in rows], dtype="datetime64[us]")
@@ -148,7 +158,9 @@ class RequestRows:
         if value is None or (value in (*ALWAYS_MISSING, *MISSING_NUMBERS) and not column.allows_missing):
             return RequestError(422, f"{cell}: the model needs a value here")
         too_large = isinstance(value, int) or first["type"] in ("finite_number", "greater_than", "less_than")
-        return RequestError(422, f"{cell}: {_shown(value)} {'is too large' if too_large else _EXPECTED[column.kind]}")
+        example = f" such as {_DATES[column.format]}" if column.kind == "date" else ""
+        problem = "is too large" if too_large else _EXPECTED[column.kind] + example
+        return RequestError(422, f"{cell}: {_shown(value)} {problem}")
 
 
 def _cell_type(column: InputColumn) -> Any:
@@ -162,8 +174,12 @@ def _cell_type(column: InputColumn) -> Any:
         known = f"Range of the training rows: {low} to {high}"
     about = Field(description=known, examples=None if column.typical is None else [column.typical])
     cell = _TYPES[column.kind]
-    if not column.allows_missing:
-        return Annotated[cell, about]
+    if column.kind == "date":
+        cell = Annotated[cell, BeforeValidator(partial(_parse_date, order=column.format))]
+    elif column.format:
+        cell = Annotated[cell, BeforeValidator(partial(plain_number, form=column.format))]
+    if column.kind == "text" or not column.allows_missing:
+        return Annotated[cell | None if column.allows_missing else cell, about]
     cell = cell | None if column.kind == "category" else cell | _MissingString | None
     return Annotated[cell, Field(union_mode="left_to_right"), about]
 

@@ -1,7 +1,8 @@
 """Interface between a server and a model: the input columns, and the scores of a table with these columns.
 
-A table is a dict of arrays, one per column: float64 with NaN for numbers, objects with NaN for categories, datetime64 with
-NaT for dates. `gramless.deployment.serving.request_rows` validates the rows of a request and converts them to a table.
+A table is a dict of arrays, one per column: float64 with NaN for numbers, objects with NaN for categories and texts,
+datetime64 with NaT for dates. `gramless.deployment.serving.request_rows` validates the rows of a request and converts them
+to a table.
 """
 
 from __future__ import annotations
@@ -25,19 +26,25 @@ class RequestError(Exception):
 
 @dataclass(frozen=True)
 class InputColumn:
-    """Input column of a model, with the median or mode, the range and the categories of its training values if known."""
+    """Input column of a model, with the median or mode, the range and the categories of its training values if known.
+
+    `format` is how strings are converted, as in `TableColumns.formats_`; empty for plain numbers and ISO dates.
+    """
 
     name: str
-    kind: Literal["number", "category", "date"]
+    kind: Literal["number", "category", "date", "text"]
     typical: Any = None
     low: Any = None
     high: Any = None
     levels: tuple[str, ...] = ()
     allows_missing: bool = True
+    format: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the column as plain JSON, without unknown values."""
-        return {key: value for key, value in asdict(self).items() if value not in (None, ())}
+        return {
+            key: value for key, value in asdict(self).items() if value not in (None, ()) and (key, value) != ("format", "")
+        }
 
 
 @dataclass(frozen=True)
