@@ -16,11 +16,11 @@ u = Q^T L^-1 (phi - s / N). Its leverage and its leave-one-out residual are exac
     h = w (1 / N + sum_j u_j^2 / (v_j + ridge)),      e_loo = (z - A^T phi - b) / (1 - h) .
 
 Rounding: `T` and `t` are sums of `z_i - o`, where `o` is the mean of the first batch, because sums of targets with a large
-mean would lose the digits of their deviations. Float32 features are multiplied in float64, because a sum over n rows in float32 has an error of about
-`eps sqrt(n)` in every direction, which whitening divides by the small eigenvalues of `P`. The penalty gets the jitter
-`eps sqrt(p) max(diag P)` (`eps` of the features), because directions below the rounding of the features have no
-information. `M` gets no jitter: if Cholesky finds an eigenvalue below `-ridge`, negative eigenvalues are set to zero and the
-solution reports the most negative one.
+mean would lose the digits of their deviations. Float32 features are multiplied in float64, because a sum over n rows in
+float32 has an error of about `eps sqrt(n)` in every direction, which whitening divides by the small eigenvalues of `P`. The
+penalty gets the jitter `eps sqrt(p) max(diag P)` (`eps` of the features), because directions below the rounding of the
+features have no information. `M` gets no jitter: if Cholesky finds an eigenvalue below `-ridge`, negative eigenvalues are
+set to zero and the solution reports the most negative one.
 
 Cost: O(b p^2) for a batch of b rows, O(p^3) to solve, O(p^2) for each row left out. Memory: `8 p^2` bytes, and 16 kB per
 feature while float32 batches are added.
