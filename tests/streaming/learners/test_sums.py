@@ -57,6 +57,16 @@ def test_merge_equals_one_accumulator_and_leaves_the_other_alone(problem):
     assert (merged.n_rows, merged.weight) == (300, pytest.approx(w.sum()))
 
 
+@pytest.mark.parametrize("cut", [1, 150])
+def test_large_means_of_targets_lose_no_digits(problem, cut):
+    """Sums of the targets themselves would have an error of 1e8 eps sqrt(n) = 4e-7, which a small ridge magnifies."""
+    F, Z, K, _ = problem
+    expected = summed(F, Z).solve(1e-9, K)
+    merged = summed(F[:cut], Z[:cut] + 2.0**27).merge(summed(F[cut:], Z[cut:] + 2.0**27)).solve(1e-9, K)
+    np.testing.assert_allclose(F @ merged.A + merged.bias - 2.0**27, F @ expected.A + expected.bias, atol=3e-6)
+    np.testing.assert_allclose(merged.A, expected.A, rtol=1e-4, atol=1e-4 * np.abs(expected.A).max())
+
+
 def test_merge_refuses_other_sizes():
     with pytest.raises(ValueError, match="cannot merge sums of 3 features"):
         RidgeSums(2, 1).merge(RidgeSums(3, 1))

@@ -15,11 +15,12 @@ u = Q^T L^-1 (phi - s / N). Its leverage and its leave-one-out residual are exac
 
     h = w (1 / N + sum_j u_j^2 / (v_j + ridge)),      e_loo = (z - A^T phi - b) / (1 - h) .
 
-Rounding: float32 features are multiplied in float64, because a sum over n rows in float32 has an error of about
-`eps sqrt(n)` in every direction, which whitening divides by the small eigenvalues of `P`. The penalty gets the jitter
-`eps sqrt(p) max(diag P)` (`eps` of the features), because directions below the rounding of the features have no
-information. `M` gets no jitter: if Cholesky finds an eigenvalue below `-ridge`, negative eigenvalues are set to zero and the
-solution reports the most negative one.
+Rounding: `T` and `t` are sums of `z_i - o`, where `o` is the mean of the first batch, because sums of targets with a large
+mean would lose the digits of their deviations. Float32 features are multiplied in float64, because a sum over n rows in
+float32 has an error of about `eps sqrt(n)` in every direction, which whitening divides by the small eigenvalues of `P`. The
+penalty gets the jitter `eps sqrt(p) max(diag P)` (`eps` of the features), because directions below the rounding of the
+features have no information. `M` gets no jitter: if Cholesky finds an eigenvalue below `-ridge`, negative eigenvalues are
+set to zero and the solution reports the most negative one.
 
 Cost: O(b p^2) for a batch of b rows, O(p^3) to solve, O(p^2) for each row left out. Memory: `8 p^2` bytes, and 16 kB per
 feature while float32 batches are added.
@@ -47,6 +48,7 @@ _EPS = float(np.finfo(np.float64).eps)
 # is not defined by the other rows.
 _SMALLEST_FREEDOM = 1e-10
 _SUMS = ("upper", "cross", "feature_sum", "target_sum")
+_ARRAYS = (*_SUMS, "origin")
 
 
 class RidgeSums(LearnerState):
@@ -63,6 +65,7 @@ class RidgeSums(LearnerState):
         self.cross = self._zeros(n_features, n_targets)
         self.feature_sum = self._zeros(n_features, 1)
         self.target_sum = self._zeros(1, n_targets)
+        self.origin = self._zeros(1, n_targets)  # subtracted from targets before they are added
         self._scratch: np.ndarray | None = None
 
     def _zeros(self, *shape: int) -> Array:
@@ -106,11 +109,13 @@ class RidgeSums(LearnerState):
             self.upper
         ):  # the sums were read from a file, or merged from another device
             self.__dict__.update(RidgeSums.from_state(self.state(), features).__dict__)
+        if self.n_rows == 0:
+            self.origin = xa.namespace(targets).mean(xa.astype(targets, np.float64), axis=0)[None, :]
         self.n_rows += b
         self.eps = max(self.eps, float(np.finfo(xa.numpy_dtype(features)).eps))
         if xa.is_torch(features) or xa.numpy_dtype(features) == np.float64:
             double = None if weights is None else xa.astype(weights, np.float64)
-            self._add(xa.astype(features, np.float64), xa.astype(targets, np.float64), double)
+            self._add(xa.astype(features, np.float64), xa.astype(targets, np.float64) - self.origin, double)
         else:
             size = TUNING.converted_rows
             if self._scratch is None:
@@ -120,7 +125,7 @@ class RidgeSums(LearnerState):
                 F = self._scratch[: rows.stop - start]
                 F[...] = features[rows]
                 double = None if weights is None else xa.astype(weights[rows], np.float64)
-                self._add(F, xa.astype(targets[rows], np.float64), double)
+                self._add(F, xa.astype(targets[rows], np.float64) - self.origin, double)
         self.largest = max(self.largest, self.trace)
 
     def _add(self, F: Array, Z: Array, weights: Array | None) -> None:
@@ -160,10 +165,17 @@ class RidgeSums(LearnerState):
                 f"cannot merge sums of {other.n_features} features and {other.n_targets} targets into sums of "
                 f"{self.n_features} and {self.n_targets}"
             )
+        if self.n_rows == 0:
+            self.origin = xa.like(other.origin, self.upper) + 0
+        shift = xa.like(other.origin, self.upper) - self.origin
         self.n_rows += sign * other.n_rows
         self.weight += sign * other.weight
         for name in _SUMS:
             mine, theirs = getattr(self, name), xa.like(getattr(other, name), self.upper)
+            if name == "cross":
+                theirs = theirs + xa.like(other.feature_sum, self.upper) @ shift
+            elif name == "target_sum":
+                theirs = theirs + other.weight * shift
             if sign > 0:
                 mine += theirs
             else:
@@ -178,7 +190,7 @@ class RidgeSums(LearnerState):
 
     def widen(self, n_targets: int) -> None:
         """Add target columns of zeros."""
-        for name in ("cross", "target_sum"):
+        for name in ("cross", "target_sum", "origin"):
             old = getattr(self, name)
             new = self._zeros(old.shape[0], n_targets)
             new[:, : old.shape[1]] = old
@@ -198,22 +210,23 @@ class RidgeSums(LearnerState):
         """Return an independent copy."""
         other = object.__new__(RidgeSums)
         other.__dict__.update(self.__dict__, _scratch=None)
-        for name in _SUMS:
+        for name in _ARRAYS:
             total = getattr(self, name)
             setattr(other, name, total + 0 if xa.is_torch(total) else total.copy(order="F"))
         return other
 
     def state(self) -> dict[str, Any]:
         """Return the sums and their counts by name."""
-        return {name: getattr(self, name) for name in (*_SUMS, "n_rows", "weight", "eps", "largest")}
+        return {name: getattr(self, name) for name in (*_ARRAYS, "n_rows", "weight", "eps", "largest")}
 
     @classmethod
     def from_state(cls, state: dict[str, Any], reference: Array | None = None) -> RidgeSums:
         """Return sums from the result of `state`, as arrays like `reference` (default NumPy)."""
         p, k = state["cross"].shape
         new = cls(p, k, reference)
-        for name in _SUMS:
-            getattr(new, name)[...] = xa.like(state[name], new.upper)
+        for name in _ARRAYS:
+            if name in state:  # version 0.1.0 has no origin
+                getattr(new, name)[...] = xa.like(state[name], new.upper)
         new.n_rows, new.weight = int(state["n_rows"]), float(state["weight"])
         new.eps, new.largest = float(state["eps"]), float(state["largest"])
         return new
@@ -250,9 +263,10 @@ class WhitenedRidge:
         S = sums.upper if xa.is_torch(sums.upper) else np.triu(sums.upper) + np.triu(sums.upper, 1).T
         self.weight = sums.weight
         self.mean = sums.feature_sum / sums.weight
-        self.target_mean = sums.target_sum / sums.weight
+        deviation = sums.target_sum / sums.weight
+        self.target_mean = sums.origin + deviation
         centred = S - (sums.feature_sum @ self.mean.T)
-        right = sums.cross - sums.feature_sum @ self.target_mean
+        right = sums.cross - sums.feature_sum @ deviation
         self._L: Array | None = None
         self.jitter: float | None = None
         if penalty is not None:
