@@ -112,6 +112,14 @@ def test_values(machine, digits, client):
     np.testing.assert_allclose(ours.predict(dX).compute(), theirs.predict(X), atol=1e-8)
 
 
+def test_labels_after_a_fit_to_an_indicator_matrix(digits, client):
+    X, y = digits
+    model = LSSVC(solver="cg").fit(X, np.eye(10)[y])
+    model.fit(*cut(X, y))
+    assert not model.multilabel_
+    np.testing.assert_array_equal(np.unique(np.asarray(model.predict(X[:200]))), np.arange(10))
+
+
 def test_risvo_keeps_its_books(digits, client):
     X, y = digits
     ours, theirs = MACHINES["risvo"]().fit(*cut(X, y)), MACHINES["risvo"]().fit(X, y)

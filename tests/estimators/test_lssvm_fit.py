@@ -396,3 +396,15 @@ def test_a_refit_on_tensors_forgets_column_names():
     model.fit(torch.as_tensor(frame.to_numpy().copy()), [0, 0, 1, 1])
     assert not hasattr(model, "feature_names_in_")
     model.predict(frame.to_numpy())
+
+
+def fitted_attributes(model):
+    return {name for name in vars(model) if name.endswith("_") and not name.startswith("_")}
+
+
+@pytest.mark.parametrize("estimator", [LSSVC, LSSVR])
+@pytest.mark.parametrize(("before", "after"), [("loo", 1.0), (1.0, "loo")])
+def test_refit_with_another_kind_of_C_has_no_attributes_of_the_first_fit(estimator, before, after):
+    X, y = make_moons(60, noise=0.2, random_state=0)
+    refitted = estimator(C=before).fit(X, y).set_params(C=after).fit(X, y)
+    assert fitted_attributes(refitted) == fitted_attributes(estimator(C=after).fit(X, y))

@@ -37,6 +37,8 @@ from gramless.linalg.tuning import TUNING, LinalgTuning
 
 CALIBRATION = ("sigmoids_", "_calibration", "_codes", "_weights", "optimism_")
 """Attributes that must not be combined with the scores of another fit."""
+_SEARCH = ("params_", "best_params_", "best_score_", "scores_", "loo_decision_")
+_SOLVE = ("n_iter_", "residual_")
 # Values that are recomputed on demand and are not part of a copy or a model file.
 _NOT_SAVED = {"_device_points", "_process"}
 
@@ -161,6 +163,7 @@ class BaseKernelExpansion(BaseEstimator):
         return call
 
     def _store_fit(self, fit: ExpansionFit) -> None:
+        self._delete(*_SEARCH)
         self._set_points(fit.kernel, fit.points, fit.device_points, fit.support)
         self.dual_coef_, self.intercept_, self.device_, self.C_ = fit.coef, fit.intercept, fit.device, float(self.C)
         self.solver_, self.solver_reason_ = fit.solver, fit.plan.reason
@@ -184,6 +187,7 @@ class BaseKernelExpansion(BaseEstimator):
             check_positive("every C in Cs", float(C))
         self.params_, kernels = map(list, zip(*self._kernels(), strict=True))
         check_kernel_input(X, *kernels)
+        self._delete(*_SOLVE)
         self.device_ = xa.resolve_device(self.device, X)
         n = X.shape[0] if weights is None else int(np.count_nonzero(weights))
         dtype = xa.numpy_dtype(X)
@@ -221,7 +225,7 @@ class BaseKernelExpansion(BaseEstimator):
 
     def _set_outputs(self, classes: np.ndarray | None, *, single: bool) -> None:
         """Store the classes, or whether a regressor has one output, and delete the calibration of an earlier fit."""
-        self._delete(*CALIBRATION)
+        self._delete(*CALIBRATION, "multilabel_")
         if classes is None:
             self._single_output = single
         else:
