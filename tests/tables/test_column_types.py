@@ -37,6 +37,23 @@ def test_kinds_and_values_are_the_same_in_every_library(library):
     assert np.isnan(days[2])
 
 
+@pytest.mark.parametrize("library", FRAMES)
+def test_durations_are_numbers_of_days(library):
+    durations = [datetime.timedelta(hours=6), None, datetime.timedelta(days=2), datetime.timedelta(days=-1)]
+    frame = FRAMES[library]({"delay": durations})
+    columns = TableColumns().fit(frame)
+    assert columns.kinds_ == ["number"]
+    np.testing.assert_array_equal(columns.encode(frame).numbers[:, 0], [0.25, np.nan, 2.0, -1.0])
+
+
+def test_missing_values_of_arrow_dictionaries_are_missing():
+    frame = pa.table({"leaf": pa.array(["oval", None, "needle", "oval"]).dictionary_encode()})
+    columns = TableColumns().fit(frame)
+    assert columns.kinds_ == ["category"]
+    assert columns.missing_ == [1]
+    assert columns.encode(frame).codes.ravel().tolist() == [1, -1, 0, 1]
+
+
 def test_phases_of_dates_come_around():
     dates = pd.DataFrame({"day": pd.to_datetime(["2024-01-01", "2024-01-08", "2023-01-01", "2024-06-30"])})
     numbers = TableColumns().fit(dates).encode(dates).numbers

@@ -1,6 +1,7 @@
 """Column types of a table, and the values of each column as numbers or category codes.
 
-    number     integers, floats, and strings that are numbers, also with currency or percent sign; missing values are NaN
+    number     integers, floats, durations (as days), and strings that are numbers, also with currency or percent sign;
+               missing values are NaN
     category   strings, booleans and categorical columns: a code for each frequent level, -1 for rare, new and missing values
     date       dates and strings such as 2023-06-12, 12.06.2023 or 06/12/2023: days, and sine and cosine of the phase in
                the year, the week and the day
@@ -116,7 +117,13 @@ def frame_rows(X: Any) -> int:
 
 
 def column_values(X: Any, place: int) -> tuple[np.ndarray, bool]:
-    """Return one column as a NumPy array, and whether the frame declares it as categorical."""
+    """Return one column as a NumPy array, with durations as days, and whether the frame declares it as categorical."""
+    values, declared = _stored_values(X, place)
+    return (values / _DAY if values.dtype.kind == "m" else values), declared
+
+
+def _stored_values(X: Any, place: int) -> tuple[np.ndarray, bool]:
+    """Return one column as a NumPy array in the type of the frame, and whether the frame declares it as categorical."""
     if isinstance(X, ArrayFrame):
         return X.values[place], False
     if not is_frame(X):
@@ -124,6 +131,8 @@ def column_values(X: Any, place: int) -> tuple[np.ndarray, bool]:
     if hasattr(X, "column_names"):
         column = X.column(place)
         declared = str(column.type).startswith("dictionary")
+        if declared:  # `to_numpy` replaces missing values of a dictionary by its last value
+            column = column.cast(column.type.value_type)
         return column.to_numpy(zero_copy_only=False), declared
     if not hasattr(X, "iloc"):
         column = X.get_columns()[place] if hasattr(X, "get_columns") else X[:, place]
