@@ -170,6 +170,24 @@ def test_dates_and_amounts_are_read_as_they_are_written_in_the_column():
     assert TableColumns(dates="iso").fit(frame).kinds_[:4] == ["category", "category", "category", "date"]
 
 
+@pytest.mark.parametrize(
+    ("texts", "numbers"),
+    [
+        (["1.200", "999,50", "1.234,50", "2.000", "0.5"], [1200.0, 999.5, 1234.5, 2000.0, 0.5]),
+        (["0,125", "0,250", "1,5"], [0.125, 0.25, 1.5]),
+        (["0,125", "0,250", "1,500"], [0.125, 0.25, 1.5]),
+        (["-$5.00", "$6.50", "$-7", "+ $1,000"], [-5.0, 6.5, -7.0, 1000.0]),
+        (["(1,234.50)", "$ (3.00)", "($2)", "4"], [-1234.5, -3.0, -2.0, 4.0]),
+        (["1\u00a0234,5 €", "12\u202f345,5 €", "3,5 €"], [1234.5, 12345.5, 3.5]),
+    ],
+)
+def test_amounts_have_the_sign_and_the_separators_of_their_column(texts, numbers):
+    frame = pd.DataFrame({"amount": texts})
+    columns = TableColumns().fit(frame)
+    assert columns.kinds_ == ["number"]
+    np.testing.assert_array_equal(columns.typed(frame)["amount"], numbers)
+
+
 def test_the_order_of_ambiguous_dates_is_reported_and_can_be_set():
     frame = pd.DataFrame({"day": ["06/12/2023", "05/11/2023"] * 10})
     columns = TableColumns().fit(frame)

@@ -46,11 +46,18 @@ _FEWEST_ROW_NUMBERS = 20
 _NUMBER = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf|infinity)\s*", re.IGNORECASE)
 _DATE = re.compile(r"\s*(?:(\d{4})([-./])(\d{1,2})\2(\d{1,2})|(\d{1,2})([-./])(\d{1,2})\6(\d{4}))(?:[ T](.+))?\s*")
 _CURRENCY = r"\s*(?:[$€£¥]|USD|EUR|GBP|CHF|JPY)?\s*"
-# Numbers with a currency, a percent sign or separators of thousands, by the character before the decimals.
-_WRITTEN_NUMBER = {
-    "decimal point": re.compile(rf"{_CURRENCY}[+-]?(?:\d{{1,3}}(?:[,' ]\d{{3}})+|\d+)(?:\.\d+)?\s*%?{_CURRENCY}"),
-    "decimal comma": re.compile(rf"{_CURRENCY}[+-]?(?:\d{{1,3}}(?:[.' ]\d{{3}})+|\d+)(?:,\d+)?\s*%?{_CURRENCY}"),
-}
+
+
+def _written_number(thousands: str, decimals: str) -> re.Pattern[str]:
+    """Return a pattern of numbers with a currency, a percent sign or separators of thousands; (5) is a negative number."""
+    # Separators between thousands may be spaces that do not break lines; a number with thousands does not begin with 0.
+    digits = rf"(?:[1-9]\d{{0,2}}(?:[{thousands}' \u00a0\u202f]\d{{3}})+|\d+)(?:{decimals}\d+)?\s*%?{_CURRENCY}"
+    signed = rf"(?:\s*[+-]{_CURRENCY}|{_CURRENCY}[+-]?){digits}"
+    return re.compile(rf"{signed}|{_CURRENCY}\({_CURRENCY}{digits}\)\s*")
+
+
+# Patterns of numbers by the character before the decimals.
+_WRITTEN_NUMBER = {"decimal point": _written_number(",", r"\."), "decimal comma": _written_number(".", ",")}
 _PREPROCESSING = {
     "number": "scaled; median for missing values",
     "category": "one indicator per level",
@@ -222,8 +229,8 @@ def number_format(values: Iterable[Any]) -> str | None:
 
 
 def _plain_number(text: str, form: str) -> str:
-    """Return a number without currency, percent sign and separators of thousands."""
-    text = re.sub(r"[$€£¥%' A-Z]", "", text)
+    """Return a number without currency, percent sign, parentheses and separators of thousands."""
+    text = ("-" if "(" in text else "") + re.sub(r"[$€£¥%'()\sA-Z]", "", text)
     return text.replace(",", "") if form == "decimal point" else text.replace(".", "").replace(",", ".")
 
 
@@ -241,7 +248,9 @@ def _as_numbers(values: np.ndarray, name: str, form: str = "decimal point") -> n
         numbers = np.full(len(values), np.nan)
         for row, value in enumerate(values):
             if not _is_missing(value) and value not in MISSING_NUMBERS:
-                if isinstance(value, str) and not _is_number(value) and _WRITTEN_NUMBER[form].fullmatch(value):
+                # With decimal commas, 1.200 is a number of thousands, although it is also a number with decimals.
+                is_plain = form == "decimal point" and _is_number(value)
+                if isinstance(value, str) and not is_plain and _WRITTEN_NUMBER[form].fullmatch(value):
                     value = _plain_number(value, form)
                 if not _is_number(value) and not isinstance(value, (bool, np.bool_)):
                     raise CellError(row, name, value, "is not a number")
