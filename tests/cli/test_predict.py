@@ -149,3 +149,16 @@ def test_rows_unlike_the_training_rows_are_reported_one_by_one(run, plants, mode
     assert done.json["reasons"]["leaves out of range"] == sum("leaves out of range" in reason for reason in reasons)
     assert "Values outside of the training range: " in done.err
     assert "novelty" not in run("predict", model, tmp_path / "odd.csv").out.splitlines()[0]
+
+
+def test_amounts_have_the_separators_of_the_training_file(run, tmp_path):
+    rng = np.random.default_rng(0)
+    values = rng.uniform(100, 5000, 80).round(2)
+    texts = [f"{value:,.2f}".translate(str.maketrans(",.", ".,")) for value in values]
+    pd.DataFrame({"price": texts, "y": values}).to_csv(tmp_path / "train.csv", sep=";", index=False)
+    out = tmp_path / "model.skops"
+    settings = ["--target", "y", "--out", out, "--time", "2", "--no-importance"]
+    assert run("train", tmp_path / "train.csv", *settings, "--test", tmp_path / "train.csv").code == 0
+    (tmp_path / "new.csv").write_text("price\n1.200\n4.000\n")
+    predicted = [float(row[0]) for row in rows_of(run("predict", out, tmp_path / "new.csv").out)[1:]]
+    np.testing.assert_allclose(predicted, [1200, 4000], rtol=0.05)

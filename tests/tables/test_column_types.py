@@ -37,6 +37,23 @@ def test_kinds_and_values_are_the_same_in_every_library(library):
     assert np.isnan(days[2])
 
 
+@pytest.mark.parametrize("library", FRAMES)
+def test_durations_are_numbers_of_days(library):
+    durations = [datetime.timedelta(hours=6), None, datetime.timedelta(days=2), datetime.timedelta(days=-1)]
+    frame = FRAMES[library]({"delay": durations})
+    columns = TableColumns().fit(frame)
+    assert columns.kinds_ == ["number"]
+    np.testing.assert_array_equal(columns.encode(frame).numbers[:, 0], [0.25, np.nan, 2.0, -1.0])
+
+
+def test_missing_values_of_arrow_dictionaries_are_missing():
+    frame = pa.table({"leaf": pa.array(["oval", None, "needle", "oval"]).dictionary_encode()})
+    columns = TableColumns().fit(frame)
+    assert columns.kinds_ == ["category"]
+    assert columns.missing_ == [1]
+    assert columns.encode(frame).codes.ravel().tolist() == [1, -1, 0, 1]
+
+
 def test_phases_of_dates_come_around():
     dates = pd.DataFrame({"day": pd.to_datetime(["2024-01-01", "2024-01-08", "2023-01-01", "2024-06-30"])})
     numbers = TableColumns().fit(dates).encode(dates).numbers
@@ -151,6 +168,24 @@ def test_dates_and_amounts_are_read_as_they_are_written_in_the_column():
     # The order comes from the training rows; these values alone would be ambiguous.
     assert columns.typed(frame[2:3])["british"] == np.datetime64("2022-01-03")
     assert TableColumns(dates="iso").fit(frame).kinds_[:4] == ["category", "category", "category", "date"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "numbers"),
+    [
+        (["1.200", "999,50", "1.234,50", "2.000", "0.5"], [1200.0, 999.5, 1234.5, 2000.0, 0.5]),
+        (["0,125", "0,250", "1,5"], [0.125, 0.25, 1.5]),
+        (["0,125", "0,250", "1,500"], [0.125, 0.25, 1.5]),
+        (["-$5.00", "$6.50", "$-7", "+ $1,000"], [-5.0, 6.5, -7.0, 1000.0]),
+        (["(1,234.50)", "$ (3.00)", "($2)", "4"], [-1234.5, -3.0, -2.0, 4.0]),
+        (["1\u00a0234,5 €", "12\u202f345,5 €", "3,5 €"], [1234.5, 12345.5, 3.5]),
+    ],
+)
+def test_amounts_have_the_sign_and_the_separators_of_their_column(texts, numbers):
+    frame = pd.DataFrame({"amount": texts})
+    columns = TableColumns().fit(frame)
+    assert columns.kinds_ == ["number"]
+    np.testing.assert_array_equal(columns.typed(frame)["amount"], numbers)
 
 
 def test_the_order_of_ambiguous_dates_is_reported_and_can_be_set():

@@ -155,6 +155,11 @@ class TableModel(BaseEstimator):
         return [name for name, column_type in self.column_types.items() if column_type == kind]
 
     @property
+    def string_columns(self) -> list[str]:
+        """Names of the columns that are read from a file as strings: categories, and amounts such as 1.200 for 1200."""
+        return self.columns_of("category") + [name for name, form in self._formats.items() if form == "decimal comma"]
+
+    @property
     def has_string_classes(self) -> bool:
         """True if class labels are strings; a file in which all labels look like numbers must then be read as strings."""
         return self.task == "classification" and self.classes_.dtype.kind in "OU"

@@ -221,7 +221,7 @@ def _ready_batches(
     model: TableModel, data: Path, target: str | None, new: Counter[str], size: int = BATCH_ROWS
 ) -> Iterator[tuple[Any, FileRows]]:
     """Yield batches of typed rows for the model together with the rows of the file."""
-    strings = model.columns_of("category") + ([target] if target is not None and model.has_string_classes else [])
+    strings = model.string_columns + ([target] if target is not None and model.has_string_classes else [])
     first_column = model.about.get("counts_from")
     options: dict[str, Any] = {"n_features": model.n_features, "first_column": first_column, "strings": strings}
     first = 0

@@ -181,6 +181,7 @@ def _read_test_rows(path: Path, target: str | None, table: TrainingTable) -> tup
     """Return typed rows and targets of the file that `--test` names."""
     columns = table.columns
     strings = [] if columns is None else [name for name, kind in columns.type_of.items() if kind == "category"]
+    strings += [] if columns is None else [name for name, form in columns.formats_.items() if form == "decimal comma"]
     rows = next(batches(path, target, size=None, strings=strings, held_out=True))
     if rows.y is None:
         raise InputError(f"{path} has no target: it needs the column {target!r}")

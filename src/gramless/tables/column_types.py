@@ -1,6 +1,7 @@
 """Column types of a table, and the values of each column as numbers or category codes.
 
-    number     integers, floats, and strings that are numbers, also with currency or percent sign; missing values are NaN
+    number     integers, floats, durations (as days), and strings that are numbers, also with currency or percent sign;
+               missing values are NaN
     category   strings, booleans and categorical columns: a code for each frequent level, -1 for rare, new and missing values
     date       dates and strings such as 2023-06-12, 12.06.2023 or 06/12/2023: days, and sine and cosine of the phase in
                the year, the week and the day
@@ -50,11 +51,18 @@ _FEWEST_ROW_NUMBERS = 20
 _NUMBER = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf|infinity)\s*", re.IGNORECASE)
 _DATE = re.compile(r"\s*(?:(\d{4})([-./])(\d{1,2})\2(\d{1,2})|(\d{1,2})([-./])(\d{1,2})\6(\d{4}))(?:[ T](.+))?\s*")
 _CURRENCY = r"\s*(?:[$€£¥]|USD|EUR|GBP|CHF|JPY)?\s*"
-# Numbers with a currency, a percent sign or separators of thousands, by the character before the decimals.
-_WRITTEN_NUMBER = {
-    "decimal point": re.compile(rf"{_CURRENCY}[+-]?(?:\d{{1,3}}(?:[,' ]\d{{3}})+|\d+)(?:\.\d+)?\s*%?{_CURRENCY}"),
-    "decimal comma": re.compile(rf"{_CURRENCY}[+-]?(?:\d{{1,3}}(?:[.' ]\d{{3}})+|\d+)(?:,\d+)?\s*%?{_CURRENCY}"),
-}
+
+
+def _written_number(thousands: str, decimals: str) -> re.Pattern[str]:
+    """Return a pattern of numbers with a currency, a percent sign or separators of thousands; (5) is a negative number."""
+    # Separators between thousands may be spaces that do not break lines; a number with thousands does not begin with 0.
+    digits = rf"(?:[1-9]\d{{0,2}}(?:[{thousands}' \u00a0\u202f]\d{{3}})+|\d+)(?:{decimals}\d+)?\s*%?{_CURRENCY}"
+    signed = rf"(?:\s*[+-]{_CURRENCY}|{_CURRENCY}[+-]?){digits}"
+    return re.compile(rf"{signed}|{_CURRENCY}\({_CURRENCY}{digits}\)\s*")
+
+
+# Patterns of numbers by the character before the decimals.
+_WRITTEN_NUMBER = {"decimal point": _written_number(",", r"\."), "decimal comma": _written_number(".", ",")}
 _PREPROCESSING = {
     "number": "scaled; median for missing values",
     "category": "one indicator per level",
@@ -121,7 +129,13 @@ def frame_rows(X: Any) -> int:
 
 
 def column_values(X: Any, place: int) -> tuple[np.ndarray, bool]:
-    """Return one column as a NumPy array, and whether the frame declares it as categorical."""
+    """Return one column as a NumPy array, with durations as days, and whether the frame declares it as categorical."""
+    values, declared = _stored_values(X, place)
+    return (values / _DAY if values.dtype.kind == "m" else values), declared
+
+
+def _stored_values(X: Any, place: int) -> tuple[np.ndarray, bool]:
+    """Return one column as a NumPy array in the type of the frame, and whether the frame declares it as categorical."""
     if isinstance(X, ArrayFrame):
         return X.values[place], False
     if not is_frame(X):
@@ -129,6 +143,8 @@ def column_values(X: Any, place: int) -> tuple[np.ndarray, bool]:
     if hasattr(X, "column_names"):
         column = X.column(place)
         declared = str(column.type).startswith("dictionary")
+        if declared:  # `to_numpy` replaces missing values of a dictionary by its last value
+            column = column.cast(column.type.value_type)
         return column.to_numpy(zero_copy_only=False), declared
     if not hasattr(X, "iloc"):
         column = X.get_columns()[place] if hasattr(X, "get_columns") else X[:, place]
@@ -218,10 +234,14 @@ def number_format(values: Iterable[Any]) -> str | None:
 
 
 def plain_number(value: Any, form: str) -> Any:
-    """Return a number in the given format without currency, percent sign and separators of thousands; else the value."""
-    if not isinstance(value, str) or not _WRITTEN_NUMBER[form].fullmatch(value):
+    """Return a number in the given format without currency, percent sign, parentheses and separators; else the value.
+
+    With decimal commas, 1.200 is a number of thousands, although it is also a number with decimals.
+    """
+    is_plain = form == "decimal point" and _is_number(value)
+    if not isinstance(value, str) or is_plain or not _WRITTEN_NUMBER[form].fullmatch(value):
         return value
-    text = re.sub(r"[$€£¥%' A-Z]", "", value)
+    text = ("-" if "(" in value else "") + re.sub(r"[$€£¥%'()\sA-Z]", "", value)
     return text.replace(",", "") if form == "decimal point" else text.replace(".", "").replace(",", ".")
 
 
