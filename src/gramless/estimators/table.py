@@ -201,10 +201,18 @@ class _TableEstimator(BaseEstimator):
         self.columns_ = TableColumns(text=self.text, types=self.column_types, dates=self.dates).fit(X, targets)
         self._report_columns()
         loss = self._make_loss(targets[kept], None if weights is None else weights[kept])
-        predictions = self._fit_encoded(self.columns_.encode(X).take(kept), loss)
+        predictions = self._fit_encoded(self._encode_training_rows(X, kept, loss), loss)
         if predictions is not None:
             self._calibrate(loss, predictions)
         return self
+
+    def _encode_training_rows(self, X: Any, kept: np.ndarray, loss: ClassLoss | ValueLoss) -> Encoded:
+        """Return the encoded rows of positive weight; effects of categories are fitted, and cross-fitted for these rows."""
+        every = np.arange(len(kept))
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        log = loss.can_log
+        encoded = self.columns_.encode(X).take(kept)
+        return self.columns_.fit_effects(encoded, loss.targets(every, log), loss.weights_of(every, log), seed)
 
     def _report_columns(self) -> None:
         """Warn of columns that are not used, or that should be checked, and log one line on the types."""
@@ -249,8 +257,8 @@ class _TableEstimator(BaseEstimator):
         if not np.array_equal(classes, selected_for):
             raise ValueError(f"y has the classes {classes}, and the settings were selected for {selected_for}")
         kept = np.arange(n) if weights is None else np.flatnonzero(weights)
-        encoded = self.columns_.encode(X).take(kept)
         loss = self._make_loss(targets[kept], None if weights is None else weights[kept])
+        encoded = self._encode_training_rows(X, kept, loss)
         progress = _Progress(self)
         if self.model_ is not None:
             model = clone(self.model_)
@@ -315,7 +323,7 @@ class _TableEstimator(BaseEstimator):
 
     def _search_options(self, name: str, seconds: float, progress: _Progress) -> SearchOptions:
         return SearchOptions(
-            n_levels=[len(levels) for levels in self.columns_.levels_],
+            encodings=self.columns_.encodings(),
             kernels=(self.kernel,) if self.kernel != "auto" else KERNELS if name == "table" else ("rbf",),
             C=self.C,
             gamma=self.gamma,
