@@ -137,9 +137,9 @@ def test_settings_chosen_on_local_subsets_are_better_than_those_of_a_sparse_samp
     options = SearchOptions(seconds=3.0, kernels=("matern52",), tuning=FewRowsSearched._tuning)
 
     def new_search(rows):
-        return SettingSearch(encoded.take(rows), rows, prepared, loss, np.arange(2), options)
+        return SettingSearch(encoded.take(rows), rows, prepared, loss, options)
 
-    prepared = members.fit_scalings(encoded, [], 0)
+    prepared = members.fit_scalings(encoded, SearchOptions())
     sample, full = new_search(np.arange(400)), new_search(np.arange(1600))
     found, full.spread = sample.run(), sample.spread
     local_subset = search.local_rows(X[:1600], options, 400, np.random.RandomState(0))

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from gramless.tables.column_types import TableColumns
+from gramless.tables.target_encoding import MISSING, NEW
 
 MIXED = {
     "height": [1.5, 2.0, None, 4.0],
@@ -65,12 +66,12 @@ def test_phases_of_dates_come_around():
     np.testing.assert_allclose(day_cosine, 1)
 
 
-def test_levels_that_are_new_rare_or_missing_are_none_of_the_known():
+def test_missing_values_and_new_levels_have_their_own_codes():
     frame = pd.DataFrame({"word": ["a"] * 5 + ["b"] * 3 + ["c"]})
     columns = TableColumns(most_levels=2).fit(frame)
-    assert columns.levels_[0].tolist() == ["a", "b"]
+    assert columns.levels_[0].tolist() == ["a", "b", "c"]
     codes = columns.encode(pd.DataFrame({"word": ["b", "c", "new", None]})).codes
-    assert codes.ravel().tolist() == [1, -1, -1, -1]
+    assert codes.ravel().tolist() == [1, 2, NEW, MISSING]
 
 
 def test_texts_are_left_out_with_advice_or_hashed():

@@ -115,7 +115,7 @@ def test_settings_are_evaluated_in_parallel_with_one_thread_each():
     encoded = Encoded(X, np.empty((10, 0), dtype=np.intp))
     preparations = {"standard": Preparation("standard", []).fit(encoded)}
     loss = ValueLoss(X[:, 0], "squared_error", None)
-    one = search.SettingSearch(encoded, np.arange(10), preparations, loss, np.arange(2), SearchOptions())
+    one = search.SettingSearch(encoded, np.arange(10), preparations, loss, SearchOptions())
     with threadpool_limits(2):
         assert one._each([meets(), meets()]) == [1, 1]
 
@@ -197,7 +197,7 @@ def test_learned_scales_are_compared_on_rows_they_were_not_learned_from():
     encoded, loss = Encoded(X, np.empty((120, 0), int)), ValueLoss(y, "squared_error", None)
     prepared = {"standard": Preparation("standard", []).fit(encoded)}
     order = rng.permutation(120)
-    one = search.SettingSearch(encoded.take(order), order, prepared, loss, np.arange(30), SearchOptions())
+    one = search.SettingSearch(encoded.take(order), order, prepared, loss, SearchOptions())
     (learned,) = one.learn([TableSetting("standard", "rbf", 0.3, 1.0)], 120)
     flattered = one.evaluate(learned, 120)
     (honest,) = run_round_robin([one.unbiased(flattered)], 1)

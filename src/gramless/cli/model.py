@@ -157,7 +157,7 @@ class TableModel(BaseEstimator):
     @property
     def string_columns(self) -> list[str]:
         """Names of the columns that are read from a file as strings: categories, and amounts such as 1.200 for 1200."""
-        return self.columns_of("category") + [name for name, form in self._formats.items() if form == "decimal comma"]
+        return self.columns_of("category") + [name for name, form in self.formats.items() if form == "decimal comma"]
 
     @property
     def has_string_classes(self) -> bool:

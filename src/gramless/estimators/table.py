@@ -239,12 +239,19 @@ class _TableEstimator(BaseEstimator):
         self.columns_ = TableColumns(text=self.text, types=self.column_types, dates=self.dates).fit(X, targets)
         self._report_columns()
         loss = self._make_loss(targets[kept], None if weights is None else weights[kept])
-        encoded = self.columns_.encode(X).take(kept)
-        self._store_background(encoded)
-        predictions = self._fit_encoded(encoded, loss)
+        predictions = self._fit_encoded(self._encode_training_rows(X, kept, loss), loss)
         if predictions is not None:
             self._calibrate(loss, predictions)
         return self
+
+    def _encode_training_rows(self, X: Any, kept: np.ndarray, loss: ClassLoss | ValueLoss) -> Encoded:
+        """Return the encoded rows of positive weight; effects of categories are fitted, and cross-fitted for these rows."""
+        every = np.arange(len(kept))
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        log = loss.can_log
+        encoded = self.columns_.encode(X).take(kept)
+        self._store_background(encoded)
+        return self.columns_.fit_effects(encoded, loss.targets(every, log), loss.weights_of(every, log), seed)
 
     def _report_columns(self) -> None:
         """Warn of columns that are not used, or that should be checked, and log one line on the types."""
@@ -303,9 +310,8 @@ class _TableEstimator(BaseEstimator):
         if not np.array_equal(classes, selected_for):
             raise ValueError(f"y has the classes {classes}, and the settings were selected for {selected_for}")
         kept = np.arange(n) if weights is None else np.flatnonzero(weights)
-        encoded = self.columns_.encode(X).take(kept)
-        self._store_background(encoded)
         loss = self._make_loss(targets[kept], None if weights is None else weights[kept])
+        encoded = self._encode_training_rows(X, kept, loss)
         progress = _Progress(self)
         if self.model_ is not None:
             model = clone(self.model_)
@@ -370,7 +376,7 @@ class _TableEstimator(BaseEstimator):
 
     def _search_options(self, name: str, seconds: float, progress: _Progress) -> SearchOptions:
         return SearchOptions(
-            n_levels=[len(levels) for levels in self.columns_.levels_],
+            encodings=self.columns_.encodings(),
             kernels=(self.kernel,) if self.kernel != "auto" else KERNELS if name == "table" else ("rbf",),
             C=self.C,
             gamma=self.gamma,
@@ -476,6 +482,7 @@ class _TableEstimator(BaseEstimator):
 
     def _explained(self, encoded: Encoded) -> np.ndarray:
         """Return the predictions that `explain` divides among the columns."""
+        encoded = self.columns_.with_effects(encoded.numbers, encoded.codes)
         if not is_classifier(self):
             return self.predict(encoded)
         if not hasattr(self, "predict_proba"):
@@ -512,7 +519,9 @@ class _TableEstimator(BaseEstimator):
         if self.outputs_:
             return self.outputs_[0].get_feature_names_out()
         preparation = self.preparation_ if self.model_ is not None else self.members_[0].preparation
-        numbers, levels = self.columns_.encoded_names()
+        numbers, levels = self.columns_.encoded_names(
+            preparation.n_levels or [], getattr(preparation, "effects", None) or []
+        )
         missing = [f"{numbers[k]} missing" for k in preparation.with_missing_]
         return np.array([*numbers, *missing, *levels], dtype=object)
 
@@ -630,7 +639,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         Class labels.
     columns_ : TableColumns
         Type, preprocessing and missing values of each column, and reasons for excluded columns; printing shows a table.
-    feature_importances_ : ndarray of shape (n_features_in_,)
+    feature_importances_ : ndarray of shape (n_features,)
         Mean absolute Shapley value of each column over a sample of training rows (see `explain`), divided by their sum;
         computed at each access.
     background_ : tuple of ndarray
@@ -900,7 +909,7 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     ----------
     columns_ : TableColumns
         Type, preprocessing and missing values of each column, and reasons for excluded columns; printing shows a table.
-    feature_importances_ : ndarray of shape (n_features_in_,)
+    feature_importances_ : ndarray of shape (n_features,)
         Mean absolute Shapley value of each column over a sample of training rows (see `explain`), divided by their sum;
         computed at each access.
     background_ : tuple of ndarray

@@ -1,6 +1,7 @@
 """Components of `TableClassifier` and `TableRegressor`.
 
 column_types  column types of a data frame, and the encoding of its values as numbers and category codes
+target_encoding  cross-fitted effects of categories on the target
 preparation   scaling of numbers and category codes to columns of comparable size
 exact         least squares with leave-one-out scores from one factorisation
 metric        column scales that minimise the leave-one-out loss

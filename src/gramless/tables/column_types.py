@@ -2,7 +2,7 @@
 
     number     integers, floats, durations (as days), and strings that are numbers, also with currency or percent sign;
                missing values are NaN
-    category   strings, booleans and categorical columns: a code for each frequent level, -1 for rare, new and missing values
+    category   strings, booleans and categorical columns: a code for each level, -1 for missing and -2 for new values
     date       dates and strings such as 2023-06-12, 12.06.2023 or 06/12/2023: days, and sine and cosine of the phase in
                the year, the week and the day
     text       strings that differ in almost every row, as hashed TF-IDF values where they predict the target
@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import pairwise
 from numbers import Real
 from typing import Any
 
@@ -28,8 +29,13 @@ from sklearn.base import BaseEstimator
 from sklearn.tree import DecisionTreeClassifier
 
 from gramless._core.missing_text import ALWAYS_MISSING, MISSING_NUMBERS
+from gramless.tables.target_encoding import MISSING, NEW, fit_effects
 
 MOST_LEVELS = 100
+# Levels from which the effects of a category are used besides its indicators, which share few rows each.
+_FEW_LEVELS = 30
+TARGET_ENCODED = " target-encoded"
+"""Ending of the scalings in which effects on the target replace the indicators of categories."""
 USED_KINDS = ("number", "category", "date", "text")
 # Number of hash buckets for words: large enough that few words of a short text have the same bucket.
 _HASHED_FEATURES = 32
@@ -65,7 +71,7 @@ def _written_number(thousands: str, decimals: str) -> re.Pattern[str]:
 _WRITTEN_NUMBER = {"decimal point": _written_number(",", r"\."), "decimal comma": _written_number(".", ",")}
 _PREPROCESSING = {
     "number": "scaled; median for missing values",
-    "category": "one indicator per level",
+    "category": "one indicator per level, or its effect on the target",
     "date": "days and phases of year, week and day",
     "text": "hashed TF-IDF values of words",
     "left out": "",
@@ -82,18 +88,22 @@ class CellError(ValueError):
 
 @dataclass
 class Encoded:
-    """Rows as numbers (NaN if missing) and category codes (-1 if missing, rare or new)."""
+    """Rows as numbers (NaN if missing), category codes (-1 if missing, -2 if new) and effects of the categories."""
 
     numbers: np.ndarray
     codes: np.ndarray
+    effects: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     _prepared: dict[int, tuple[Any, np.ndarray]] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.effects = self.effects if self.effects.size else np.empty((len(self), 0))
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def take(self, rows: Any) -> Encoded:
         """Return a subset of the rows."""
-        return Encoded(self.numbers[rows], self.codes[rows])
+        return Encoded(self.numbers[rows], self.codes[rows], self.effects[rows])
 
     def prepared(self, preparation: Callable[[Encoded], np.ndarray]) -> np.ndarray:
         """Return `preparation(self)`, computed once and cached; the array must not be modified."""
@@ -316,7 +326,7 @@ class TableColumns(BaseEstimator):
     Parameters
     ----------
     most_levels : int, default=100
-        Largest number of levels of a category that have a code; rarer levels have the code -1.
+        Largest number of levels of a category that have indicator columns.
     text : {"auto", "leave out", "hash"}, default="auto"
         Treatment of a column whose strings differ in almost every row: hashed TF-IDF values of the words, or none. `"auto"`
         uses them if a ridge regression on them predicts left-out targets better than the mean does.
@@ -336,6 +346,9 @@ class TableColumns(BaseEstimator):
         Reason for each column that is not used, by name.
     levels_ : list of ndarray of str
         Sorted levels of each category.
+    effects_ : list of ndarray of shape (n_levels + 2, n_targets)
+        Effects of the levels of each category on the target, then of new levels and of missing values; without columns
+        for a category whose effects are not used.
     missing_ : list of int
         Number of missing values of each column.
     formats_ : dict
@@ -401,8 +414,7 @@ class TableColumns(BaseEstimator):
                     f"{name!r} alone predicts the target almost perfectly: leave it out if new rows will not have it"
                 )
             if kind == "category":
-                levels, counts = np.unique(known.astype(str), return_counts=True)
-                self.levels_.append(levels[np.sort(np.argsort(-counts, kind="stable")[: self.most_levels])])
+                self.levels_.append(np.unique(known.astype(str)))
             self.kinds_.append(kind)
             self.missing_.append(int(missing.sum()))
         return self
@@ -518,8 +530,43 @@ class TableColumns(BaseEstimator):
                 numbers.extend((words if idf is None else _weighted_words(words, idf)).T)
             else:
                 places = {level: place for place, level in enumerate(self.levels_[len(codes)].tolist())}
-                codes.append(np.array([places.get(value, -1) for value in values], dtype=np.int32))
-        return Encoded(_stacked(numbers, n, np.float64), _stacked(codes, n, np.int32))
+                codes.append(np.array([places.get(value, NEW if value == value else MISSING) for value in values], np.int32))
+        return self.with_effects(_stacked(numbers, n, float), _stacked(codes, n, np.int32))
+
+    def with_effects(self, numbers: np.ndarray, codes: np.ndarray) -> Encoded:
+        """Return encoded rows with the effects of their categories."""
+        tables = getattr(self, "effects_", [])  # absent before `fit_effects`, and in files of version 0.1.0
+        effects = [effect for table, column in zip(tables, codes.T, strict=False) for effect in table[column].T]
+        return Encoded(numbers, codes, _stacked(effects, len(numbers), float))
+
+    def fit_effects(self, encoded: Encoded, Z: np.ndarray, weights: np.ndarray, seed: int) -> Encoded:
+        """Estimate the effect of each category on the targets `Z`; return the training rows with cross-fitted effects.
+
+        A second call, with other rows, uses the effects of the same categories.
+        """
+        n_levels = [len(levels) for levels in self.levels_]
+        known: list[np.ndarray] | None = getattr(self, "effects_", None)
+        used = None if known is None else [table.shape[1] > 0 for table in known]
+        effects: np.ndarray
+        self.effects_, effects = fit_effects(encoded.codes, n_levels, Z, weights, seed, used)
+        return Encoded(encoded.numbers, encoded.codes, effects)
+
+    def encodings(self) -> dict[str, tuple[list[int], list[int]]]:
+        """Return the encodings by the ending of their name: number of indicators of each category, and columns of effects.
+
+        The first encoding has indicators for categories with up to `most_levels` levels, and significant effects for those
+        with more than a few; in target-encoded columns, effects replace indicators. A category with neither is not used.
+        """
+        sizes = [len(levels) for levels in self.levels_]
+        ends = np.cumsum([0] + [table.shape[1] for table in self.effects_])
+        places = [list(range(*pair)) for pair in pairwise(ends.tolist())]
+        has_others = any(kind in ("number", "date", "text") for kind in self.kinds_) or min(sizes) <= self.most_levels
+        most = self.most_levels if has_others or ends[-1] else max(sizes)
+        counts = [size if size <= most else 0 for size in sizes]
+        many = [place for own, size in zip(places, sizes, strict=True) if size > _FEW_LEVELS for place in own]
+        replaced = [0 if own else count for own, count in zip(places, counts, strict=True)]
+        found = {"": (counts, many)}
+        return found if replaced == counts else found | {TARGET_ENCODED: (replaced, list(range(ends[-1])))}
 
     def encoded_places(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Return the positions of each used column among the numbers and the codes of encoded rows, by name."""
@@ -532,16 +579,21 @@ class TableColumns(BaseEstimator):
             numbers, codes = numbers + width, codes + is_category
         return places
 
-    def encoded_names(self) -> tuple[list[str], list[str]]:
-        """Return the names of the encoded numbers, and of the levels of all categories."""
+    def encoded_names(self, n_indicators: list[int], effects: list[int]) -> tuple[list[str], list[str]]:
+        """Return the names of the encoded numbers and of the given effects, and of the indicators of all categories."""
         dates = ("days", "sin year", "cos year", "sin week", "cos week", "sin day", "cos day")
         parts = {"number": [""], "date": [f" {part}" for part in dates]}
         parts["text"] = [f" words {k}" for k in range(_HASHED_FEATURES)]
         types = self.type_of
         categories = [name for name, kind in types.items() if kind == "category"]
         numbers = [name + part for name, kind in types.items() for part in parts.get(kind, [])]
-        named = zip(categories, self.levels_, strict=True)
-        return numbers, [f"{name}={level}" for name, levels in named for level in levels]
+        tables = getattr(self, "effects_", [])  # absent in files of version 0.1.0
+        named = [
+            f"{name} effect {k}" for name, table in zip(categories, tables, strict=False) for k in range(table.shape[1])
+        ]
+        levels = zip(categories, self.levels_, n_indicators, strict=True)
+        indicators = [f"{name}={level}" for name, known, count in levels for level in known[:count]]
+        return numbers + [named[place] for place in effects], indicators
 
     @property
     def type_of(self) -> dict[str, str]:

@@ -95,14 +95,6 @@ class FittedMembers:
     reductions: list[str] = field(default_factory=list)
 
 
-def column_groups(preparation: Preparation, encoded: Encoded) -> np.ndarray:
-    """Return the group of each scaled column; columns in a group, those of one category, share a learned scale."""
-    counts = preparation.n_levels or []
-    alone = encoded.numbers.shape[1] + len(preparation.with_missing_)
-    together = [np.full(count, alone + k) for k, count in enumerate(counts)]
-    return np.concatenate([np.arange(alone), *together]).astype(np.intp)
-
-
 def sample_order(n: int, codes: np.ndarray | None, first: int, rng: np.random.RandomState) -> np.ndarray:
     """Return a random order of the rows whose first `first` rows contain at least two rows of each class if possible."""
     order = rng.permutation(n)
@@ -115,14 +107,17 @@ def sample_order(n: int, codes: np.ndarray | None, first: int, rng: np.random.Ra
     return np.concatenate([order[front], np.delete(order, front)])
 
 
-def fit_scalings(encoded: Encoded, n_levels: list[int], seed: int) -> dict[str, Preparation]:
-    """Return the fitted scalings, without those that would give the same columns."""
-    scalings = ["standard"]
-    if encoded.numbers.shape[1]:
-        scalings += ["quantile"] + (["log"] if has_skewed_numbers(encoded) else [])
-    fitted = {scaling: Preparation(scaling, n_levels, seed).fit(encoded) for scaling in scalings}
-    if "quantile" in fitted and fitted["quantile"].two_valued_.all():
-        return {"standard": fitted["standard"]}
+def fit_scalings(encoded: Encoded, options: SearchOptions) -> dict[str, Preparation]:
+    """Return the fitted scalings for every encoding of the categories, without those that would give the same columns."""
+    fitted: dict[str, Preparation] = {}
+    for ending, (n_levels, effects) in options.encodings.items():
+        scalings = ["standard"]
+        if encoded.numbers.shape[1] or effects:
+            scalings += ["quantile"] + (["log"] if not ending and has_skewed_numbers(encoded) else [])
+        found = {scaling: Preparation(scaling, n_levels, options.seed, effects).fit(encoded) for scaling in scalings}
+        if "quantile" in found and found["quantile"].two_valued_.all():
+            found = {"standard": found["standard"]}
+        fitted |= {scaling + ending: preparation for scaling, preparation in found.items()}
     return fitted
 
 
@@ -131,15 +126,16 @@ def fit_members(encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOp
     began = time.perf_counter()
     rng, tuning, report = np.random.RandomState(options.seed), options.tuning, options.report
     n = len(encoded)
-    plan = plan_table(n, encoded.numbers.shape[1] + sum(options.n_levels), loss.n_targets, options)
+    plan = plan_table(
+        n, encoded.numbers.shape[1] + encoded.effects.shape[1] + sum(options.encodings[""][0]), loss.n_targets, options
+    )
     most_rows = min(tuning.most_rows, plan.most_rows)
     order = sample_order(n, loss.codes, tuning.first_rows, rng)[:most_rows]
     report("columns", "preparing the columns")
-    preparations = fit_scalings(encoded, options.n_levels, options.seed)
-    groups = column_groups(preparations["standard"], encoded)
+    preparations = fit_scalings(encoded, options)
 
     def new_search(rows: np.ndarray) -> SettingSearch:
-        return SettingSearch(encoded.take(rows), rows, preparations, loss, groups, options)
+        return SettingSearch(encoded.take(rows), rows, preparations, loss, options)
 
     search = new_search(order)
     finalists = search.run()

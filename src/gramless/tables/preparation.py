@@ -89,17 +89,30 @@ def _ranks(X: np.ndarray, quantiles: np.ndarray, references: np.ndarray) -> np.n
 class Preparation(BaseEstimator):
     """Scaling that is fitted on encoded training rows and called on encoded rows.
 
-    `n_levels` is the number of levels of each category; `random_state` selects the rows for quantiles of large tables.
+    `n_levels` is the number of indicators of each category, and `effects` the columns of effects that are used as numbers;
+    `random_state` selects the rows for quantiles of large tables.
     """
 
-    def __init__(self, scaling: str = "standard", n_levels: list[int] | None = None, random_state: int = 0):
+    def __init__(
+        self,
+        scaling: str = "standard",
+        n_levels: list[int] | None = None,
+        random_state: int = 0,
+        effects: list[int] | None = None,
+    ):
         self.scaling = scaling
         self.n_levels = n_levels
         self.random_state = random_state
+        self.effects = effects
+
+    def numbers(self, encoded: Encoded) -> np.ndarray:
+        """Return the numbers and the effects that are used."""
+        used = getattr(self, "effects", None)  # absent in files of version 0.1.0
+        return np.hstack([encoded.numbers, encoded.effects[:, used]]) if used else encoded.numbers
 
     def fit(self, encoded: Encoded) -> Preparation:
         """Compute medians, quantiles, means and standard deviations."""
-        numbers = encoded.numbers
+        numbers = self.numbers(encoded)
         n, d = numbers.shape
         missing = np.isnan(numbers)
         self.with_missing_ = np.flatnonzero(missing.any(axis=0))
@@ -143,7 +156,7 @@ class Preparation(BaseEstimator):
 
     def __call__(self, encoded: Encoded) -> np.ndarray:
         """Return the scaled rows as float64 in C order."""
-        numbers = encoded.numbers
+        numbers = self.numbers(encoded)
         missing = np.isnan(numbers)
         shaped = (self._shaped(np.where(missing, self.medians_, numbers)) - self.means_) / self.scales_
         pieces = [shaped, missing[:, self.with_missing_].astype(np.float64)]
@@ -155,3 +168,10 @@ class Preparation(BaseEstimator):
     def n_columns(self) -> int:
         """Number of scaled columns."""
         return len(self.medians_) + len(self.with_missing_) + sum(self.n_levels or [])
+
+    @property
+    def groups(self) -> np.ndarray:
+        """Group of each scaled column; columns in a group, those of one category, share a learned scale."""
+        counts = self.n_levels or []
+        alone = self.n_columns - sum(counts)
+        return np.concatenate([np.arange(alone), alone + np.repeat(np.arange(len(counts)), counts)]).astype(np.intp)

@@ -27,7 +27,7 @@ import numpy as np
 from gramless._core.threads import blas_threads, one_blas_thread, run_round_robin
 from gramless.inference.leave_one_out import solve_dense
 from gramless.kernels import Kernel, ScaledColumns, as_kernel
-from gramless.tables.column_types import Encoded
+from gramless.tables.column_types import TARGET_ENCODED, Encoded
 from gramless.tables.exact import CachedMatrices, ExactSolution, MatrixPool, solve_exact, upper_kernel_matrix
 from gramless.tables.losses import ClassLoss, ValueLoss
 from gramless.tables.metric import learn_scales
@@ -51,6 +51,10 @@ WIDTHS = {
     "poly": (1.0, 0.3, 3.0),
     "linear": (1.0,),
 }
+
+
+BASE_SCALINGS = ("standard", "quantile")
+"""Scalings that the first stage combines with every kernel."""
 
 
 @dataclass(frozen=True)
@@ -122,10 +126,13 @@ def rows_within(seconds: float, evaluations: int, tuning: TablesTuning = TUNING)
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Options of search and fit; `C` and `gamma` are searched if None, and `seconds` is converted at the nominal speed."""
+    """Options of search and fit; `C` and `gamma` are searched if None, and `seconds` is converted at the nominal speed.
+
+    `encodings` are those of `TableColumns.encodings`.
+    """
 
     report: Report = lambda stage, message: False
-    n_levels: list[int] = field(default_factory=list)
+    encodings: dict[str, tuple[list[int], list[int]]] = field(default_factory=lambda: {"": ([], [])})
     kernels: tuple[str, ...] = KERNELS
     C: float | None = None
     gamma: float | str | None = None
@@ -151,8 +158,8 @@ def _step(do: Callable[..., T], *arguments: Any) -> Generator[None, None, T]:
 class SettingSearch:
     """State of one search over settings.
 
-    `rows` are the training rows of `encoded`, in the order in which the sample grows; `groups` is the index of the learned
-    scale of each scaled column. A `gamma` other than None is not searched.
+    `rows` are the training rows of `encoded`, in the order in which the sample grows. A `gamma` other than None is not
+    searched.
     """
 
     def __init__(
@@ -161,11 +168,11 @@ class SettingSearch:
         rows: np.ndarray,
         preparations: dict[str, Preparation],
         loss: ClassLoss | ValueLoss,
-        groups: np.ndarray,
         options: SearchOptions,
         gamma: float | None = None,
     ):
-        self.rows, self.loss, self.groups = rows, loss, groups
+        self.rows, self.loss = rows, loss
+        self.groups = {scaling: prepare.groups for scaling, prepare in preparations.items()}
         self.options, self.tuning, self.C, self.gamma = options, options.tuning, options.C, gamma
         self._stage, self._stopped = "", False
         self._count, self._best = 0, Evaluation(TableSetting("standard", "rbf", 1.0, 1.0), np.inf, 0, np.empty(0))
@@ -312,12 +319,14 @@ class SettingSearch:
             return min(found, key=lambda one: one.loss)
 
         self.report(f"evaluating every scaling, kernel and width, {n:,} rows")
-        families = product([scaling for scaling in self.X if scaling != "log"], self.options.kernels)
+        families = product([scaling for scaling in self.X if scaling in BASE_SCALINGS], self.options.kernels)
         found = self._each(widths(scaling, kernel) for scaling, kernel in families)
-        if "log" in self.X:
-            self.report(f"evaluating logarithms of skewed columns, {n:,} rows")
-            best = [one.setting for one in _families(found)[:2]]
-            found += self._each(_step(self.line_search, replace(one, scaling="log"), n) for one in best)
+        best = [one.setting for one in _families(found)[:2]]
+        others = [replace(one, scaling=scaling) for one in best for scaling in ("log", one.scaling + TARGET_ENCODED)]
+        others = [one for one in dict.fromkeys(others) if one.scaling in self.X]
+        if others:
+            self.report(f"evaluating logarithms of skewed columns and target-encoded categories, {n:,} rows")
+            found += self._each(_step(self.line_search, one, n) for one in others)
         return _families(found)
 
     def learn(self, starts: Sequence[TableSetting], rows: int) -> list[TableSetting]:
@@ -327,7 +336,15 @@ class SettingSearch:
             half = slice(first, rows, 2)
             subset = self.rows[half]
             gamma = kernel_gamma(start.kernel, start.width, self.spread[start.scaling])
-            arguments = (self.X[start.scaling][half], self.groups, start.kernel, gamma, start.C, self.loss, subset)
+            arguments = (
+                self.X[start.scaling][half],
+                self.groups[start.scaling],
+                start.kernel,
+                gamma,
+                start.C,
+                self.loss,
+                subset,
+            )
             return learn_scales(*arguments, start.log, steps=self.tuning.learning_steps)
 
         halves = self._each(_step(learned, start, first) for start in starts for first in (0, 1))
@@ -338,13 +355,13 @@ class SettingSearch:
         logs, Cs = [half[0] for half in halves], [np.log(half[1]) for half in halves]
         mean = np.mean(logs, axis=0)
         # Both halves get the geometric mean of the averaged scales, so that one width suits all three scale vectors.
-        even, odd, both = (self._scales(one - one.mean() + mean.mean()) for one in (*logs, mean))
+        even, odd, both = (self._scales(one - one.mean() + mean.mean(), start.scaling) for one in (*logs, mean))
         self.halves[both] = HalfScales(even, odd, rows)
         C = float(np.clip(np.exp(np.mean(Cs)), self.tuning.smallest_C, self.tuning.largest_C))
         return replace(start, scales=both, C=C)
 
-    def _scales(self, logs: np.ndarray) -> tuple[float, ...]:
-        return tuple(float(f"{scale:.6g}") for scale in np.exp(logs)[self.groups])
+    def _scales(self, logs: np.ndarray, scaling: str) -> tuple[float, ...]:
+        return tuple(float(f"{scale:.6g}") for scale in np.exp(logs)[self.groups[scaling]])
 
     def unbiased_search(self, start: TableSetting, n: int, evaluations: int) -> Steps:
         """Run a coordinate search and return its result, with predictions by scales learned without the predicted rows."""
@@ -378,14 +395,14 @@ class SettingSearch:
     def run(self) -> list[Evaluation]:
         """Return the best settings of different families, on as many rows as the time budget allows, best first."""
         t, most = self.tuning, len(self.rows)
-        learns = self.options.column_scales == "learned" and len(np.unique(self.groups)) > 1
+        learns = self.options.column_scales == "learned" and len(np.unique(self.groups["standard"])) > 1
         # With learned scales, both halves of the rows are evaluated after every coordinate search.
         second = (t.families + self.loss.can_log) * t.family_evaluations
         second += t.learned_kernels * (t.family_evaluations + 2) if learns else 0
         third = t.finalists * (t.finalist_evaluations + 2)
-        scalings, decades = len([one for one in self.X if one != "log"]), round(np.log10(t.largest_C / t.smallest_C))
+        scalings, decades = len([one for one in self.X if one in BASE_SCALINGS]), round(np.log10(t.largest_C / t.smallest_C))
         n_widths = scalings * sum(len(WIDTHS[kernel]) for kernel in self.options.kernels)
-        self._expect((n_widths + 2) * (1 + decades), second, third)
+        self._expect((n_widths + 4) * (1 + decades), second, third)
         families = self.first(min(most, t.first_rows))
         if not families:
             return []

@@ -13,7 +13,7 @@ import numpy as np
 
 from gramless.tables.column_types import Encoded
 from gramless.tables.losses import ClassLoss, ValueLoss
-from gramless.tables.members import column_groups, plan_table, sample_order
+from gramless.tables.members import plan_table, sample_order
 from gramless.tables.preparation import Preparation
 from gramless.tables.search import WIDTHS, SearchOptions, SettingSearch, kernel_gamma
 
@@ -34,7 +34,8 @@ def tune_single(encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOp
     began = time.perf_counter()
     C, gamma, tune, (kernel,) = options.C, options.gamma, options.tune, options.kernels
     options.report("columns", "preparing the columns")
-    preparation = Preparation("standard", options.n_levels, options.seed).fit(encoded)
+    n_levels, effects = options.encodings[""]
+    preparation = Preparation("standard", n_levels, options.seed, effects).fit(encoded)
     has_gamma = len(WIDTHS[kernel]) > 1
     if isinstance(gamma, str) or (gamma is None and tune == "none"):
         variance = 1.0 if gamma == "auto" else float(np.var(preparation(encoded)))
@@ -45,8 +46,7 @@ def tune_single(encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOp
     plan = plan_table(len(encoded), preparation.n_columns, loss.n_targets, options)
     order = sample_order(len(encoded), loss.codes, options.tuning.first_rows, np.random.RandomState(options.seed))
     rows = order[: min(options.tuning.single_rows, plan.most_rows)]
-    groups = column_groups(preparation, encoded)
-    search = SettingSearch(encoded.take(rows), rows, {"standard": preparation}, loss, groups, options, gamma)
+    search = SettingSearch(encoded.take(rows), rows, {"standard": preparation}, loss, options, gamma)
     best = search.run_single().setting
     if has_gamma and gamma is None:
         gamma = kernel_gamma(kernel, best.width, search.spread["standard"])

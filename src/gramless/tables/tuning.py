@@ -87,8 +87,8 @@ class TablesTuning:
     """Fewest rows of a local partition: smaller partitions lose accuracy and save no time."""
     scored_rows: int = 100_000
     """Rows whose scores are computed at a time."""
-    table_copies: int = 8
-    """Arrays of the size of the table, counted: encoded, imputed, transformed, three scalings, sorted."""
+    table_copies: int = 10
+    """Arrays of the size of the table, counted: encoded, imputed, transformed, five scalings, sorted."""
     stored_settings: int = 250
     """Settings whose predictions a search stores; counted."""
     score_columns: int = 8

@@ -7,7 +7,7 @@ The scores of all partitions are computed, and the tree selects one for each row
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from gramless.tables.column_types import PHASE_DIGITS
 from gramless.tables.members import TableMember
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation
+from gramless.tables.target_encoding import MISSING
 
 
 def table_columns(model: Any) -> list[tuple[str, bool]]:
@@ -31,10 +32,10 @@ def table_columns(model: Any) -> list[tuple[str, bool]]:
 
 def table_scores(model: Any, columns: dict[str, Tensor]) -> Tensor:
     """Return the weighted scores of the members, for regressors in the units of the target; columns have shape (n, 1)."""
-    numbers, strings = _encoded(model, columns)
+    encoded = _encoded(model, columns)
     parts = []
     for weight, member in zip(model.member_weights_, model.members_, strict=True):
-        scores = _member(member, numbers, strings)
+        scores = _member(member, encoded)
         if hasattr(model, "target_scales_"):
             scores = _in_units(scores, model.target_scales_, member)
         parts.append(scores * float(weight))
@@ -43,7 +44,7 @@ def table_scores(model: Any, columns: dict[str, Tensor]) -> Tensor:
 
 def table_inputs(model: Any, columns: dict[str, Tensor]) -> Tensor:
     """Return the standardised columns that are the input of a single model."""
-    return _prepared(model.preparation_, *_encoded(model, columns))
+    return _prepared(model.preparation_, _encoded(model, columns))
 
 
 def link(scores: Tensor, numbers: np.ndarray, n_classes: int) -> Tensor:
@@ -57,20 +58,36 @@ def link(scores: Tensor, numbers: np.ndarray, n_classes: int) -> Tensor:
     return p * float(numbers[0]) + logs * float(numbers[1]) + numbers[2:]
 
 
-def _encoded(model: Any, columns: dict[str, Tensor]) -> tuple[Tensor | None, list[tuple[Tensor, np.ndarray]]]:
-    """Return the numeric columns as a matrix, and each string column with its levels."""
+class _EncodedColumns(NamedTuple):
+    """Numeric columns, each string column with its levels, and the effects of the strings on the target."""
+
+    numbers: list[Tensor]
+    strings: list[tuple[Tensor, np.ndarray]]
+    effects: list[Tensor]
+
+
+def _encoded(model: Any, columns: dict[str, Tensor]) -> _EncodedColumns:
+    """Return the columns before scaling."""
     numbers: list[Tensor] = []
     strings: list[tuple[Tensor, np.ndarray]] = []
+    effects: list[Tensor] = []
+    tables = getattr(model.columns_, "effects_", None)
     for name, kind in zip(model.columns_.names_, model.columns_.kinds_, strict=True):
         if kind == "number":
             numbers.append(columns[name])
         elif kind == "date":
             numbers += _date(columns[name])
         elif kind == "category":
-            strings.append((columns[name], model.columns_.levels_[len(strings)]))
+            levels = model.columns_.levels_[len(strings)]
+            table = np.zeros((len(levels), 0)) if tables is None else tables[len(strings)]
+            # The product with the indicators of all levels is the effect 0 for a new level.
+            for effect in table.T:
+                known = one_hot(columns[name], np.append(levels, ""))
+                effects.append(known @ np.append(effect[: len(levels)], effect[MISSING])[:, None])
+            strings.append((columns[name], levels))
         elif kind == "text":
             raise ValueError(f"the column {name!r} is hashed text, which cannot be written as ONNX operators")
-    return numbers[0].graph.concat(numbers) if numbers else None, strings
+    return _EncodedColumns(numbers, strings, effects)
 
 
 def _date(days: Tensor) -> list[Tensor]:
@@ -106,15 +123,18 @@ def _year_start(days: Tensor) -> Tensor:
     return era * 146_097 + inside * 365 + inside / 4 - inside / 100 + 306 - 719_468
 
 
-def _prepared(model: Preparation, numbers: Tensor | None, strings: list[tuple[Tensor, np.ndarray]]) -> Tensor:
+def _prepared(model: Preparation, encoded: _EncodedColumns) -> Tensor:
     pieces = []
-    if numbers is not None:
+    columns = encoded.numbers + [encoded.effects[k] for k in getattr(model, "effects", None) or []]
+    if columns:
+        numbers = columns[0].graph.concat(columns)
         missing = numbers.op("IsNaN")
         shaped = _shaped(model, missing.where(model.medians_[None, :], numbers))
         pieces.append((shaped - model.means_) / model.scales_)
         if len(model.with_missing_):
             pieces.append(missing.columns(*model.with_missing_).as_float())
-    pieces += [one_hot(column, levels) for column, levels in strings]
+    counts = zip(encoded.strings, model.n_levels or [], strict=True)
+    pieces += [one_hot(column, levels) for (column, levels), count in counts if count]
     return pieces[0].graph.concat(pieces)
 
 
@@ -132,8 +152,8 @@ def _shaped(model: Preparation, filled: Tensor) -> Tensor:
     return filled.graph.op("Where", model.two_valued_[None, :], indicator, shaped)
 
 
-def _member(member: TableMember, numbers: Tensor | None, strings: list[tuple[Tensor, np.ndarray]]) -> Tensor:
-    x = _prepared(member.preparation, numbers, strings)
+def _member(member: TableMember, encoded: _EncodedColumns) -> Tensor:
+    x = _prepared(member.preparation, encoded)
     scores = [
         kernel_block(member.kernel, x, points) @ coef + np.atleast_1d(bias)
         for points, coef, bias in zip(member.points, member.coefs, member.biases, strict=True)
