@@ -200,20 +200,19 @@ def test_measures_of_a_confusion_matrix():
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_claims_refer_to_settings_of_the_experiments(paper):
-    declared = {f"{spec.paper}/{spec.name}": spec for spec in specs()}
+    declared = {spec.name: spec for spec in specs(paper)}
     stated = claims(paper)
     assert len(stated) >= 4
     assert len({claim.name for claim in stated}) == len(stated)
     for comparison in (comparison for claim in stated for comparison in claim.comparisons):
-        name = comparison.experiment if "/" in comparison.experiment else f"{paper}/{comparison.experiment}"
-        grid = declared[name].grid
+        grid = declared[comparison.experiment].grid
         assert any(comparison.one.items() <= params.items() for params in grid), comparison
         if not isinstance(comparison.other, float | Printed):
             other = comparison.other_experiment or comparison.experiment
-            grid = declared[other if "/" in other else f"{paper}/{other}"].grid
+            grid = declared[other].grid
             assert any(comparison.other.items() <= params.items() for params in grid), comparison
         if comparison.along is not None:
-            assert any(comparison.along in params for params in declared[name].grid)
+            assert any(comparison.along in params for params in declared[comparison.experiment].grid)
 
 
 @pytest.mark.parametrize("paper", PAPERS)

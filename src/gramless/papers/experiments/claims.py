@@ -264,7 +264,6 @@ def _half_width(values: Sequence[float], variance: Callable[[int], float]) -> fl
 
 
 def _points(experiment: str, where: Mapping[str, Any], paper: str, found: ByExperiment) -> list[Point]:
-    """Return the settings with the parameters `where` of an experiment, or of `paper/experiment`, that have fits."""
-    other_paper, _, name = experiment.rpartition("/")
-    done = [record for record in found.get((other_paper or paper, name), ()) if record["status"] == "done"]
+    """Return the settings of an experiment with the parameters `where` that have finished fits."""
+    done = [record for record in found.get((paper, experiment), ()) if record["status"] == "done"]
     return [point for point in points(on_one_device(done)) if contains(point.params, where)]
