@@ -178,10 +178,10 @@ class ClaimResult:
 
     @property
     def cause(self) -> str:
-        """Return the cause of the verdict; empty if the claim was not tested on enough fits."""
+        """Return the cause of the verdict; empty if the claim was not run."""
         if self.verdict == "yes":
             return Cause.AMBIGUOUS if self.reading else Cause.REPRODUCED
-        return "" if self.verdict in ("not run", "too few seeds") else self.claim.cause
+        return "" if self.verdict == "not run" else self.claim.cause
 
 
 def check_claim(claim: Claim, paper: str, found: ByExperiment) -> ClaimResult:
