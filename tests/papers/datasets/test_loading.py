@@ -117,10 +117,9 @@ def test_subsets_of_a_dataset():
     two = digits.only([3, 8])
     assert set(np.unique(two.y_train)) == {3, 8}
     assert two.class_names == ("3", "8")
-    few = digits.head(per_class=5)
-    assert np.bincount(few.y_train).tolist() == [5] * 10
+    few = digits.sample(100)
+    assert len(few.y_train) == 100
     assert np.array_equal(few.x_test, digits.x_test)
-    assert len(digits.sample(100).y_train) == 100
     assert np.array_equal(digits.sample(100).x_train, digits.sample(100, seed=0).x_train)
     anew = digits.resplit(500, seed=3)
     assert len(anew.y_test) == 500

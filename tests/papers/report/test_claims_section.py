@@ -1,7 +1,5 @@
 """Claims as values for the templates."""
 
-from dataclasses import replace
-
 from gramless.papers.experiments import Cause, Claim, Comparison
 from gramless.papers.experiments.claims import check_claim
 from gramless.papers.experiments.measures import Measure
@@ -48,13 +46,13 @@ def test_values_tolerance_and_cause_are_shown():
     assert (low["holds"], high["holds"]) == ("yes", "no")
 
 
+def shown(measure, records=RECORDS):
+    comparison = Comparison("data", {"method": "ours", "share": 0.2}, "at most", 1.0, measure)
+    claim = Claim("name", "Statement.", "Fig. 1", (comparison,))
+    return claim_values(check_claim(claim, "budget", {("budget", "data"): records}), "budget")["ours"]
+
+
 def test_a_measured_number_has_as_many_digits_as_its_spread():
-    measure = Measure("number", lambda record: (record["metrics"]["accuracy"] - 90) / 300)
-    check = Comparison("data", {"method": "ours", "share": 0.2}, "at most", 1.0, measure)
-    item = claim_values(
-        check_claim(Claim("name", "Small.", "Fig. 1", (check,)), "budget", {("budget", "data"): RECORDS}), ""
-    )
-    assert item["ours"] == "0.003 ± 0.003"
-    larger = replace(check, measure=Measure("number", lambda record: 20 * record["metrics"]["accuracy"] / 4))
-    item = claim_values(check_claim(Claim("name", "Big.", "Fig. 1", (larger,)), "budget", {("budget", "data"): RECORDS}), "")
-    assert item["ours"] == "455 ± 5"
+    assert shown(Measure("number", lambda record: (record["metrics"]["accuracy"] - 90) / 300)) == "0.003 ± 0.003"
+    assert shown(Measure("number", lambda record: 20 * record["metrics"]["accuracy"] / 4)) == "455 ± 5"
+    assert shown("n_vectors", [{**r, "metrics": {"n_vectors": 1266 + r["seed"]}} for r in RECORDS]) == "1,267.0 ± 1.0"

@@ -53,11 +53,6 @@ class Dataset:
         arrays = {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
         return replace(self, **arrays, split=f"random, seed {seed}")
 
-    def head(self, per_class: int) -> Dataset:
-        """Keep the first `per_class` training rows of each class in their original order, and all test rows."""
-        rows = [np.flatnonzero(self.y_train == label)[:per_class] for label in np.unique(self.y_train)]
-        return self._with_training_rows(np.sort(np.concatenate(rows)))
-
     def sample(self, n: int, *, seed: int = 0) -> Dataset:
         """Keep at most `n` training rows drawn at random without replacement, and all test rows."""
         rng = np.random.default_rng(seed)

@@ -217,35 +217,33 @@ def _smallest(name: str, method: str, share: float, relation: str, measure: str 
     return Comparison(name, one, relation, other, measure, **settings)
 
 
+def _as_good_as_all(names: tuple[str, ...], *shares: float) -> tuple[Comparison, ...]:
+    """Return the comparisons of smaller budgets with that of all rows, for both ways to learn the budget."""
+    return tuple(
+        _smallest(name, method, share, "at least", within=1.0, reading=reading)
+        for reading, method in _READINGS.items()
+        for name in names
+        for share in shares
+    )
+
+
+def _on_par_with_nystrom(names: tuple[str, ...]) -> tuple[Comparison, ...]:
+    """Return the comparisons with the Nyström classifier at each budget, for both ways to learn the budget."""
+    return tuple(
+        _compared(name, method, "at least", "nystrom", "accuracy", within=1.0, reading=reading)
+        for reading, method in _READINGS.items()
+        for name in names
+    )
+
+
 CLAIMS = read_claims(
     "budget",
     {
-        "small-budget": tuple(
-            _smallest(name, method, 0.2, "at least", within=1.0, reading=reading)
-            for reading, method in _READINGS.items()
-            for name in _SMALL
-        ),
-        "middle-budget": tuple(
-            _smallest(name, method, share, "at least", within=1.0, reading=reading)
-            for reading, method in _READINGS.items()
-            for name in _SMALL
-            for share in (0.4, 0.6, 0.8)
-        ),
-        "budget-and-nystrom": tuple(
-            _compared(name, method, "at least", "nystrom", "accuracy", within=1.0, reading=reading)
-            for reading, method in _READINGS.items()
-            for name in _SMALL
-        ),
-        "small-budget-of-images": tuple(
-            _smallest(name, method, 0.2, "at least", within=1.0, reading=reading)
-            for reading, method in _READINGS.items()
-            for name in _LARGE
-        ),
-        "images-and-nystrom": tuple(
-            _compared(name, method, "at least", "nystrom", "accuracy", within=1.0, reading=reading)
-            for reading, method in _READINGS.items()
-            for name in _LARGE
-        ),
+        "small-budget": _as_good_as_all(_SMALL, 0.2),
+        "middle-budget": _as_good_as_all(_SMALL, 0.4, 0.6, 0.8),
+        "budget-and-nystrom": _on_par_with_nystrom(_SMALL),
+        "small-budget-of-images": _as_good_as_all(_LARGE, 0.2),
+        "images-and-nystrom": _on_par_with_nystrom(_LARGE),
         "budget-time": tuple(_compared(name, "budget", "below", "nystrom", "cpu_seconds", factor=1.0) for name in _LARGE),
         "nystrom-gain": (
             *(_smallest(name, "nystrom", 0.2, "at least", within=0.5) for name in _LARGE),

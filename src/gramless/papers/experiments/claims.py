@@ -178,10 +178,10 @@ class ClaimResult:
 
     @property
     def cause(self) -> str:
-        """Return the cause of the verdict; empty if the claim was not tested on enough fits."""
+        """Return the cause of the verdict; empty if the claim was not run."""
         if self.verdict == "yes":
             return Cause.AMBIGUOUS if self.reading else Cause.REPRODUCED
-        return "" if self.verdict in ("not run", "too few seeds") else self.claim.cause
+        return "" if self.verdict == "not run" else self.claim.cause
 
 
 def check_claim(claim: Claim, paper: str, found: ByExperiment) -> ClaimResult:
@@ -264,7 +264,6 @@ def _half_width(values: Sequence[float], variance: Callable[[int], float]) -> fl
 
 
 def _points(experiment: str, where: Mapping[str, Any], paper: str, found: ByExperiment) -> list[Point]:
-    """Return the settings with the parameters `where` of an experiment, or of `paper/experiment`, that have fits."""
-    other_paper, _, name = experiment.rpartition("/")
-    done = [record for record in found.get((other_paper or paper, name), ()) if record["status"] == "done"]
+    """Return the settings of an experiment with the parameters `where` that have finished fits."""
+    done = [record for record in found.get((paper, experiment), ()) if record["status"] == "done"]
     return [point for point in points(on_one_device(done)) if contains(point.params, where)]

@@ -19,21 +19,13 @@ from gramless.images import GaussianWindow, SpectrumFeatures, UnitNormalizer
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.solvers import SOLVERS, Kaczmarz, NystromCommittee, Step
 from gramless.papers.datasets import Dataset, load
+from gramless.papers.experiments import measures
 from gramless.papers.experiments.claims import Comparison, Printed, read_claims
-from gramless.papers.experiments.measures import (
-    at_step,
-    change_since,
-    confused_with,
-    early_mean,
-    fluctuation,
-    late_mean,
-    lead_of_pair,
-)
 from gramless.papers.experiments.spec import Params, product
 
 ITERATIVE = ("kaczmarz", "matching_pursuit", "kaczmarz_mp")
-# Steps at the start and at the end of a fit over which the error is averaged.
-EARLY = LATE = 100
+EARLY_MEAN, LATE_MEAN = measures.early_mean(100), measures.late_mean(100)
+LATE_FLUCTUATION = measures.fluctuation(100)
 READINGS = ("columns", "rows", "two-dimensional")
 
 
@@ -161,7 +153,7 @@ _OTHER_KERNELS = (
 
 def _solver(one: Params, relation: str, other: Any, measure: Any = None) -> Comparison:
     """Return a comparison of a solver with a value or with another solver."""
-    return Comparison("mnist-solvers", one, relation, other, measure or late_mean(LATE))
+    return Comparison("mnist-solvers", one, relation, other, measure or LATE_MEAN)
 
 
 def _between(measure: Any) -> tuple[Comparison, ...]:
@@ -171,7 +163,7 @@ def _between(measure: Any) -> tuple[Comparison, ...]:
 
 def _fourier_readings(relation: str, other: Any, **settings: Any) -> tuple[Comparison, ...]:
     return tuple(
-        Comparison("mnist-fourier", {"features": reading}, relation, other, late_mean(LATE), reading=reading, **settings)
+        Comparison("mnist-fourier", {"features": reading}, relation, other, LATE_MEAN, reading=reading, **settings)
         for reading in READINGS
     )
 
@@ -188,7 +180,9 @@ _IN_TIME: dict[str, Any] = {"measure": "seconds", "factor": 1.0, "other_experime
 CLAIMS = read_claims(
     "randomized",
     {
-        "committee-converges": (Comparison("mnist-committee", {}, "at most", 0.2, change_since(6), along="block_size"),),
+        "committee-converges": (
+            Comparison("mnist-committee", {}, "at most", 0.2, measures.change_since(6), along="block_size"),
+        ),
         "committee-block-size": tuple(
             Comparison("mnist-committee", {"block_size": large}, "below", {"block_size": small})
             for small, large in itertools.pairwise((500, 1000, 2000, 5000, 10000))
@@ -200,17 +194,17 @@ CLAIMS = read_claims(
         "limit-kaczmarz": (_solver(_KACZMARZ, "near", Printed("1.1", "0.1")),),
         "limit-matching-pursuit": (_solver(_MATCHING_PURSUIT, "near", Printed("1.1", "0.02")),),
         "limit-kaczmarz-mp": (_solver(_HYBRID, "near", Printed("1.1", "0.05")),),
-        "kaczmarz-first-step": (_solver(_KACZMARZ, "below", 4.0, at_step(1)),),
-        "matching-pursuit-steps": (_solver(_MATCHING_PURSUIT, "below", _KACZMARZ, early_mean(EARLY)),),
-        "hybrid-steps": _between(early_mean(EARLY)),
-        "matching-pursuit-fluctuation": (_solver(_MATCHING_PURSUIT, "below", _KACZMARZ, fluctuation(LATE)),),
-        "hybrid-fluctuation": _between(fluctuation(LATE)),
+        "kaczmarz-first-step": (_solver(_KACZMARZ, "below", 4.0, measures.at_step(1)),),
+        "matching-pursuit-steps": (_solver(_MATCHING_PURSUIT, "below", _KACZMARZ, EARLY_MEAN),),
+        "hybrid-steps": _between(EARLY_MEAN),
+        "matching-pursuit-fluctuation": (_solver(_MATCHING_PURSUIT, "below", _KACZMARZ, LATE_FLUCTUATION),),
+        "hybrid-fluctuation": _between(LATE_FLUCTUATION),
         "kernel-svm": tuple(_solver({"solver": solver}, "at most", 1.4) for solver in ITERATIVE),
         "time-per-step": (
             Comparison("mnist-cost", _KACZMARZ, "near", _MATCHING_PURSUIT, "cpu_seconds", factor=29 / 14, within=0.25),
         ),
-        "averaging": _averaged(fluctuation(50)),
-        "averaging-error": _averaged(late_mean(50)),
+        "averaging": _averaged(measures.fluctuation(50)),
+        "averaging-error": _averaged(measures.late_mean(50)),
         "fourier-error": _fourier_readings("near", Printed("0.85", "0.01")),
         "fourier-improves": _fourier_readings("below", _MATCHING_PURSUIT, other_experiment="mnist-solvers"),
         "degree-4": tuple(
@@ -226,10 +220,10 @@ CLAIMS = read_claims(
             for other in (1.0, 2.0, 8.0, 16.0)
         ),
         "cats-and-dogs": (
-            _cifar10("E3", "near", Printed("20.9"), confused_with("cat", "dog")),
-            _cifar10("E3", "near", Printed("18.3"), confused_with("dog", "cat")),
+            _cifar10("E3", "near", Printed("20.9"), measures.confused_with("cat", "dog")),
+            _cifar10("E3", "near", Printed("18.3"), measures.confused_with("dog", "cat")),
         ),
-        "most-confused": (_cifar10("E3", "above", 0.0, lead_of_pair("cat", "dog")),),
+        "most-confused": (_cifar10("E3", "above", 0.0, measures.lead_of_pair("cat", "dog")),),
         "memory": (Comparison("mnist-cost", {}, "at most", 8000.0, "peak_mb", along="solver"),),
     },
 )

@@ -98,17 +98,15 @@ def claim_named(paper: str, name: str) -> Claim:
 
 def specs_of_claim(paper: str, claim: Claim) -> list[Spec]:
     """Return the experiments of the comparisons of a claim, each with the settings that the claim needs."""
-    declared = {(spec.paper, spec.name): spec for spec in specs()}
-    needed: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    needed: dict[str, list[Mapping[str, Any]]] = {}
     for comparison in claim.comparisons:
         sides = [(comparison.experiment, comparison.one)]
         if isinstance(comparison.other, Mapping):
             sides.append((comparison.other_experiment or comparison.experiment, comparison.other))
         for name, params in sides:
-            other_paper, _, experiment = name.rpartition("/")
-            needed.setdefault((other_paper or paper, experiment), []).append(params)
+            needed.setdefault(name, []).append(params)
     return [
-        replace(spec, grid=tuple(point for point in spec.grid if any(contains(point, params) for params in needed[key])))
-        for key, spec in declared.items()
-        if key in needed
+        replace(spec, grid=tuple(point for point in spec.grid if any(contains(point, p) for p in needed[spec.name])))
+        for spec in specs(paper)
+        if spec.name in needed
     ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from gramless.papers.experiments.claims import Check, ClaimResult, Comparison, Printed
 from gramless.papers.experiments.results import Point
-from gramless.papers.report.formatting import label, mean_and_spread, parameter, parameters, value
+from gramless.papers.report.formatting import PERCENTAGES, label, mean_and_spread, parameter, parameters, value
 
 _MOST_VALUES_SHOWN = 3  # measured values in a row of the table; the comparisons of a claim list all of them
 
@@ -108,11 +108,13 @@ def _key(check: Check) -> str:
 
 def _with_spread(point: Point, measure: Any, key: str) -> str:
     mean, spread = point.mean(measure), point.spread(measure)
-    if key or not mean or not spread:
-        return mean_and_spread(key, mean, spread) if key else _format(key, mean)
+    if key in PERCENTAGES or key.endswith("seconds"):
+        return mean_and_spread(key, mean, spread)
+    if not mean or not spread:
+        return _format(key, mean)
     # One digit of the spread, two if the first is 1.
     digits = -math.floor(math.log10(spread)) + (f"{spread:e}"[0] == "1")
-    return f"{mean:.{max(0, digits)}f} ± {spread:.{max(0, digits)}f}"
+    return f"{mean:,.{max(0, digits)}f} ± {spread:,.{max(0, digits)}f}"
 
 
 def _format(key: str, number: float | None) -> str:

@@ -31,6 +31,7 @@ LABELS = {
     "residual": "relative residual",
     "error_of_probabilities": "error of the most probable class, %",
     "kernel_error": "kernel error, %",
+    "violation_share": "discarded patterns that would return, %",
     "c_times_L_squared": "c L²",
     "landmarks": "landmark rule",  # the label of n_landmarks is "landmarks"
 }
