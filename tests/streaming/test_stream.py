@@ -184,6 +184,16 @@ def test_columns_of_a_parquet_file_in_single_precision_stay_in_it(tmp_path, type
         list(Stream(path).batches(10))
 
 
+@pytest.mark.parametrize("row_group", [20_000, 200_000])
+def test_a_parquet_file_is_not_read_ahead_as_a_whole(tmp_path, row_group):
+    path, pool = tmp_path / "rows.parquet", pa.default_memory_pool()
+    X = np.random.default_rng(0).normal(size=(200_000, 20))
+    parquet.write_table(as_table(X, X[:, 0]), path, row_group_size=row_group, compression="none", use_dictionary=False)
+    before = pool.bytes_allocated()
+    allocated = [pool.bytes_allocated() - before for _ in Stream(path).batches(1000)]
+    assert max(allocated) < path.stat().st_size / 3
+
+
 def test_a_bad_row_of_a_parquet_file_is_named(tmp_path, rows):
     X = rows[0].copy()
     X[650, 2] = np.nan

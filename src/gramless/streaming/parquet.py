@@ -17,11 +17,14 @@ from gramless.streaming.tuning import TUNING
 
 @contextmanager
 def open_parquet(path: Path) -> Iterator[Any]:
-    """Open a Parquet file; raise ValueError if two columns have the same name."""
+    """Open a Parquet file; raise ValueError if two columns have the same name.
+
+    Arrow's default reads all row groups ahead, so the memory would grow with the file.
+    """
     parquet = import_reader("pyarrow.parquet")
     repeated: list[str] = []
     try:
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(path, pre_buffer=False, buffer_size=TUNING.parquet_buffer) as file:
             names = file.schema_arrow.names
             repeated = sorted({name for name in names if names.count(name) > 1})
             if not repeated:
