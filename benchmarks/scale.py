@@ -4,21 +4,30 @@
     python benchmarks/scale.py --cases cg:2e4x500 sums:2e4x500                      # a small trial on the CPU
     python benchmarks/scale.py --device cuda --cases cg:1e8x2e4:stream --memory-budget 25GB
     python benchmarks/scale.py --device cuda --cases cg:2e5x2e3:highest cg:2e5x2e3:medium cg:1e6x2e4:medium
+    python benchmarks/scale.py --cases cg:1e7x5e3:parquet --memory-budget 2GB       # the rows in a file
+    python benchmarks/scale.py --data covtype --cases cg:464809x1e4 cg:1e5x1e3:kmeans --memory-budget 2GB
 
-Rows are generated on the device: 28 standard normal features in float32, two classes by the sign of
+Without `--data`, rows are generated on the device: 28 standard normal features in float32, two classes by the sign of
 
     f = sin(2 x0) + x1 x2 + |x3| - 0.8 + 0.5 x4 tanh(x5) + 0.5 noise .
 
 The kernel is RBF with gamma = 1 / 56, the ridge is 1e-7 of the number of rows, and the error is that of 200,000 other rows.
-A case is `solver:ROWSxLANDMARKS`, with `:stream` for rows that are generated again in each pass instead of kept in memory,
-and `:PRECISION` for another precision of the products on a GPU than "high".
+`--data covtype` uses rows of Covertype in a random order: the ten numeric columns are standardised, gamma = 0.3, C = 10, and
+the error is that of the last tenth of the rows.
+
+A case is `solver:ROWSxLANDMARKS` with options: `stream` for rows that are generated again in each pass, `parquet` for rows
+in a file, which is written before the fit; the name of a rule that selects the landmarks; `highest` or `medium` for another
+precision of the products on a GPU than "high"; `seed=N`. Each case runs alone in a process, so that its peak memory is its
+own. CPU seconds are summed over all threads, and depend less on other programs than seconds.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,12 +35,10 @@ from typing import Any
 
 import numpy as np
 
-from gramless import CUDA, NystromLSSVC
-from gramless.papers.experiments.environment import environment
-
 FEATURES = 28
 BATCH = 2**18
 TEST_ROWS = 200_000
+PRECISIONS = ("highest", "high", "medium")
 
 
 def rows(n: int, seed: int, device: str) -> tuple[Any, np.ndarray]:
@@ -56,64 +63,126 @@ def batches(n: int, device: str) -> Iterator[tuple[Any, np.ndarray]]:
         yield rows(min(BATCH, n - start), 1000 + number, device)
 
 
+def write_parquet(path: Path, n: int) -> None:
+    """Write the rows of `batches` to a file, one row group for each batch."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    names = [f"x{j}" for j in range(FEATURES)]
+    schema = pa.schema([*((name, pa.float32()) for name in names), ("y", pa.int8())])
+    with parquet.ParquetWriter(path, schema, compression="none") as writer:
+        for X, y in batches(n, "cpu"):
+            columns = [*np.ascontiguousarray(X.T), y]
+            writer.write_table(pa.Table.from_arrays([pa.array(column) for column in columns], schema=schema))
+
+
+def covertype(n: int) -> tuple[np.ndarray, ...]:
+    """Return `n` training rows of Covertype and their labels, and the last tenth of all rows for the error."""
+    from gramless.papers.datasets import find
+
+    with np.load(find("covtype")) as file:
+        x, y = file["x"], file["y"]
+    order = np.random.RandomState(0).permutation(len(x))
+    train, test = order[:n], order[-(len(x) // 10) :]
+    if len(train) + len(test) > len(x):
+        raise ValueError(f"Covertype has {len(x) - len(test)} training rows, got {n}")
+    mean, scale = x[train, :10].mean(axis=0), x[train, :10].std(axis=0)
+    parts: list[np.ndarray] = []
+    for idx in (train, test):
+        X = x[idx].astype(np.float32)
+        X[:, :10] = (x[idx, :10] - mean) / scale
+        parts += [X, y[idx]]
+    return tuple(parts)
+
+
 def run_case(case: str, args: argparse.Namespace) -> dict[str, Any]:
     """Fit one case and return its record."""
+    from gramless import CUDA, NystromLSSVC
+    from gramless.approximation.landmarks import LANDMARKS
+    from gramless.papers.experiments.environment import peak_mb, reset_peak
+
     solver, sizes, *options = case.split(":")
     n, m = (int(float(size)) for size in sizes.split("x"))
-    precision = next((option for option in options if option in ("highest", "high", "medium")), "high")
+    precision = next((option for option in options if option in PRECISIONS), "high")
+    rule = next((option for option in options if option in LANDMARKS), "uniform")
+    seed = next((int(option.removeprefix("seed=")) for option in options if option.startswith("seed=")), 0)
     on_gpu = args.device.startswith("cuda")
-    X_test, y_test = rows(TEST_ROWS if n >= TEST_ROWS else n, 1, args.device)
+    settings: dict[str, Any] = {"C": 1e7 / n, "gamma": 1 / (2 * FEATURES)}
+    data: tuple[Any, Any]
+    folder = tempfile.TemporaryDirectory()
+    if args.data == "covtype":
+        X, y, X_test, y_test = covertype(n)
+        data, settings = (X, y), {"C": 10.0, "gamma": 0.3}
+    else:
+        X_test, y_test = rows(min(TEST_ROWS, n), 1, args.device)
+        if "parquet" in options:
+            data = (Path(folder.name) / "rows.parquet", None)
+            write_parquet(data[0], n)
+        else:
+            data = ((lambda: batches(n, args.device)), None) if "stream" in options else rows(n, 0, args.device)
     model = NystromLSSVC(
         n_landmarks=m,
-        C=1e7 / n,
-        gamma=1 / (2 * FEATURES),
+        landmarks=rule,
         solver=solver,
         device=CUDA(precision=precision) if on_gpu else None,
         memory_budget=args.memory_budget,
         verbose=args.verbose,
-        random_state=0,
+        random_state=seed,
+        **settings,
     )
-    data = (lambda: batches(n, args.device), None) if "stream" in options else rows(n, 0, args.device)
     if on_gpu:
         import torch
 
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         torch.cuda.synchronize()
-    start = time.perf_counter()
-    record: dict[str, Any] = {"case": case, "rows": n, "landmarks": m, "solver": solver, "precision": precision}
+    reset_peak()
+    before, start, cpu = peak_mb(), time.perf_counter(), time.process_time()
+    record: dict[str, Any] = {"data": args.data, "case": case, "rows": n, "landmarks": m, "solver": solver, "rule": rule}
+    record |= {"precision": precision} if on_gpu else {"memory_budget": args.memory_budget}
     try:
         model.fit(*data)
     except (MemoryError, FloatingPointError, RuntimeError) as error:
         return record | {"error_message": f"{type(error).__name__}: {error}"[:400], "seconds": time.perf_counter() - start}
-    record["seconds"] = time.perf_counter() - start
+    record |= {"seconds": time.perf_counter() - start, "cpu_seconds": time.process_time() - cpu}
     history = model.history_
     record |= {"solver": model.solver_, "reason": model.solver_reason_, "iterations": len(history)}
     record |= {"seconds_of_iterations": history[-1]["seconds"], "residuals": [h.get("residual") for h in history]}
     if on_gpu:
         record["peak_gigabytes"] = torch.cuda.max_memory_allocated() / 1e9
     else:
-        record["peak_gigabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+        record |= {"peak_gigabytes": peak_mb() / 1e3, "gigabytes_before": before / 1e3}
     start = time.perf_counter()
     record["test_error"] = float(np.mean(model.predict(X_test) != y_test))
     record["seconds_of_prediction"] = time.perf_counter() - start
+    folder.cleanup()
     return record
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="+", required=True)
+    parser.add_argument("--data", choices=["generated", "covtype"], default="generated")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--memory-budget", default=None)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="file to which the records are appended")
     parser.add_argument("--verbose", type=int, default=0)
     args = parser.parse_args()
-    records = []
-    for case in args.cases:
-        records.append(run_case(case, args))
-        print(json.dumps(records[-1]), flush=True)
-        if args.out:
-            args.out.write_text(json.dumps({"environment": environment(), "records": records}, indent=1) + "\n")
+    if len(args.cases) > 1:
+        others = sys.argv[1:]
+        at = others.index("--cases")
+        del others[at : at + 1 + len(args.cases)]
+        for case in args.cases:
+            subprocess.run([sys.executable, __file__, *others, "--cases", case], check=True)
+        return
+    record = run_case(args.cases[0], args)
+    print(json.dumps(record), flush=True)
+    if args.out:
+        from gramless.papers.experiments.environment import environment
+
+        runs = json.loads(args.out.read_text()) if args.out.exists() else []
+        runs.append({"environment": environment(args.device), "records": [record]})
+        args.out.write_text(json.dumps(runs, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -43,6 +43,27 @@ def test_class_weights_and_sample_weights_equal_those_of_sums(rows, class_weight
     np.testing.assert_allclose(iterated.decision_function(X), sums.decision_function(X), atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("case", ["equal landmarks", "nearly equal landmarks", "one direction", "very wide kernel"])
+def test_landmarks_with_a_singular_kernel_matrix(rows, case, dtype):
+    X, values, _ = rows
+    points, kernel, gamma = X[:60].astype(dtype), "rbf", 0.1
+    if case == "equal landmarks":
+        points = np.repeat(points[:6], 10, axis=0)
+    elif case == "nearly equal landmarks":
+        points = points[:1] + 1e-5 * points
+    elif case == "one direction":
+        points, kernel = np.outer(np.arange(1.0, 61.0), points[0]).astype(dtype), "linear"
+    else:
+        gamma = 1e-7
+    settings = {"landmarks": points, "kernel": kernel, "gamma": gamma, "C": 10.0}
+    sums, iterated = (NystromLSSVR(solver=solver, **settings).fit(X.astype(dtype), values) for solver in ("sums", "cg"))
+    errors = [np.mean((model.predict(X.astype(dtype)) - values) ** 2) for model in (sums, iterated)]
+    assert np.isfinite(iterated.dual_coef_).all()
+    assert errors[1] < 1.01 * errors[0]
+    assert 0 < iterated.jitter_ < 1
+
+
 def test_values_far_from_zero_and_several_outputs(rows):
     X, values, _ = rows
     for y in (1e4 + values, np.stack([values, X[:, 3]], axis=1)):

@@ -171,6 +171,29 @@ def test_a_target_that_turns_to_text_is_named(tmp_path, rows):
         list(CsvSource(path, piece_rows=100).read(64, 0))
 
 
+@pytest.mark.parametrize(("types", "expected"), [(("float32", "uint8"), "float32"), (("float32", "int32"), "float64")])
+def test_columns_of_a_parquet_file_in_single_precision_stay_in_it(tmp_path, types, expected):
+    path = tmp_path / "rows.parquet"
+    columns = {f"x{j}": pa.array(np.arange(6).astype(kind)) for j, kind in enumerate(types)}
+    parquet.write_table(pa.table({**columns, "y": np.arange(6)}), path)
+    (batch,) = Stream(path).batches(10)
+    assert batch.X.dtype == expected
+    np.testing.assert_array_equal(batch.X, np.arange(6)[:, None] * [1, 1])
+    parquet.write_table(pa.table({"x": pa.array([1, None], pa.uint8()), "y": [0, 1]}), path)
+    with pytest.raises(ValueError, match="row 2 has NaN"):
+        list(Stream(path).batches(10))
+
+
+@pytest.mark.parametrize("row_group", [20_000, 200_000])
+def test_a_parquet_file_is_not_read_ahead_as_a_whole(tmp_path, row_group):
+    path, pool = tmp_path / "rows.parquet", pa.default_memory_pool()
+    X = np.random.default_rng(0).normal(size=(200_000, 20))
+    parquet.write_table(as_table(X, X[:, 0]), path, row_group_size=row_group, compression="none", use_dictionary=False)
+    before = pool.bytes_allocated()
+    allocated = [pool.bytes_allocated() - before for _ in Stream(path).batches(1000)]
+    assert max(allocated) < path.stat().st_size / 3
+
+
 def test_a_bad_row_of_a_parquet_file_is_named(tmp_path, rows):
     X = rows[0].copy()
     X[650, 2] = np.nan

@@ -79,8 +79,8 @@ class LinalgTuning:
     """Rows of a triangle that are multiplied together; their corner of the matrix is copied."""
 
     # Normal equations of landmark models.
-    normal_block_bytes_cpu: int = 1 << 25
-    """Bytes of the kernel values that are multiplied from both sides before the next ones are computed."""
+    normal_block_bytes_cpu: int = 1 << 24
+    """Bytes of the kernel values that a thread multiplies from both sides before it computes the next ones; measured."""
     normal_block_bytes_cuda: int = 1 << 29
     """The same on a CUDA device, where smaller blocks leave multiprocessors idle."""
     smallest_normal_block: int = 64

@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from gramless._core.validation import working_dtype
 from gramless.streaming.sources import RowBlock, file_identity, import_reader, rebatch, target_column
 from gramless.streaming.tuning import TUNING
 
 
 @contextmanager
 def open_parquet(path: Path) -> Iterator[Any]:
-    """Open a Parquet file; raise ValueError if two columns have the same name."""
+    """Open a Parquet file; raise ValueError if two columns have the same name.
+
+    Arrow's default reads all row groups ahead, so the memory would grow with the file.
+    """
     parquet = import_reader("pyarrow.parquet")
     repeated: list[str] = []
     try:
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(path, pre_buffer=False, buffer_size=TUNING.parquet_buffer) as file:
             names = file.schema_arrow.names
             repeated = sorted({name for name in names if names.count(name) > 1})
             if not repeated:
@@ -72,6 +77,9 @@ class ParquetSource:
                 raise ValueError(
                     f"{path}: column {field.name!r} has type {field.type}, not numbers; encode it or leave it out"
                 )
+        features = [schema.field(name).type for i, name in enumerate(self.names) if i != self.target]
+        # Columns in single precision stay in it, as those of a data frame.
+        self.dtype = working_dtype(SimpleNamespace(dtypes=[np.dtype(kind.to_pandas_dtype()) for kind in features]), None)
 
     def read(self, size: int, start: int) -> Iterator[RowBlock]:
         groups: list[int] = []
@@ -89,8 +97,10 @@ class ParquetSource:
         if not groups:
             return
         for table in file.iter_batches(batch_size=TUNING.file_rows, row_groups=groups, columns=self.names):
-            X, y = _matrix(table, self.target)
-            yield X, y, None
+            X = np.empty((table.num_rows, table.num_columns - 1), self.dtype)
+            for j, column in enumerate(column for i, column in enumerate(table.columns) if i != self.target):
+                X[:, j] = column.to_numpy(zero_copy_only=False)  # missing values become NaN
+            yield X, table.column(self.target).to_numpy(zero_copy_only=False), None
 
     def identity(self) -> tuple[Any, ...]:
         return (*file_identity("parquet", self.path), self.target)
@@ -103,13 +113,3 @@ class ParquetSource:
 
     def peek(self, n: int) -> RowBlock:
         return next(self.read(n, 0), (np.empty((0, len(self.names) - 1)), np.empty(0), None))
-
-
-def _matrix(table: Any, target: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the features (float64, missing values as NaN) and the target column of an Arrow record batch."""
-    n, width = table.num_rows, table.num_columns - 1
-    X = np.empty((n, width))
-    features = (column for i, column in enumerate(table.columns) if i != target)
-    for j, column in enumerate(features):
-        X[:, j] = column.to_numpy(zero_copy_only=False)
-    return X, table.column(target).to_numpy(zero_copy_only=False)

@@ -41,6 +41,8 @@ class StreamingTuning:
     left_out_rows: int = 4096
     # Rows per piece read from CSV and Parquet files: 8192 rows of 100 columns are 6.5 MB.
     file_rows: int = 8192
+    # Bytes of each column of a Parquet file that are read at a time; larger buffers are not faster.
+    parquet_buffer: int = 1 << 16
     # Bytes. Column-major arrays in npz files are read at once, and larger ones raise MemoryError.
     largest_column_major: int = 1 << 30
     # Rows that are hashed to compare two data sets.

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from gramless.kernels import RBF, Linear
-from gramless.linalg.operators.normal import LandmarkProducts, NormalFactors, NormalOperator
+from gramless.linalg.operators import normal
+from gramless.linalg.operators.normal import LandmarkProducts, NormalFactors, NormalOperator, TiledRows
 from gramless.linalg.tuning import TUNING
 
 SMALL_TILES = replace(TUNING, factor_edge=16)
@@ -67,6 +68,24 @@ def test_the_operator_is_the_dense_matrix(rows, convert, store):
     product = np.asarray(op @ convert(np.eye(M)))
     np.testing.assert_allclose(product, dense(X, weights, factors.jitter)[2], atol=1e-7)
     np.testing.assert_allclose(product, product.T, atol=1e-9)
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_products_are_equal_for_any_number_of_threads(rows, monkeypatch, store):
+    X, weights = rows
+    kernel, landmarks = RBF(gamma=0.2), X[:M].astype(np.float32)
+    tiled = TiledRows(kernel, X.astype(np.float32), landmarks, store=store, block_bytes=64 * M * 4)  # seven blocks
+    V, shift = np.random.default_rng(1).normal(size=(M, 2)), np.array([[0.5, -1.0]])
+    K = kernel(X.astype(np.float32), landmarks).astype(np.float64)
+    products = []
+    for threads in (1, 2, 5):
+        monkeypatch.setattr(normal, "workers_for", lambda *_, threads=threads: threads)
+        products.append((tiled.normal_times(V, shift, weights), tiled.transposed_times(weights)))
+    for both in products:
+        np.testing.assert_array_equal(both[0], products[0][0])
+        np.testing.assert_array_equal(both[1], products[0][1])
+    np.testing.assert_allclose(products[0][0], K.T @ (weights * (K @ V - shift)), rtol=1e-6)
+    np.testing.assert_allclose(products[0][1], K.T @ weights, rtol=1e-6)
 
 
 def test_equal_landmarks_are_factored_with_a_reported_jitter(convert):

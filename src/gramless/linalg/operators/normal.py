@@ -21,16 +21,16 @@ models (`gramless.linalg.operators.jitter`) and part of the problem that is solv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.threads import slices
+from gramless._core.threads import run_threads, slices
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.operators.blocks import evaluate
+from gramless.linalg.operators.blocks import evaluate, workers_for
 from gramless.linalg.operators.fused import FusedProduct, prepare
 from gramless.linalg.operators.jitter import LARGEST_RELATIVE_JITTER, rounding_of
 from gramless.linalg.operators.tile_product import product, transposed_product
@@ -40,8 +40,9 @@ from gramless.linalg.tuning import TUNING, LinalgTuning
 class TiledRows:
     """Products with `C = K(X, landmarks)` from both sides, in float64; each kernel value serves both products.
 
-    With `store` the kernel values are kept, in half precision if `storage` names a format, else they are recomputed, in
-    blocks of about `block_bytes` bytes.
+    Each thread computes blocks of about `block_bytes` bytes of kernel values and multiplies them while they are in the cache
+    of its core. Sums of groups of blocks that do not depend on the number of threads are added up at the end. With `store`
+    the kernel values are kept, in half precision if `storage` names a format, else they are recomputed.
     """
 
     def __init__(
@@ -55,38 +56,54 @@ class TiledRows:
         block_bytes: int = TUNING.normal_block_bytes_cpu,
     ):
         self._kernel, self._X, self._landmarks = kernel, X, landmarks
-        self._dtype = xa.numpy_dtype(X.data if xa.is_sparse(X) else X)
-        height = max(TUNING.smallest_normal_block, block_bytes // (int(landmarks.shape[0]) * self._dtype.itemsize))
-        self._parts = slices(int(X.shape[0]), height)
+        self._dtype, self._block_bytes = xa.numpy_dtype(X.data if xa.is_sparse(X) else X), block_bytes
+        self._height = max(TUNING.smallest_normal_block, block_bytes // (int(landmarks.shape[0]) * self._dtype.itemsize))
+        self._parts, self._n_values = slices(int(X.shape[0]), self._height), int(X.shape[0]) * int(landmarks.shape[0])
         self._stored: list[Array] | None = None
         if store:
-            self._stored = [block if storage is None else xa.to_half(block, storage) for _, block in self._blocks(copy=True)]
+            blocks = (evaluate(kernel, X[rows], landmarks) for rows in self._parts)
+            self._stored = [block if storage is None else xa.to_half(block, storage) for block in blocks]
 
-    def _blocks(self, *, copy: bool = False) -> Iterator[tuple[slice, Array]]:
-        """Yield the kernel values of a few rows at a time, in the precision of the data."""
-        buffer = None
-        for i, rows in enumerate(self._parts):
-            if self._stored is not None:
-                yield rows, xa.astype(self._stored[i], self._dtype)
-                continue
-            if buffer is None and not copy and not xa.is_torch(self._X):  # page faults of new memory take time
-                buffer = np.empty((rows.stop - rows.start, int(self._landmarks.shape[0])), self._dtype)
-            out = None if buffer is None else buffer[: rows.stop - rows.start]
-            yield rows, evaluate(self._kernel, self._X[rows], self._landmarks, out=out)
+    def _block(self, i: int, buffer: np.ndarray | None) -> Array:
+        """Return the kernel values of block `i` in the precision of the data, in `buffer` if they are computed."""
+        if self._stored is not None:
+            return xa.astype(self._stored[i], self._dtype)
+        rows = self._parts[i]
+        out = None if buffer is None else buffer[: rows.stop - rows.start]
+        return evaluate(self._kernel, self._X[rows], self._landmarks, out=out)
+
+    def _sum(self, term: Callable[[slice, Array], Array], V: Array) -> Array:
+        """Return the sum of `term(rows, C[rows])`, with as many columns as `V`, over all blocks of rows."""
+        shape, on_host = (int(self._landmarks.shape[0]), int(V.shape[1])), not xa.is_torch(V)
+        most = max(1, min(TUNING.most_parts, self._block_bytes // (8 * shape[0] * shape[1]))) if on_host else 1
+        groups = slices(len(self._parts), -(-len(self._parts) // most))
+        sums = [xa.zeros(shape, V) for _ in groups]
+        workers = min(workers_for(self._kernel, V), len(groups))
+
+        def work(k: int) -> None:
+            # Memory is used again for each block, because page faults of new memory take time.
+            buffer = np.empty((self._height, shape[0]), self._dtype) if on_host and self._stored is None else None
+            for total, group in zip(sums[k::workers], groups[k::workers], strict=True):
+                for i in range(group.start, group.stop):
+                    total += term(self._parts[i], self._block(i, buffer))
+
+        run_threads(work, workers)
+        for part in sums[1:]:
+            sums[0] += part
+        return sums[0]
 
     def transposed_times(self, V: Array) -> Array:
         """Return `C^T V`."""
-        total = xa.zeros((int(self._landmarks.shape[0]), int(V.shape[1])), V)
-        for rows, block in self._blocks():
-            total += transposed_product(block, V[rows])
-        return total
+        return self._sum(lambda rows, block: transposed_product(block, V[rows], self._n_values), V)
 
     def normal_times(self, V: Array, shift: Array, weights: Array) -> Array:
         """Return `C^T diag(weights) (C V - shift)`."""
-        total = xa.zeros(tuple(V.shape), V)
-        for rows, block in self._blocks():
-            total += transposed_product(block, weights[rows] * (product(block, V) - shift))
-        return total
+
+        def term(rows: slice, block: Array) -> Array:
+            scores = product(block, V, self._n_values)
+            return transposed_product(block, weights[rows] * (scores - shift), self._n_values)
+
+        return self._sum(term, V)
 
 
 class FusedRows:

@@ -155,16 +155,16 @@ class BlasSums:
         return self.sums
 
 
-def compiles(C: Array, V: Array) -> TypeGuard[np.ndarray]:
-    """Return whether float64 products of `C` and `V` run in the compiled loops, without a copy of `C`."""
+def compiles(C: Array, V: Array, n_entries: int = 0) -> TypeGuard[np.ndarray]:
+    """Return whether float64 products of `C`, part of a matrix of `n_entries`, and `V` run in the compiled loops."""
     if not isinstance(C, np.ndarray) or C.dtype != np.float32 or C.strides[1] != C.itemsize:
         return False
-    return V.shape[1] <= TUNING.max_compiled_double_columns and can_compile(V, C.size, C.dtype)
+    return V.shape[1] <= TUNING.max_compiled_double_columns and can_compile(V, max(C.size, n_entries), C.dtype)
 
 
-def product(C: Array, W: Array) -> Array:
+def product(C: Array, W: Array, n_entries: int = 0) -> Array:
     """Return `C W` with `W` and the sums in float64."""
-    if not compiles(C, W):
+    if not compiles(C, W, n_entries):
         return xa.astype(C, np.float64) @ W
     if W.shape[1] <= TUNING.max_narrow_columns:
         return _narrow_product(C, xa.to_numpy(W))
@@ -182,9 +182,9 @@ def product(C: Array, W: Array) -> Array:
     return _from_rows(out, len(C), W.shape[1])
 
 
-def transposed_product(C: Array, V: Array) -> Array:
+def transposed_product(C: Array, V: Array, n_entries: int = 0) -> Array:
     """Return `C^T V` with `V` and the sums in float64."""
-    if not compiles(C, V):
+    if not compiles(C, V, n_entries):
         return xa.astype(C, np.float64).T @ V
     if V.shape[1] <= TUNING.max_narrow_columns:
         return _narrow_transposed_product(C, xa.to_numpy(V))

@@ -9,6 +9,7 @@ import numpy as np
 
 from gramless._core.device import precision_of, storage_of
 from gramless._core.memory import MemoryEstimate, parse_budget
+from gramless._core.threads import blas_threads
 from gramless.approximation.features import FeatureMap
 from gramless.kernels import as_kernel
 from gramless.linalg.planning.plan import problem_size
@@ -58,7 +59,7 @@ class BatchPlan:
     stored: str | None = None
     """What conjugate gradients keep between the passes: kernel "values", "rows" or nothing."""
     block_bytes: int = 0
-    """Bytes of the kernel values that conjugate gradients compute at a time."""
+    """Bytes of the kernel values that a thread of conjugate gradients computes at a time."""
 
 
 def plan_pass(
@@ -188,7 +189,8 @@ def _plan_cg(settings: PassSettings, size: PassSize, in_memory: bool, tuning: St
     block = LINALG_TUNING.normal_block_bytes_cuda if size.on_gpu else LINALG_TUNING.normal_block_bytes_cpu
     if size.n is not None:
         block = min(block, size.n * m * itemsize)
-    block = max(min(block, budget // tuning.block_share), LINALG_TUNING.smallest_normal_block * m * itemsize)
+    threads = 1 if size.on_gpu else blas_threads()
+    block = max(min(block, budget // (tuning.block_share * threads)), LINALG_TUNING.smallest_normal_block * m * itemsize)
     edge = min(m, LINALG_TUNING.factor_edge)
     parts = {
         "factors of the landmarks' kernel matrix": 8 * m * m,
@@ -197,8 +199,9 @@ def _plan_cg(settings: PassSettings, size: PassSize, in_memory: bool, tuning: St
         "vectors": LINALG_TUNING.working_columns * m * (size.k + 1) * 8,
     }
     if not shape.fused:
-        # Kernel values, temporary arrays of the kernel, and a float64 copy of blocks that compiled loops do not multiply.
-        parts["block of kernel values"] = block * (1 + kernel.temporaries + 8 // itemsize)
+        # Kernel values, temporary arrays of the kernel, and a float64 copy of blocks that compiled loops do not multiply, of
+        # each thread; sums of groups of blocks.
+        parts["blocks of kernel values"] = block * (threads * (1 + kernel.temporaries + 8 // itemsize) + 1)
     memory = MemoryEstimate(parts, size.device)
     # Per row: as read, converted and on the device, in the batch in use and in the next one; targets and weights.
     fused_row = shape.fused * 2 * (size.d + 64)
