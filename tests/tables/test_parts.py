@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -15,8 +16,9 @@ from threadpoolctl import threadpool_limits
 
 from gramless._core.threads import blas_threads, run_round_robin
 from gramless.inference.softmax_link import fit_link, link_probabilities, temperature_loss
-from gramless.kernels import RBF, Exponential, Laplacian, Matern52
-from gramless.tables import metric, search
+from gramless.kernels import RBF, Exponential, Laplacian, Matern52, ScaledColumns
+from gramless.kernels.tuning import TUNING
+from gramless.tables import members, metric, search
 from gramless.tables.column_types import Encoded
 from gramless.tables.exact import solve_exact, upper_kernel_matrix
 from gramless.tables.losses import ClassLoss, ValueLoss
@@ -224,6 +226,23 @@ def test_neighbourhoods_are_whole_and_dense():
     # The nearest neighbour of almost every row is there too: in a sample of an eighth of the rows it would be in an eighth.
     nearest = NearestNeighbors(n_neighbors=2).fit(X).kneighbors(X[rows], return_distance=False)[:, 1]
     assert np.isin(nearest, rows).mean() > 0.8
+
+
+def test_city_block_distances_of_predictions_are_computed_in_blocks_for_compiled_code():
+    blocks = []
+
+    class Recorded(Laplacian):
+        def __call__(self, X, Y, out=None):
+            blocks.append((len(X), len(Y)))
+            return super().__call__(X, Y, out)
+
+    rng = np.random.default_rng(0)
+    X, points, coef = rng.normal(size=(1000, 4)), rng.normal(size=(3100, 4)), rng.normal(size=(3100, 2))
+    scales = np.array([1.0, 0.5, 2.0, 0.0])
+    found = members._expansion(ScaledColumns(Recorded(0.3), scales), X, points, coef)
+    np.testing.assert_allclose(found, np.exp(-0.3 * cdist(X * scales, points * scales, "cityblock")) @ coef, atol=1e-8)
+    assert len(blocks) > 1
+    assert min(a * b for a, b in blocks) >= TUNING.compiled_values
 
 
 def test_the_link_is_calibrated_and_close_to_a_logistic_regression_of_its_inputs():

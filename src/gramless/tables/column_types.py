@@ -172,11 +172,12 @@ def _stored_values(X: Any, place: int) -> tuple[np.ndarray, bool]:
 
 
 def _is_missing(value: Any) -> bool:
+    if isinstance(value, str):
+        return value in ALWAYS_MISSING
     return (
         value is None
         or type(value).__name__ in ("NAType", "NaTType")
         or (isinstance(value, (float, np.floating, np.datetime64)) and value != value)
-        or (isinstance(value, str) and value in ALWAYS_MISSING)
     )
 
 

@@ -14,9 +14,11 @@ from threading import Lock
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from gramless._core import arrays as xa
 from gramless._core.memory import MemoryEstimate, format_bytes
 from gramless._core.threads import blas_threads, parallel_for
-from gramless.kernels import Kernel, ScaledColumns
+from gramless.kernels import Kernel, Laplacian, ScaledColumns
+from gramless.kernels.tuning import TUNING as KERNEL_TUNING
 from gramless.linalg.operators import expand
 from gramless.tables.column_types import Encoded
 from gramless.tables.exact import ExactSolution, solve_exact
@@ -79,9 +81,30 @@ class TableMember(BaseEstimator):
             for part in np.unique(parts):
                 inside = parts == part
                 points = self.points[part]
-                values = expand(self.kernel, X[inside].astype(points.dtype), points, self.coefs[part].astype(points.dtype))
+                values = _expansion(
+                    self.kernel, X[inside].astype(points.dtype), points, self.coefs[part].astype(points.dtype)
+                )
                 scores[inside] = values + self.biases[part]
         return out
+
+
+def _expansion(kernel: Kernel, X: np.ndarray, points: np.ndarray, coef: np.ndarray) -> np.ndarray:
+    """Return `kernel(X, points) @ coef`; the columns are scaled once, and city-block distances have blocks for compiled code."""
+    if isinstance(kernel, ScaledColumns):
+        scales = np.asarray(kernel.scales, dtype=points.dtype)
+        X, points, kernel = X * scales, points * scales, kernel.kernel
+    n_values, least = len(X) * len(points), KERNEL_TUNING.compiled_values
+    if not isinstance(kernel, Laplacian) or n_values < least:
+        return xa.cast_numpy(expand(kernel, X, points, coef))
+    out = np.empty((len(X), coef.shape[1]), coef.dtype)
+    # Every block has at least `least` values, and few enough for the cache.
+    blocks = np.array_split(np.arange(len(X)), min(len(X), max(1, n_values // (4 * least))))
+
+    def fill(rows: np.ndarray) -> None:
+        out[rows] = kernel(X[rows], points) @ coef
+
+    parallel_for(blocks, fill, blas_threads())
+    return out
 
 
 @dataclass
