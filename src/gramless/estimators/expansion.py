@@ -370,4 +370,4 @@ class BaseKernelExpansion(BaseEstimator):
 
     def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Any:
         """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
-        return self._settings().plan(self._kernels()[0][1], (n, d), n_outputs, dtype, device)
+        return self._settings().plan(self._kernels()[0][1], (n, d), n_outputs, dtype, device, dense=True)

@@ -144,7 +144,8 @@ class RBF(UnitDiagonalKernel):
             values = np.empty((len(rows), len(others)), rows.dtype) if out is None else xa.cast_numpy(out)
             if values.dtype == rows.dtype:
                 shift = offset_to_remove(others)
-                register_tiles.fill(register_tiles.GAUSSIAN, rows, others, values, shift, (2 * gamma) ** 0.5)
+                scale = register_tiles.gaussian_scale(gamma)
+                register_tiles.fill(register_tiles.GAUSSIAN, rows, others, values, shift, scale)
                 return values
         X, Y = without_offset(X, Y)
         # Scaling the points instead of the block saves a pass over the block, and squares stay in the range of float32.

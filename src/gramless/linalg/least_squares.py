@@ -83,10 +83,16 @@ class LeastSquaresSettings:
         """Whether conjugate gradients stop as soon as the predictions have converged."""
         return self.tol == "auto" and isinstance(self.solver, str)
 
-    def plan(self, kernel: Kernel, shape: tuple[int, int], n_outputs: int, dtype: Any, device: str) -> SolverPlan:
-        """Plan a fit on `shape` rows and features, or raise a `MemoryError` that names the setting to change."""
+    def plan(
+        self, kernel: Kernel, shape: tuple[int, int], n_outputs: int, dtype: Any, device: str, *, dense: bool = False
+    ) -> SolverPlan:
+        """Plan a fit on `shape` rows and features, or raise a `MemoryError` that names the setting to change.
+
+        `dense` means that the rows are a dense array in the memory of this process.
+        """
         budget, solver, tuning = parse_budget(self.memory_budget, device), self.solver, self.tuning
-        size = problem_size(*shape, n_outputs, dtype, device, kernel, storage_of(self.device), precision_of(self.device))
+        storage, precision = storage_of(self.device), precision_of(self.device)
+        size = problem_size(*shape, n_outputs, dtype, device, kernel, storage, precision, dense=dense)
         if self.n_Cs:
             return leave_one_out_path_plan(size, self.n_Cs, budget)
         if isinstance(solver, Solver):
@@ -152,7 +158,8 @@ def fit_expansion(
     if stopping is not None:
         train, held_out = hold_out(train, stopping.validation_fraction, rng, classes)
 
-    plan = settings.plan(kernel, (len(train), X.shape[1]), Z.shape[1], dtype, device)
+    shape = len(train), X.shape[1]
+    plan = settings.plan(kernel, shape, Z.shape[1], dtype, device, dense=not xa.is_sparse(X))
     name = plan.solver if plan.solver != "custom" else type(settings.solver).__name__
     log_progress(settings.verbose, f"solver {name}: {plan.reason}; peak {plan.memory}")
 

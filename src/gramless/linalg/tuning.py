@@ -55,6 +55,12 @@ class LinalgTuning:
     """Kernel values from which the compiled Gaussian loop, which takes 1 s to load once, is used."""
     small_tile_edge: int = 256
     """Rows of a tile of a small expansion; such tiles have too few values for a kernel to load compiled loops."""
+    max_register_features: int = 128
+    """Features up to which products with an uncached Gaussian matrix compute its values in registers: the two copies of the
+    points in the layout of the loop stay small beside the solution."""
+    instructions_per_stored_value: float = 5.0
+    """Vector instructions, for each value of 32 bits in a vector, that take as long as storing a kernel value once and
+    reading it in ten products: 80 with AVX-512 and 40 with AVX2; measured with 60,000 rows of 8 to 54 features."""
     operations_per_exponential: int = 30
     """Multiplications in a matrix product that take as long as one exponential; measured."""
     min_operations_for_threads: float = 1e7

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 from scipy.spatial.distance import cdist
+from threadpoolctl import threadpool_limits
 
 from gramless._core.compiled.scalar import exp32
 from gramless._core.compiled.simd import lanes
 from gramless.kernels import RBF, Polynomial, stationary
-from gramless.linalg.operators import blocks, expand
-from gramless.linalg.operators.blocks import expand_groups
+from gramless.linalg.operators import KernelOperator, blocks, expand
+from gramless.linalg.operators.blocks import SymmetricGaussian, expand_groups
 
 SIZES = [(1, 1, 1, 1), (7, 300, 3, 1), (1030, 513, 8, 3), (50, 40, 16, 8), (3, 17, 33, 25), (13, 700, 400, 2)]
 needs_vectors = pytest.mark.skipif(not lanes(), reason="this processor has no vectors that the loops are written for")
@@ -49,6 +50,30 @@ def test_gaussian_blocks(monkeypatch, n, m, d, dtype):
     square = RBF(1 / d)(X, X)
     np.testing.assert_array_equal(square, square.T)
     np.testing.assert_allclose(np.diag(square), 1, atol=2e-6 if dtype == "f" else 1e-14)
+
+
+@needs_vectors
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize(("n", "d", "k"), [(1, 1, 1), (7, 3, 2), (961, 8, 3), (2100, 5, 1), (1930, 40, 11)])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_symmetric_products_in_registers(n, d, k, dtype, threads):
+    """Sizes with incomplete strips, panels and tiles; the number of threads changes rounding only."""
+    rng = np.random.default_rng(0)
+    X, V = rng.normal(size=(n, d)).astype(dtype) + np.dtype(dtype).type(20), rng.normal(size=(n, k)).astype(dtype)
+    with threadpool_limits(threads, user_api="blas"):
+        product = SymmetricGaussian(0.3 / d, X) @ V
+    assert product.dtype == V.dtype
+    error = (2e-6 if dtype == "f" else 1e-13) * np.abs(V).sum(axis=0).max()
+    np.testing.assert_allclose(product, truth(X, X, 0.3 / d) @ V, atol=error)
+
+
+@needs_vectors
+def test_uncached_operators_of_gaussian_kernels_use_registers(monkeypatch):
+    X, V = np.random.default_rng(0).normal(size=(1500, 4)), np.random.default_rng(1).normal(size=(1500, 2))
+    monkeypatch.setattr(SymmetricGaussian, "__matmul__", lambda self, V: np.full_like(V, 7.0))
+    np.testing.assert_array_equal(KernelOperator(X, RBF(0.3), 0.5) @ V, 7.0 + 0.5 * V)
+    for op in (KernelOperator(X, RBF(0.3), cache=True), KernelOperator(csr_matrix(X), RBF(0.3))):
+        np.testing.assert_allclose(op @ V, truth(X, X, 0.3) @ V, atol=1e-9)
 
 
 def test_gaussian_values_far_apart_vanish(monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gramless._core.compiled.simd import lanes
 from gramless.kernels import RBF, Polynomial
 from gramless.linalg.planning.plan import BlockSettings, make_plan, problem_size
 
@@ -59,3 +60,23 @@ def test_more_landmarks_for_costly_products_and_tight_tolerances():
     assert few == landmarks(4, 1e-3)  # reading the matrix costs as much as multiplying it with five columns
     assert few < landmarks(10, 1e-3) < landmarks(26, 1e-3) < 2 * few
     assert landmarks(1, 1e-1) < few < landmarks(1, 1e-6)
+
+
+@pytest.mark.skipif(not lanes(), reason="this processor has no vectors that the loops are written for")
+def test_gaussian_matrices_of_few_features_are_recomputed():
+    def plan(d, kernel=None, *, k=1, dense=True, solver="cg"):
+        size = problem_size(60_000, d, k, np.float32, "cpu", kernel or RBF(0.1), dense=dense)
+        return make_plan(size, solver, 16 * GB)
+
+    recomputed = plan(8)
+    assert not recomputed.cached
+    assert "recomputing" in recomputed.reason
+    assert recomputed.memory.nbytes < 1 * GB < plan(8, dense=False).memory.nbytes
+    for other in (
+        plan(100),
+        plan(8, k=50),
+        plan(8, Polynomial(2, 1.0)),
+        plan(8, dense=False),
+        plan(8, solver="kaczmarz"),
+    ):
+        assert other.cached

@@ -2,23 +2,24 @@
 
     fill    exp(-gamma ||x_i - y_j||^2), sum_k |x_ik - y_jk|, or the number of k with x_ik != y_jk    O(n m d)
     expand  K(X, points) @ coef; kernel values stay in the first-level cache and are not stored    O(n m (d + k))
+    multiply_lower_tiles  K(X, X) @ V, where each value is used for both halves of the matrix    O(n^2 (d / 2 + k))
 
 Rows of `X` are packed in strips and the others in panels, both feature by feature. For the Gaussian kernel, with the points
-scaled by `sqrt(2 gamma)` and `half_x = ||x||^2 / 2`, an entry is `exp(min(<x, y> - half_x - half_y, 0))`, computed in
-registers: writing the inner products to memory and reading them again for the exponential would take longer than computing
-the inner products of a few dozen features. `exp_of_products` does the exponential for inner products that other functions
-have computed, those of rows stored as bytes or of long rows. `benchmarks/cpu_products.py` prints the fraction of the
-processor's peak rate of additions that the city-block distances reach.
+scaled by `gaussian_scale(gamma)` and `shift_x = -||x||^2 / 2`, an entry is `2^min(<x, y> + shift_x + shift_y, 0)`, computed
+in registers: writing the inner products to memory and reading them again for the exponential would take longer than
+computing the inner products of a few dozen features. `exp_of_products` does the exponential for inner products that other
+functions have computed, those of rows stored as bytes or of long rows. `benchmarks/cpu_products.py` prints the fraction of
+the processor's peak rate of additions that the city-block distances reach.
 
 A panel has 16 points with AVX2 and 32 with AVX-512: two vectors in float32, and four in float64, of which two are multiplied
-at a time. With strips of 6 (AVX2) or 12 (AVX-512) rows the sums fill the registers. The exponential is a power of two times
-a polynomial (see `scalar`), with an error of at most two units in the last place.
+at a time. With strips of 6 (AVX2) or 12 (AVX-512) rows the sums fill the registers. An entry takes one vector instruction
+for each feature, fourteen for the exponential in float32 and twenty-one in float64.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import factorial
+from math import factorial, log
 from typing import Any
 
 import numpy as np
@@ -42,19 +43,24 @@ _VECTORS = 2
 # Columns of coefficients multiplied at a time: with two, the sums need as many registers as a tile of kernel values.
 _COLUMNS = 2
 # Upper bounds on the panels processed for all strips before the next ones: their bytes, so that the points stay in the
-# second-level cache, and their number, so that the kernel values of one strip stay in the first-level cache.
+# second-level cache, and the bytes of the kernel values of one strip, which stay in the first-level cache.
 _PANEL_BYTES = 1 << 18
-_MAX_PANELS = 32
-# 1.5 * 2^52 and 1.5 * 2^23: added to a number of moderate size, the last bits of the sum are the nearest integer.
-_ROUND = {"double": 6755399441055744.0, "float": 12582912.0}
-_LN2 = {"double": (0.6931471803691238, 1.9082149292705877e-10), "float": (0.693359375, -2.12194440e-4)}
-# Arguments below these have the result zero (see `scalar.SMALLEST`).
-_SMALLEST = {"double": -708.0, "float": float(_scalar.SMALLEST)}
-# Polynomials of (exp(r) - 1 - r) / r^2 on |r| <= log(2) / 2, highest power first. In float64 it is the Taylor series, whose
-# omitted terms are below rounding.
+_VALUE_BYTES = 1 << 14
+# Rows and columns of a tile of `multiply_lower_tiles`, a multiple of `STRIP_ROWS` and `PANEL_POINTS`, and the number of
+# strips whose products are summed in the dtype of the points.
+TILE_ROWS = 960
+_SUMMED_STRIPS = 16
+# The power 2^t for t <= 0 is 2^k 2^r with k the nearest integer. 1.5 * 2^23 (or 2^52) plus a number of moderate size has the
+# nearest integer in its last bits. With `zero` added, these bits shifted to the exponent are the number 2^(k + zero - bias),
+# and 0.0 for k = -zero, the smallest k: kernel values below 1e-30 in float32, less than the rounding of sums, are zero,
+# because products of subnormal numbers are a hundred times slower on many processors. The polynomial has the remaining
+# factor 2^(bias - zero).
+_ZERO, _BIAS, _MANTISSA = {"double": 1000, "float": 100}, {"double": 1023, "float": 127}, {"double": 52, "float": 23}
+# Polynomials of 2^r on |r| <= 1/2, highest power first. In float64 the Taylor series, whose omitted terms are below
+# rounding; in float32 the minimax polynomial with p(0) = 1, whose relative error is 9e-8.
 _POLYNOMIAL = {
-    "double": [1 / factorial(n) for n in range(12, 1, -1)],
-    "float": [float(c) for c in _scalar._P],
+    "double": [log(2) ** n / factorial(n) for n in range(12, -1, -1)],
+    "float": [1.32647272e-3, 9.67151281e-3, 5.55073372e-2, 2.40220423e-1, 6.93146978e-1, 1.0],
 }
 
 
@@ -75,68 +81,64 @@ def _fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
     return _simd.call(builder, f"llvm.fma.{_simd.suffix(a.type)}", a.type, a, b, c)
 
 
-def _exponential(builder: Any, x: Any) -> Any:
-    """Return `exp(x)` in each lane, for numbers of at most zero."""
-    kind = x.type
+def gaussian_scale(gamma: float) -> float:
+    """Return the factor of points for which the Gaussian kernel is `2^(-||x - y||^2 / 2)`."""
+    return float((2 * gamma / log(2)) ** 0.5)
+
+
+def _power_of_two(builder: Any, t: Any) -> Any:
+    """Return `2^t` in each lane, for numbers of at most zero."""
+    kind = t.type
     name = "double" if kind.element == _simd.F64 else "float"
-    smallest = _constant(kind, _SMALLEST[name])
-    is_nonzero = builder.fcmp_ordered(">=", x, smallest)
-    x = _simd.call(builder, f"llvm.maxnum.{_simd.suffix(kind)}", kind, x, smallest)
-    rounder = _constant(kind, _ROUND[name])
-    shifted = _fma(builder, x, _constant(kind, 1.4426950408889634), rounder)
-    k = builder.fsub(shifted, rounder)
-    high, low = _LN2[name]
-    r = _fma(builder, k, _constant(kind, -low), _fma(builder, k, _constant(kind, -high), x))
-    first, *others = _POLYNOMIAL[name]
+    zero, mantissa = _ZERO[name], _MANTISSA[name]
+    t = _simd.call(builder, f"llvm.maxnum.{_simd.suffix(kind)}", kind, t, _constant(kind, -zero))
+    rounder = _constant(kind, 1.5 * 2.0**mantissa + zero)
+    shifted = builder.fadd(t, rounder)
+    r = builder.fsub(t, builder.fsub(shifted, rounder))
+    first, *others = (coefficient * 2.0 ** (_BIAS[name] - zero) for coefficient in _POLYNOMIAL[name])
     p: Any = _constant(kind, first)
     for coefficient in others:
         p = _fma(builder, p, r, _constant(kind, coefficient))
-    p = builder.fadd(_fma(builder, builder.fmul(p, r), r, r), _constant(kind, 1.0))
-    # The last bits of `shifted` are k. Shifted to the bits of the exponent and added to p, they multiply p by 2^k.
-    bits, mantissa = (64, 52) if name == "double" else (32, 23)
-    integers = ir.VectorType(ir.IntType(bits), kind.count)
-    places = ir.Constant(integers, [mantissa] * kind.count)
-    exponent = builder.shl(builder.bitcast(shifted, integers), places)
-    power = builder.bitcast(builder.add(builder.bitcast(p, integers), exponent), kind)
-    return builder.select(is_nonzero, power, _constant(kind, 0.0))
+    integers = ir.VectorType(ir.IntType(8 * _simd.LANES * 4 // kind.count), kind.count)
+    exponent = builder.shl(builder.bitcast(shifted, integers), ir.Constant(integers, [mantissa] * kind.count))
+    return builder.fmul(p, builder.bitcast(exponent, kind))
 
 
 def _tile(add: Callable[[Any, Any, Any, Any], Any], *, gaussian: bool = False) -> Any:
     """Return an intrinsic that writes the values of a strip and a panel to rows of `out`; array arguments are addresses.
 
-    `add(builder, total, x, y)` adds the term of one feature to the sums. `most` is the upper bound of the exponents, zero,
-    and its type is the dtype of the values.
+    `add(builder, total, x, y)` adds the term of one feature to the sums; the type of `number` is the dtype of the values.
     """
 
     @intrinsic
     def tile(
-        context: Any, strip: Any, panel: Any, steps: Any, half_x: Any, half_y: Any, out: Any, stride: Any, most: Any
+        context: Any, strip: Any, panel: Any, steps: Any, shift_x: Any, shift_y: Any, out: Any, stride: Any, number: Any
     ) -> Any:
         address = types.uintp
-        signature = types.void(address, address, types.intp, address, address, address, types.intp, most)
-        kind = _kind(most)
+        signature = types.void(address, address, types.intp, address, address, address, types.intp, number)
+        kind = _kind(number)
         width = _VECTORS if gaussian else 1
         places = [range(first, first + width) for first in range(0, PANEL_POINTS // kind.count, width)]
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            strip, panel, half_x, half_y, out = (_simd.pointer(builder, arguments[i], kind.element) for i in (0, 1, 3, 4, 5))
-            bound = _simd.broadcast(builder, arguments[7])
-
-            def kernel_value(product: Any, shift: Any, half: Any) -> Any:
-                exponent = builder.fsub(product, builder.fadd(shift, half))
-                exponent = _simd.call(builder, f"llvm.minnum.{_simd.suffix(kind)}", kind, exponent, bound)
-                return _exponential(builder, exponent)
-
+            strip, panel, shift_x, shift_y, out = (
+                _simd.pointer(builder, arguments[i], kind.element) for i in (0, 1, 3, 4, 5)
+            )
+            largest = _constant(kind, 0.0)
             for vectors in places:
                 step = _simd.tile_step(builder, strip, panel, (STRIP_ROWS, PANEL_POINTS), vectors, kind, add)
                 sums = _simd.accumulate(builder, arguments[2], STRIP_ROWS * width, kind, step)
-                halves = [_simd.load(builder, _simd.at(builder, half_y, kind.count * v), kind) for v in vectors]
+                shifts = [_simd.load(builder, _simd.at(builder, shift_y, kind.count * v), kind) for v in vectors]
                 for i in range(STRIP_ROWS):
-                    shift = _simd.broadcast(builder, builder.load(_simd.at(builder, half_x, i)))
+                    shift = _simd.broadcast(builder, builder.load(_simd.at(builder, shift_x, i)))
                     row = _simd.at(builder, out, _simd.times(builder, arguments[6], i))
-                    for number, v in enumerate(vectors):
-                        total = sums[i * width + number]
-                        value = kernel_value(total, shift, halves[number]) if gaussian else total
+                    for place, v in enumerate(vectors):
+                        value = sums[i * width + place]
+                        if gaussian:
+                            # Added after the products, which cancel exactly for equal points with one coordinate.
+                            value = builder.fadd(value, builder.fadd(shift, shifts[place]))
+                            value = _simd.call(builder, f"llvm.minnum.{_simd.suffix(kind)}", kind, value, largest)
+                            value = _power_of_two(builder, value)
                         _simd.store(builder, value, _simd.at(builder, row, kind.count * v))
             return context.get_dummy_value()
 
@@ -194,22 +196,56 @@ def _dots(context: Any, values: Any, stride: Any, coef: Any, steps: Any, out: An
     return signature, generate
 
 
+@intrinsic
+def _add_transposed(context: Any, values: Any, stride: Any, factors: Any, steps: Any, out: Any, number: Any) -> Any:
+    """Add the product of the transposed kernel values and the factors of shape (rows, columns) to `out`.
+
+    `out` is packed as [steps][columns][lanes]; other arguments are as in `_dots`.
+    """
+    signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, number)
+    kind = _kind(number)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        values, factors, out = (_simd.pointer(builder, arguments[i], kind.element) for i in (0, 2, 4))
+        rows = [_simd.at(builder, values, _simd.times(builder, arguments[1], i)) for i in range(STRIP_ROWS)]
+        weights = [
+            _simd.broadcast(builder, builder.load(_simd.at(builder, factors, i))) for i in range(STRIP_ROWS * _COLUMNS)
+        ]
+
+        def step(k: Any, sums: Any) -> list[Any]:
+            here = _simd.at(builder, out, _simd.times(builder, k, _COLUMNS * kind.count))
+            places = [_simd.at(builder, here, kind.count * c) for c in range(_COLUMNS)]
+            totals = [_simd.load(builder, place, kind) for place in places]
+            along = _simd.times(builder, k, kind.count)
+            for i in range(STRIP_ROWS):
+                value = _simd.load(builder, _simd.at(builder, rows[i], along), kind)
+                totals = [_fma(builder, value, weights[i * _COLUMNS + c], totals[c]) for c in range(_COLUMNS)]
+            for total, place in zip(totals, places, strict=True):
+                _simd.store(builder, total, place)
+            return []
+
+        _simd.accumulate(builder, arguments[3], 0, kind, step)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
 # A separate function, so that numba compiles the intrinsics once for each precision and not at each call.
 @numba.njit(cache=True, nogil=True)
 def _values(
-    which: int, strip: int, panel: int, steps: int, half_x: int, half_y: int, out: int, stride: int, most: Any
+    which: int, strip: int, panel: int, steps: int, shift_x: int, shift_y: int, out: int, stride: int, most: Any
 ) -> None:
     if which == GAUSSIAN:
-        _gaussian_tile(strip, panel, steps, half_x, half_y, out, stride, most)
+        _gaussian_tile(strip, panel, steps, shift_x, shift_y, out, stride, most)
     elif which == CITY_BLOCK:
-        _city_block_tile(strip, panel, steps, half_x, half_y, out, stride, most)
+        _city_block_tile(strip, panel, steps, shift_x, shift_y, out, stride, most)
     else:
-        _differing_tile(strip, panel, steps, half_x, half_y, out, stride, most)
+        _differing_tile(strip, panel, steps, shift_x, shift_y, out, stride, most)
 
 
 @numba.njit(cache=True, nogil=True)
 def strips(X: np.ndarray, shift: np.ndarray, scale: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shifted and scaled rows in strips, packed feature by feature, and half of their squared norms.
+    """Return the shifted and scaled rows in strips, packed feature by feature, and minus half of their squared norms.
 
     The last strip is padded with zero rows.
     """
@@ -224,7 +260,7 @@ def strips(X: np.ndarray, shift: np.ndarray, scale: Any) -> tuple[np.ndarray, np
             value = (X[i, k] - shift[k]) * scale
             target[k, place] = value
             total += value * value
-        half[i] = total / 2
+        half[i] = -total / 2
     return packed, half
 
 
@@ -237,12 +273,12 @@ def _pack_panel(X: np.ndarray, first: int, shift: np.ndarray, scale: Any, target
             target[k, i] = value
             half[i] += value * value
     for i in range(PANEL_POINTS):
-        half[i] /= 2
+        half[i] /= -2
 
 
 @numba.njit(cache=True, nogil=True)
 def panels(X: np.ndarray, shift: np.ndarray, scale: Any, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the shifted and scaled points in panels, half of their squared norms, and the first panel of each group.
+    """Return the shifted and scaled points in panels, minus half of their squared norms, and the first panel of each group.
 
     Group g has the points `bounds[g]` to `bounds[g + 1] - 1`; no panel has points of two groups. The last panel of a group
     is padded with copies of its last point.
@@ -271,7 +307,7 @@ def panels(X: np.ndarray, shift: np.ndarray, scale: Any, bounds: np.ndarray) -> 
 
 @numba.njit(cache=True, nogil=True)
 def _panels_per_group(d: int, itemsize: int) -> int:
-    return max(1, min(_MAX_PANELS, _PANEL_BYTES // (d * PANEL_POINTS * itemsize)))
+    return max(1, min(_VALUE_BYTES // STRIP_ROWS, _PANEL_BYTES // d) // (PANEL_POINTS * itemsize))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -279,21 +315,26 @@ def _fill(which: int, X: np.ndarray, Y: np.ndarray, shift: np.ndarray, scale: An
     """Write the values of the rows of `X` and `Y`; row i starts at `flat[i * stride]`."""
     n, m, d = X.shape[0], Y.shape[0], X.shape[1]
     zero = X.dtype.type(0)
-    left, half_x = strips(X, shift, scale)
-    right, half_y, _ = panels(Y, shift, scale, np.array([0, m]))
+    left, shift_x = strips(X, shift, scale)
+    right, shift_y, _ = panels(Y, shift, scale, np.array([0, m]))
     tile = np.empty((STRIP_ROWS, PANEL_POINTS), X.dtype)
     panel_group = _panels_per_group(d, X.itemsize)
+    # Addresses instead of array slices, because numba counts references to each slice with atomic operations.
+    size = X.itemsize
+    strip_bytes, panel_bytes = size * d * STRIP_ROWS, size * d * PANEL_POINTS
+    from_left, from_right, of_left, of_right = left.ctypes.data, right.ctypes.data, shift_x.ctypes.data, shift_y.ctypes.data
+    into, apart = flat.ctypes.data, tile.ctypes.data
     for start in range(0, right.shape[0], panel_group):
         for s in range(left.shape[0]):
-            strip, halves = left[s:].ctypes.data, half_x[s * STRIP_ROWS :].ctypes.data
+            strip, x = from_left + s * strip_bytes, of_left + size * s * STRIP_ROWS
             rows = min(STRIP_ROWS, n - s * STRIP_ROWS)
             for p in range(start, min(start + panel_group, right.shape[0])):
-                panel, other = right[p:].ctypes.data, half_y[p * PANEL_POINTS :].ctypes.data
+                panel, y = from_right + p * panel_bytes, of_right + size * p * PANEL_POINTS
                 first = s * STRIP_ROWS * stride + p * PANEL_POINTS
                 if rows == STRIP_ROWS and (p + 1) * PANEL_POINTS <= m:
-                    _values(which, strip, panel, d, halves, other, flat[first:].ctypes.data, stride, zero)
+                    _values(which, strip, panel, d, x, y, into + size * first, stride, zero)
                     continue
-                _values(which, strip, panel, d, halves, other, tile.ctypes.data, PANEL_POINTS, zero)
+                _values(which, strip, panel, d, x, y, apart, PANEL_POINTS, zero)
                 for r in range(rows):
                     for j in range(min(PANEL_POINTS, m - p * PANEL_POINTS)):
                         flat[first + r * stride + j] = tile[r, j]
@@ -335,9 +376,9 @@ def columns(coef: np.ndarray, bounds: np.ndarray, firsts: np.ndarray, lanes: int
 @numba.njit(cache=True, nogil=True)
 def expand(
     left: np.ndarray,
-    half_x: np.ndarray,
+    shift_x: np.ndarray,
     right: np.ndarray,
-    half_y: np.ndarray,
+    shift_y: np.ndarray,
     firsts: np.ndarray,
     coef: np.ndarray,
     into: np.ndarray,
@@ -354,25 +395,94 @@ def expand(
     width = panel_group * PANEL_POINTS
     values = np.empty((STRIP_ROWS, width), left.dtype)
     sums = np.empty((STRIP_ROWS, _COLUMNS), left.dtype)
-    zero = left.dtype.type(0)
+    zero, size, pair_bytes = left.dtype.type(0), left.itemsize, coef.itemsize * coef[0].size
+    strip_bytes, panel_bytes = size * d * STRIP_ROWS, size * d * PANEL_POINTS
+    from_left, from_right, of_left, of_right = left.ctypes.data, right.ctypes.data, shift_x.ctypes.data, shift_y.ctypes.data
+    block, factors, products = values.ctypes.data, coef.ctypes.data, sums.ctypes.data
     for g in range(firsts.size - 1):
         for start in range(firsts[g], firsts[g + 1], panel_group):
             stop = min(start + panel_group, firsts[g + 1])
             for s in range(left.shape[0]):
-                strip, halves = left[s:].ctypes.data, half_x[s * STRIP_ROWS :].ctypes.data
+                strip, x = from_left + s * strip_bytes, of_left + size * s * STRIP_ROWS
                 for p in range(start, stop):
-                    target = values[:, (p - start) * PANEL_POINTS :].ctypes.data
-                    panel, other = right[p:].ctypes.data, half_y[p * PANEL_POINTS :].ctypes.data
-                    _values(GAUSSIAN, strip, panel, d, halves, other, target, width, zero)
+                    panel, y = from_right + p * panel_bytes, of_right + size * p * PANEL_POINTS
+                    _values(GAUSSIAN, strip, panel, d, x, y, block + size * (p - start) * PANEL_POINTS, width, zero)
                 rows = min(STRIP_ROWS, scores.shape[0] - s * STRIP_ROWS)
                 for pair in range(coef.shape[0]):
-                    weights = coef[pair, start * PANEL_POINTS // lanes :].ctypes.data
-                    vectors = (stop - start) * PANEL_POINTS // lanes
-                    _dots(values.ctypes.data, width, weights, vectors, sums.ctypes.data, zero)
+                    weights = factors + pair * pair_bytes + size * _COLUMNS * start * PANEL_POINTS
+                    _dots(block, width, weights, (stop - start) * PANEL_POINTS // lanes, products, zero)
                     for c in range(min(_COLUMNS, into.shape[1] - pair * _COLUMNS)):
                         column = into[g, pair * _COLUMNS + c]
                         for r in range(rows):
                             scores[s * STRIP_ROWS + r, column] += sums[r, c]
+    _simd.restore_subnormals(mode)
+
+
+@numba.njit(cache=True, nogil=True)
+def multiply_lower_tiles(
+    left: np.ndarray,
+    shift_x: np.ndarray,
+    right: np.ndarray,
+    shift_y: np.ndarray,
+    factors: np.ndarray,
+    coef: np.ndarray,
+    out: np.ndarray,
+    first: int,
+    step: int,
+) -> None:
+    """Add the products of the tiles `first`, `first + step`, ... of the lower half of a Gaussian kernel matrix to `out`.
+
+    `left` and `right` have the same points in strips and in panels. The right-hand side is given as `factors` of shape
+    (pairs of columns, rows, 2) and as `coef` in the order of the panels, which is also that of `out` (float64). Sums over a
+    few hundred points have the dtype of the points.
+    """
+    mode: Any = _simd.flush_subnormals()  # type: ignore[call-arg]
+    d, lanes, n_pairs = left.shape[1], coef.shape[3], coef.shape[0]
+    zero, size = left.dtype.type(0), left.itemsize
+    panel_group = _panels_per_group(d, size)
+    width = panel_group * PANEL_POINTS
+    values = np.empty((STRIP_ROWS, width), left.dtype)
+    sums = np.empty((STRIP_ROWS, _COLUMNS), left.dtype)
+    below = np.zeros((n_pairs, width // lanes, _COLUMNS, lanes), left.dtype)
+    strip_bytes, panel_bytes = size * d * STRIP_ROWS, size * d * PANEL_POINTS
+    from_left, from_right, of_left, of_right = left.ctypes.data, right.ctypes.data, shift_x.ctypes.data, shift_y.ctypes.data
+    block, products, of_rows, of_columns = values.ctypes.data, sums.ctypes.data, factors.ctypes.data, coef.ctypes.data
+    row_bytes, column_bytes, below_bytes = size * factors[0].size, size * coef[0].size, size * below[0].size
+    totals = below.ctypes.data
+    n_tiles = -(-right.shape[0] * PANEL_POINTS // TILE_ROWS)
+    number = 0
+    for i in range(n_tiles):
+        first_strip, last_strip = i * TILE_ROWS // STRIP_ROWS, min((i + 1) * TILE_ROWS // STRIP_ROWS, left.shape[0])
+        for j in range(i + 1):
+            number += 1
+            if (number - 1 - first) % step:
+                continue
+            last_panel = min((j + 1) * TILE_ROWS // PANEL_POINTS, right.shape[0])
+            for start in range(j * TILE_ROWS // PANEL_POINTS, last_panel, panel_group):
+                stop = min(start + panel_group, last_panel)
+                n_vectors, vector = (stop - start) * PANEL_POINTS // lanes, start * PANEL_POINTS // lanes
+                for s in range(first_strip, last_strip):
+                    strip, x = from_left + s * strip_bytes, of_left + size * s * STRIP_ROWS
+                    for p in range(start, stop):
+                        panel, y = from_right + p * panel_bytes, of_right + size * p * PANEL_POINTS
+                        _values(GAUSSIAN, strip, panel, d, x, y, block + size * (p - start) * PANEL_POINTS, width, zero)
+                    for pair in range(n_pairs):
+                        weights = of_columns + pair * column_bytes + size * _COLUMNS * start * PANEL_POINTS
+                        _dots(block, width, weights, n_vectors, products, zero)
+                        for r in range(min(STRIP_ROWS, out.shape[1] * lanes - s * STRIP_ROWS)):
+                            row = s * STRIP_ROWS + r
+                            for c in range(_COLUMNS):
+                                out[pair, row // lanes, c, row % lanes] += sums[r, c]
+                        if i != j:
+                            weights = of_rows + pair * row_bytes + size * _COLUMNS * s * STRIP_ROWS
+                            _add_transposed(block, width, weights, n_vectors, totals + pair * below_bytes, zero)
+                    if i != j and ((s - first_strip) % _SUMMED_STRIPS == _SUMMED_STRIPS - 1 or s == last_strip - 1):
+                        for pair in range(n_pairs):
+                            for v in range(n_vectors):
+                                for c in range(_COLUMNS):
+                                    for lane in range(lanes):
+                                        out[pair, vector + v, c, lane] += below[pair, v, c, lane]
+                                        below[pair, v, c, lane] = zero
     _simd.restore_subnormals(mode)
 
 

@@ -14,12 +14,15 @@ import numpy as np
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.grid import on_grid
-from gramless._core.threads import CPU_TILE, CUDA_TILE, blas_threads, parallel_for, slices
+from gramless._core.threads import CPU_TILE, CUDA_TILE, blas_threads, parallel_for, run_threads, slices
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
 from gramless.kernels.stationary import RBF, can_use_register_tiles, offset_to_remove, values_at_points
 from gramless.linalg.operators.fused import FusedProduct, can_fuse
 from gramless.linalg.tuning import TUNING
+
+# Vector instructions of the exponential in float32 and in float64, by the bytes of a number; counted.
+_EXPONENTIAL_INSTRUCTIONS = {4: 14, 8: 21}
 
 
 def tile_edge(X: Array) -> int:
@@ -156,7 +159,7 @@ class PackedGaussian:
             raise ValueError(
                 f"coefficients of shape {coef.shape} and groups {bounds.tolist()} do not match {len(points)} points"
             )
-        self._scale, self._shift = dtype.type((2 * gamma) ** 0.5), offset_to_remove(points)
+        self._scale, self._shift = dtype.type(register_tiles.gaussian_scale(gamma)), offset_to_remove(points)
         self._points = self._tiles.panels(np.ascontiguousarray(points), self._shift, self._scale, bounds)
         lanes = self._tiles.lanes(dtype.itemsize)
         self._coef = self._tiles.columns(np.ascontiguousarray(coef, dtype), bounds, self._points[-1], lanes)
@@ -166,8 +169,58 @@ class PackedGaussian:
         xa.check_same_columns(X, self._points[0])
         if out.shape[0] != len(X) or self._into.min(initial=0) < 0 or self._into.max(initial=-1) >= out.shape[1]:
             raise ValueError(f"the scores of {len(X)} rows cannot be written to an array of shape {out.shape}")
-        left, half_x = self._tiles.strips(np.ascontiguousarray(X), self._shift, self._scale)
-        self._tiles.expand(left, half_x, *self._points, self._coef, self._into, out)
+        left, shifts = self._tiles.strips(np.ascontiguousarray(X), self._shift, self._scale)
+        self._tiles.expand(left, shifts, *self._points, self._coef, self._into, out)
+
+
+def is_register_problem(kernel: Kernel, n: int, d: int) -> bool:
+    """Return whether products with the kernel matrix of `n` dense rows of `d` features suit `SymmetricGaussian`."""
+    enough = n * n // 2 >= TUNING.min_values_for_registers
+    return type(kernel) is RBF and enough and d <= TUNING.max_register_features
+
+
+def recomputing_is_faster(d: int, n_columns: int, itemsize: int) -> bool:
+    """Return whether products of a Gaussian matrix with `n_columns` columns take less time if its values are not stored.
+
+    A vector of values takes one instruction for each feature, those of the exponential, and two for each column, of which
+    pairs are multiplied.
+    """
+    from gramless._core.compiled.simd import lanes
+
+    instructions = d + _EXPONENTIAL_INSTRUCTIONS[itemsize] + 4 * -(-n_columns // 2)
+    return instructions <= TUNING.instructions_per_stored_value * lanes()
+
+
+class SymmetricGaussian:
+    """The map `V -> K(X, X) V` of a Gaussian kernel on dense rows; values are recomputed in registers and never stored."""
+
+    def __init__(self, gamma: float, X: np.ndarray):
+        from gramless._core.compiled import register_tiles
+
+        self._tiles, self._bounds = register_tiles, np.array([0, len(X)])
+        rows, shift = np.ascontiguousarray(X), offset_to_remove(X)
+        scale = X.dtype.type(register_tiles.gaussian_scale(gamma))
+        self._strips = register_tiles.strips(rows, shift, scale)
+        *self._panels, self._firsts = register_tiles.panels(rows, shift, scale, self._bounds)
+
+    def __matmul__(self, V: np.ndarray) -> np.ndarray:
+        n, k = V.shape
+        V = np.ascontiguousarray(V, self._strips[0].dtype)
+        coef = self._tiles.columns(V, self._bounds, self._firsts, self._tiles.lanes(V.itemsize))
+        pairs, vectors, width, lanes = coef.shape
+        factors = np.zeros((pairs, len(self._strips[1]), width), V.dtype)
+        factors[:, :n] = coef.transpose(1, 3, 0, 2).reshape(vectors * lanes, pairs, width)[:n].transpose(1, 0, 2)
+        workers = blas_threads()
+
+        def work(number: int) -> np.ndarray:
+            out = np.zeros(coef.shape)
+            self._tiles.multiply_lower_tiles(*self._strips, *self._panels, factors, coef, out, number, workers)
+            return out
+
+        total, *others = run_threads(work, workers, blas=False)
+        for other in others:
+            total += other
+        return total.transpose(1, 3, 0, 2).reshape(vectors * lanes, -1)[:n, :k].astype(V.dtype)
 
 
 def _add_gaussian(

@@ -5,13 +5,14 @@ A product computes each tile on and below the diagonal once and uses a tile `T` 
     out[i] += T V[j]      out[j] += T^T V[i]
 
 so a streamed product costs `n^2 d` operations instead of `2 n^2 d`, and a cached matrix `n^2 / 2` numbers instead of `n^2`.
-With `cache=True` each tile is computed at its first use and kept. NumPy tiles share one allocation, for which the system
+Uncached Gaussian values of dense rows are recomputed in registers (`SymmetricGaussian`). With `cache=True` each tile is
+computed at its first use and kept. NumPy tiles share one allocation, for which the system
 provides huge pages: page faults of single tiles of 4 MB would take as long as filling them.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,19 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.memory import format_bytes, free_memory
 from gramless._core.threads import lower_tiles, parallel_for, run_threads, slices
+from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
+from gramless.kernels.stationary import can_use_register_tiles
 from gramless.linalg.operators.base import CAPABILITIES, Operator
-from gramless.linalg.operators.blocks import byte_rows, evaluate, expand, tile_edge, workers_for
+from gramless.linalg.operators.blocks import (
+    SymmetricGaussian,
+    byte_rows,
+    evaluate,
+    expand,
+    is_register_problem,
+    tile_edge,
+    workers_for,
+)
 from gramless.linalg.operators.fused import prepare as prepare_fused
 from gramless.linalg.operators.tile_product import PANEL, BlasSums, can_compile, compiled_sums
 from gramless.linalg.tuning import TUNING
@@ -82,9 +93,18 @@ class KernelOperator(Operator):
             tile = self._stored[key] = tile if self.storage is None else xa.to_half(tile, self.storage)
         return tile
 
+    @cached_property
+    def _in_registers(self) -> SymmetricGaussian | None:
+        """The product of a Gaussian matrix whose values are recomputed in registers, or None if tiles are computed."""
+        if not (is_register_problem(self.kernel, *self.X.shape) and can_use_register_tiles(self.X, self.X, 0, 0)):
+            return None
+        return SymmetricGaussian(resolve_gamma(self.kernel.gamma, self.X), xa.cast_numpy(self.X))
+
     def __matmul__(self, V: Array) -> Array:
         if self.fused is not None:
             return self.fused(self.X, V) + self.ridge[:, None] * V
+        if not self.cache and self._in_registers is not None:
+            return self._in_registers @ xa.cast_numpy(V) + self.ridge[:, None] * V
         while True:
             try:
                 return self._tiled_product(V)

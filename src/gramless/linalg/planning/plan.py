@@ -20,6 +20,7 @@ from gramless._core.threads import CPU_TILE, CUDA_TILE, blas_threads
 from gramless._core.validation import check_choice
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators import nbytes_cached
+from gramless.linalg.operators.blocks import is_register_problem, recomputing_is_faster
 from gramless.linalg.operators.fused import fused_form, has_triton
 from gramless.linalg.solvers import SOLVERS, Averaged, Solver
 from gramless.linalg.solvers.sketch_project import default_block_size
@@ -62,6 +63,8 @@ class ProblemSize:
     cached_itemsize: int
     fused: int
     """Half-precision copies of the data that fused products keep; 0 if products are not fused."""
+    in_registers: bool = False
+    """Whether uncached products compute the kernel values in registers, from two more copies of the rows."""
 
     @property
     def on_gpu(self) -> bool:
@@ -84,13 +87,19 @@ def problem_size(
     storage: str | None = None,
     precision: str = "highest",
     triton: bool | None = None,
+    dense: bool = False,
 ) -> ProblemSize:
-    """Return the sizes of a fit on `n` rows of `d` features with `k` outputs; `triton=None` tests if Triton is installed."""
+    """Return the sizes of a fit on `n` rows of `d` features with `k` outputs; `triton=None` tests if Triton is installed.
+
+    `dense` means that the operator is a `KernelOperator` of dense rows.
+    """
     itemsize = np.dtype(dtype).itemsize
     available = has_triton() if triton is None else triton
     fuses = device.startswith("cuda") and itemsize == 4 and available and fused_form(kernel) is not None
     copies = {"highest": 0, "high": 2, "medium": 1}[check_choice("precision", precision, PRECISIONS)] if fuses else 0
-    return ProblemSize(n, d, k, itemsize, device, kernel.temporaries, itemsize if storage is None else 2, copies)
+    in_registers = dense and device == "cpu" and is_register_problem(kernel, n, d)
+    stored = itemsize if storage is None else 2
+    return ProblemSize(n, d, k, itemsize, device, kernel.temporaries, stored, copies, in_registers)
 
 
 @dataclass
@@ -229,7 +238,8 @@ def _iterative_plan(
     tol: float,
     tuning: LinalgTuning,
 ) -> SolverPlan:
-    base = _iterative_memory(s, tuning)
+    recomputed = name == "cg" and s.in_registers and recomputing_is_faster(s.d, s.k + 1, s.itemsize)
+    base = _iterative_memory(s, recomputed, tuning)
     base.check(budget, "raise memory_budget or fit on fewer rows")
     gram = nbytes_cached(s.n, s.cached_itemsize, s.edge)
     m, store, size = 0, False, 0
@@ -241,8 +251,10 @@ def _iterative_plan(
     if name == "cg":
         m, store = _landmarks(s, n_landmarks, budget - base.nbytes, tol, tuning)
     base.parts["preconditioner"] = _preconditioner_bytes(s, m, store, tuning)
-    cached = base.nbytes + gram <= budget
-    if cached:
+    cached = base.nbytes + gram <= budget and not recomputed
+    if recomputed:
+        reason = f"recomputing kernel values of {s.d} features in each product is faster than storing and reading them"
+    elif cached:
         base.parts["kernel matrix"] = gram
         reason = (
             f"one triangle of the kernel matrix ({format_bytes(gram)}) fits the budget of {format_bytes(budget)}: cached"
@@ -257,12 +269,12 @@ def _iterative_plan(
     return SolverPlan(name, cached, m, store, base, reason, size)
 
 
-def _iterative_memory(s: ProblemSize, tuning: LinalgTuning) -> MemoryEstimate:
+def _iterative_memory(s: ProblemSize, recomputed: bool, tuning: LinalgTuning) -> MemoryEstimate:
     workers = 1 if s.on_gpu else blas_threads()
-    tiles = (workers + 1) * s.edge * s.edge * s.itemsize * (1 + s.temporaries)
+    tiles = 0 if recomputed else (workers + 1) * s.edge * s.edge * s.itemsize * (1 + s.temporaries)
     columns = (tuning.working_columns + 2 * workers) * s.n * (s.k + 1) * s.itemsize
     as_bytes = 1 if s.device == "cpu" and s.itemsize == 4 else 0  # a copy of pixels as bytes, see gramless._core.grid
-    data = s.n * s.d * (s.itemsize + 2 * s.fused + as_bytes)
+    data = s.n * s.d * (s.itemsize * (3 if s.in_registers else 1) + 2 * s.fused + as_bytes)
     return MemoryEstimate({"data": data, "tiles": tiles, "solution": columns}, s.device)
 
 
