@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 
 import gramless
-from gramless import BudgetLSSVC, BudgetLSSVR, FourierLSSVC, NystromLSSVC, Stream, estimate
+from gramless import BudgetLSSVC, BudgetLSSVR, FourierLSSVC, FourierLSSVR, NystromLSSVC, Stream, estimate
 from gramless._core.targets.streamed import ValueTargets
 from gramless.approximation.features import LandmarkMap
 from gramless.kernels import RBF
@@ -332,3 +332,23 @@ def test_the_estimate_counts_the_features_that_are_held(made):
     assert estimated.nbytes / 3 < peak < estimated.nbytes
     small = clone(made).set_params(memory_budget=40_000_000)
     assert estimate(small, n, d).parts["features of all rows"] == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        BudgetLSSVR(budget=20, gamma=0.3, random_state=0),
+        BudgetLSSVR(budget=20, gamma=0.3, loss="primal", optimizer="averaged_sgd", random_state=0),
+        FourierLSSVR(n_components=20, gamma=0.3, method="online", random_state=0),
+    ],
+    ids=["dual", "primal", "fourier"],
+)
+def test_large_mean_of_the_values_shifts_the_predictions(model, method, dtype):
+    rng = np.random.RandomState(0)
+    X = rng.normal(size=(200, 3)).astype(dtype)
+    y = np.sin(X[:, :1].astype(np.float64)) * [1.0, 2.0]
+    shift = np.array([1e6, -300.0])
+    plain, moved = (getattr(clone(model), method)(X, y + offset).predict(X) for offset in (0.0, shift))
+    np.testing.assert_allclose(moved - shift, plain, atol=1e-4)

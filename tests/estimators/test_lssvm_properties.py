@@ -75,6 +75,26 @@ def test_the_path_equals_refitting_for_every_C(seed, weighted):
         np.testing.assert_allclose(fit.bias, bias, rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.parametrize("memory_budget", [None, "60kB"])
+def test_indefinite_kernel_has_no_score_for_a_C_without_a_positive_definite_system(memory_budget):
+    _, Z, _ = problem(4, n=40, k=1)
+    Q, _ = np.linalg.qr(np.random.RandomState(0).normal(size=(40, 40)))
+    K = (Q * np.r_[-0.5, np.linspace(0.1, 3.0, 39)]) @ Q.T
+    K = (K + K.T) / 2
+    search = LSSVR(C="loo", Cs=[1.0, 10.0], kernel="precomputed", memory_budget=memory_budget).fit(K, Z[:, 0])
+    error = np.mean((brute_force_scores(K, Z, np.full(40, 1.0)) - Z) ** 2)
+    np.testing.assert_allclose(search.scores_, [[-error, np.nan]], rtol=1e-8)
+    np.testing.assert_allclose(search.predict(K), LSSVR(C=1.0, kernel="precomputed").fit(K, Z[:, 0]).predict(K), rtol=1e-8)
+    with pytest.raises(np.linalg.LinAlgError, match="not positive semi-definite"):
+        LSSVR(C="loo", Cs=[10.0, 100.0], kernel="precomputed", memory_budget=memory_budget).fit(K, Z[:, 0])
+
+
+def test_search_whose_scoring_is_never_a_number_raises():
+    X, Z, _ = problem(3, n=25, k=1)
+    with pytest.raises(ValueError, match="scoring returned NaN"):
+        LSSVR(C="loo", scoring=lambda y, predicted, sample_weight=None: np.nan).fit(X, Z[:, 0])
+
+
 def test_the_search_reports_the_scores_of_refitting():
     X, Z, _ = problem(3, n=25, k=1)
     search = LSSVR(C="loo", Cs=[0.1, 10.0], kernel=RBF(gamma=0.4)).fit(X, Z[:, 0])

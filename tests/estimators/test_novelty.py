@@ -109,3 +109,8 @@ def test_the_process_of_sums_is_that_of_the_rows(constant):
 def test_says_what_cannot_be(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         NystromNovelty(**settings).fit(rows(30))
+
+
+def test_landmarks_that_are_all_rows_leave_no_row_for_the_threshold():
+    with pytest.raises(ValueError, match="every row is a landmark"):
+        NystromNovelty(landmarks=np.arange(10)).fit(np.random.RandomState(0).normal(size=(10, 2)))

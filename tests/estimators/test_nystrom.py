@@ -401,3 +401,19 @@ def test_values_of_another_shape_are_named():
     model = NystromLSSVR(n_landmarks=5).partial_fit(X, X[:, 0])
     with pytest.raises(ValueError, match=r"y has the shape \(n, 1\); the batches before had \(n,\)"):
         model.partial_fit(X, X)
+
+
+@pytest.mark.parametrize("sparse_first", [True, False])
+@pytest.mark.parametrize("source", ["partial_fit", "batches"])
+def test_sparse_and_dense_batches_can_follow_each_other(sparse_first, source):
+    rng = np.random.RandomState(0)
+    X, y = rng.normal(size=(60, 3)), rng.normal(size=60)
+    first, second = (sp.csr_matrix(X[:30]), X[30:]) if sparse_first else (X[:30], sp.csr_matrix(X[30:]))
+    model, dense = (NystromLSSVR(n_landmarks=50, gamma=0.3, random_state=0) for _ in range(2))
+    if source == "partial_fit":
+        model.partial_fit(first, y[:30]).partial_fit(second, y[30:])
+        dense.partial_fit(X[:30], y[:30]).partial_fit(X[30:], y[30:])
+    else:
+        model.fit([(first, y[:30]), (second, y[30:])])
+        dense.fit([(X[:30], y[:30]), (X[30:], y[30:])])
+    np.testing.assert_allclose(model.predict(X), dense.predict(X), atol=1e-8)

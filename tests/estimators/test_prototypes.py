@@ -212,3 +212,8 @@ def test_refit_without_the_rows_of_a_class_that_weigh_nothing(digits):
     assert_array_equal(weighted.classes_, np.delete(np.arange(10), 4))
     assert weighted.decision_function(X_test).shape == (len(X_test), 9)
     assert_allclose(weighted.decision_function(X_test), without.decision_function(X_test), atol=1e-8)
+
+
+def test_unknown_probability_is_an_error_about_this_estimator():
+    with pytest.raises(ValueError, match="'probability' parameter of PrototypeLSSVC"):
+        PrototypeLSSVC(probability=True).fit(np.eye(4), [0, 0, 1, 1])

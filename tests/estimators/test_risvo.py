@@ -312,3 +312,8 @@ def test_a_machine_fitted_on_tensors_can_be_saved(landmarks, digits, tmp_path):
     np.testing.assert_allclose(
         gramless.load(tmp_path / "model").decision_function(X), fitted.decision_function(X), atol=1e-12
     )
+
+
+def test_list_of_kernels_has_an_error_without_a_parameter_of_other_estimators():
+    with pytest.raises(ValueError, match="2 kernels are given by lists: RiSVOClassifier has one kernel"):
+        RiSVOClassifier(kernel=["rbf", "linear"]).fit(np.eye(4), [0, 0, 1, 1])

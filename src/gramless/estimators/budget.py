@@ -13,6 +13,8 @@ which interpolates all labels including noise (and does not exist if two equal r
 generalises only by early stopping, so `epochs` regularises as much as `C`. `loss="primal"` omits the term; its minimiser is
 the model of `NystromLSSVC` on the same points, to which the model converges with more epochs.
 
+A regressor subtracts the mean of the values, estimated on a sample of the rows, before the first step.
+
 All classes share the budget and one kernel block for each batch (`LandmarkMap`, `GradientDescent`). Cost: O(beta d) for each
 row and epoch (once for all epochs if the kernel values fit into half of the memory budget), O(beta^2) for the penalty every
 few batches.

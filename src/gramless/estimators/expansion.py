@@ -108,9 +108,8 @@ class BaseKernelExpansion(BaseEstimator):
         """Return the only kernel given by the parameters."""
         (_, kernel), *others = self._kernels()
         if others:
-            raise ValueError(
-                f"{len(others) + 1} kernels are given by lists: {type(self).__name__} compares them with C='loo' only"
-            )
+            remedy = "compares them with C='loo' only" if hasattr(self, "Cs") else "has one kernel"
+            raise ValueError(f"{len(others) + 1} kernels are given by lists: {type(self).__name__} {remedy}")
         return kernel
 
     def _check_rows(self, X: Any) -> Array:

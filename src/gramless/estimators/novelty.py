@@ -171,6 +171,8 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
             sums.add(features.transform(part).astype(np.float64), np.zeros((part.shape[0], 1)))
         process = FeatureProcess.from_sums(sums, 1.0 / self.C, constant=False)
         others = np.arange(n) if features.support_ is None else np.setdiff1d(np.arange(n), features.support_)
+        if others.size == 0:
+            raise ValueError("every row is a landmark: the threshold is estimated from rows that are no landmarks")
         if others.size > _CALIBRATION_ROWS:
             others = np.sort(rng.choice(others, _CALIBRATION_ROWS, replace=False))
         self.features_, self._process = features, process

@@ -36,6 +36,7 @@ from gramless.estimators.expansion import BaseKernelExpansion
 from gramless.estimators.lssvm import LSSVC
 from gramless.estimators.nystrom import NystromLSSVC
 from gramless.estimators.spherical_kmeans import SphericalKMeans, kmeans_memory
+from gramless.inference.probabilities import probability_constraint
 from gramless.kernels import kernel_from_parameters
 from gramless.linalg.solvers import Solver
 
@@ -202,7 +203,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         "kmeans_max_iter": [POSITIVE_INTEGER],
         "kmeans_tol": [Interval(Real, 0, None, closed="left")],
         "batch_size": [POSITIVE_INTEGER, None],
-        "probability": [StrOptions({"softmax", "sigmoid"}), "boolean"],
+        "probability": probability_constraint("softmax", "sigmoid"),
     }
 
     @atomic_fit

@@ -9,10 +9,9 @@
 Leave-one-out scores exist for exact least-squares solutions only. Estimators without them accept a subset:
 
     LSSVC                              all
-    NystromLSSVC, FourierLSSVC         all with method="exact"; "auto" is "softmax", since leave-one-out scores need a second
-                                       pass over the rows
-    BudgetLSSVC, RiSVOClassifier       "auto", which is "softmax", "softmax" and False
-    PrototypeLSSVC                     those of the model on the prototypes; "auto" is "softmax"
+    NystromLSSVC, FourierLSSVC         "softmax" and False; "temperature" and "sigmoid" from the sums over the rows
+    BudgetLSSVC, RiSVOClassifier       "softmax" and False
+    PrototypeLSSVC                     "softmax", "sigmoid" of the model on the prototypes, and False
     KernelSVC                          False (default, as in scikit-learn), "sigmoid" and True, fitted by cross-validation
 
 None of the methods changes `predict`.

@@ -73,6 +73,7 @@ def select_model(
     if len(rows) < 2:
         raise ValueError(f"leave-one-out needs at least 2 samples of positive weight, got n_samples = {len(rows)}")
     used = None if weights is None else weights[rows]
+    solved = False
     found, best, elapsed = Selection(rows, np.full((len(kernels), len(Cs)), np.nan)), -np.inf, 0.0
     with Progress(verbose, len(kernels), label) as progress:
         for i, kernel in enumerate(kernels):
@@ -85,23 +86,39 @@ def select_model(
             for j, fit in enumerate(path(on_device, resolved, Z[rows], Cs, used, intercept)):
                 if fit is None:
                     continue
+                solved = True
                 found.scores[i, j] = score(fit.scores, rows, used)
                 if found.scores[i, j] > best:
                     best, found.best, found.fit = float(found.scores[i, j]), (i, j), fit
                     found.kernel, found.points, found.device_points = resolved, points, on_device
             elapsed += time.perf_counter() - clock
-            record = {"n_iter": i + 1, "seconds": elapsed, "score": float(np.nanmax(found.scores[i])), "best_score": best}
+            record = {
+                "n_iter": i + 1,
+                "seconds": elapsed,
+                "score": float(np.fmax.reduce(found.scores[i])),
+                "best_score": best,
+            }
             found.history.append(record)
             progress.update(record)
-            if callback(found, record):
+            if found.fit is not None and callback(found, record):
                 break
+    if not solved:
+        raise np.linalg.LinAlgError(
+            "no system is positive definite, for any kernel and any C of Cs: the kernel is not positive semi-definite, or "
+            "every C is too large; change the kernel or lower Cs"
+        )
+    if found.fit is None:
+        raise ValueError("scoring returned NaN for every kernel and every C")
     return found
 
 
 def _path_by_eigenvectors(
     points: Array, kernel: Kernel, Z: np.ndarray, Cs: np.ndarray, weights: np.ndarray | None, intercept: bool
-) -> list[DenseFit]:
-    return leave_one_out_path(KernelOperator(points, kernel).dense(np.float64), Z, Cs, weights, intercept=intercept)
+) -> list[DenseFit | None]:
+    K = KernelOperator(points, kernel).dense(np.float64)
+    given = np.float64 if kernel.uses_points else xa.numpy_dtype(points)
+    eps = float(np.finfo(given).eps)
+    return leave_one_out_path(K, Z, Cs, weights, intercept=intercept, eps=eps)
 
 
 def _path_by_factorisations(
@@ -132,23 +149,38 @@ def _dense_fit(Z: np.ndarray, solution: np.ndarray, diagonal: np.ndarray, interc
 
 
 def leave_one_out_path(
-    K: Array, Z: np.ndarray, Cs: np.ndarray, weights: np.ndarray | None = None, *, intercept: bool = True
-) -> list[DenseFit]:
-    """Return the model and the leave-one-out scores for every `C` from one eigendecomposition; `K` is overwritten."""
+    K: Array,
+    Z: np.ndarray,
+    Cs: np.ndarray,
+    weights: np.ndarray | None = None,
+    *,
+    intercept: bool = True,
+    eps: float = float(np.finfo(np.float64).eps),
+) -> list[DenseFit | None]:
+    """Return the model and the leave-one-out scores for every `C` from one eigendecomposition; `K` is overwritten.
+
+    None if the matrix is not positive definite. `eps` is the relative precision of the entries of `K`.
+    """
     n = K.shape[0]
     root = np.ones(n) if weights is None else np.sqrt(weights)
     scale = xa.like(root, K)
     K *= scale[:, None]
     K *= scale[None, :]
     values, vectors = xa.eigh(K)
-    # Rounding makes zero eigenvalues of a semi-definite kernel slightly negative.
-    spectrum = np.maximum(xa.to_numpy(values), 0.0)
+    spectrum = xa.to_numpy(values)
+    # Rounding makes zero eigenvalues of a semi-definite kernel slightly negative; an indefinite kernel has others.
+    rounding = n**0.5 * eps * np.abs(spectrum).max()
+    spectrum = np.where(np.abs(spectrum) <= rounding, np.maximum(spectrum, 0.0), spectrum)
     Q = xa.to_numpy(vectors)
     projected = Q.T @ (np.column_stack([Z, np.ones(n)]) * root[:, None])
-    inverses = 1.0 / (spectrum[None, :] + 1.0 / np.asarray(Cs)[:, None])
+    shifted = spectrum[None, :] + 1.0 / np.asarray(Cs)[:, None]
+    inverses = 1.0 / np.where(shifted > 0, shifted, np.inf)
     diagonals = (Q * Q) @ inverses.T
-    fits = []
-    for inverse, diagonal in zip(inverses, diagonals.T, strict=True):
+    fits: list[DenseFit | None] = []
+    for inverse, diagonal, least in zip(inverses, diagonals.T, shifted.min(axis=1), strict=True):
+        if not least > 0:
+            fits.append(None)
+            continue
         solution = (Q @ (inverse[:, None] * projected)) * root[:, None]
         fits.append(_dense_fit(Z, solution, diagonal * root**2, intercept))
     return fits

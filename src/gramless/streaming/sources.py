@@ -265,8 +265,8 @@ def concatenate(pieces: list[RowBlock]) -> RowBlock:
 def _stack(parts: list[Any]) -> Any:
     if parts[0] is None:
         return None
-    if xa.is_sparse(parts[0]):
-        return sp.vstack(parts, format="csr")
+    if any(xa.is_sparse(part) for part in parts):
+        return sp.vstack([part if xa.is_sparse(part) else sp.csr_matrix(xa.to_numpy(part)) for part in parts], format="csr")
     return xa.namespace(parts[0]).concat(parts, axis=0)
 
 

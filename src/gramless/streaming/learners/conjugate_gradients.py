@@ -8,7 +8,6 @@ their kernel values are kept between the passes if the memory budget allows it, 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -23,6 +22,7 @@ from gramless._core.checkpoint import StateFile
 from gramless._core.device import precision_of, storage_of
 from gramless._core.progress import log_progress
 from gramless._core.targets.streamed import LabelTargets, Targets
+from gramless._core.validation import warn_caller
 from gramless.approximation.features import FeatureMap, LandmarkFeatures
 from gramless.callbacks import Callbacks
 from gramless.linalg.operators.normal import FusedRows, LandmarkProducts, NormalFactors, NormalOperator, TiledRows
@@ -155,11 +155,10 @@ def _check_solution(name: str, op: NormalOperator, rhs: Array, target_squares: A
             f"{name}: conjugate gradients did not converge ({result.message}), because the products are not accurate enough "
             "for this C and kernel: lower C, use dtype='float64', device=CUDA(precision='highest'), or solver='sums'"
         )
-    warnings.warn(
+    warn_caller(
         f"{name} did not converge: {result.message}; relative residual {result.residual:.2g}. Raise max_iter or tol: "
         "solver=CG(tol=..., max_iter=...).",
         ConvergenceWarning,
-        stacklevel=6,
     )
 
 

@@ -22,7 +22,7 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.checkpoint import StateFile, fingerprint
 from gramless._core.progress import Progress, log_progress, throughput_record
-from gramless._core.targets.streamed import Targets
+from gramless._core.targets.streamed import Targets, ValueTargets
 from gramless._core.untrusted_arrays import build_checked_csr
 from gramless.callbacks import Callbacks
 from gramless.streaming.learners.base import LearnerState
@@ -274,13 +274,16 @@ def _begin_with_random_rows(
 ) -> LearnerState:
     """Begin the learner's state with the features of a random sample of the rows."""
     _, learner, options = settings
-    X, _, weights = stream.sample(learner.rows_measured, rng)
+    X, y, weights = stream.sample(learner.rows_measured, rng)
+    # Reading labels here would change the order in which new classes are numbered.
+    first = (learning.targets.read(y), weights) if isinstance(learning.targets, ValueTargets) else None
     if weights is not None and (weights > 0).any():
         X = xa.take_rows(X, np.flatnonzero(weights > 0))
     # The learner compares two halves of the sample, which must not be the two ends of sorted data.
     X = learning.format.convert(xa.take_rows(X, rng.permutation(int(X.shape[0]))), options.name)
     n, known = stream.n_rows or int(X.shape[0]), stream.n_rows is not None
-    return learning.begin(learning.features(X) + 0, learner, options.budget(learning.format.device), n, known=known)
+    budget = options.budget(learning.format.device)
+    return learning.begin(learning.features(X) + 0, learner, budget, n, known=known, first=first)
 
 
 def _shuffled_batches(

@@ -204,6 +204,8 @@ class LearningPass:
     """The model, or None if rows were added since it was solved."""
     reason: str = OnePassModel.reason
     """Why the normal equations were added up."""
+    shift: np.ndarray | None = None
+    """Mean of the first values, which gradient descent subtracts from all values; None for labels and for sums."""
 
     def copy(self, *, own_state: bool = True) -> LearningPass:
         """Return a copy to which rows can be added; with `own_state=False` it shares the learner's state."""
@@ -219,7 +221,7 @@ class LearningPass:
             if state is None:
                 measured = np.random.RandomState(self.seed).permutation(n)[: learner.rows_measured]
                 Phi = self.features(xa.take_rows(X, measured)) + 0
-                state = self.begin(Phi, learner, budget, self.rows_seen + n, known=False)
+                state = self.begin(Phi, learner, budget, self.rows_seen + n, known=False, first=(encoded, weights))
             X, encoded = xa.take_rows(X, order), encoded[order]
             weights = None if weights is None else weights[order]
         weights = self.class_weighted(encoded, weights)
@@ -241,15 +243,36 @@ class LearningPass:
             self.sample.add((host, encoded, np.ones(n) if weights is None else weights), keys)
         self.learn(state, Phi, encoded, weights, state.measure(Phi))
 
-    def begin(self, Phi: Array, learner: Learner, budget: int, n_rows: int, *, known: bool) -> LearnerState:
-        """Set and return the state of the learner before the first row, given the features of a few rows."""
+    def begin(
+        self,
+        Phi: Array,
+        learner: Learner,
+        budget: int,
+        n_rows: int,
+        *,
+        known: bool,
+        first: tuple[np.ndarray, np.ndarray | None] | None = None,
+    ) -> LearnerState:
+        """Set and return the state of the learner before the first row, given the features of a few rows.
+
+        `first` are encoded targets and weights of a few rows.
+        """
         own = None
+        if first is not None and isinstance(self.targets, ValueTargets):
+            # Gradient steps approach a large mean slowly, and float32 would lose the deviations from the mean.
+            values, weights = first
+            self.shift = np.average(values, axis=0, weights=weights if weights is not None and weights.any() else None)
         if self.features.targets is not None:
-            own = xa.like(self.targets.matrix(self.features.targets), Phi)
+            own = xa.like(self._shifted(self.features.targets), Phi)
         k = self.targets.n_columns
         state = learner.begin(self.features, Phi, k, n_rows=n_rows, known=known, budget=budget, own_targets=own)
         self.state = state
         return state
+
+    def _shifted(self, encoded: np.ndarray) -> np.ndarray:
+        """Return the target columns from which the learner learns."""
+        columns = self.targets.matrix(encoded)
+        return columns if self.shift is None else columns - self.shift
 
     def class_weighted(self, encoded: np.ndarray, weights: np.ndarray | None) -> np.ndarray | None:
         """Return row weights multiplied by class weights; None if all are one."""
@@ -263,7 +286,7 @@ class LearningPass:
         if self.targets.n_columns > state.n_targets:
             state.widen(self.targets.n_columns)
         # Sums are in float64: the deviations of values from a large mean would be lost in float32.
-        Z: Any = self.targets.matrix(encoded).astype(np.float64 if isinstance(state, RidgeSums) else xa.numpy_dtype(Phi))
+        Z: Any = self._shifted(encoded).astype(np.float64 if isinstance(state, RidgeSums) else xa.numpy_dtype(Phi))
         Z = xa.to_device(Z, xa.device_of(Phi)) if xa.is_torch(Phi) else Z
         w = None if weights is None or (weights == 1).all() else xa.like(weights, Phi)
         state.add(Phi, Z, w, measured)
@@ -300,6 +323,7 @@ class LearningPass:
         # of the other terms.
         values = isinstance(self.targets, ValueTargets)
         intercept = self.targets.outputs(found.bias).astype(np.float64 if values else self.format.dtype)
+        intercept = intercept if self.shift is None else intercept + self.shift
         return OnePassModel(
             self.features, coef, intercept, found.C, found.jitter, found.loo_errors, scores, reason=self.reason
         )
