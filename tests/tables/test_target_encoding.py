@@ -48,6 +48,16 @@ def test_the_shrinkage_is_the_ratio_of_the_variances():
     np.testing.assert_allclose(means / table[:400, 0] * counts - counts, 4.0, rtol=0.25)  # 2^2 / 1^2
 
 
+def test_a_category_that_determines_the_target_has_finite_effects():
+    codes = np.append(np.arange(60) % 3, 3)  # the level 3 has a single row, so no row in the other folds
+    Z = np.where(codes == 1, 1.0, -1.0)[:, None]
+    table, effects, _ = level_effects(codes, 4, Z, np.ones(61), np.arange(61) % 10)
+    assert np.isfinite(table).all()
+    centred = Z - Z.mean()
+    np.testing.assert_allclose(effects[:60], centred[:60], rtol=1e-5)
+    np.testing.assert_array_equal(effects[60], 0.0)
+
+
 def test_an_effect_does_not_contain_the_target_of_its_row():
     X, y, _ = crossed()
     codes = pd.factorize(X["group"])[0][:, None].astype(np.int32)

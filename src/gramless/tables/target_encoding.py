@@ -18,6 +18,8 @@ import numpy as np
 
 # Folds of the cross-fitting: a training row has the effect of nine tenths of the rows of its level.
 _FOLDS = 10
+# Smallest shrinkage `m` in average weights of a row: a level without rows in the other folds has the effect 0, not 0 / 0.
+_SMALLEST_SHRINKAGE = 1e-6
 # Standard errors by which the effects must improve the prediction of left-out targets.
 _STANDARD_ERRORS = 2.0
 # Codes of values that are missing, and of levels that did not occur in training: the last rows of a table of effects.
@@ -42,7 +44,7 @@ def level_effects(
     w = sums(weights)
     s = np.stack([sums(weights * z) for z in centred.T], axis=-1)
     totals, all_sums = w.sum(axis=0), s.sum(axis=0)
-    m = _shrinkage(totals, all_sums, centred, weights)
+    m = np.maximum(_shrinkage(totals, all_sums, centred, weights), _SMALLEST_SHRINKAGE * weights.mean())
     found = ((all_sums - s) / ((totals - w)[..., None] + m))[folds, places]
     gain = (weights[:, None] * (centred**2 - (centred - found) ** 2)).sum(axis=1)
     is_significant = gain.sum() > _STANDARD_ERRORS * gain.std() * len(gain) ** 0.5
