@@ -84,12 +84,12 @@ def test_info_prints_the_card(run, model):
     assert {one["name"]: one["kind"] for one in found["inputs"]} == {
         "height": "number",
         "leaves": "number",
-        "soil": "word",
-        "sheltered": "word",
+        "soil": "category",
+        "sheltered": "category",
     }
     card = model.with_name("model.card.md").read_text()
     assert card.startswith("# kind")
-    assert "| soil | word | " in card
+    assert "| soil | category | " in card
 
 
 def test_info_of_an_estimator_and_of_a_card_that_belongs_elsewhere(run, tmp_path):
@@ -232,7 +232,7 @@ def test_a_model_no_better_than_a_constant_is_called_so(run, tmp_path):
 def test_the_verdict():
     y = np.arange(100.0)
     assert verdict(all_scores(y, y + 0.1, task="regression", guess=50.0), "regression") is None
-    assert "the mean" in verdict(all_scores(y, np.full(100, 50.0), task="regression", guess=50.0), "regression")
+    assert "a constant" in verdict(all_scores(y, np.full(100, 50.0), task="regression", guess=50.0), "regression")
     labels = np.repeat(["a", "b"], 50)
     assert verdict(all_scores(labels, labels, task="classification", guess="a"), "classification") is None
     assert "most common" in verdict(all_scores(labels, labels[::-1], task="classification", guess="a"), "classification")

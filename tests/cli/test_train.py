@@ -6,6 +6,7 @@ import pytest
 from sklearn.datasets import dump_svmlight_file, load_digits
 
 import gramless
+from gramless.cli.card import _robust_limits, _scatter
 from gramless.cli.importance import importance
 from gramless.cli.options import parse_seconds
 from gramless.cli.scores import log_loss, score
@@ -263,15 +264,32 @@ def test_groups_and_order_decide_who_is_held_out():
 
 
 def test_a_card_shows_what_matters(run, plants, tmp_path):
-    for target, words in [("kind", "Calibration"), ("weight", "Predictions against true values")]:
+    charts = {"kind": ("Calibration", "observed frequency", "probability of cedar by soil", "Classes (rows)", "width:")}
+    charts["weight"] = ("Predictions and residuals", "true weight", "true minus predicted", "bars begin at the mean")
+    for target, words in charts.items():
         name = "plants.csv" if target == "kind" else "weights.tsv"
         out = tmp_path / f"{target}.skops"
         done = run("train", plants / name, "--target", target, "--out", out, "--report", "--time", "1s", "--json")
         assert done.code == 0
         page = (tmp_path / f"{target}.html").read_text()
-        for part in (words, "Partial dependence", "height", "95 % interval", "<svg"):
+        for part in (
+            *words,
+            "Partial dependence",
+            "height",
+            "95 % interval",
+            "<svg",
+            "Left out",
+            "the same value everywhere",
+        ):
             assert part in page
         assert done.json["importance"]
+
+
+def test_axes_of_the_card_leave_out_outliers():
+    page = _scatter(np.arange(100.0), np.where(np.arange(100) == 7, 1e6, np.arange(100.0)), ("true", "predicted"))
+    assert "1 outliers are outside of the axes" in page
+    assert _robust_limits(np.array([0.0, 1, 2, 3, 1e6])) == (0, 3)
+    assert _robust_limits(np.zeros(5)) == (0, 0)
 
 
 def test_times_are_read():

@@ -15,6 +15,7 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from gramless._version import __version__
+from gramless.cli.display import messages
 from gramless.cli.errors import InputError, explain, is_pictures
 from gramless.cli.options import AsJson, Device, ModelFile, Port, TrainSettings, existing_file, options_of
 
@@ -128,7 +129,7 @@ def train(settings: TrainSettings, as_json: AsJson = False) -> None:
         from gramless.cli.pictures import train_pictures as work
     else:
         from gramless.cli.train import train as work
-    _print_json(as_json, work(settings, Console(stderr=as_json)).as_json())
+    _print_json(as_json, work(settings, messages(stderr=as_json)).as_json())
 
 
 @app.command(cls=_ModelCommand)
@@ -164,7 +165,7 @@ def predict(
     out = None if out == Path("-") else out
     if as_json and out is None:
         raise InputError("--json needs --out, because predictions are written to standard output otherwise")
-    console = Console(stderr=True)
+    console = messages(stderr=True)
     if is_pictures(data):
         if keep:
             raise InputError("--keep is for tables: the output for pictures has their paths already")
@@ -193,7 +194,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score a saved model on a file with targets, or on a folder of pictures."""
-    console = Console(stderr=as_json)
+    console = messages(stderr=as_json)
     if not is_pictures(data):
         from gramless.cli.predict import evaluate as work
 
@@ -217,7 +218,7 @@ def demo(
     """Serve a local page on which a user draws a digit and a model classifies it."""
     from gramless.cli.serve import demo as work
 
-    work(port, data, Console(stderr=True))
+    work(port, data, messages(stderr=True))
 
 
 @app.command(cls=_ModelCommand)
@@ -251,7 +252,7 @@ def serve(
     from gramless.deployment.tuning import Limits
 
     limits = Limits(body_bytes=most_body, rows=most_rows, waiting_rows=most_waiting, seconds=timeout)
-    serve_models(models, host=host, port=port, watch=watch, threads=threads, limits=limits, console=Console(stderr=True))
+    serve_models(models, host=host, port=port, watch=watch, threads=threads, limits=limits, console=messages(stderr=True))
 
 
 @app.command(cls=_ModelCommand)
@@ -263,7 +264,7 @@ def export(
     """Write a model as ONNX: preprocessing, prediction, labels and probabilities, with standard operators only."""
     from gramless.cli.export import export as work
 
-    _print_json(as_json, work(model, out, Console(stderr=as_json)))
+    _print_json(as_json, work(model, out, messages(stderr=as_json)))
 
 
 @app.command(cls=_ModelCommand)
@@ -279,7 +280,7 @@ def info(
     """Describe a model file; without one, show devices, memory, versions, and automatic choices for a table size."""
     from gramless.cli import info as commands
 
-    console = Console(stderr=as_json)
+    console = messages(stderr=as_json)
     found = commands.info(rows, columns, classes, console) if model is None else commands.model_info(model, console)
     _print_json(as_json, found)
 
@@ -308,10 +309,9 @@ def main(command: Any = app) -> None:
 
 
 def _print_message(style: str, sentence: Any) -> None:
-    console = Console(stderr=True)
+    console = messages(stderr=True)
     console.print(f"[{style}]gramless:[/{style}]", end=" ")
-    # Without markup, because "[kg]" in a column name is not a style of rich.
-    console.print(str(sentence), soft_wrap=True, highlight=False, markup=False)
+    console.print(str(sentence), markup=False)  # "[kg]" in a column name is not a style of rich
 
 
 def _import_skops() -> None:

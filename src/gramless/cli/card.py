@@ -1,8 +1,8 @@
 """HTML card of a trained table model, written by `--report` beside the model.
 
-The card has the scores, the permutation importance and the partial dependence of the columns; for classes, a calibration
-curve; for quantities, predictions against true values; and the coverage of intervals or prediction sets. It needs no script
-and no other file, and has a light and a dark color scheme.
+The card has the tables of `gramless info`, the permutation importance and the partial dependence of the columns; for
+classes, a calibration curve; for quantities, predictions and residuals; and the coverage of intervals or prediction sets. It
+needs no script and no other file, and has a light and a dark color scheme.
 """
 
 from __future__ import annotations
@@ -17,96 +17,99 @@ import pandas as pd
 from gramless._core.files import atomic_write
 from gramless._core.svg import COLOURS, new_axes, to_svg
 from gramless.cli.model import TableModel
-from gramless.cli.scores import Score
+from gramless.cli.model_card import Section, sections
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_CURVES = 6  # columns with a curve of partial dependence
+_CURVES = 6  # columns with a partial dependence
+_SMALLEST_SHARE = 0.01  # of the largest importance, for a partial dependence
 _ROWS = 200  # rows over which partial dependence is averaged, and points of a scatter plot
 _POINTS = 15  # values of a column in a curve of partial dependence
-_BARS = 20  # columns with a bar of importance
+_BARS = 20  # columns with a bar of importance, and categories with a bar of partial dependence
 _COVERAGES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _BINS = 10  # bins of the calibration curve
-_WIDTH, _HEIGHT = 290, 210  # pixels of a chart; three charts are as wide as the page
+_WIDTH, _HEIGHT = 300, 240  # pixels of a chart; three charts are as wide as the page
 _STYLE = """
 :root { color-scheme: light dark; }
 :root { --ink: #1c1f24; --soft: #5d6470; --faint: #8b919c; --grid: #eceae4; --card: #fff; --c0: #2a78d6; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e8e6e1; --soft: #a3a9b4; --faint: #7b828e; --grid: #2b313b; --card: #12151a; --c0: #74a6ff; }
 }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 body { color: var(--ink); background: var(--card); }
-table { border-collapse: collapse; } td, th { padding: .2rem .8rem .2rem 0; text-align: left; }
+table { border-collapse: collapse; font-size: .9rem; } .wide { overflow-x: auto; }
+td, th { padding: .2rem .8rem .2rem 0; text-align: left; vertical-align: top; overflow-wrap: anywhere; }
+td, th { min-width: 3.2rem; } td:first-child { min-width: 5rem; }
+tr + tr > * { border-top: 1px solid var(--grid); }
+.bars tr > * { border: 0; min-width: 0; padding-top: .1rem; padding-bottom: .1rem; font-weight: normal; }
+.bars th { width: 35%; } .bars td:last-child { white-space: nowrap; }
+.bars, .bars td:nth-child(2) { width: 100%; } .bars { max-width: 32rem; } figure .bars { width: 300px; }
+.track { position: relative; height: .8rem; margin-top: .35rem; background: var(--grid); min-width: 5rem; }
+.track i { position: absolute; top: 0; bottom: 0; background: var(--c0); }
 figure { display: inline-block; vertical-align: top; margin: 0 1rem 1.5rem 0; max-width: 100%; }
-figcaption { font-size: .9rem; max-width: 18rem; }
+figcaption { font-size: .9rem; max-width: 18rem; color: var(--soft); }
 svg { display: block; max-width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; }
 """
 
 
-def write_card(model: TableModel, scores: list[Score], X: pd.DataFrame, y: np.ndarray, path: Path, seed: int) -> None:
+def write_card(model: TableModel, X: pd.DataFrame, y: np.ndarray, path: Path, seed: int) -> None:
     """Write the card of a model; `X` and `y` are held-out rows."""
     about = model.about
-    parts = [
-        f"<h1>{escape(str(about['target'] or 'y'))}</h1>",
-        f"<p>{escape(about['estimator'])} for {escape(model.task)}, from {escape(about['data'])}: "
-        f"{about['rows']['train']:,} training rows, {about['rows']['held_out']:,} held-out rows.</p>",
-        f"<p>{escape(about['why'])}.</p>",
-        _scores_table(scores),
-    ]
+    (first, *scores), others = _split(sections(model))
+    parts = [f"<h1>{escape(str(about['target'] or 'y'))}</h1>", *map(_table, [first, *scores])]
     if about.get("importance"):
-        parts += [
-            "<h2>Importance of the columns</h2>",
-            "<p>Decrease of the score if the values of a column are permuted.</p>",
-        ]
-        parts.append(_importance_bars(about["importance"]))
-        parts.append("<h2>Partial dependence</h2>")
-        names = [name for name, value in about["importance"].items() if value > 0][:_CURVES]
-        parts += [_partial_dependence(model, X, name, seed) for name in names] or [
-            "<p>No column has a positive importance.</p>"
-        ]
-    parts += _against_truth(model, X, y)
-    parts += _coverage(model, X, y)
+        names = list(about["importance"])[:_BARS]
+        values = np.array([about["importance"][name] for name in names])
+        parts += ["<h2>Importance of the columns</h2>", f"<p>Increase of the loss ({about['importance_metric']}) if "]
+        parts += ["the values of a column are permuted.</p>", _bars(names, np.maximum(values, 0), values)]
+        parts.append("<h2>Partial dependence</h2><p>Mean prediction if a column has the same value in all rows.</p>")
+        shown = [name for name, value in zip(names, values, strict=True) if value > _SMALLEST_SHARE * max(values[0], 0)]
+        parts += [_partial_dependence(model, X, name, seed) for name in shown[:_CURVES]]
+    parts += _errors(model, X, y) + _coverage(model, X, y) + [*map(_table, others)]
     page = "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>"
     page += f"<title>{escape(about['data'])}</title><style>{_STYLE}</style><body>{''.join(parts)}</body></html>"
     with atomic_write(path) as part:
         part.write_text(page, encoding="utf-8")
 
 
-def _scores_table(scores: list[Score]) -> str:
-    rows = "".join(
-        f"<tr><td>{escape(one.metric)}</td><td>{one.value:.4g}</td><td>{one.low:.4g} to {one.high:.4g}</td>"
-        f"<td>{one.baseline:.4g}</td></tr>"
-        for one in scores
-    )
-    return f"<table><tr><th>score</th><th>value</th><th>95 % interval</th><th>constant prediction</th></tr>{rows}</table>"
+def _split(found: list[Section]) -> tuple[list[Section], list[Section]]:
+    """Return the sections before and from the one on the inputs."""
+    first = next((k for k, (title, _, _) in enumerate(found) if title == "Inputs"), len(found))
+    return found[:first], found[first:]
 
 
-def _importance_bars(importance: dict[str, float]) -> str:
-    names = list(importance)[:_BARS]
-    values = np.array([max(0.0, importance[name]) for name in names])
-    axes = _row_axes(names, width=420)
-    axes.grid(False)
-    axes.barh(range(len(names)), values, height=0.6, color=COLOURS["c0"])
-    text: dict[str, Any] = {"textcoords": "offset pixels", "va": "center", "size": 12, "color": COLOURS["soft"]}
-    for k, value in enumerate(values):
-        axes.annotate(f"{importance[names[k]]:.3g}", (value, k), (5, 0), **text)
-    axes.set_xlim(0, 1.25 * (values.max() or 1.0))  # space for the numbers
-    axes.set_xticks([])
-    axes.spines["bottom"].set_visible(False)
-    return to_svg(axes, "importance of the columns")
+def _table(section: Section) -> str:
+    title, heading, rows = section
+    cells = [[f"<th>{escape(name)}</th>" for name in heading]] if any(heading) else []
+    cells += [[f"<td>{escape(text)}</td>" for text in row] for row in rows]
+    body = "".join("<tr>" + "".join(row) + "</tr>" for row in cells)
+    return f"<h2>{escape(title)}</h2><div class='wide'><table>{body}</table></div>"
+
+
+def _bars(names: list[str], ends: np.ndarray, values: np.ndarray, start: float = 0.0) -> str:
+    """Return a table with a bar from `start` to each end, and the values as text."""
+    low, high = min(start, ends.min()), max(start, ends.max())
+    scale = 100 / (high - low or 1.0)
+    rows = []
+    for name, end, value in zip(names, ends, values, strict=True):
+        bar = f"left:{scale * (min(start, end) - low):.1f}%;width:{scale * abs(end - start):.1f}%"
+        track = f"<div class='track'><i style='{bar}'></i></div>"
+        rows.append(f"<tr><th>{escape(name)}</th><td>{track}</td><td>{value:.3g}</td></tr>")
+    return f"<table class='bars'>{''.join(rows)}</table>"
 
 
 def _partial_dependence(model: TableModel, X: pd.DataFrame, name: str, seed: int) -> str:
     """Return a figure of the partial dependence of the predictions on a column."""
     rows = X.iloc[np.random.default_rng(seed).permutation(len(X))[:_ROWS]].copy()
     column = X[name].dropna()
-    is_number = pd.api.types.is_numeric_dtype(column)
-    if is_number or pd.api.types.is_datetime64_any_dtype(column):
-        quantiles = np.linspace(0.02, 0.98, _POINTS)
-        values: list[Any] = list(dict.fromkeys(column.quantile(quantiles, interpolation="nearest")))
+    is_date = pd.api.types.is_datetime64_any_dtype(column)
+    is_category = not is_date and not pd.api.types.is_numeric_dtype(column)
+    if is_category:
+        values: list[Any] = column.value_counts().index[:_BARS].tolist()
     else:
-        values = column.value_counts().index[:_POINTS].tolist()
+        quantiles = np.linspace(0.02, 0.98, _POINTS)
+        values = list(dict.fromkeys(column.quantile(quantiles, interpolation="nearest")))
     means = []
     for value in values:
         rows[name] = pd.Series([value] * len(rows), index=rows.index, dtype=X[name].dtype)
@@ -116,32 +119,34 @@ def _partial_dependence(model: TableModel, X: pd.DataFrame, name: str, seed: int
             means.append(np.mean(model.pipeline.predict(rows)))
         else:
             means.append(np.mean(model.pipeline.predict(rows) == model.classes_[-1]))
-    prediction = f"p({model.classes_[-1]})" if model.task == "classification" else "prediction"
-    title = f"{prediction} against {name}"
-    if is_number:
-        axes = _xy_axes()
-        axes.plot(np.array(values, dtype=float), means, color=COLOURS["c0"], linewidth=2)
-    elif pd.api.types.is_datetime64_any_dtype(column):
-        axes = _xy_axes()
-        axes.plot(np.array(values, dtype="datetime64[s]").astype(float), means, color=COLOURS["c0"], linewidth=2)
-        ends = [values[0], values[-1]]
-        axes.set_xticks(np.array(ends, dtype="datetime64[s]").astype(float), labels=[str(end)[:10] for end in ends])
+    target = model.about["target"] or "y"
+    prediction = f"probability of {model.classes_[-1]}" if model.task == "classification" else f"predicted {target}"
+    if is_category:
+        found = np.array(means)
+        start = 0.0 if model.task == "classification" else found.mean()
+        more = f"; {column.nunique() - _BARS} more values" if column.nunique() > _BARS else ""
+        named = [str(value) if len(str(value)) <= 60 else f"{str(value)[:60]}..." for value in values]
+        origin = "" if start == 0 else "; bars begin at the mean"
+        return _figure(_bars(named, found, found, start), f"{prediction} by {name}{origin}{more}")
+    axes = _axes(name, prediction)
+    places = np.array(values, dtype="datetime64[s]" if is_date else float).astype(float)
+    axes.plot(places, means, color=COLOURS["c0"], linewidth=2)
+    if is_date:
+        axes.set_xticks(places[[0, -1]], labels=[str(value)[:10] for value in (values[0], values[-1])])
         axes.get_xticklabels()[0].set_horizontalalignment("left")
         axes.get_xticklabels()[1].set_horizontalalignment("right")
-    else:
-        axes = _row_axes([str(value) for value in values])
-        axes.plot(means, range(len(means)), "o", color=COLOURS["c0"], markersize=6)
-        axes.margins(x=0.1)
-    return _figure(axes, title)
+    return _figure(axes, f"{prediction} by {name}")
 
 
-def _against_truth(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[str]:
-    """Return a scatter plot of predictions and true values, or the calibration curve of the probabilities."""
+def _errors(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[str]:
+    """Return charts of predictions and of residuals, or the calibration curve of the probabilities."""
     if model.task == "regression":
-        predictions = np.asarray(model.pipeline.predict(X), dtype=float)[:_ROWS]
-        axes = _xy_axes(diagonal=(y[:_ROWS].astype(float), predictions))
-        axes.plot(y[:_ROWS].astype(float), predictions, "o", color=COLOURS["c0"], markersize=4, alpha=0.6, mew=0)
-        return ["<h2>Predictions against true values</h2>", _figure(axes, "prediction against true value, held-out rows")]
+        truth = model.parse_targets(y)
+        predictions = np.asarray(model.pipeline.predict(X), dtype=float)
+        target = str(model.about["target"] or "y")
+        against = _scatter(truth, predictions, (f"true {target}", f"predicted {target}"), diagonal=True)
+        residuals = _scatter(predictions, truth - predictions, (f"predicted {target}", "true minus predicted"))
+        return ["<h2>Predictions and residuals of held-out rows</h2>", against, residuals]
     if not model.has_probabilities:
         return []
     probabilities = model.pipeline.predict_proba(X)
@@ -151,9 +156,34 @@ def _against_truth(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[st
     if len(points) < 2:
         return []
     predicted, observed = np.array(points).T
-    axes = _xy_axes(diagonal=(np.array([0.0, 1.0]),))
+    axes = _axes("predicted probability", "observed frequency")
+    _draw_diagonal(axes, 0.0, 1.0)
     axes.plot(predicted, observed, "o-", color=COLOURS["c0"], linewidth=2, markersize=5)
-    return ["<h2>Calibration</h2>", _figure(axes, "observed frequency against predicted probability")]
+    return ["<h2>Calibration</h2>", _figure(axes, "frequency of a class against its probability, held-out rows")]
+
+
+def _scatter(x: np.ndarray, y: np.ndarray, titles: tuple[str, str], diagonal: bool = False) -> str:
+    """Return a figure of some points; the axes leave out points that are far from the others."""
+    axes = _axes(*titles)
+    limits = [_robust_limits(x), _robust_limits(y)]
+    inside = np.ones(len(x), dtype=bool)
+    for values, (low, high) in zip((x, y), limits, strict=True):
+        inside &= (low <= values) & (values <= high)
+    shown = np.flatnonzero(inside)[:_ROWS]
+    if len(shown):
+        ends = [max(min(x[shown]), min(y[shown])), min(max(x[shown]), max(y[shown]))] if diagonal else []
+        _draw_diagonal(axes, *ends) if diagonal else axes.axhline(0, color=COLOURS["faint"], linewidth=1)
+    axes.plot(x[shown], y[shown], "o", color=COLOURS["c0"], markersize=4, alpha=0.6, mew=0)
+    outside = f"; {np.count_nonzero(~inside):,} outliers are outside of the axes" if not inside.all() else ""
+    return _figure(axes, f"{titles[1]} against {titles[0]}{outside}")
+
+
+def _robust_limits(values: np.ndarray) -> tuple[float, float]:
+    """Return the range of the values, without those that are farther from the quartiles than five times their distance."""
+    first, third = np.quantile(values, [0.25, 0.75])
+    margin = 5 * (third - first)
+    kept = values[(values >= first - margin) & (values <= third + margin)]
+    return float(kept.min()), float(kept.max())
 
 
 def _coverage(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[str]:
@@ -163,42 +193,43 @@ def _coverage(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[str]:
     found = [model.measured_coverage(X, y, coverage) for coverage in _COVERAGES]
     requested, observed, sizes = (np.array([one[key] for one in found]) for key in ("asked", "held_out", "size"))
     kind, size = ("intervals", "mean width") if model.task == "regression" else ("prediction sets", "mean number of classes")
-    axes = _xy_axes(diagonal=(requested, observed))
-    axes.plot(requested, observed, "o-", color=COLOURS["c0"], linewidth=2, markersize=5)
-    parts = ["<h2>Coverage</h2>", _figure(axes, f"measured against requested coverage of the {kind}")]
+    charts = [("share inside", observed, f"measured against requested coverage of the {kind}")]
     if np.isfinite(sizes).all():
-        axes = _xy_axes()
-        axes.plot(requested, sizes, "o-", color=COLOURS["c0"], linewidth=2, markersize=5)
-        parts.append(_figure(axes, f"{size} of the {kind} against requested coverage"))
+        charts.append((size, sizes, f"{size} of the {kind} against requested coverage"))
+    parts = ["<h2>Coverage</h2>"]
+    for title, values, caption in charts:
+        axes = _axes("requested coverage", title)
+        if values is observed:
+            _draw_diagonal(axes, requested[0], requested[-1])
+        axes.plot(requested, values, "o-", color=COLOURS["c0"], linewidth=2, markersize=5)
+        parts.append(_figure(axes, caption))
     return parts
 
 
-def _xy_axes(diagonal: tuple[np.ndarray, ...] = ()) -> Axes:
-    """Return axes with few ticks, and with the line y = x through the range of the arrays `diagonal`."""
+def _axes(x_title: str, y_title: str) -> Axes:
+    """Return axes with titles and few ticks."""
     axes = new_axes(_WIDTH, _HEIGHT)
-    left, bottom, right, top = 54, 30, 14, 10  # pixels
+    left, bottom, right, top = 72, 46, 14, 10  # pixels
     inner = (_WIDTH - left - right) / _WIDTH, (_HEIGHT - bottom - top) / _HEIGHT
     axes.set_position((left / _WIDTH, bottom / _HEIGHT, *inner))
     axes.locator_params(nbins=5)
     axes.margins(0.04)
-    if diagonal:
-        ends = [min(values.min() for values in diagonal), max(values.max() for values in diagonal)]
-        axes.plot(ends, ends, color=COLOURS["faint"], linewidth=1)
+    options: dict[str, Any] = {"color": COLOURS["soft"], "size": 12, "parse_math": False}
+    axes.set_xlabel(_printable(x_title, 32), **options)
+    axes.set_ylabel(_printable(y_title, 26), **options)
     return axes
 
 
-def _row_axes(names: list[str], width: int = _WIDTH) -> Axes:
-    """Return axes with a row for each name, from top to bottom."""
-    left, height = min(34 * width // 100, 12 + 7 * max(map(len, names))), 22 * len(names) + 30
-    axes = new_axes(width, height)
-    axes.set_position((left / width, 26 / height, (width - left - 14) / width, (height - 30) / height))
-    longest = (left - 8) // 7  # characters
-    labels = ["".join(c if c.isprintable() else " " for c in name[:longest]) for name in names]
-    axes.set_yticks(range(len(names)), labels=labels, parse_math=False)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.locator_params(axis="x", nbins=4)
-    return axes
+def _printable(text: str, length: int) -> str:
+    """Return at most `length` characters, without control characters, which SVG cannot have."""
+    text = "".join(c if c.isprintable() else " " for c in text)
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def _figure(axes: Axes, title: str) -> str:
-    return f"<figure>{to_svg(axes, title)}<figcaption>{escape(title)}</figcaption></figure>"
+def _draw_diagonal(axes: Axes, low: float, high: float) -> None:
+    axes.plot([low, high], [low, high], color=COLOURS["faint"], linewidth=1)
+
+
+def _figure(content: Axes | str, title: str) -> str:
+    shown = content if isinstance(content, str) else to_svg(content, title)
+    return f"<figure>{shown}<figcaption>{escape(title)}</figcaption></figure>"

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from gramless.papers.experiments import Event
 
 
+def messages(*, stderr: bool) -> Console:
+    """Return a console for messages, which are neither wrapped nor coloured by their content."""
+    return Console(stderr=stderr, soft_wrap=True, highlight=False)
+
+
 class _TerminalProgress(Progress):
     """Progress bars that are shown only on terminals, and removed at the end."""
 
@@ -50,7 +55,7 @@ class Heartbeat:
         if self._console.is_terminal or now - self._last < self._seconds:
             return
         self._last = now
-        self._console.print(f"[dim]{escape(message)}[/dim]", soft_wrap=True, highlight=False)
+        self._console.print(f"[dim]{escape(message)}[/dim]")
 
 
 class StepDisplay(_TerminalProgress):

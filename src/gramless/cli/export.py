@@ -34,8 +34,8 @@ def export(model_path: Path, out: Path, console: Console) -> dict[str, Any]:
         tensors = list(found[key].items())
         listed = ", ".join(f"{name} ({kind})" for name, kind in tensors[:12])
         more = f" and {len(tensors) - 12} more" if len(tensors) > 12 else ""
-        console.print(f"{key}: {escape(listed + more)}", highlight=False, soft_wrap=True)
-    console.print(f"ONNX  [bold]{escape(str(out))}[/bold], {len(content):,} bytes", highlight=False, soft_wrap=True)
+        console.print(f"{key}: {escape(listed + more)}")
+    console.print(f"ONNX  [bold]{escape(str(out))}[/bold], {len(content):,} bytes")
     return found
 
 

@@ -83,7 +83,7 @@ def fit_model(
             "left_out": {} if table.columns is None else table.columns.left_out_,
         },
         **about,
-        **constant_prediction(y, table.task),
+        **constant_prediction(y, table.task, median=getattr(pipeline[-1], "loss_", "squared_error") != "squared_error"),
         **({} if table.first_column is None else {"counts_from": table.first_column}),
     }
     return TableModel(pipeline, types, settings.target, table.task, about)

@@ -6,15 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 import gramless
 from gramless._core.memory import format_bytes, free_memory, parse_budget
 from gramless.cli.model import TableModel, load_any
-from gramless.cli.model_card import card_path, checksum, sections
+from gramless.cli.model_card import card_path, checksum, print_sections, sections
 from gramless.estimators.table import default_seconds
 from gramless.papers.experiments.environment import commit, hardware, versions
 from gramless.tables.members import part_size
@@ -31,7 +29,7 @@ def info(rows: int | None, columns: int | None, classes: int, console: Console) 
     }
     if rows is not None:
         found["plan"] = plan(rows, columns if columns is not None else 100, classes)
-    console.print(_table(found))
+    print_sections(console, [("This computer", ["", ""], _facts(found))])
     return found
 
 
@@ -68,38 +66,29 @@ def plan(n: int, d: int, classes: int) -> dict[str, Any]:
     }
 
 
-def _facts() -> Table:
-    """Return an empty table of names and values."""
-    table = Table(show_header=False, box=SIMPLE, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    return table
-
-
-def _table(found: dict[str, Any]) -> Table:
-    table = _facts()
+def _facts(found: dict[str, Any]) -> list[list[str]]:
+    """Return names and values of the computer, and of the choices for a size of table."""
     hardware = found["hardware"]
-    table.add_row("processor", escape(f"{hardware['cpu']}, {hardware['cores']} cores for this process"))
-    table.add_row("threads", f"{hardware['blas_threads']} for linear algebra (set by OMP_NUM_THREADS)")
+    rows = [
+        ["processor", f"{hardware['cpu']}, {hardware['cores']} cores for this process"],
+        ["threads", f"{hardware['blas_threads']} for linear algebra (set by OMP_NUM_THREADS)"],
+    ]
     for device in found["devices"]:
         name = f" {device['name']}" if "name" in device else ""
-        table.add_row("device", escape(f"{device['device']}{name}, {format_bytes(device['free_bytes'])} free"))
-    table.add_row("versions", escape(", ".join(f"{name} {number}" for name, number in found["versions"].items())))
+        rows.append(["device", f"{device['device']}{name}, {format_bytes(device['free_bytes'])} free"])
+    rows.append(["versions", ", ".join(f"{name} {number}" for name, number in found["versions"].items())])
     if found["commit"]:
-        table.add_row("commit", found["commit"])
+        rows.append(["commit", found["commit"]])
     if "plan" in found:
         chosen = found["plan"]
         size = f"{chosen['rows']:,} rows, {chosen['columns']:,} columns, {chosen['classes']} classes"
-        table.add_row(size, f"gramless train: {chosen['train']} ({escape(chosen['train_why'])})")
-        if chosen["lssvc"] is None:
-            table.add_row("", escape(f"LSSVC: {chosen['lssvc_why']}"))
-        else:
+        rows.append([size, f"gramless train: {chosen['train']} ({chosen['train_why']})"])
+        text = chosen["lssvc_why"]
+        if chosen["lssvc"] is not None:
             storage = "kernel matrix cached" if chosen["lssvc_cached"] else "kernel matrix streamed"
-            text = (
-                f"LSSVC: {chosen['lssvc']}, {storage}, about {format_bytes(chosen['lssvc_bytes'])} ({chosen['lssvc_why']})"
-            )
-            table.add_row("", escape(text))
-    return table
+            text = f"{chosen['lssvc']}, {storage}, about {format_bytes(chosen['lssvc_bytes'])} ({text})"
+        rows.append(["", f"LSSVC: {text}"])
+    return rows
 
 
 def model_info(path: Path, console: Console) -> dict[str, Any]:
@@ -110,33 +99,21 @@ def model_info(path: Path, console: Console) -> dict[str, Any]:
     recorded = re.search(r"SHA-256 `([0-9a-f]{64})`", card.read_text(encoding="utf-8")) if card.is_file() else None
     matches = None if recorded is None else recorded[1] == digest
     found: dict[str, Any] = {"file": str(path), "bytes": path.stat().st_size, "sha256": digest, "card_matches": matches}
-    console.print(f"[bold]{escape(path.name)}[/bold], {found['bytes']:,} bytes, SHA-256 {digest}", soft_wrap=True)
+    console.print(f"[bold]{escape(path.name)}[/bold], {found['bytes']:,} bytes, SHA-256 {digest}")
     if matches is False:
         console.print(f"[yellow]{escape(card.name)} is the card of another file[/yellow]: it has another checksum")
     if isinstance(model, TableModel):
         found |= {"model": repr(model), **model.about}
-        for title, heading, rows in sections(model):
-            table = Table(title=title, title_justify="left", box=SIMPLE, show_header=any(heading), header_style="bold")
-            for name in heading:
-                table.add_column(name, overflow="fold")
-            for row in rows:
-                table.add_row(*map(escape, row))
-            console.print(table)
+        print_sections(console, sections(model))
         return found
     about = getattr(model, "about", None)
     found |= {"model": type(model).__name__, **(about if isinstance(about, dict) else {})}
-    facts = {"estimator": type(model).__name__, "settings": _settings(model)}
+    # scikit-learn prints the parameters that differ from their defaults.
+    settings = repr(model) if hasattr(model, "get_params") and not hasattr(model, "about") else "-"
+    facts = [["estimator", type(model).__name__], ["settings", settings]]
     for name in ("n_features_in_", "classes_", "points_"):
         value = getattr(model, name, None)
         if value is not None:
-            facts[name.strip("_")] = f"{len(value):,}" if name == "points_" else str(value)
-    table = _facts()
-    for name, text in facts.items():
-        table.add_row(name, escape(text))
-    console.print(table)
+            facts.append([name.strip("_"), f"{len(value):,}" if name == "points_" else str(value)])
+    print_sections(console, [("Model", ["", ""], facts)])
     return found
-
-
-def _settings(model: Any) -> str:
-    """Return the parameters that differ from their defaults, as scikit-learn prints them."""
-    return repr(model) if hasattr(model, "get_params") and not hasattr(model, "about") else "-"

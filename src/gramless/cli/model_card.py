@@ -8,14 +8,21 @@ The card of `model.skops` is the file `model.card.md`, which contains the SHA-25
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from gramless._core.files import atomic_write
 from gramless.cli.model import TableModel
+from gramless.tables.column_types import USED_KINDS
 
 Section = tuple[str, list[str], list[list[str]]]
 _LEVELS = 6  # categories that are shown
@@ -37,46 +44,76 @@ def sections(model: TableModel) -> list[Section]:
     """Return the title, the column names and the rows of each table of a card."""
     about = model.about
     rows = about.get("rows", {})
+    settings = about.get("settings")
+    if isinstance(settings, dict):
+        chosen = {key: f"{value:.3g}" if isinstance(value, float) else value for key, value in settings.items()}
+        settings = [", ".join(f"{key} {value}" for key, value in chosen.items() if value is not None)]
+    steps = (("tuned", "tune_seconds"), ("fitted", "fit_seconds"))
+    seconds = [f"{step} in {about[key]:.1f} s" for step, key in steps if key in about]
     what = [
-        ["estimator", str(about.get("estimator"))],
+        ["estimator", f"{about.get('estimator')}: {about.get('why')}"],
         ["predicts", f"{about.get('target') or 'y'} ({model.task})"],
-        ["data", f"{about.get('data')}"],
+        ["data", f"{about.get('data')}, {_columns(model)}"],
         ["rows", f"{rows.get('train', 0):,} for training, {rows.get('held_out', 0):,} held out"],
+        *(["settings", str(one)] for one in settings or []),
+        *(["reduced", str(one)] for one in about.get("reductions", about.get("gave_up", []))),
+        ["tuned", ", ".join([str(about.get("tuned")), *seconds])],
     ]
     if model.task == "classification":
         shares = about.get("class_shares", [])
         what.append(["classes", ", ".join(f"{k} ({s:.1%})" for k, s in zip(model.classes_.tolist(), shares, strict=False))])
     if about.get("error_90") is not None:
         what.append(["90 % of errors below", f"{about['error_90']:.4g}"])
-    found: list[Section] = [("Model", ["", ""], what)]
-    scores = [
-        [one["metric"], _figure(one["value"]), f"{_figure(one['low'])} to {_figure(one['high'])}", _figure(one["baseline"])]
-        for one in about.get("scores", [])
-    ]
-    if scores:
-        how = f"{about['folds']} folds" if "folds" in about else "held-out rows"
-        found.append((f"Scores on {how}", ["score", "value", "95 % interval", "constant prediction"], scores))
+    how = f"{about['folds']} folds" if "folds" in about else "held-out rows"
+    found: list[Section] = [("Model", ["", ""], what), *score_sections(about.get("scores"), about.get("confusion"), how)]
     inputs = [_input(record) for record in about.get("inputs", [])]
     if inputs:
         found.append(("Inputs", ["column", "kind", "training values", "missing"], inputs))
     left_out = about.get("columns", {}).get("left_out", {})
     if left_out:
         found.append(("Left out", ["column", "why"], [[name, why] for name, why in left_out.items()]))
-    settings = about.get("settings")
-    chosen = settings if isinstance(settings, list) else [f"{key} {value}" for key, value in (settings or {}).items()]
-    chosen = (
-        [[str(one)] for one in chosen]
-        + [[f"tuned: {about.get('tuned')}"]]
-        + [[t] for t in about.get("reductions", about.get("gave_up", []))]
-    )
-    found.append(("Settings", ["chosen"], chosen))
     versions = {"gramless": about.get("gramless"), **about.get("versions", {})}
     found.append(("Versions", ["package", "version"], [[name, str(number)] for name, number in versions.items()]))
     return found
 
 
+def _columns(model: TableModel) -> str:
+    if model.n_features is not None:
+        return f"{model.n_features:,} sparse columns"
+    counts = [(len(model.columns_of(kind)), kind) for kind in USED_KINDS]
+    return " and ".join(f"{n} {kind} column{'s' * (n != 1)}" for n, kind in counts if n)
+
+
+def score_sections(scores: list[dict[str, Any]] | None, confusion: dict[str, Any] | None, rows: str) -> list[Section]:
+    """Return the table of scores on some rows, and the confusion matrix of these rows if there is one."""
+    found: list[Section] = []
+    if scores:
+        shown = [[one["metric"], *(_figure(one[key]) for key in ("value", "low", "high", "baseline"))] for one in scores]
+        shown = [[name, value, f"{low} to {high}", constant] for name, value, low, high, constant in shown]
+        found.append((f"Scores on {rows}", ["score", "value", "95 % interval", "constant"], shown))
+    if confusion is not None:
+        names = [str(label) for label in confusion["classes"]]
+        counts = [[f"{count:,}" for count in row] for row in confusion["counts"]]
+        table = [[name, *row] for name, row in zip(names, counts, strict=True)]
+        found.append((f"Classes (rows) and predictions (columns) of {rows}", ["class", *names], table))
+    return found
+
+
+def print_sections(console: Console, found: Iterable[Section]) -> None:
+    """Print tables to a terminal; columns of numbers are aligned to the right."""
+    for title, heading, rows in found:
+        console.print(f"[bold]{escape(title)}[/bold]")
+        table = Table(box=SIMPLE, show_header=any(heading), header_style="bold")
+        for name, *cells in zip(heading, *rows, strict=True):
+            is_number = all(re.fullmatch(r"[-+\d.,e]+( to [-+\d.,e]+)?", cell) for cell in cells)
+            table.add_column(escape(name), overflow="fold", justify="right" if is_number else "left")
+        for row in rows:
+            table.add_row(*map(escape, row))
+        console.print(table, soft_wrap=False)
+
+
 def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+    return "-" if value is None else f"{value:,.4g}"
 
 
 def _input(record: dict[str, Any]) -> list[str]:
@@ -98,22 +135,22 @@ def describe_inputs(X: pd.DataFrame, types: dict[str, str]) -> list[dict[str, An
     found = []
     for name, kind in types.items():
         known = X[name].dropna()
-        record: dict[str, Any] = {"name": name, "kind": "word", "missing": int(len(X) - len(known))}
+        record: dict[str, Any] = {"name": name, "kind": kind, "missing": int(len(X) - len(known))}
         if kind == "number":
             values = known.to_numpy(dtype=np.float64)
             middle = np.median(values)
             # The lower median: the mean of two integers may be a value that does not occur.
             typical = np.partition(values, (len(values) - 1) // 2)[(len(values) - 1) // 2] if len(values) else middle
-            record |= {"kind": "number", "low": values.min(), "high": values.max(), "typical": typical}
+            record |= {"low": values.min(), "high": values.max(), "typical": typical}
             record |= {"mean": values.mean(), "deviation": values.std()}
             record = {key: float(value) if isinstance(value, np.floating) else value for key, value in record.items()}
         elif kind == "date":
             middle = known.sort_values().iloc[(len(known) - 1) // 2]
-            record |= {"kind": "date"} | {
+            record |= {
                 key: moment.isoformat() for key, moment in (("low", known.min()), ("high", known.max()), ("typical", middle))
             }
         elif kind == "text":
-            record |= {"kind": "text", "typical": "", "distinct": known.nunique()}
+            record |= {"typical": "", "distinct": known.nunique()}
         else:
             counts = known.value_counts()
             record |= {

@@ -29,9 +29,10 @@ from gramless._core.threads import slices
 from gramless._version import __version__
 from gramless.cli.errors import PICTURE_EXTENSIONS, InputError, check_writable, is_stream
 from gramless.cli.model import check_known_labels, load_any
+from gramless.cli.model_card import print_sections, score_sections
 from gramless.cli.options import TrainSettings
 from gramless.cli.predict import Evaluated, Predicted, quiet_pipe, report_predictions, rows_written, warn_trained_on
-from gramless.cli.scores import constant_prediction, probability_scores, score, score_table
+from gramless.cli.scores import constant_prediction, probability_scores, score
 from gramless.cli.splits import hold_out
 from gramless.cli.table_files import output_format
 from gramless.cli.train import Trained
@@ -100,12 +101,10 @@ def train_pictures(settings: TrainSettings, console: Console) -> Trained:
     console.print(
         f"[bold]ImageClassifier[/bold] for {len(classifier.classes_)} classes of {'grey' if grey else 'colour'} pictures, "
         f"{size[0]} x {size[1]} pixels\n"
-        f"  {len(rows):,} training pictures, fitted in {seconds:.1f} s; {len(test_rows):,} held-out pictures",
-        highlight=False,
-        soft_wrap=True,
+        f"  {len(rows):,} training pictures, fitted in {seconds:.1f} s; {len(test_rows):,} held-out pictures"
     )
-    console.print(score_table(scores, ""))
-    console.print(f"Model  [bold]{escape(str(out))}[/bold]", highlight=False, soft_wrap=True)
+    print_sections(console, score_sections(about["scores"], None, "held-out pictures"))
+    console.print(f"Model  [bold]{escape(str(out))}[/bold]")
     return trained
 
 
@@ -165,8 +164,9 @@ def evaluate_pictures(model_path: Path, folder: Path, *, batch: int = BATCH_PICT
         console.print(
             f"[yellow]{unknown:,} pictures are of classes that are not classes of the model[/yellow]: they count as errors"
         )
-    console.print(score_table(scores, f"{escape(folder.name)}, {len(y):,} pictures"))
-    return Evaluated(len(y), scores, trained_on)
+    evaluated = Evaluated(len(y), scores, trained_on)
+    evaluated.show(console, f"{len(y):,} pictures of {folder.name}")
+    return evaluated
 
 
 def _digest(digest: Any, labels: np.ndarray, images: np.ndarray) -> Any:

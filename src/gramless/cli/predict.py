@@ -21,8 +21,8 @@ from gramless._core.files import atomic_write
 from gramless.cli.display import Heartbeat
 from gramless.cli.errors import InputError, check_coverage, check_writable, is_stream
 from gramless.cli.model import FAR, OUT_OF_RANGE, TableModel, load_model
-from gramless.cli.model_card import checksum
-from gramless.cli.scores import Score, confusion_table, score_table
+from gramless.cli.model_card import checksum, print_sections, score_sections
+from gramless.cli.scores import Score
 from gramless.cli.table_files import (
     BATCH_ROWS,
     FileRows,
@@ -113,26 +113,16 @@ def predict(
     ]
     if outside:
         listed = escape(quoted_names(outside).replace("'", ""))
-        console.print(
-            f"[dim]Values outside of the training range: {listed}; --novelty shows the rows[/dim]",
-            soft_wrap=True,
-            highlight=False,
-        )
+        console.print(f"[dim]Values outside of the training range: {listed}; --novelty shows the rows[/dim]")
     if unlike[FAR] > _NOVEL_SHARE * total:
-        console.print(
-            f"[yellow]{unlike[FAR]:,} of {total:,} rows are {FAR}[/yellow]: their predictions are unreliable",
-            soft_wrap=True,
-            highlight=False,
-        )
+        console.print(f"[yellow]{unlike[FAR]:,} of {total:,} rows are {FAR}[/yellow]: their predictions are unreliable")
     return done
 
 
 def report_predictions(done: Predicted, things: str, console: Console) -> Predicted:
     """Print the file that was written and its number of predictions, and return the result."""
     if done.out is not None:
-        console.print(
-            f"Predictions of {done.rows:,} {things}  [bold]{escape(str(done.out))}[/bold]", highlight=False, soft_wrap=True
-        )
+        console.print(f"Predictions of {done.rows:,} {things}  [bold]{escape(str(done.out))}[/bold]")
     return done
 
 
@@ -161,6 +151,10 @@ class Evaluated:
         found = {"rows": self.rows, "scores": scores, "trained_on_this_file": self.trained_on}
         return found if self.confusion is None else {**found, "confusion": self.confusion}
 
+    def show(self, console: Console, rows: str) -> None:
+        """Print the scores and the confusion matrix."""
+        print_sections(console, score_sections([one.as_json() for one in self.scores], self.confusion, rows))
+
 
 def evaluate(model_path: Path, data: Path, *, target: str | None, console: Console) -> Evaluated:
     """Score a saved model on a file that contains the target."""
@@ -179,19 +173,16 @@ def evaluate(model_path: Path, data: Path, *, target: str | None, console: Conso
         warn_trained_on(data, "file", "rows", console)
     if targets.left_out:
         console.print(f"[dim]{targets.left_out:,} rows without a target are left out[/dim]")
-    console.print(score_table(scored.scores, f"{escape(data.name)}, {scored.rows:,} rows"))
-    if scored.confusion is not None:
-        console.print(confusion_table(scored.confusion))
-    return Evaluated(scored.rows, scored.scores, trained_on, scored.confusion)
+    evaluated = Evaluated(scored.rows, scored.scores, trained_on, scored.confusion)
+    evaluated.show(console, f"{scored.rows:,} rows of {data.name}")
+    return evaluated
 
 
 def warn_trained_on(data: Path, what: str, things: str, console: Console) -> None:
     """Warn that a score was computed on training data."""
     console.print(
         f"[yellow]{escape(str(data))} is the {what} that the model was trained on[/yellow]: it was fitted to most of these "
-        f"{things}, and scores on new ones will be lower. `gramless info` shows its score on held-out {things}.",
-        soft_wrap=True,
-        highlight=False,
+        f"{things}, and scores on new ones will be lower. `gramless info` shows its score on held-out {things}."
     )
 
 
@@ -346,6 +337,5 @@ def quiet_pipe() -> Iterator[None]:
 def _warn_unseen(console: Console, new: Counter[str]) -> None:
     for name, count in new.items():
         console.print(
-            f"[yellow]{count:,} values of {escape(name)} did not occur in training[/yellow]; they are treated as unknown",
-            soft_wrap=True,
+            f"[yellow]{count:,} values of {escape(name)} did not occur in training[/yellow]; they are treated as unknown"
         )

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import stats
 from sklearn.metrics import average_precision_score, confusion_matrix
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 RESAMPLINGS = 1000
 MOST_DRAWN = 5_000_000  # bootstrap samples per batch times number of rows; about 40 MB
@@ -46,10 +43,10 @@ def score(y: np.ndarray, predicted: np.ndarray, *, task: str, guess: Any, seed: 
     return _quantity_scores(y, predicted, guess, np.random.default_rng(seed))
 
 
-def constant_prediction(y: np.ndarray, task: str) -> dict[str, Any]:
-    """Return the best constant prediction and the shares of the classes as JSON."""
+def constant_prediction(y: np.ndarray, task: str, *, median: bool = False) -> dict[str, Any]:
+    """Return the best constant prediction and the shares of the classes as JSON; for a robust loss, it is the median."""
     if task == "regression":
-        return {"guess": float(np.mean(y))}
+        return {"guess": float(np.median(y) if median else np.mean(y))}
     values, counts = np.unique(y, return_counts=True)
     return {"guess": values[counts.argmax()].item(), "class_shares": (counts / len(y)).tolist()}
 
@@ -62,36 +59,6 @@ def error_bound(predicted: np.ndarray, y: np.ndarray, share: float) -> float | N
     wrong = np.sort(np.abs(np.asarray(predicted, dtype=np.float64) - y))
     place = int(np.ceil(share * (len(wrong) + 1)))
     return float(wrong[place - 1]) if place <= len(wrong) else None
-
-
-def score_table(scores: list[Score], title: str) -> Table:
-    """Return the scores as a table for the terminal."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=SIMPLE, header_style="bold")
-    table.add_column("score")
-    for heading in ("value", "95 % interval", "a constant guess"):
-        table.add_column(heading, justify="right")
-    for one in scores:
-        figures = [f"{number:,.4g}" for number in (one.value, one.low, one.high, one.baseline)]
-        table.add_row(one.metric, f"[bold]{figures[0]}[/bold]", f"{figures[1]} to {figures[2]}", figures[3])
-    return table
-
-
-def confusion_table(found: dict[str, Any]) -> Table:
-    """Return a confusion matrix as a table for the terminal."""
-    from rich.box import SIMPLE
-    from rich.markup import escape
-    from rich.table import Table
-
-    names = [escape(str(label)) for label in found["classes"]]
-    table = Table(title="Rows of each class (down) and prediction (across)", title_justify="left", box=SIMPLE)
-    for name in ("", *names):
-        table.add_column(name, justify="right" if name else "left")
-    for name, counts in zip(names, found["counts"], strict=True):
-        table.add_row(f"[bold]{name}[/bold]", *(f"{count:,}" for count in counts))
-    return table
 
 
 def _class_scores(y: np.ndarray, predicted: np.ndarray, guess: Any) -> list[Score]:
@@ -199,7 +166,7 @@ def verdict(scores: list[Score], task: str) -> str | None:
     else:
         decisive = by_name["accuracy"]
         worse = not decisive.low > decisive.baseline
-    constant = "the mean" if task == "regression" else "the most common class"
+    constant = "a constant" if task == "regression" else "the most common class"
     if not worse:
         return None
     return (

@@ -164,10 +164,7 @@ def serve_models(
     token = os.environ.get(TOKEN) or None
     local = is_loopback(host)
     if not local and token is None:
-        console.print(
-            f"[yellow]{escape(host)} can be reached from other computers without a token[/yellow]: set {TOKEN}",
-            soft_wrap=True,
-        )
+        console.print(f"[yellow]{escape(host)} can be reached from other computers without a token[/yellow]: set {TOKEN}")
     # BLAS threads wait actively after each small product and take processor time from the event loop.
     with threadpool_limits(limits=threads, user_api="blas"):
         hosts = None if local else ["*"]
@@ -212,7 +209,7 @@ def _serve(app: Any, port: int, message: str, console: Console, *, host: str = "
     from gramless.deployment.serving.server import serve
 
     def on_start(address: str) -> None:
-        console.print(message.format(address), highlight=False, soft_wrap=True)
+        console.print(message.format(address))
 
     try:
         serve(app, port, on_start, host=host, **options)

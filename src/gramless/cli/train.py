@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,14 +20,13 @@ from gramless.cli.errors import InputError
 from gramless.cli.fitting import Notify, fit_model, refitted
 from gramless.cli.importance import METRICS, TUNING, importance
 from gramless.cli.model import TableModel, typed_frame
-from gramless.cli.model_card import card_path, describe_inputs, write_model_card
+from gramless.cli.model_card import card_path, describe_inputs, print_sections, sections, write_model_card
 from gramless.cli.options import TrainSettings
-from gramless.cli.scores import Score, confusion_table, error_bound, score_table, verdict
+from gramless.cli.scores import Score, error_bound, verdict
 from gramless.cli.splits import folds, hold_out
 from gramless.cli.table_files import batches, select_rows, standard_input
 from gramless.cli.training_table import TrainingTable, read_training_table
 from gramless.estimators.table import default_seconds
-from gramless.tables.column_types import USED_KINDS
 
 # Number of columns whose permutation importance is printed.
 _SHOWN_COLUMNS = 5
@@ -63,7 +63,7 @@ def _train(settings: TrainSettings, began: float, console: Console) -> Trained:
             dropped=settings.drop or [],
         )
         for note in table.notes:
-            console.print(f"[dim]{escape(note)}[/dim]", soft_wrap=True, highlight=False)
+            console.print(f"[dim]{escape(note)}[/dim]")
         settings = _checked_against(settings, table, console)
         clock = _TimeBudget(settings, began)
         all_rows = np.arange(len(table.y))
@@ -97,11 +97,13 @@ def _train(settings: TrainSettings, began: float, console: Console) -> Trained:
     _print_summary(console, trained)
     if not table.is_sparse and settings.importance:
         with StepDisplay(console) as notify:
+            metric = settings.metric or _default_metric(scored)
+            model.about["importance_metric"] = metric
             model.about["importance"] = importance(
                 scored,
                 X_test,
                 scored.parse_targets(y_test),
-                metric=settings.metric or _default_metric(scored),
+                metric=metric,
                 seconds=clock.of_importance(len(all_rows)),
                 seed=settings.seed,
                 notify=notify,
@@ -112,8 +114,8 @@ def _train(settings: TrainSettings, began: float, console: Console) -> Trained:
     if settings.report:
         scored.about = model.about
         report = settings.out.with_suffix(".html")
-        write_card(scored, scores, X_test, y_test, report, settings.seed)
-        console.print(f"Report [bold]{escape(str(report))}[/bold]", highlight=False, soft_wrap=True)
+        write_card(scored, X_test, y_test, report, settings.seed)
+        console.print(f"Report [bold]{escape(str(report))}[/bold]")
     return trained
 
 
@@ -237,56 +239,25 @@ def _default_metric(model: TableModel) -> str:
     return "r2" if model.task == "regression" else "log-loss" if model.has_probabilities else "accuracy"
 
 
-def _describe_inputs(model: TableModel) -> str:
-    if model.n_features is not None:
-        return f"{model.n_features:,} sparse columns"
-    kinds = [(len(model.columns_of(kind)), kind) for kind in USED_KINDS]
-    return " and ".join(f"{n} {kind} column{'s' * (n != 1)}" for n, kind in kinds if n)
-
-
-def _describe_settings(about: dict[str, Any]) -> str:
-    settings = about["settings"]
-    if isinstance(settings, list):
-        return "\n  ".join([*settings, *(f"reduced: {reduction}" for reduction in about["reductions"])])
-    gamma = "" if settings["gamma"] is None else f", gamma {settings['gamma']:.3g}"
-    return f"{settings['kernel']} kernel, C {settings['C']:.3g}{gamma}"
-
-
 def _print_summary(console: Console, trained: Trained) -> None:
     """Print the model, its scores and the files that were written."""
-
-    def line(text: str) -> None:
-        console.print(text, highlight=False, soft_wrap=True)
-
     about = trained.model.about
     rows = about["rows"]
-    scored_on = f"{about['folds']} folds" if "folds" in about else f"{rows['held_out']:,} held-out rows"
-    line(
-        f"[bold]{about['estimator']}[/bold] for {about['task']} of [bold]{escape(str(about['target'] or 'y'))}[/bold]"
-        f" from {_describe_inputs(trained.model)}\n"
-        f"  {about['why']}\n"
-        f"  {escape(_describe_settings(about))}; tuned: {about['tuned']}\n"
-        f"  {rows['train']:,} training rows: tuned in {about['tune_seconds']:.1f} s, fitted in "
-        f"{about['fit_seconds']:.1f} s; scored on {scored_on}"
-    )
-    console.print(score_table(trained.scores, ""))
-    if "confusion" in about:
-        console.print(confusion_table(about["confusion"]))
+    print_sections(console, itertools.takewhile(lambda section: section[0] != "Inputs", sections(trained.model)))
     warning = verdict(trained.scores, about["task"])
     if warning is not None:
-        line(f"[yellow]{escape(warning)}[/yellow]")
+        console.print(f"[yellow]{escape(warning)}[/yellow]")
     if "coverage" in about:
         found = about["coverage"]
         what = f"intervals of mean width {found['size']:.3g}"
         if about["task"] != "regression":
             what = f"sets of {found['size']:.2f} classes on average"
-        line(f"{found['held_out']:.1%} of held-out rows lie in {what}; {found['asked']:.0%} was requested")
+        console.print(f"{found['held_out']:.1%} of held-out rows lie in {what}; {found['asked']:.0%} was requested")
+    how = f"fitted to {rows['saved']:,} rows"
     if rows["saved"] > rows["train"]:
         how = f"fitted again to all {rows['saved']:,} rows; the scores are those of the model of {rows['train']:,} rows"
-    else:
-        how = f"fitted to {rows['saved']:,} rows"
-    line(f"Model  [bold]{escape(str(trained.out))}[/bold], {how}")
-    line(f"Card   [bold]{escape(str(card_path(trained.out)))}[/bold]")
+    console.print(f"Model  [bold]{escape(str(trained.out))}[/bold], {how}")
+    console.print(f"Card   [bold]{escape(str(card_path(trained.out)))}[/bold]")
 
 
 def _print_importance(console: Console, model: TableModel) -> None:
@@ -295,6 +266,4 @@ def _print_importance(console: Console, model: TableModel) -> None:
         console.print("[dim]the importance of columns was not measured: no time was left, or the targets are equal[/dim]")
     if most:
         listed = ", ".join(f"{name} {value:.3g}" for name, value in most)
-        console.print(
-            escape(f"Most important columns (increase of the loss if permuted): {listed}"), highlight=False, soft_wrap=True
-        )
+        console.print(escape(f"Most important columns (increase of the loss if permuted): {listed}"))

@@ -310,7 +310,9 @@ class _TableEstimator(BaseEstimator):
         if not np.array_equal(classes, selected_for):
             raise ValueError(f"y has the classes {classes}, and the settings were selected for {selected_for}")
         kept = np.arange(n) if weights is None else np.flatnonzero(weights)
-        loss = self._make_loss(targets[kept], None if weights is None else weights[kept])
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".* targets are extreme")  # `fit` has warned
+            loss = self._make_loss(targets[kept], None if weights is None else weights[kept])
         encoded = self._encode_training_rows(X, kept, loss)
         progress = _Progress(self)
         if self.model_ is not None:
@@ -981,8 +983,10 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     def _make_loss(self, targets: np.ndarray, weights: np.ndarray | None) -> ValueLoss:
         extreme = np.flatnonzero(extreme_targets(targets))
         self.loss_ = self.loss if self.loss != "auto" else "huber" if extreme.size else "squared_error"
-        if extreme.size and self.loss in ("auto", "squared_error"):
-            chosen = "loss='auto' fits Huber's loss" if self.loss == "auto" else "use loss='huber' or 'absolute_error'"
+        if extreme.size and self.loss in ("auto", "squared_error") and not hasattr(self, "target_scales_"):
+            chosen = (
+                "the loss auto is Huber's loss here" if self.loss == "auto" else "choose the loss huber or absolute_error"
+            )
             warnings.warn(
                 f"{extreme.size:,} of {len(targets):,} targets are extreme (for instance {targets[extreme[0]]:g}; the "
                 f"median is {np.median(targets):g}) and would dominate the squared error: {chosen}, or correct the values",

@@ -24,7 +24,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
 from sklearn.base import BaseEstimator
 from sklearn.tree import DecisionTreeClassifier
 
@@ -39,10 +39,11 @@ TARGET_ENCODED = " target-encoded"
 USED_KINDS = ("number", "category", "date", "text")
 # Number of hash buckets for words: large enough that few words of a short text have the same bucket.
 _HASHED_FEATURES = 32
-# Rows of the regression that decides whether words are used, and the smallest explained share of the variance; for few rows,
-# two standard errors of the estimate are required.
+# Rows of the regression that decides whether words are used, the smallest explained share of the variance, and the smallest
+# number of its standard errors: the ridge is chosen by the same errors, so two are not enough.
 _ROWS_FOR_WORDS = 4000
 _SMALLEST_GAIN = 0.02
+_STANDARD_ERRORS = 3.0
 # Share of the steps from row to row in one direction from which integers look like an identifier.
 _SAME_DIRECTION = 0.95
 # One column determines the target if it explains more than this share of at most this many rows; fewer rows, or fewer rows
@@ -403,8 +404,7 @@ class TableColumns(BaseEstimator):
             is_requested = name in (self.types or {})
             if kind == "number" and values.dtype.kind in "iu" and not is_requested and _looks_like_identifier(values):
                 self.doubts_.append(
-                    f"{name!r} increases or decreases from row to row like an identifier: set its type in column_types "
-                    f"to 'left out', or to 'number' if it is not one"
+                    f"{name!r} increases or decreases from row to row like an identifier: leave it out if it is one"
                 )
             if kind == "left out":
                 self.left_out_[name] = why
@@ -665,10 +665,14 @@ def _words_predict(words: np.ndarray, y: np.ndarray) -> bool:
     from sklearn.preprocessing import LabelBinarizer
 
     rows = np.random.RandomState(0).permutation(len(words))[:_ROWS_FOR_WORDS]
-    Z = LabelBinarizer().fit_transform(y)[rows] if y.dtype.kind not in "f" else y[rows][:, None]
+    # Ranks, because extreme values would dominate the squared error.
+    Z = LabelBinarizer().fit_transform(y)[rows] if y.dtype.kind != "f" else rankdata(y[rows])[:, None]
     Z = (Z - Z.mean(axis=0)) / np.maximum(Z.std(axis=0), np.finfo(float).tiny)
-    gain = 1 + RidgeCV(alphas=np.logspace(-2, 3, 6)).fit(words[rows], Z).best_score_
-    return bool(gain > max(_SMALLEST_GAIN, 2 / len(rows) ** 0.5))
+    errors = RidgeCV(alphas=np.logspace(-2, 3, 6), store_cv_results=True).fit(words[rows], Z).cv_results_
+    errors = errors.reshape(len(rows), -1, errors.shape[-1]).mean(axis=1)  # of each row and each ridge
+    n = len(rows)
+    gains = (Z * n / (n - 1)) ** 2 @ np.full(Z.shape[1], 1 / Z.shape[1]) - errors[:, errors.mean(axis=0).argmin()]
+    return bool(gains.mean() > max(_SMALLEST_GAIN, _STANDARD_ERRORS * gains.std() / n**0.5))
 
 
 def predicts_alone(values: np.ndarray, y: np.ndarray) -> bool:
