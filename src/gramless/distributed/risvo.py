@@ -103,13 +103,14 @@ def _candidates(estimator: RiSVOClassifier, rows: Rows, rng: np.random.RandomSta
 
 
 def _choose(blank: RiSVOClassifier, piece: Piece, numbers: np.ndarray, state: Any) -> Basis:
-    kept = slice(None) if piece.weights is None else np.flatnonzero(piece.weights)
+    rule = blank.landmarks
+    given = isinstance(rule, (list, np.ndarray)) and np.ndim(rule) == 1  # rows of any weight, as in a local fit
+    kept = slice(None) if piece.weights is None or given else np.flatnonzero(piece.weights)
     X, numbers = piece.X[kept], numbers[kept]
     kernel = kernel_from_parameters(vars(blank)).resolve(piece.X, piece.weights)
     rng = np.random.RandomState()
     rng.set_state(state)
-    rule = blank.landmarks
-    if isinstance(rule, (list, np.ndarray)) and np.ndim(rule) == 1:
+    if given:
         rule = np.searchsorted(numbers, np.asarray(rule))
     landmarks = select(rule, X, kernel, blank.n_landmarks, rng)
     points: Any = as_points(landmarks, X)
@@ -260,7 +261,8 @@ def _fit_alone(
         bias[columns] = 1.0
     elif len(present) > 1:
         alone = clone(blank).set_params(kernel=basis.kernel, landmarks=basis.points, class_weight=None, merge="sum")
-        alone.fit(piece.X, y, sample_weight=weights)
+        used = weights > 0  # `classes_` must have no class of weight zero
+        alone.fit(piece.X[used], y[used], sample_weight=weights[used])
         pair = len(present) == 2
         coef[:, columns] = alone.dual_coef_ * [-1, 1] if pair else alone.dual_coef_
         bias[columns] = alone.intercept_ * [-1, 1] if pair else alone.intercept_

@@ -5,6 +5,7 @@ import pytest
 import scipy.linalg
 import scipy.sparse as sp
 
+from gramless.approximation.features import fourier_map
 from gramless.approximation.features.fourier_map import FourierMap, draw_fourier_features, hadamard_rows
 from gramless.kernels import RBF, Exponential, Laplacian, Linear, Matern32, Matern52, ScaledColumns
 
@@ -80,3 +81,10 @@ def test_auto_is_structured_for_many_columns_and_plain_for_the_city_block():
     assert draw_fourier_features(RBF(gamma=1e-4), 3000, 10, rng).signs.shape == (1, 3, 4096)
     assert draw_fourier_features(RBF(gamma=1.0), 6, 10, rng).directions.shape == (6, 5)
     assert draw_fourier_features(Laplacian(gamma=1.0), 6, 10, rng).directions.shape == (6, 5)
+
+
+@pytest.mark.parametrize("kernel", [RBF(gamma=0.1), Laplacian(gamma=0.1)])
+def test_column_scales_of_many_columns(kernel):
+    d = fourier_map._STRUCTURED_FROM
+    features = FourierMap(ScaledColumns(kernel, np.ones(d)), 8).begin(np.zeros((1, d)), None, np.random.RandomState(0))
+    assert features(np.zeros((1, d))).shape == (1, 8)

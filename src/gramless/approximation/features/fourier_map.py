@@ -116,6 +116,8 @@ def draw_fourier_features(
 ) -> FourierBasis:
     """Return Fourier features with frequencies drawn from the spectral distribution of `kernel`."""
     if isinstance(kernel, ScaledColumns):
+        if draw == "auto" and not _is_city_block(kernel.kernel):
+            draw = "orthogonal"  # the structured draw has no column scales
         return _with_scales(kernel, draw_fourier_features(kernel.kernel, n_columns, n_features, rng, draw))
     if not isinstance(kernel, (RBF, Laplacian, Exponential, Matern32, Matern52)):
         raise ValueError(
@@ -125,7 +127,7 @@ def draw_fourier_features(
         raise ValueError(f"unknown draw {draw!r}; known: {', '.join(map(repr, DRAWS))}")
     D = max(1, -(-int(n_features) // 2))
     gamma = float(kernel.gamma)
-    if isinstance(kernel, Laplacian) and kernel.norm == "l1":
+    if _is_city_block(kernel):
         if draw not in ("auto", "plain"):
             raise ValueError(f"draw={draw!r} needs a rotation-invariant kernel: use RBF, norm='l2' or draw='plain'")
         return FourierBasis(kernel, np.ones(D), gamma * rng.standard_cauchy(size=(n_columns, D)), None, n_columns)
@@ -142,6 +144,10 @@ def draw_fourier_features(
             normal[:, block] = np.linalg.qr(rng.normal(size=(n_columns, n_columns)))[0][:, : block.stop - block.start]
     directions = normal / np.linalg.norm(normal, axis=0)
     return FourierBasis(kernel, np.ones(D), directions * scale, None, n_columns)
+
+
+def _is_city_block(kernel: Kernel) -> bool:
+    return isinstance(kernel, Laplacian) and kernel.norm == "l1"
 
 
 def _lengths(kernel: Kernel, gamma: float, D: int, width: int, rng: np.random.RandomState) -> np.ndarray:
