@@ -385,11 +385,11 @@ def test_robust_losses_ignore_wrong_targets(outliers, loss, estimator):
 
 def test_extreme_targets_are_reported_and_fitted_by_hubers_loss(outliers):
     X, wrong, y = outliers
-    with pytest.warns(UserWarning, match="targets are extreme .* loss='auto' fits Huber's loss"):
+    with pytest.warns(UserWarning, match="targets are extreme .* the Huber loss is fitted"):
         model = TableRegressor(random_state=0).fit(X[:450], wrong[:450])
     assert model.loss_ == "huber"
     assert np.abs(model.predict(X[450:]) - y[450:]).mean() < 1.5
-    with pytest.warns(UserWarning, match="use loss='huber' or 'absolute_error'"):
+    with pytest.warns(UserWarning, match="choose the loss 'huber' or 'absolute_error'"):
         TableRegressor(loss="squared_error", kernel="rbf", column_scales="equal").fit(X[:450], wrong[:450])
     assert TableRegressor(kernel="rbf", column_scales="equal").fit(X[:450], y[:450]).loss_ == "squared_error"
 

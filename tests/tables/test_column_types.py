@@ -128,6 +128,50 @@ def test_requested_types_replace_those_of_the_values():
     assert TableColumns(types={"code": "category"}).fit(frame).kinds_ == ["category", "number"]
 
 
+@pytest.mark.parametrize(
+    ("types", "words"),
+    [({"cod": "category"}, r"\['cod'\], which are not columns"), ({"code": "numeric"}, "'numeric' for 'code'; the types")],
+)
+def test_requested_types_and_their_columns_must_be_known(types, words):
+    with pytest.raises(ValueError, match=words):
+        TableColumns(types=types).fit(pd.DataFrame({"code": [1, 2, 3, 1]}))
+
+
+def test_requested_types_of_columns_with_numbers_as_names():
+    assert TableColumns(types={0: "category"}).fit(pd.DataFrame({0: [1, 2, 3, 1]})).kinds_ == ["category"]
+
+
+def test_blank_strings_are_missing():
+    frame = pd.DataFrame({"charges": [" ", "29.85", "1889.5", "108.15"], "plan": ["a", "  ", "b", "a"]})
+    columns = TableColumns().fit(frame)
+    assert columns.kinds_ == ["number", "category"]
+    assert columns.missing_ == [1, 1]
+    np.testing.assert_array_equal(columns.typed(frame)["charges"], [np.nan, 29.85, 1889.5, 108.15])
+
+
+def test_integers_are_the_same_levels_in_every_dtype():
+    floats = pd.Series([1.0, 2.0, np.nan, 2.0])
+    frame = pd.DataFrame({"grade": floats.astype("category")})
+    columns = TableColumns().fit(frame)
+    assert columns.levels_[0].tolist() == ["1", "2"]
+    for grades in (floats, floats.astype("Int64"), floats.astype("category"), floats.astype(object)):
+        assert columns.encode(pd.DataFrame({"grade": grades})).codes.ravel().tolist() == [0, 1, -1, 1]
+    columns.levels_ = [np.array(["1.0", "2.0"])]  # as in files of version 0.1.0
+    assert columns.encode(frame).codes.ravel().tolist() == [0, 1, -1, 1]
+
+
+@pytest.mark.parametrize(("dates", "expected"), [("day first", "2023-02-03"), ("month first", "2023-03-02")])
+def test_the_requested_order_of_dates_holds_for_new_rows(dates, expected):
+    columns = TableColumns(dates=dates).fit(pd.DataFrame({"day": ["2023-01-05", "2023-01-06"]}))
+    assert columns.typed(pd.DataFrame({"day": ["03/02/2023"]}))["day"][0] == np.datetime64(expected)
+
+
+def test_new_rows_of_a_column_of_iso_dates_must_be_iso_dates_if_requested():
+    columns = TableColumns(dates="iso").fit(pd.DataFrame({"day": ["2023-01-05", "2023-01-06"]}))
+    with pytest.raises(ValueError, match="'03/02/2023' is not a date"):
+        columns.typed(pd.DataFrame({"day": ["03/02/2023"]}))
+
+
 def test_columns_print_as_a_table():
     frame = pd.DataFrame({"x": [1.0, None, 2.0], "planet": ["earth"] * 3})
     heading, number, constant = repr(TableColumns().fit(frame)).splitlines()

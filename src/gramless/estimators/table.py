@@ -983,10 +983,8 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     def _make_loss(self, targets: np.ndarray, weights: np.ndarray | None) -> ValueLoss:
         extreme = np.flatnonzero(extreme_targets(targets))
         self.loss_ = self.loss if self.loss != "auto" else "huber" if extreme.size else "squared_error"
-        if extreme.size and self.loss in ("auto", "squared_error") and not hasattr(self, "target_scales_"):
-            chosen = (
-                "the loss auto is Huber's loss here" if self.loss == "auto" else "choose the loss huber or absolute_error"
-            )
+        if extreme.size and self.loss in ("auto", "squared_error"):
+            chosen = "the Huber loss is fitted" if self.loss == "auto" else "choose the loss 'huber' or 'absolute_error'"
             warnings.warn(
                 f"{extreme.size:,} of {len(targets):,} targets are extreme (for instance {targets[extreme[0]]:g}; the "
                 f"median is {np.median(targets):g}) and would dominate the squared error: {chosen}, or correct the values",

@@ -174,7 +174,7 @@ def _stored_values(X: Any, place: int) -> tuple[np.ndarray, bool]:
 
 def _is_missing(value: Any) -> bool:
     if isinstance(value, str):
-        return value in ALWAYS_MISSING
+        return value.strip() in ALWAYS_MISSING
     return (
         value is None
         or type(value).__name__ in ("NAType", "NaTType")
@@ -220,6 +220,8 @@ def _iso_text(text: str, order: str) -> str:
         return text
     year, _, month, day, first, _, second, last, time = found.groups()
     if year is None:
+        if order == "iso":
+            return text
         year, (day, month) = last, (first, second) if order == "day first" else (second, first)
     return f"{year}-{int(month):02}-{int(day):02}" + (f"T{time.strip()}" if time else "")
 
@@ -227,7 +229,7 @@ def _iso_text(text: str, order: str) -> str:
 def date_order(values: Iterable[Any], dates: str) -> tuple[str, bool]:
     """Return "day first" or "month first" for a column of dates, and whether no value shows which one is meant."""
     found = [match for value in values if isinstance(value, str) and (match := _DATE.fullmatch(value)) and match[5]]
-    if dates not in ("auto", "iso"):
+    if dates != "auto":
         return dates, False
     if any(int(match[5]) > 12 for match in found):
         return "day first", False
@@ -258,7 +260,9 @@ def plain_number(value: Any, form: str) -> Any:
 
 
 def category_name(value: Any) -> str:
-    """Return the level of a value that is not missing: its string; spellings of true and of false are unified."""
+    """Return the level of a value that is not missing: its string; spellings of booleans and of integers are unified."""
+    if isinstance(value, (float, np.floating)) and value.is_integer():
+        value = int(value)  # integers with missing values are floats: the level is "1", not "1.0"
     text = str(value)
     return text.capitalize() if text.lower() in ("true", "false") else text
 
@@ -300,8 +304,6 @@ def _as_dates(values: np.ndarray, name: str, order: str = "") -> np.ndarray:
 
 def _as_categories(values: np.ndarray, name: str, form: str = "") -> np.ndarray:
     """Return a column as an object array of level names, with NaN for missing values."""
-    if values.dtype.kind == "f":  # integers with missing values have float dtype: the level is "1", not "1.0"
-        values = np.array([value if value != value or value != int(value) else int(value) for value in values], dtype=object)
     found = np.empty(len(values), dtype=object)
     found[:] = [np.nan if _is_missing(value) else category_name(value) for value in values]
     return found
@@ -386,6 +388,7 @@ class TableColumns(BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> TableColumns:
         """Determine the type of every column of `X`; the targets `y` decide which texts are used."""
         self.names_ = column_names(X) if is_frame(X) else [f"column {k}" for k in range(X.shape[1])]
+        requested = self._requested()
         self.kinds_: list[str] = []
         self.levels_: list[np.ndarray] = []
         self.left_out_: dict[str, str] = {}
@@ -396,19 +399,20 @@ class TableColumns(BaseEstimator):
         for place, name in enumerate(self.names_):
             values, declared = column_values(X, place)
             missing = _missing_mask(values)
-            kind, why = self._kind(values, values[~missing], name, declared)
+            kind, why = self._kind(values, values[~missing], name, declared, requested.get(name))
             if kind in ("date", "number") and values.dtype.kind not in "iufbM":
                 self._set_format(kind, name, values[~missing])
             if kind == "text":
-                kind, why = self._fit_words(name, values, y)
-            is_requested = name in (self.types or {})
-            if kind == "number" and values.dtype.kind in "iu" and not is_requested and _looks_like_identifier(values):
+                kind, why = self._fit_words(name, values, y, is_requested=requested.get(name) == "text")
+            if kind == "number" and values.dtype.kind in "iu" and name not in requested and _looks_like_identifier(values):
                 self.doubts_.append(
                     f"{name!r} increases or decreases from row to row like an identifier: leave it out if it is one"
                 )
             if kind == "left out":
                 self.left_out_[name] = why
-            is_compared = y is not None and len(self.names_) > 1 and not is_requested and kind not in ("left out", "text")
+            is_compared = (
+                y is not None and len(self.names_) > 1 and name not in requested and kind not in ("left out", "text")
+            )
             known = self._converted(kind, name, values)[~missing] if is_compared or kind == "category" else values
             if is_compared and predicts_alone(known, np.asarray(y)[~missing]):
                 self.doubts_.append(
@@ -420,7 +424,21 @@ class TableColumns(BaseEstimator):
             self.missing_.append(int(missing.sum()))
         return self
 
-    def _kind(self, values: np.ndarray, known: np.ndarray, name: str, declared: bool) -> tuple[str, str]:
+    def _requested(self) -> dict[str, str]:
+        """Return the requested types by name; raise ValueError for unknown columns and types."""
+        requested = {str(name): kind for name, kind in (self.types or {}).items()}
+        unknown = sorted(set(requested) - set(self.names_))
+        if unknown:
+            raise ValueError(f"column_types has the names {unknown}, which are not columns of X")
+        wrong = next((name for name, kind in requested.items() if kind not in _PREPROCESSING), None)
+        if wrong is not None:
+            kinds = ", ".join(map(repr, _PREPROCESSING))
+            raise ValueError(f"column_types has {requested[wrong]!r} for {wrong!r}; the types are {kinds}")
+        return requested
+
+    def _kind(
+        self, values: np.ndarray, known: np.ndarray, name: str, declared: bool, requested: str | None
+    ) -> tuple[str, str]:
         """Return the type of a column, and the reason if it is left out."""
         if len(known) == 0:
             return "left out", "no value anywhere"
@@ -430,7 +448,6 @@ class TableColumns(BaseEstimator):
         levels = set(map(category_name, known)) if is_object else set(known[:1]) | set(known[known != known[0]][:1])
         if len(levels) < 2:
             return "left out", "the same value everywhere"
-        requested = (self.types or {}).get(name)
         if requested is not None:
             return requested, "as requested" if requested == "left out" else ""
         if declared or values.dtype.kind == "b":
@@ -455,8 +472,6 @@ class TableColumns(BaseEstimator):
         if not all(map(_is_date, known)):
             return False
         strings = [value for value in known if isinstance(value, str)]
-        if self.dates == "iso":
-            return all((match := _DATE.fullmatch(value)) is not None and match[1] for value in strings)
         order = date_order(strings, self.dates)[0]
         return all(parsed_date(value, order) is not None for value in strings)
 
@@ -475,12 +490,12 @@ class TableColumns(BaseEstimator):
                 f"no date of {name!r} shows whether the day or the month is first; the month is assumed (dates=)"
             )
 
-    def _fit_words(self, name: str, values: np.ndarray, y: Any) -> tuple[str, str]:
+    def _fit_words(self, name: str, values: np.ndarray, y: Any, *, is_requested: bool) -> tuple[str, str]:
         """Store how many texts contain each word; return the type of the column, and the reason if it is left out."""
         counts = _hashed_words(values)
         self.idf_[name] = 1 + np.log((1 + len(values)) / (1 + (counts != 0).sum(axis=0)))
-        requested = self.text == "hash" or (self.types or {}).get(name) == "text"
-        if requested or (y is not None and _words_predict(_weighted_words(counts, self.idf_[name]), np.asarray(y))):
+        is_used = is_requested or self.text == "hash"
+        if is_used or (y is not None and _words_predict(_weighted_words(counts, self.idf_[name]), np.asarray(y))):
             return "text", ""
         del self.idf_[name]
         different = f"{len(set(values)):,} different texts in {len(values):,} rows"
@@ -508,7 +523,8 @@ class TableColumns(BaseEstimator):
 
     def _converted(self, kind: str, name: str, values: np.ndarray) -> np.ndarray:
         """Return the values of a column in the array type of its kind."""
-        form = getattr(self, "formats_", {}).get(name)  # absent in files of version 0.1.0
+        # A requested order holds for columns that had ISO dates only. Files of version 0.1.0 do not have `formats_`.
+        form = getattr(self, "formats_", {}).get(name, self.dates if kind == "date" and self.dates != "auto" else None)
         return _CONVERT[kind](values, name, *([] if form is None else [form]))
 
     def encode(self, X: Any) -> Encoded:
@@ -531,6 +547,8 @@ class TableColumns(BaseEstimator):
                 numbers.extend((words if idf is None else _weighted_words(words, idf)).T)
             else:
                 places = {level: place for place, level in enumerate(self.levels_[len(codes)].tolist())}
+                for level, place in list(places.items()):  # files of version 0.1.0 may have the level "1.0" of a float
+                    places.setdefault(level.removesuffix(".0"), place)
                 codes.append(np.array([places.get(value, NEW if value == value else MISSING) for value in values], np.int32))
         return self.with_effects(_stacked(numbers, n, float), _stacked(codes, n, np.int32))
 

@@ -186,6 +186,16 @@ def test_every_scaling(tables, scaling):
     check_table(model, frame(seed=3)[0])
 
 
+def test_columns_with_names_of_operators_and_outputs():
+    table, signal = frame()
+    names = [f"{operator}_{number}" for operator in ("constant", "isnan", "where", "sub") for number in range(1, 9)]
+    renamed = pd.DataFrame(dict.fromkeys(names, table["size"]))
+    model = TableRegressor(C=1.0, gamma=0.1)
+    check_table(model.fit(renamed, signal), renamed)
+    with pytest.raises(ValueError, match="a column has the name 'prediction' of an output"):
+        to_onnx(model.fit(table[["size"]].rename(columns={"size": "prediction"}), signal))
+
+
 def check_table(model, table):
     found = run(model, inputs_of(table))
     if hasattr(model, "classes_"):

@@ -88,15 +88,19 @@ class Graph:
         self._outputs: list[Any] = []
         self._constants: dict[bytes, tuple[str, np.ndarray]] = {}
         self._domains: dict[str, int] = {"": OPSET}
+        self._taken: set[str] = set()
         self._count = 0
 
     def input(self, name: str, dtype: Any, shape: Sequence[int | str]) -> Tensor:
         """Add an input; object dtypes are strings, and strings in a shape name variable lengths."""
+        self._taken.add(name)
         self._inputs.append(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape))
         return Tensor(self, name)
 
     def output(self, name: str, value: Tensor, dtype: Any, shape: Sequence[int | str | None]) -> None:
         """Add an output."""
+        if name in self._taken:
+            raise ValueError(f"a column has the name {name!r} of an output of the graph: rename the column and fit again")
         self._nodes.append(helper.make_node("Identity", [value.name], [name]))
         self._outputs.append(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape))
 
@@ -156,5 +160,7 @@ class Graph:
         return self._constants[key][0]
 
     def _name(self, stem: str) -> str:
+        """Return a name that no input and no other value has."""
         self._count += 1
-        return f"{stem}_{self._count}"
+        name = f"{stem}_{self._count}"
+        return self._name(stem) if name in self._taken else name

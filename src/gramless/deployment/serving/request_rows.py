@@ -186,7 +186,7 @@ def _cell_type(column: InputColumn) -> Any:
 
 def _category(value: Any, column: InputColumn) -> Any:
     """Return a category as training writes it: True and False capitalised, and 3.0 as 3 unless 3.0 is a category."""
-    if value is None or (isinstance(value, str) and value in ALWAYS_MISSING):
+    if value is None or (isinstance(value, str) and value.strip() in ALWAYS_MISSING):
         return np.nan
     text = str(value)
     if text.lower() in ("true", "false"):
