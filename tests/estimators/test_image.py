@@ -205,3 +205,10 @@ def test_needs_a_fit_and_images_like_those_of_the_fit(fitted, digits):
         small().predict(digits[0])
     with pytest.raises(ValueError, match="expecting"):
         fitted.predict(digits[2][:, :4])
+
+
+def test_images_of_weight_zero_do_not_select_C(digits):
+    X, y, _, _ = digits
+    images, labels = np.concatenate([X[:200], X[:200]]), np.concatenate([y[:200], (y[:200] + 1) % 10])
+    model = small(C="auto").fit(images, labels, sample_weight=np.repeat([1.0, 0.0], 200))
+    assert model.chosen_["leave_one_out_error"] < 0.3

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.datasets import load_digits, make_friedman1
 
 from gramless import (
@@ -183,3 +184,16 @@ def test_sets_need_leave_one_out_probabilities():
     X, y = load_digits(return_X_y=True)
     with pytest.raises(ValueError, match="leave-one-out"):
         NystromLSSVC(n_landmarks=20).fit(X[:100], y[:100]).predict_set(X)
+
+
+def test_landmarks_are_recognised_among_sparse_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 4)) * (rng.uniform(size=(150, 4)) < 0.6)
+    y = X[:, 0] + 0.1 * rng.normal(size=150)
+    dense, sparse = (
+        NystromLSSVR(gamma=0.5, C=10.0, n_landmarks=60, random_state=0).fit(A, y) for A in (X, sp.csr_matrix(X))
+    )
+    np.testing.assert_allclose(sparse.predict_interval(X[:20]), dense.predict_interval(X[:20]), rtol=1e-8)
+    np.testing.assert_allclose(
+        sparse.predict(X[:20], return_std=True)[1], dense.predict(X[:20], return_std=True)[1], rtol=1e-6
+    )

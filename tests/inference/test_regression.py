@@ -98,3 +98,11 @@ def test_a_precomputed_kernel_is_refused():
     K = np.eye(10)
     with pytest.raises(ValueError, match="precomputed"):
         LSSVR(kernel="precomputed").fit(K, np.arange(10.0)).predict_interval(K)
+
+
+def test_likelihood_of_an_output_that_the_constant_fits_is_infinite():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    model = LSSVR(C=10.0).fit(X, np.column_stack([np.zeros(30), X[:, 0]]))
+    likelihood = model.log_marginal_likelihood_
+    assert likelihood[0] == np.inf
+    assert likelihood[1] == pytest.approx(LSSVR(C=10.0).fit(X, X[:, 0]).log_marginal_likelihood_)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from gramless import FourierLSSVC, NystromLSSVC, NystromLSSVR, Stream
 from gramless.streaming.delimited import CsvSource
+from gramless.streaming.parquet import open_parquet
 from gramless.streaming.stream import read_ahead
 
 pa = pytest.importorskip("pyarrow")
@@ -430,3 +431,9 @@ def test_what_the_reader_raises_is_raised_where_it_is_read():
     assert next(ahead) == 1
     with pytest.raises(OSError, match="the disk is gone"):
         next(ahead)
+
+
+def test_memory_error_while_reading_parquet_is_not_a_damaged_file(tmp_path):
+    parquet.write_table(pa.table({"a": [1.0], "y": [0]}), tmp_path / "small.parquet")
+    with pytest.raises(MemoryError), open_parquet(tmp_path / "small.parquet"):
+        raise MemoryError

@@ -197,14 +197,15 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         _, height, width, channels = images.shape
         self.image_shape_ = int(height), int(width), int(channels)
         self.classes_, codes = check_labels(y, images.shape[0])
-        check_weights(sample_weight, images)
+        weights = check_weights(sample_weight, images)
         random = check_random_state(self.random_state)
         pilot_seed, dictionary_seed, solver_seed = map(int, random.randint(np.iinfo(np.int32).max, size=3))
         device = xa.resolve_device(self.device, images)
         images = xa.to_device(images, device)  # features are computed and stored on this device
         n, k = len(codes), len(self.classes_)
         plan = self._plan(n, self.image_shape_, k if k > 2 else 1, device)
-        sample = np.sort(random.permutation(n)[: plan.sample])
+        used = np.arange(n) if weights is None else np.flatnonzero(weights)
+        sample = np.sort(random.permutation(used)[: plan.sample])
         mirror = self.mirror
         if mirror == "auto":
             mirror = self._mirror_helps(xa.take_rows(images, sample), codes[sample], pilot_seed)
@@ -266,7 +267,9 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         return self.estimator_.predict(features)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the softmax of the class scores.
+        """Return the probability of each class, by the method `probability="auto"` of `LSSVC`.
+
+        The scores are divided by a temperature before their softmax if there are up to 10,000 training images.
 
         Parameters
         ----------

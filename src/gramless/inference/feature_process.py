@@ -27,9 +27,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 
 from gramless._core import arrays as xa
@@ -194,11 +196,21 @@ def _rows_per_batch(n: int, d: int, p: int, k: int, budget: int) -> int:
 
 def _not_landmarks(X: Any, points: Any) -> np.ndarray:
     """Return the mask of rows that are not landmarks; all True if most rows are landmarks."""
-    if xa.is_sparse(X) or xa.is_sparse(points):
-        return np.ones(X.shape[0], dtype=bool)
-    known = {row.tobytes() for row in np.ascontiguousarray(points)}
-    others = np.array([row.tobytes() not in known for row in np.ascontiguousarray(X, dtype=points.dtype)], dtype=bool)
+    sparse = xa.is_sparse(X) or xa.is_sparse(points)
+    known = set(_row_keys(points, points.dtype, sparse=sparse))
+    others = np.array([key not in known for key in _row_keys(X, points.dtype, sparse=sparse)], dtype=bool)
     return others if 2 * np.count_nonzero(others) >= len(others) else np.ones(len(others), dtype=bool)
+
+
+def _row_keys(X: Any, dtype: np.dtype, *, sparse: bool) -> list[bytes]:
+    """Return bytes for each row that are equal for equal rows, from the values or from the nonzero values."""
+    if not sparse:
+        return [row.tobytes() for row in np.ascontiguousarray(X, dtype=dtype)]
+    rows = sp.csr_matrix(X, dtype=dtype, copy=True)
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    columns = rows.indices.astype(np.int64)
+    return [columns[a:b].tobytes() + rows.data[a:b].tobytes() for a, b in pairwise(rows.indptr.tolist())]
 
 
 def _unexplained(process: FeatureProcess, kernel: Kernel, rows: Array, Phi: np.ndarray) -> np.ndarray:

@@ -149,9 +149,14 @@ def log_likelihood(
     total: float,
     scale: np.ndarray,
 ) -> np.ndarray:
-    """Return the (restricted) log marginal likelihood of each output; `times(V)` is `A V` and `total` is `1^T A^-1 1`."""
+    """Return the (restricted) log marginal likelihood of each output; `times(V)` is `A V` and `total` is `1^T A^-1 1`.
+
+    It is infinite for an output that the constant fits exactly, whose process has the scale zero.
+    """
     coef = model.coef.astype(np.float64)
     fit = np.sum(coef * times(coef), axis=0)  # a^T (y - b) = a^T A a
     n = len(coef) - (1 if model.fit_intercept else 0)
     constant = np.log(total) if model.fit_intercept else 0.0
-    return -0.5 * (fit / scale + log_determinant + constant + n * np.log(2 * np.pi * scale))
+    positive = np.where(scale > 0, scale, 1.0)
+    values = -0.5 * (fit / positive + log_determinant + constant + n * np.log(2 * np.pi * positive))
+    return np.where(scale == 0, np.inf, values)

@@ -29,6 +29,8 @@ def open_parquet(path: Path) -> Iterator[Any]:
             repeated = sorted({name for name in names if names.count(name) > 1})
             if not repeated:
                 yield file
+    except MemoryError:
+        raise
     except Exception as reason:  # raised by pyarrow, or by pandas for damaged metadata
         raise ValueError(f"{path} is not a complete Parquet file: {reason}") from reason
     if repeated:
