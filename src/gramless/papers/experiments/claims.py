@@ -178,10 +178,12 @@ class ClaimResult:
 
     @property
     def cause(self) -> str:
-        """Return the cause of the verdict; empty if the claim was not run."""
+        """Return the cause of the verdict; without enough fits it is empty, or our limit."""
         if self.verdict == "yes":
             return Cause.AMBIGUOUS if self.reading else Cause.REPRODUCED
-        return "" if self.verdict == "not run" else self.claim.cause
+        if self.verdict in ("not run", "too few seeds") and self.claim.cause != Cause.LIMIT:
+            return ""
+        return self.claim.cause
 
 
 def check_claim(claim: Claim, paper: str, found: ByExperiment) -> ClaimResult:
