@@ -1,7 +1,6 @@
-"""Peak memory of the fit of every estimator at three budgets, measured from outside the fitting process.
+"""Peak memory of fits at three budgets, of the calls after them, and of commands, measured from outside the process.
 
     python benchmarks/memory.py [--only NAME ...] [--out benchmarks/results/memory.json]
-    python benchmarks/memory.py --calls [--only NAME ...]       # of the calls after a fit, with the budget of the estimator
 
 Every public estimator is measured; one without an entry in `CASES` is fitted with its default settings. The parent
 process loads the library with all compiled loops and forks. It resets the peak of the waiting child
@@ -22,6 +21,7 @@ import copy
 import ctypes
 import importlib
 import io
+import itertools
 import json
 import os
 import pkgutil
@@ -40,11 +40,14 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 from sklearn.base import BaseEstimator, is_classifier
+from sklearn.inspection import permutation_importance
 
 import gramless
 import gramless._core.compiled
 from gramless._core.memory import COMPILED_LOOPS
 from gramless.cli.app import app
+from gramless.cli.serve import load_scorer
+from gramless.deployment.tuning import Limits
 
 BUDGETS = (30_000_000, 60_000_000, 150_000_000)
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_ARENA_MAX": "2"}
@@ -257,29 +260,58 @@ TRAIN = {"table": ["--time", "1s"], "lssvm": ["--estimator", "lssvm", "--kernel"
 """Options of the command line under which `gramless train` is measured."""
 
 
-def train(mode: str, budget: int | None, folder: Path) -> str:
-    """Run `gramless train` on a table of 2,500 rows."""
-    X, y = data("LSSVC", Case(d=8))
-    table, out = folder / "t.csv", folder / "m.skops"
-    np.savetxt(table, np.column_stack([X, y]), delimiter=",", header="a,b,c,d,e,f,g,h,y", comments="", fmt="%.5g")
-    limit = [] if budget is None else ["--memory-budget", budget]
-    out.unlink(missing_ok=True)
+def write_table(path: Path, n: int) -> None:
+    """Write a table of eight columns and a target."""
+    X, y = data("LSSVC", Case(n=n, d=8))
+    np.savetxt(path, np.column_stack([X, y]), delimiter=",", header="a,b,c,d,e,f,g,h,y", comments="", fmt="%.5g")
+
+
+def command(*arguments: Any) -> str:
+    """Run a command; return what it printed, or "refused" and the reason of a MemoryError."""
     heard = io.StringIO()
     with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard):
         try:
-            options = ["train", table, "--target", "y", "--task", "classification", "--out", out, *TRAIN[mode], *limit]
-            app([str(option) for option in options], standalone_mode=False)
+            app([str(argument) for argument in arguments], standalone_mode=False)
         except MemoryError as reason:  # The command explains the error and exits with its own code.
             return f"refused: {reason}"
-    return "fitted" if out.exists() else f"failed: {heard.getvalue()}"
+    return heard.getvalue()
 
 
-def measure_train(mode: str, budget: int, folder: Path) -> dict[str, Any]:
-    """Call the command line; the peak includes reading the table."""
-    peak, answer = peak_of(lambda: train(mode, budget, folder))
+def train(mode: str, budget: int | None, folder: Path) -> str:
+    """Run `gramless train` on a table of 2,500 rows."""
+    table, out = folder / "t.csv", folder / "m.skops"
+    write_table(table, 2500)
+    out.unlink(missing_ok=True)
+    limit = [] if budget is None else ["--memory-budget", budget]
+    heard = command("train", table, "--target", "y", "--task", "classification", "--out", out, *TRAIN[mode], *limit)
+    return "fitted" if out.exists() else heard if heard.startswith("refused") else f"failed: {heard}"
+
+
+def predict(mode: str, budget: int | None, folder: Path) -> str:
+    """Run `gramless predict` with the model of `train` on a table of 20,000 rows."""
+    table, out = folder / "new.csv", folder / "predictions.csv"
+    if not table.exists():
+        write_table(table, NEW_ROWS)
+    heard = command("predict", folder / "m.skops", table, "--proba", "--out", out)
+    return "fitted" if out.exists() else f"failed: {heard}"
+
+
+def serve(mode: str, budget: int | None, folder: Path) -> str:
+    """Load the model of `train` as `gramless serve` does, and score a request with the largest number of rows."""
+    scorer = load_scorer(folder / "m.skops")
+    scorer.score({column.name: np.linspace(-1.0, 1.0, Limits().rows) for column in scorer.columns})
+    return "fitted"
+
+
+COMMANDS = {"train": train, "predict": predict, "serve": serve}
+
+
+def measure_command(name: str, mode: str, budget: int, folder: Path) -> dict[str, Any]:
+    """Call the command line with the budget of the model; the peak includes reading the files."""
+    peak, answer = peak_of(lambda: COMMANDS[name](mode, budget, folder))
     if not answer.startswith(("fitted", "refused")):
-        raise RuntimeError(f"gramless train {mode}: {answer}")
-    found = {"estimator": "gramless train", "settings": {"mode": mode}, "dtype": "float64", "rows": 2500, "columns": 8}
+        raise RuntimeError(f"gramless {name} {mode}: {answer}")
+    found = {"estimator": f"gramless {name}", "settings": {"mode": mode}, "dtype": "float64", "rows": 2500, "columns": 8}
     found |= {"outputs": 3, "budget": budget, "estimate": "", "answer": answer.partition(":")[0]}
     if answer == "fitted":
         return found | {"peak": peak, "share": round(peak / budget, 3)}
@@ -318,14 +350,17 @@ CALLS: dict[str, Any] = {
     "compress": lambda model, X, y: gramless.compress(model, n_points=100, rounds=2, random_state=0),
     "compiled": lambda model, X, y: gramless.compiled(model).predict(X),
     "to_onnx": lambda model, X, y: gramless.to_onnx(model),
+    "permutation_importance": lambda model, X, y: permutation_importance(model, X[:1000], y[:1000], n_repeats=2),
 }
 """Public calls after a fit, which have the memory budget of the estimator."""
+FUNCTIONS = ("compress", "compiled", "to_onnx", "permutation_importance")
+"""The calls that are functions of the fitted estimator, not methods."""
 
 
 def measure_call(name: str, case: Case, call: str, model: Any, X: np.ndarray, y: np.ndarray) -> dict[str, Any] | None:
     """Run one call of a fitted model; None if the estimator does not have it."""
     method = call.partition("(")[0]
-    if method not in ("compress", "compiled", "to_onnx") and not hasattr(model, method):
+    if not hasattr(model, method) and (method not in FUNCTIONS or not hasattr(model, "predict")):
         return None
 
     def run(model: Any, n: int) -> str:
@@ -395,41 +430,41 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="estimators to measure")
     parser.add_argument("--out", help="write the table as JSON")
     parser.add_argument("--quick", action="store_true", help="the last case of each estimator only")
-    parser.add_argument("--calls", action="store_true", help="measure the calls after a fit instead of fits")
     parser.add_argument("--lines", action="store_true", help="print one JSON object for each fit instead of a table")
     arguments = parser.parse_args()
     if not ALLOCATOR.items() <= os.environ.items():  # The C library reads this variable when a process starts.
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ALLOCATOR)
     warnings.simplefilter("ignore")
-    loading = {} if arguments.calls else measure_loading()
+    loading = measure_loading()
     load_everything()
+    found: dict[str, list[dict[str, Any]]] = {"fits": [], "calls": []}
+
+    def add(kind: str, one: dict[str, Any]) -> None:
+        found[kind].append(one)
+        print(json.dumps(one) if arguments.lines else line(one), flush=True)
+
     if not arguments.lines:
         print(f"{'':62} {'rows x columns':>15} budget  told   peak share   (MB)")
-    found = []
     for name in arguments.only or estimators():
-        if arguments.calls:
-            for one in measure_calls(name) if "memory_budget" in estimators()[name]._get_param_names() else ():
-                found.append(one)
-                print(json.dumps(one) if arguments.lines else line(one), flush=True)
-            continue
+        has_budget = "memory_budget" in estimators()[name]._get_param_names()
         for case in cases(name)[-1:] if arguments.quick else cases(name):
             make(name, case, None).fit(*data(name, case))  # Load what the fit loads.
-            for budget in BUDGETS if "memory_budget" in estimators()[name]._get_param_names() else BUDGETS[-1:]:
-                found.append(measure(name, case, budget))
-                print(json.dumps(found[-1]) if arguments.lines else line(found[-1]), flush=True)
-    if not arguments.only and not arguments.calls:
+            for budget in BUDGETS if has_budget else BUDGETS[-1:]:
+                add("fits", measure(name, case, budget))
+        for one in measure_calls(name) if has_budget else ():
+            add("calls", one)
+    if not arguments.only:
         with tempfile.TemporaryDirectory() as folder:
             for mode in list(TRAIN)[-1:] if arguments.quick else TRAIN:
-                for budget in BUDGETS:
-                    train(mode, budget, Path(folder))  # Load or compile what this budget selects.
-                    found.append(measure_train(mode, budget, Path(folder)))
-                    print(json.dumps(found[-1]) if arguments.lines else line(found[-1]), flush=True)
+                for budget, name in itertools.product(BUDGETS, COMMANDS):
+                    COMMANDS[name](mode, budget, Path(folder))  # Load or compile what this budget selects.
+                    add("fits", measure_command(name, mode, budget, Path(folder)))
     if not arguments.lines:
         for name, nbytes in loading.items():
             print(f"loading {name}: {nbytes / 1e6:.0f} MB, told {COMPILED_LOOPS[name] / 1e6:.0f}")
     if arguments.out:
         with open(arguments.out, "w") as f:
-            json.dump({"loading": loading, "fits": found}, f, indent=1)
+            json.dump({"loading": loading, **found}, f, indent=1)
             f.write("\n")
 
 

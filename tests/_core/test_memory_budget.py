@@ -222,13 +222,12 @@ def test_the_estimate_counts_the_points_in_double(model):
         ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     ],
 )
-def test_a_container_counts_files_it_could_forget_as_free(tmp_path, monkeypatch, folder, limit, used, cached):
-    monkeypatch.setattr(_memory, "_CGROUP", str(tmp_path))
+def test_page_cache_of_a_container_is_free_memory(tmp_path, folder, limit, used, cached):
     (tmp_path / folder).mkdir(exist_ok=True)
     (tmp_path / folder / limit).write_text("5000000\n")
     (tmp_path / folder / used).write_text("4000000\n")
-    assert _memory.free_memory() == 1_000_000
+    assert _memory.free_memory(cgroup=str(tmp_path)) == 1_000_000
     (tmp_path / folder / "memory.stat").write_text(f"anon 7\n{cached} 2500000\nactive_file 100\n")
-    assert _memory.free_memory() == 3_500_000
+    assert _memory.free_memory(cgroup=str(tmp_path)) == 3_500_000
     (tmp_path / folder / limit).write_text("max\n")
-    assert _memory.free_memory() > 3_500_000
+    assert _memory.free_memory(cgroup=str(tmp_path)) > 3_500_000

@@ -25,10 +25,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def run(*options):
-    """Return the records of the benchmark by estimator."""
+@pytest.fixture(scope="module")
+def measured():
+    """Return the records of the benchmark by estimator or call, such as "LSSVC" and "LSSVC.predict"."""
     environment = {**os.environ, "OMP_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "1"}
-    command = [sys.executable, BENCHMARK, "--lines", "--quick", *options]
+    command = [sys.executable, BENCHMARK, "--lines", "--quick"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     found = defaultdict(list)
@@ -38,19 +39,7 @@ def run(*options):
     return found
 
 
-@pytest.fixture(scope="module")
-def measured():
-    """Return the records of fits by estimator."""
-    return run()
-
-
-@pytest.fixture(scope="module")
-def measured_calls():
-    """Return the records of calls after a fit, by estimator and call."""
-    return run("--calls")
-
-
-@pytest.mark.parametrize("name", [*ESTIMATORS, "gramless train"])
+@pytest.mark.parametrize("name", [*ESTIMATORS, "gramless train", "gramless predict", "gramless serve"])
 def test_fit_stays_within_budget(measured, name):
     fits = measured[name]
     assert {one["answer"] for one in fits} <= {"fitted", "refused"}
@@ -65,15 +54,15 @@ def test_fit_stays_within_budget(measured, name):
 
 
 @pytest.mark.parametrize("name", [name for name in ESTIMATORS if "memory_budget" in PUBLIC[name]._get_param_names()])
-def test_calls_after_a_fit_stay_within_the_budget(measured_calls, name):
-    calls = {call: records for call, records in measured_calls.items() if call.partition(".")[0] == name}
+def test_calls_after_a_fit_stay_within_the_budget(measured, name):
+    calls = {call: records for call, records in measured.items() if "." in call and call.partition(".")[0] == name}
     assert f"{name}.predict" in calls
     beyond = [one for records in calls.values() for one in records if one["answer"] == "fitted" and one["share"] > MOST]
     assert not beyond
 
 
-def test_every_kind_of_call_is_measured(measured_calls):
-    calls = {call.partition(".")[2] for call in measured_calls}
+def test_every_kind_of_call_is_measured(measured):
+    calls = {call.partition(".")[2] for call in measured}
     assert calls >= {
         "predict",
         "predict_proba",
@@ -82,4 +71,4 @@ def test_every_kind_of_call_is_measured(measured_calls):
         "predict(return_std=True)",
         "partial_fit",
     }
-    assert calls >= {"compress", "compiled", "to_onnx", "decision_function"}
+    assert calls >= {"compress", "compiled", "to_onnx", "decision_function", "permutation_importance"}

@@ -134,6 +134,18 @@ def test_divergence_preserves_labels_better_than_squared_error():
     assert np.concatenate(ours).sum() < np.concatenate(plain).sum()
 
 
+@pytest.mark.parametrize("rounds", [0, 5])
+def test_a_large_mean_of_values_does_not_change_the_error(rounds):
+    rows = np.random.default_rng(0).normal(size=(200, 3))
+    values = np.sin(rows[:, 0])
+    plain, shifted = (
+        compress(LSSVR(C=100.0).fit(rows, values + mean), n_points=40, rounds=rounds, random_state=0)
+        for mean in (0.0, 2.0**26)
+    )
+    assert plain.compression_["changed"] < 0.05
+    np.testing.assert_allclose(shifted.predict(rows) - 2.0**26, plain.predict(rows), atol=1e-3)
+
+
 def test_interpolated_rows_copy_columns_of_two_rows():
     rows = np.random.default_rng(0).normal(size=(300, 6))
     mixed = module.interpolated_rows(RBF(0.1), rows, np.random.RandomState(0))

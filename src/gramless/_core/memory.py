@@ -10,8 +10,8 @@ from numbers import Real
 from gramless._core import arrays as xa
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+# Share of the free memory that a fit may use by default; the rest is for loaded libraries and other processes.
 _DEFAULT_FRACTION = 0.7
-_CGROUP = "/sys/fs/cgroup"
 
 COMPILED_LOOPS = {
     "numba": 70_000_000,
@@ -82,8 +82,8 @@ class MemoryEstimate:
             raise MemoryError(f"the fit needs {self}, and memory_budget allows {format_bytes(budget)}; {advice}")
 
 
-def free_memory(device: str = "cpu") -> int:
-    """Return the free memory of the device in bytes, within the limits of the container."""
+def free_memory(device: str = "cpu", cgroup: str = "/sys/fs/cgroup") -> int:
+    """Return the free memory of the device in bytes, within the limits of the container in the folder `cgroup`."""
     if device.startswith("cuda"):
         torch = xa.import_torch()
         free, _ = torch.cuda.mem_get_info(device)
@@ -95,8 +95,8 @@ def free_memory(device: str = "cpu") -> int:
         ("/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     ):
         try:
-            with open(f"{_CGROUP}{folder}/{limit}") as a, open(f"{_CGROUP}{folder}/{used}") as b:
-                left = int(a.read()) - int(b.read()) + _reclaimable(f"{_CGROUP}{folder}/memory.stat", cached)
+            with open(f"{cgroup}{folder}/{limit}") as a, open(f"{cgroup}{folder}/{used}") as b:
+                left = int(a.read()) - int(b.read()) + _reclaimable(f"{cgroup}{folder}/memory.stat", cached)
         except (OSError, ValueError):  # no such cgroup, or "max" for no limit
             continue
         free = min(free, max(0, left))

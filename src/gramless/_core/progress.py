@@ -12,6 +12,7 @@ from gramless._core.compiled.compilation_events import compilation_listener
 
 COMPILING = "compiling, once after installation"
 
+# Seconds between two lines, so that a fit of minutes has tens of lines.
 _SECONDS_BETWEEN_LINES = 2.0
 
 

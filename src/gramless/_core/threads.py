@@ -25,6 +25,7 @@ CPU_TILE = 1024
 CUDA_TILE = 8192
 """Rows and columns of a tile on a GPU: the launch time is negligible against the product."""
 
+# Seconds between two calls of `meanwhile`: progress that looks continuous to a reader.
 _SECONDS_BETWEEN_CALLS = 0.1
 
 

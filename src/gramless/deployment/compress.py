@@ -164,7 +164,9 @@ def compress_expansion(
     m = n_points if n_points is not None else max(1, n // 100)
     n_interpolated = TUNING.interpolated_rows if optimise else 0
     block_bytes = _block_bytes(expansion, n_interpolated, m, budget)
-    full = KernelExpansion(kernel, X, xa.like(expansion.coef, X), xa.like(expansion.bias, X), block_bytes)
+    # A large mean of values would lose the digits of their deviations, and the ridge would shrink it.
+    offset = expansion.bias if objective is VALUES else np.zeros_like(expansion.bias)
+    full = KernelExpansion(kernel, X, xa.like(expansion.coef, X), xa.like(expansion.bias - offset, X), block_bytes)
     order = rng.permutation(n)
     held_out, rest = (X[xa.indices(part, X)] for part in (order[:n_held_out], order[n_held_out:]))
     rows = _TeacherRows(full, rest, n_interpolated, rng)
@@ -191,7 +193,7 @@ def compress_expansion(
             coarse_changed = objective.changed(expected, coarse(held_out))
             if coarse_changed <= changed:
                 small, changed, rounded = coarse, coarse_changed, True
-    return Compression(small, changed, n_held_out, rounded)
+    return Compression(replace(small, bias=xa.to_numpy(small.bias) + offset), changed, n_held_out, rounded)
 
 
 def _block_bytes(expansion: KernelExpansion, n_interpolated: int, m: int, budget: int) -> int:

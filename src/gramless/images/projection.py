@@ -16,6 +16,7 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless.images.tuning import TUNING, ImageTuning
 
+# Random sign vectors; each one reveals a deviation from orthonormality with a probability of at least one half.
 _PROBES = 8
 # Bound on the rounding error of a sum of d terms in units of eps * sqrt(d).
 _ROUNDING = 4

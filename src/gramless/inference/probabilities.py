@@ -46,6 +46,8 @@ METHODS = ("auto", "softmax", "sigmoid", "temperature")
 LEAVE_ONE_OUT_METHODS = ("sigmoid", "temperature")
 """Methods that are always fitted to leave-one-out scores; `"auto"` is fitted to them only if they are cheap."""
 
+# Newton steps, smallest step of the line search and ridge of the Hessian in Platt's method, as in Lin, Lin and Weng (2007);
+# clipping of pairwise probabilities, as in LIBSVM.
 _NEWTON_STEPS = 100
 _SMALLEST_STEP = 1e-10
 _HESSIAN_RIDGE = 1e-12

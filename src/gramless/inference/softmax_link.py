@@ -22,9 +22,11 @@ _FLOOR = 1e-3
 # Weights of the Gaussian priors on offsets (one pseudo-observation) and slopes.
 _OFFSET_PRIOR = 1.0
 _SLOPE_PRIOR = 1e-3
+# Most Newton steps for the slope of `temperature`, which end earlier at `_SLOPE_TOLERANCE`.
 _NEWTON_STEPS = 8
 # Relative accuracy of the slope; the loss is accurate to the square of this.
 _SLOPE_TOLERANCE = 1e-4
+# Upper bound of the slope, because separable rows have no finite best slope.
 _LARGEST_SLOPE = 60.0
 
 

@@ -16,15 +16,17 @@ import sys
 from typing import Any, Self, cast
 
 import numpy as np
+from scipy.linalg import LinAlgWarning
 from scipy.spatial.distance import cdist
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.grid import GridRows
 from gramless._core.threads import slices
+from gramless._core.validation import warn_caller
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
-from gramless.kernels.tuning import TUNING
+from gramless.kernels.tuning import TUNING, KernelTuning
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -78,6 +80,24 @@ def euclidean_distances(X: Array, Y: Array, out: Array | None = None) -> Array:
     return xa.sqrt_(block)
 
 
+def _warn_of_rounding(gamma: float, X: Array, tuning: KernelTuning = TUNING) -> None:
+    """Warn if rounding errors of squared distances, `eps (||x||^2 + ||y||^2)`, change `exp(-gamma ||x - y||^2)`."""
+    dtype = xa.numpy_dtype(X)
+    if xa.is_grid(X) or 0 in X.shape or dtype not in _FLOATS:
+        return
+    centre, far = (None, False) if xa.is_sparse(X) else _offset(X)
+    rows = slices(int(X.shape[0]), max(1, tuning.variance_values // int(X.shape[1])))
+    with np.errstate(over="ignore"):
+        largest = max(float(xa.square_norms(X[part] - centre if far else X[part]).max()) for part in rows)
+    error = 2 * gamma * float(np.finfo(dtype).eps) * largest
+    if error > tuning.largest_rounding:
+        warn_caller(
+            f"rounding errors of {dtype} distances multiply values of the RBF kernel with gamma={gamma:.3g} by up to "
+            f"exp({error:.2g}): lower gamma, scale the features" + (", or use float64" if dtype == np.float32 else ""),
+            LinAlgWarning,
+        )
+
+
 class UnitDiagonalKernel(Kernel):
     """Base class of kernels with `k(x, x) = 1` and the parameter `gamma`."""
 
@@ -122,6 +142,11 @@ class RBF(UnitDiagonalKernel):
 
     accepts_sparse = True
     permutable = True
+
+    def resolve(self, X: Array, weights: np.ndarray | None = None) -> Self:
+        resolved = super().resolve(X, weights)
+        _warn_of_rounding(float(resolved.gamma), X)
+        return resolved
 
     def accepts_grid(self, rows: GridRows) -> bool:
         return not _offset(rows[: TUNING.offset_rows].astype(rows.dtype))[1]

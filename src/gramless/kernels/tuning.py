@@ -33,6 +33,8 @@ class KernelTuning:
     compiled_points: int = 1 << 10
     # Bytes of a row. Longer rows do not stay in the first-level cache (32 KB) while a register tile is summed.
     longest_row_bytes: int = 1 << 12
+    # Largest rounding error of `gamma ||x - y||^2` that is accepted without a warning: kernel values change by 10 %.
+    largest_rounding: float = 0.1
     # Values. Number of entries converted to float64 at a time for the variance: 8 MB.
     variance_values: int = 2**20
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -35,6 +35,7 @@ from gramless._core.validation import (
 from gramless.callbacks import read_functions
 from gramless.kernels import Callable_, Kernel, Linear, Precomputed, kernel_from_parameters
 from gramless.kernels.tags import set_input_tags
+from gramless.linalg.least_squares import warn_of_rounding
 from gramless.linalg.planning.plan import FitPlan
 from gramless.svm.box_qp import DualSolution
 from gramless.svm.multiclass import (
@@ -121,6 +122,10 @@ class BaseKernelSVM(BaseEstimator):
             if not progress.stopped_by_callback:
                 warn_unless_converged(model.solutions, self.tol)
             self._store(X, model)
+            if self.kernel_.uses_points and targets.size and model.support.size:
+                values = targets[:, None] if is_regressor(self) else np.array([[-1.0], [1.0]])
+                coef = model.dual_coef.T.astype(xa.numpy_dtype(X))
+                warn_of_rounding(self.kernel_, self.support_vectors_, coef, values)
             self._calibrate(fit, targets, weights)
         return self
 

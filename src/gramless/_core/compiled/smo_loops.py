@@ -15,6 +15,7 @@ from gramless._core.compiled.scalar import larger, smaller
 # These flags are valid because no infinity occurs: a large finite number excludes variables.
 _VECTORISE = {"nnan", "nsz", "reassoc", "contract", "arcp"}
 _EXCLUDED = 1e300
+# Lower bound of the curvature of a pair, which replaces zero for equal points, as in LIBSVM.
 _MIN_CURVATURE = 1e-12
 _BLOCK = 64  # variables
 _COLUMNS = 2048  # columns of `add_rows` at a time: 16 KB in float64, half of a first-level cache

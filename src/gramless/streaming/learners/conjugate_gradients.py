@@ -30,7 +30,13 @@ from gramless.linalg.solvers import CG, SolveResult, Status, solve
 from gramless.linalg.stopping import normal_objective, normal_predictions_converged
 from gramless.linalg.tuning import TUNING as LINALG_TUNING
 from gramless.streaming.learners.planning import BatchPlan, PassSettings
-from gramless.streaming.learners.training_pass import CollectingPass, FinishedPass, LearningPass, OnePassModel
+from gramless.streaming.learners.training_pass import (
+    CollectingPass,
+    FinishedPass,
+    LearningPass,
+    OnePassModel,
+    warn_of_landmark_rounding,
+)
 from gramless.streaming.stream import Stream
 
 
@@ -130,7 +136,11 @@ def solve_by_passes(
     log_progress(options.verbose, f"{options.name}: {result.message}; relative residual {result.residual:.2g}")
     _check_solution(options.name, op, rhs, target_squares, result)
     history[:] = result.history
-    return finished(result.W)
+    found, targets = finished(result.W), learning.targets
+    spread = np.sqrt(xa.to_numpy(target_squares) / sums.weight)  # of values; labels have one row of each class
+    values = None if isinstance(targets, LabelTargets) else np.stack([-spread, spread])
+    warn_of_landmark_rounding(features, found.solved.coef, targets, values)
+    return found
 
 
 def _default_solver(learning: LearningPass, rhs: Array, target_squares: Array) -> CG:

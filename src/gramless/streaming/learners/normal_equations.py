@@ -16,10 +16,12 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgWarning
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import slices
+from gramless._core.validation import warn_caller
 from gramless.approximation.features import Features
 from gramless.streaming.learners.base import LearnedCoefficients, Learner, LeftOutRows
 from gramless.streaming.learners.ridge_sums import RidgeSums
@@ -119,6 +121,12 @@ class NormalEquations(Learner):
             best = int(np.argmin(errors))
             scores -= residuals[best]
         solution = problem.solve(1.0 / path[best])
+        if 1.0 / path[best] < state.rounding:
+            warn_caller(
+                f"1 / C = {1.0 / path[best]:.2g} is below the rounding errors of the sums, {state.rounding:.2g}: "
+                "scores of rows that differ from the training rows are not determined; lower C",
+                LinAlgWarning,
+            )
         jitter = features.jitter if problem.jitter is None else problem.jitter
         A, bias = xa.to_numpy(solution.A), xa.to_numpy(solution.bias)
         return LearnedCoefficients(A, bias, path[best], jitter, errors, scores)

@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.targets.streamed import Targets, ValueTargets
+from gramless._core.targets.streamed import LabelTargets, Targets, ValueTargets
 from gramless._core.validation import working_dtype
 from gramless.approximation.features import FeatureMap, Features, LandmarkFeatures
 from gramless.linalg.least_squares import warn_of_rounding
@@ -316,9 +316,8 @@ class LearningPass:
         if found.loo_scores is not None:
             scores = (self.targets.outputs(found.loo_scores), encoded, weights)
         coef = self.features.coefficients(self.targets.outputs(found.A)).astype(self.format.dtype)
-        if left_out is not None and isinstance(self.features, LandmarkFeatures):
-            targets = self.targets.outputs(self.targets.matrix(encoded))
-            warn_of_rounding(self.features.kernel, self.features.points, xa.to_numpy(coef), targets)
+        if left_out is not None or isinstance(self.targets, LabelTargets):
+            warn_of_landmark_rounding(self.features, coef, self.targets, None if left_out is None else encoded)
         # The intercept of a regressor contains the mean of the targets. Adding a large mean in float32 would lose the digits
         # of the other terms.
         values = isinstance(self.targets, ValueTargets)
@@ -381,6 +380,13 @@ class FinishedPass:
     def finish(self, settings: PassSettings) -> FinishedPass:
         """Return this pass."""
         return self
+
+
+def warn_of_landmark_rounding(features: Features, coef: Array, targets: Targets, encoded: np.ndarray | None) -> None:
+    """Warn if rounded coefficients of landmarks change the scores; without encoded targets, use one row of each class."""
+    if isinstance(features, LandmarkFeatures):
+        rows = np.arange(targets.n_columns) if encoded is None else encoded
+        warn_of_rounding(features.kernel, features.points, xa.to_numpy(coef), targets.outputs(targets.matrix(rows)))
 
 
 TrainingPass = CollectingPass | LearningPass | FinishedPass
