@@ -251,6 +251,11 @@ class _TableEstimator(BaseEstimator):
         kept = np.arange(n) if weights is None else np.flatnonzero(weights)
         encoded = self.columns_.encode(X).take(kept)
         loss = self._make_loss(targets[kept], None if weights is None else weights[kept])
+        if any(member.log for member in self.members_) and not loss.has_log:
+            raise ValueError(
+                "the selected settings fit the logarithm of the target, and y has the value "
+                f"{targets[kept].min():g}: call fit"
+            )
         progress = _Progress(self)
         if self.model_ is not None:
             model = clone(self.model_)
