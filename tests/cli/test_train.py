@@ -466,6 +466,23 @@ def test_a_class_that_only_held_out_rows_have_is_learnt_by_the_saved_model(run, 
     assert gramless.load(tmp_path / "m").classes_.tolist() == ["a", "b", "c"]
 
 
+def test_a_zero_that_only_held_out_rows_have_is_no_obstacle_to_logarithms(run, tmp_path):
+    rng = np.random.default_rng(0)
+    t = np.arange(120)
+    x = rng.normal(size=120)
+    y = np.exp(1.5 * x + 0.1 * rng.normal(size=120))
+    y[-1], x[-1] = 0.0, -4.0
+    pd.DataFrame({"x": x, "t": t * 1.5, "y": y}).to_csv(tmp_path / "t.csv", index=False)
+    options = ("--target", "y", "--order", "t", "--time", "2s", "--no-importance")
+    done = run("train", tmp_path / "t.csv", *options, "--out", tmp_path / "part", "--no-refit")
+    assert done.code == 0, done.err
+    assert any(member.log for member in gramless.load(tmp_path / "part").estimator.members_)
+    done = run("train", tmp_path / "t.csv", *options, "--out", tmp_path / "all")
+    assert done.code == 0, done.err
+    predicted = gramless.load(tmp_path / "all").predict(pd.DataFrame({"x": x}))
+    assert np.isfinite(predicted).all()
+
+
 @pytest.mark.filterwarnings("ignore:.*targets are extreme")
 def test_the_absolute_loss_resists_outliers(run, tmp_path):
     rng = np.random.default_rng(0)

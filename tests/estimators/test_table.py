@@ -310,6 +310,19 @@ def test_the_size_of_the_table_decides_between_exact_and_nystrom_models():
     assert TableClassifier(kernel="rbf")._resolve(500_000)[0] == "table"
 
 
+@pytest.mark.parametrize("loss", ["squared_error", "absolute_error"])
+def test_a_model_of_logarithms_is_refitted_to_positive_targets(loss):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=120)})
+    y = np.exp(X["a"] + 0.1 * rng.normal(size=120))
+    model = TableRegressor(time_budget=1, random_state=0, loss=loss).fit(X, y)
+    assert any(member.log for member in model.members_)
+    even = 2 + np.tanh(X["a"])  # not skewed
+    assert np.abs(model.refit(X, even).predict(X) - even).max() < 0.3
+    with pytest.raises(ValueError, match="the logarithm of the target, and y has the value 0"):
+        model.refit(X, np.where(np.arange(120) == 0, 0.0, y))
+
+
 @pytest.mark.parametrize("estimator", ["table", "lssvm", "nystrom"])
 @pytest.mark.parametrize("cls", [TableClassifier, TableRegressor])
 def test_refit_uses_the_settings_of_the_fit(cls, estimator):

@@ -98,6 +98,9 @@ def refitted(model: TableModel, table: TrainingTable, settings: TrainSettings, n
     rows = np.arange(len(table.y))
     if table.task == "classification" and not np.array_equal(np.unique(table.y), model.classes_):
         return fit_model(table, rows, settings, notify)  # the training rows lack a class
+    has_logarithms = any(member.log for member in getattr(model.estimator, "members_", []))
+    if has_logarithms and table.y.min() <= 0:
+        return fit_model(table, rows, settings, notify)  # the training rows lack a target without a logarithm
     notify(f"fitting the settings to all {len(rows):,} rows")
     began, weights, again = time.perf_counter(), _weights(table, rows), copy.copy(model)
     if table.columns is not None:

@@ -313,6 +313,11 @@ class _TableEstimator(BaseEstimator):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".* targets are extreme")  # `fit` has warned
             loss = self._make_loss(targets[kept], None if weights is None else weights[kept])
+        if any(member.log for member in self.members_) and not loss.has_log:
+            raise ValueError(
+                "the selected settings fit the logarithm of the target, and y has the value "
+                f"{targets[kept].min():g}: call fit"
+            )
         encoded = self._encode_training_rows(X, kept, loss)
         progress = _Progress(self)
         if self.model_ is not None:

@@ -137,13 +137,15 @@ class ValueLoss(Loss):
         super().__init__(weights)
         self.y, self.loss, self.metric = y, loss, metric or loss
         self.is_robust = loss != "squared_error"
-        self.can_log = bool(y.min() > 0 and y.max() > y.min() and skewness(y[:, None])[0] > _SKEWED)
+        # A model of logarithms is refitted to other targets, which are positive but possibly not skewed.
+        self.has_log = bool(y.min() > 0)
+        self.can_log = bool(self.has_log and y.max() > y.min() and skewness(y[:, None])[0] > _SKEWED)
         self.mean, self.spread = self._location(y)
-        self.log_mean, self.log_spread = self._location(np.log(y)) if self.can_log else (0.0, 1.0)
+        self.log_mean, self.log_spread = self._location(np.log(y)) if self.has_log else (0.0, 1.0)
         self.factors: dict[bool, np.ndarray] = {}
         if self.is_robust:
             every = np.arange(len(y))
-            for log in (False, True)[: 1 + self.can_log]:
+            for log in (False, True)[: 1 + self.has_log]:
                 distances = np.abs(self.targets(every, log)[:, 0])
                 self.factors[log] = np.minimum(1.0, _FIRST_HUBER / np.maximum(distances, _FIRST_HUBER))
 
