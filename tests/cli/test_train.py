@@ -263,6 +263,46 @@ def test_groups_and_order_decide_who_is_held_out():
     assert order[train].max() < order[test].min()
 
 
+def test_rows_are_ordered_by_dates_as_they_are_written_and_grouped_by_labels_of_any_type(tmp_path):
+    days = pd.date_range("2023-01-01", periods=100)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=100), "y": ["a", "b"] * 50, "day": days.strftime("%d.%m.%Y")})
+    frame["who"] = [1, "A", 2, "B"] * 25
+    frame.to_excel(tmp_path / "t.xlsx", index=False)
+    roles = {"weights": None, "groups": "who", "order": "day"}
+    table = read_training_table(tmp_path / "t.xlsx", "y", "auto", roles=roles, selected=[], dropped=[])
+    _, test = hold_out(table.y, {"order": table.roles["order"]}, "classification", 0.2, 0)
+    assert sorted(test) == list(range(80, 100))
+    train, test = hold_out(table.y, {"groups": table.roles["groups"]}, "classification", 0.2, 0)
+    assert not set(frame["who"][train]) & set(frame["who"][test])
+
+
+def test_columns_without_a_value_in_the_training_rows_are_described(run, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=60), "t": np.arange(60) * 1.5, "number": np.nan})
+    frame["word"], frame["day"] = None, None
+    frame.loc[58:, "number"] = [1.0, 2.5]
+    frame.loc[58:, "word"] = ["a", "b"]
+    frame.loc[58:, "day"] = ["2023-01-05", "2023-02-07"]
+    frame.assign(y=frame["x"] + 1).to_csv(tmp_path / "t.csv", index=False)
+    options = ("--target", "y", "--order", "t", "--out", tmp_path / "m", "--time", "1s", "--no-refit", "--no-importance")
+    with pytest.warns(UserWarning, match="not used"):
+        done = run("train", tmp_path / "t.csv", *options)
+    assert done.code == 0, done.err
+    assert (tmp_path / "m.card.md").read_text().count("no value") == 3
+    done = run("predict", tmp_path / "m", tmp_path / "t.csv", "--novelty", "--out", tmp_path / "p.csv")
+    assert done.code == 0, done.err
+
+
+def test_importance_and_report_use_rows_that_the_model_was_not_fitted_to(run, plants, tmp_path, monkeypatch):
+    used = []
+    monkeypatch.setattr("gramless.cli.train.importance", lambda model, X, y, **_: used.append((model, len(y))) or {})
+    monkeypatch.setattr("gramless.cli.train.write_card", lambda model, scores, X, y, *_: used.append((model, len(y))))
+    options = ("--target", "weight", "--cv", "3", "--out", tmp_path / "m", "--time", "1s", "--report")
+    assert run("train", plants / "weights.tsv", *options).code == 0
+    assert [(len(model.estimator.loo_residuals_), n) for model, n in used] == [(160, 80)] * 2
+
+
 def test_a_card_shows_what_matters(run, plants, tmp_path):
     charts = {"kind": ("Calibration", "observed frequency", "probability of cedar by soil", "Classes (rows)", "width:")}
     charts["weight"] = ("Predictions and residuals", "true weight", "true minus predicted", "bars begin at the mean")

@@ -222,6 +222,12 @@ def test_settings_that_are_not_known_are_reported(plants, settings, words):
         TableClassifier(**settings).fit(X, y)
 
 
+def test_targets_that_are_too_large_are_reported():
+    X = np.random.default_rng(0).normal(size=(30, 1))
+    with pytest.raises(ValueError, match="y has numbers that are too large"):
+        TableRegressor().fit(X, 1e200 * X[:, 0])
+
+
 def test_infinite_numbers_are_refused():
     X = np.array([[1.0], [np.inf], [2.0]])
     with pytest.raises(ValueError, match="infinity"):

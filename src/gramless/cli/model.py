@@ -340,7 +340,9 @@ class UnusualValues:
         self._levels: dict[str, frozenset[str]] = {}
         for record in model.about.get("inputs", []):
             kind, levels = model.column_types.get(record["name"]), record.get("levels", {})
-            if kind == "number" and record["low"] == record["low"]:  # NaN if all training values are missing
+            if kind in ("number", "date") and (record["low"] is None or record["low"] != record["low"]):
+                continue  # all training values are missing
+            if kind == "number":
                 self._ranges[record["name"]] = record["low"], record["high"]
             elif kind == "date":
                 low, high = (np.datetime64(record[end], "us") for end in ("low", "high"))

@@ -117,7 +117,9 @@ def _figure(value: float | None) -> str:
 
 
 def _input(record: dict[str, Any]) -> list[str]:
-    if record["kind"] == "number":
+    if record["typical"] is None:
+        seen = "no value"
+    elif record["kind"] == "number":
         seen = f"{record['low']:.4g} to {record['high']:.4g}, median {record['typical']:.4g}"
     elif record["kind"] == "date":
         seen = f"{record['low'][:10]} to {record['high'][:10]}"
@@ -136,7 +138,9 @@ def describe_inputs(X: pd.DataFrame, types: dict[str, str]) -> list[dict[str, An
     for name, kind in types.items():
         known = X[name].dropna()
         record: dict[str, Any] = {"name": name, "kind": kind, "missing": int(len(X) - len(known))}
-        if kind == "number":
+        if len(known) == 0:
+            record |= {"typical": None, "low": None, "high": None, "levels": {}, "distinct": 0}
+        elif kind == "number":
             values = known.to_numpy(dtype=np.float64)
             middle = np.median(values)
             # The lower median: the mean of two integers may be a value that does not occur.

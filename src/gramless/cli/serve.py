@@ -15,6 +15,7 @@ import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
@@ -23,6 +24,7 @@ from gramless.cli.model import TableModel, UnusualValues, load_any
 from gramless.deployment.compiled import compiled_novelty
 from gramless.deployment.serving.scorer import InputColumn, Scorer, Scores, Table
 from gramless.deployment.tuning import Limits
+from gramless.estimators.table import TableClassifier, TableRegressor
 from gramless.tables.column_types import USED_KINDS, ArrayFrame
 
 TOKEN = "GRAMLESS_TOKEN"
@@ -40,7 +42,7 @@ class TableScorer:
         # Table estimators accept encoded rows, so rows are encoded once for both predictions and novelty.
         self._encoder = estimator.columns_ if hasattr(estimator, "columns_") else None
         self._predictor = model.pipeline if self._encoder is None else estimator
-        self._names = list(model.column_types) if self._encoder is None else self._encoder.names_
+        self._names = list(model.column_types)
         self._has_probabilities = model.has_probabilities
         detector = getattr(model, "novelty", None)
         self._unusual = UnusualValues(model)
@@ -109,9 +111,9 @@ def table_columns(model: TableModel) -> list[InputColumn]:
     return [
         InputColumn(
             name,
-            kind,  # type: ignore[arg-type]
+            "category" if kind == "text" else kind,  # type: ignore[arg-type]
             **{key: records.get(name, {}).get(key) for key in ("typical", "low", "high")},
-            levels=tuple(records.get(name, {}).get("levels", ())),
+            levels=() if kind == "text" else tuple(records.get(name, {}).get("levels", ())),
             format=model.formats.get(name, ""),
         )
         for kind, column_names in names.items()
@@ -122,6 +124,11 @@ def table_columns(model: TableModel) -> list[InputColumn]:
 def load_scorer(path: Path) -> Scorer:
     """Load a model file and return its scorer, after test predictions that compile all loops."""
     model = load_any(path)
+    if isinstance(model, TableClassifier | TableRegressor):  # saved in Python
+        check_is_fitted(model, "columns_")
+        task = "classification" if isinstance(model, TableClassifier) else "regression"
+        about = {"estimator": type(model).__name__}
+        model = TableModel(Pipeline([("model", model)]), model.columns_.type_of, None, task, about)
     if isinstance(model, TableModel) and not model.column_types:
         raise InputError(f"{path} was trained on sparse data, whose columns have no names: it cannot be served")
     scorer: Scorer = TableScorer(model) if isinstance(model, TableModel) else ArrayScorer(model, str(path))

@@ -71,7 +71,7 @@ def _train(settings: TrainSettings, began: float, console: Console) -> Trained:
             rows = test_rows = all_rows
         else:
             rows, test_rows = hold_out(table.y, table.roles, table.task, settings.test_size, settings.seed)
-        fold_scores = _fold_scores(table, settings, clock, notify) if settings.cv is not None else None
+        fold_scores, fold = _fold_scores(table, settings, clock, notify) if settings.cv is not None else (None, None)
         scored = fit_model(table, rows, settings, notify, clock.of_fit())
         notify("scoring")
         if settings.test is not None:
@@ -91,6 +91,8 @@ def _train(settings: TrainSettings, began: float, console: Console) -> Trained:
         rows = all_rows if model is not scored else rows
         model.about["inputs"] = [] if table.is_sparse else describe_inputs(select_rows(table.X, rows), model.column_types)
         model.learn_novelty(select_rows(table.X, rows), settings.seed)
+        if fold is not None:  # importance and report need rows that the model was not fitted to
+            scored, X_test, y_test = fold
         notify(f"saving {settings.out}")
         _save(model, settings.out)
     trained = Trained(settings.out, model, scores)
@@ -194,15 +196,18 @@ def _read_test_rows(path: Path, target: str | None, table: TrainingTable) -> tup
     return select_rows(X, known), rows.y[known]
 
 
-def _fold_scores(table: TrainingTable, settings: TrainSettings, clock: _TimeBudget, notify: Notify) -> list[Score]:
-    """Return the mean scores of the folds, with intervals from their standard deviation."""
+def _fold_scores(
+    table: TrainingTable, settings: TrainSettings, clock: _TimeBudget, notify: Notify
+) -> tuple[list[Score], tuple[TableModel, Any, np.ndarray]]:
+    """Return mean scores of the folds with intervals from their standard deviation, and model and rows of the last fold."""
     cv = settings.cv or 2
     each: list[list[Score]] = []
     seconds = clock.of_fit()
     for number, (rows, test_rows) in enumerate(folds(table.y, table.roles, table.task, cv, settings.seed)):
         model = fit_model(table, rows, settings, notify, seconds)
         notify(f"scoring fold {number + 1} of {cv}")
-        each.append(model.scored([(select_rows(table.X, test_rows), table.y[test_rows])], settings.seed).scores)
+        last = model, select_rows(table.X, test_rows), table.y[test_rows]
+        each.append(model.scored([last[1:]], settings.seed).scores)
     merged = []
     for same in zip(*each, strict=True):
         values = np.array([one.value for one in same])
@@ -210,7 +215,7 @@ def _fold_scores(table: TrainingTable, settings: TrainSettings, clock: _TimeBudg
         baseline = float(np.mean([one.baseline for one in same]))
         mean = float(values.mean())
         merged.append(replace(same[0], value=mean, low=mean - margin, high=mean + margin, baseline=baseline))
-    return merged
+    return merged, last
 
 
 def _measured(model: TableModel, X: Any, y: np.ndarray, scores: list[Score], settings: TrainSettings) -> dict[str, Any]:

@@ -178,8 +178,17 @@ def _take_roles(X: Any, names: dict[str, str], path: Path) -> tuple[Any, dict[st
             raise InputError(f"{path}: the column {name!r} for the {role} has missing values")
         if role == "weights" and not (pd.api.types.is_numeric_dtype(column) and (column >= 0).all() and column.sum() > 0):
             raise InputError(f"{path}: weights must be numbers of at least 0, not all 0, and {name!r} has other values")
-        values[role] = column.to_numpy()
+        values[role] = _sortable(X, name, as_numbers=role == "order")
     return (X.drop(columns=list(names.values())) if names else X), values
+
+
+def _sortable(X: pd.DataFrame, name: str, *, as_numbers: bool) -> np.ndarray:
+    """Return a column as an array that can be sorted: with `as_numbers`, strings that are dates or numbers as such."""
+    column = X[name]
+    typed = TableColumns(text="leave out").fit(X[[name]]).typed(X[[name]]) if as_numbers else {}
+    if name in typed:
+        return typed[name]
+    return (column.astype(str) if column.dtype == object else column).to_numpy()
 
 
 def _describe_columns(columns: TableColumns, X: pd.DataFrame) -> list[str]:

@@ -37,7 +37,14 @@ from gramless.estimators.svr import KernelSVR
 from gramless.inference.intervals import adaptive_scores, prediction_sets, score_threshold
 from gramless.inference.softmax_link import fit_link, link_probabilities, link_scores
 from gramless.tables.attributions import Attributions, shapley_values
-from gramless.tables.column_types import Encoded, TableColumns, column_names, frame_rows, is_frame
+from gramless.tables.column_types import (
+    LARGEST_NUMBER,
+    Encoded,
+    TableColumns,
+    column_names,
+    frame_rows,
+    is_frame,
+)
 from gramless.tables.losses import ClassLoss, ValueLoss, extreme_targets
 from gramless.tables.members import FittedMembers, TablePlan, fit_members, plan_table, refit_members
 from gramless.tables.search import KERNELS, WIDTHS, SearchOptions
@@ -983,6 +990,8 @@ class TableRegressor(RegressorMixin, _TableEstimator):
 
     def _read_targets(self, y: Any, sample_weight: Any, n: int) -> tuple[np.ndarray, np.ndarray | None]:
         values = column_or_1d(check_outputs(y, n), warn=True).astype(np.float64)
+        if not np.abs(values).max() < LARGEST_NUMBER:
+            raise ValueError("y has numbers that are too large to compute with: divide them by their unit")
         return values, check_weights(sample_weight, np.empty((n, 1)))
 
     def _make_loss(self, targets: np.ndarray, weights: np.ndarray | None) -> ValueLoss:

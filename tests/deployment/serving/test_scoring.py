@@ -15,14 +15,18 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from running_servers import command, plants, running
 
 import gramless
 from gramless.cli.errors import InputError
+from gramless.cli.options import TrainSettings
 from gramless.cli.serve import load_scorer, named_files
+from gramless.cli.train import train
 from gramless.deployment.serving.app import scoring_app
 from gramless.deployment.serving.batching import RequestBatcher
 from gramless.deployment.serving.body_reader import BodyReader
+from gramless.deployment.serving.request_rows import RequestRows
 from gramless.deployment.serving.scorer import RequestError, Scores
 from gramless.deployment.tuning import Limits
 from gramless.tables.preparation import Preparation
@@ -601,6 +605,37 @@ def test_model_names():
     }
     with pytest.raises(InputError, match="two models are named 'bank'"):
         named_files(["a/bank.skops", "b/bank.skops"])
+
+
+def test_model_with_a_text_column(tmp_path):
+    rng = np.random.default_rng(0)
+    notes = [f"order {k}: {rng.choice(['many thanks', 'it came broken'])}" for k in range(300)]
+    table = pd.DataFrame({"note": notes, "x": rng.normal(size=300), "y": ["no" if "broken" in t else "yes" for t in notes]})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    settings = TrainSettings(tmp_path / "t.csv", "y", tmp_path / "m.skops", time=1, importance=False, report=False)
+    train(settings, Console(quiet=True))
+    scorer = load_scorer(tmp_path / "m.skops")
+    assert {column.name: (column.kind, column.levels) for column in scorer.columns} == {
+        "x": ("number", ()),
+        "note": ("category", ()),
+    }
+    body = json.dumps([{"x": 0.1, "note": "order 9: many thanks"}, {"x": 0.1, "note": None}]).encode()
+    rows, _ = RequestRows(scorer.columns, 10).read("application/json", body)
+    assert scorer.score(rows).predictions[0] == "yes"
+
+
+def test_table_estimator_that_was_saved_in_python(tmp_path):
+    frame = plants()[["height (m)", "soil", "planted", "kind"]].assign(planet="Earth")
+    X, y = frame.drop(columns="kind"), frame["kind"]
+    with pytest.warns(UserWarning, match="'planet'"):
+        model = gramless.TableClassifier(time_budget=0.5, random_state=0).fit(X, y)
+    gramless.save(model, tmp_path / "m.skops")
+    scorer = load_scorer(tmp_path / "m.skops")
+    kinds = {column.name: column.kind for column in scorer.columns}
+    assert kinds == {"height (m)": "number", "soil": "category", "planted": "date"}
+    records = json.loads(X[:9].to_json(orient="records", date_format="iso"))
+    rows, _ = RequestRows(scorer.columns, 10).read("application/json", json.dumps(records).encode())
+    np.testing.assert_allclose(scorer.score(rows).probabilities, model.predict_proba(X[:9]))
 
 
 def test_files_that_cannot_be_served_raise(tmp_path):
