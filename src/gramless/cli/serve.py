@@ -111,9 +111,9 @@ def table_columns(model: TableModel) -> list[InputColumn]:
     return [
         InputColumn(
             name,
-            "category" if kind == "text" else kind,  # type: ignore[arg-type]
+            kind,  # type: ignore[arg-type]
             **{key: records.get(name, {}).get(key) for key in ("typical", "low", "high")},
-            levels=() if kind == "text" else tuple(records.get(name, {}).get("levels", ())),
+            levels=tuple(records.get(name, {}).get("levels", ())),
             format=model.formats.get(name, ""),
         )
         for kind, column_names in names.items()
