@@ -10,8 +10,8 @@ A comparison takes the mean over the seeds of one setting. Its tolerance is, unl
   half-width of the 95 % prediction interval of one more run, t s sqrt(1 + 1/k) for a standard deviation s over k seeds
   (t: quantile of Student's distribution with k - 1 degrees of freedom). If our test rows are not those of the paper, one
   standard error of a proportion of the test rows is added;
-- against another setting: the half-width of the 95 % confidence interval of the mean difference over the common seeds,
-  t s sqrt(1/k) for a standard deviation s of the differences;
+- against another setting, and of a difference against zero: the half-width of the 95 % confidence interval of the mean
+  difference over the common seeds, t s sqrt(1/k) for a standard deviation s of the differences;
 - against a bound that the claim itself states, such as "below 4 %": none.
 
 "below" and "above" require a difference larger than the tolerance; "at most" and "at least" that it is not larger in the
@@ -240,6 +240,8 @@ def _check_value(comparison: Comparison, one: Point, other: Printed | float) -> 
             cross_validated = isinstance(comparison.measure, str) and comparison.measure.startswith("cv_")
             n_rows = one.records[0]["data"]["n_train" if cross_validated else "n_test"]
             tolerance += 100 * math.sqrt(max(reference / 100 * (1 - reference / 100), 0.0) / n_rows)
+    if tolerance is None and isinstance(comparison.measure, Measure) and comparison.measure.is_difference:
+        tolerance = _half_width(values, lambda k: 1 / k)
     mean = fmean(values)
     at = one.params.get(comparison.along or "")
     return Check(comparison, one, other, at, mean, reference, mean - reference, tolerance or 0.0, len(values))

@@ -16,12 +16,14 @@ Errors = dict[int, float]
 class Measure:
     """Number computed from a record, or None if the record does not have the values that it needs.
 
-    `metric` is the metric whose course it summarises, with which the report shows the paper's value.
+    `metric` is the metric whose course it summarises, with which the report shows the paper's value. The tolerance of a
+    difference is that of two settings.
     """
 
     label: str
     compute: Callable[[Record], float | None]
     metric: str = ""
+    is_difference: bool = False
 
     def __call__(self, record: Record) -> float | None:
         return self.compute(record)
@@ -91,7 +93,7 @@ def lead_of_pair(*pair: str) -> Measure:
         own = [errors.pop(classes) for classes in (pair, pair[::-1]) if classes in errors]
         return min(own) - max(errors.values()) if own else None
 
-    return Measure(f"confusion of {' and '.join(pair)} beyond any other, %", lead)
+    return Measure(f"confusion of {' and '.join(pair)} beyond any other, %", lead, is_difference=True)
 
 
 def class_error(name: str) -> Measure:

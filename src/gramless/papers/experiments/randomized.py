@@ -133,9 +133,9 @@ def window_of_digits(params: Params, seed: int) -> Any:
     return make_pipeline(GaussianWindow(params["c_times_L_squared"] / 8**2, shape=(8, 8)), UnitNormalizer())
 
 
-def part_of_mnist(seed: int) -> Dataset:
-    """Return 20,000 random training images of MNIST and all test images."""
-    return load("mnist").sample(20_000, seed=seed)
+def sixth_of_mnist(seed: int) -> Dataset:
+    """Return 10,000 random training images of MNIST and all test images."""
+    return load("mnist").sample(10_000, seed=seed)
 
 
 def part_of_cifar10(seed: int) -> Dataset:

@@ -172,7 +172,7 @@ def easier_by(digit: str) -> Measure:
         error = class_error(digit)(record)
         return None if error is None else record["metrics"]["balanced_error"] - error
 
-    return Measure(f"error of all digits minus that of {digit}, percentage points", difference)
+    return Measure(f"error of all digits minus that of {digit}, percentage points", difference, is_difference=True)
 
 
 def _row(kernel: str, images: str, histograms: str = "") -> Params:
