@@ -52,6 +52,7 @@ def write(here: Path) -> None:
     report(specs, records, results, generated / "report.html")
     _replace(here / "papers.md", papers(records))
     chart(results, generated / "support-vector-machines.svg")
+    scale_chart(results, generated / "scale.svg")
     _replace(here / "performance.md", performance(results))
 
 
@@ -178,6 +179,10 @@ def performance(results: Path) -> str:
         "",
         '<img src="support-vector-machines.svg" alt="Fit times of three packages" width="85%">',
         "",
+        "Landmark models by conjugate gradients; [Streams](streaming.md#many-landmarks) has the table.",
+        "",
+        '<img src="scale.svg" alt="Error against seconds for many rows and landmarks" width="70%">',
+        "",
     ]
     for peer in peers(results):
         lines += [f"## {peer['title']}", "", _cell(peer["about"]), "", "| " + " | ".join(map(_cell, peer["heads"])) + " |"]
@@ -210,6 +215,29 @@ def chart(results: Path, path: Path) -> None:
     axis.grid(axis="y", alpha=0.3)
     axis.set(xscale="log", xlabel="seconds to fit an RBF SVM, two cores; further left is better")
     axis.legend(frameon=False)
+    figure.savefig(path)
+
+
+def scale_chart(results: Path, path: Path) -> None:
+    """Draw error against seconds of the generated rows of `benchmarks/scale.py`, one point for each fit."""
+    import json
+
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axis = figure.subplots()
+    for run in json.loads((results / "scale.json").read_text(encoding="utf-8")):
+        hardware = run["environment"].get("hardware", run["environment"])
+        gpu, cores = hardware.get("gpu"), hardware.get("cores")
+        for record in run["records"]:
+            if record["data"] != "generated" or "test_error" not in record:
+                continue
+            point = record["seconds"], 100 * record["test_error"]
+            axis.plot(*point, "o", color="tab:green" if gpu else "tab:blue")
+            label = f"{record['rows']:,} rows, {record['landmarks']:,} landmarks\n{gpu or f'{cores} CPU cores'}"
+            axis.annotate(label, point, xytext=(6, 4), textcoords="offset points", fontsize=8)
+    axis.set(xscale="log", xlabel="seconds of the fit", ylabel="test error, %")
+    axis.margins(x=0.6, y=0.2)
     figure.savefig(path)
 
 
