@@ -25,40 +25,66 @@ def other_shapes(array):
     return [array[:-1], np.concatenate([array, array]), array.ravel() if array.ndim > 1 else array[:, None]]
 
 
+def saved_members(name, path):
+    """Save a fitted estimator and return the members of the archive."""
+    gramless.save(fitted(name), path)
+    with zipfile.ZipFile(path) as archive:
+        return {member: archive.read(member) for member in archive.namelist()}
+
+
+def arrays_of(members):
+    """Return the arrays in the members of an archive by name."""
+    return {member: np.load(io.BytesIO(content)) for member, content in members.items() if member.endswith(".npy")}
+
+
+def write_forged(path, members, member, array, *, described=False):
+    """Write an archive with another array, and with `described` a schema in which the array was saved like this."""
+    content = io.BytesIO()
+    np.save(content, array)
+    members = {**members, member: content.getvalue()}
+    if described:
+        saved_as = {"saved_as": f"shape {array.shape} and dtype {array.dtype}"}
+        schema = json.loads(
+            members["schema.json"], object_hook=lambda node: {**node, **saved_as} if node.get("file") == member else node
+        )
+        members["schema.json"] = json.dumps(schema)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for key, value in members.items():
+            archive.writestr(key, value)
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_error_names_the_array_with_another_shape(name, tmp_path):
     path = tmp_path / "m.skops"
-    gramless.save(fitted(name), path)
-    with zipfile.ZipFile(path) as archive:
-        members = {member: archive.read(member) for member in archive.namelist()}
+    members = saved_members(name, path)
     tried = 0
-    for member in [member for member in members if member.endswith(".npy")]:
-        array = np.load(io.BytesIO(members[member]))
+    for member, array in arrays_of(members).items():
         for other in other_shapes(array) if array.ndim else []:
             if other.shape == array.shape:  # an empty array without its last row
                 continue
-            forged = io.BytesIO()
-            np.save(forged, other)
-            with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-                for key, content in members.items():
-                    archive.writestr(key, forged.getvalue() if key == member else content)
+            write_forged(path, members, member, other)
             with pytest.raises(ValueError, match=r"the array estimator\.\S+ has shape .* and it was saved with shape"):
                 gramless.load(path)
             tried += 1
     assert tried >= 3
 
 
+@pytest.mark.parametrize("name", ["KernelSVC", "LSSVC", "FourierFeatures"])
+def test_arrays_that_disagree_raise_even_if_the_schema_agrees(name, tmp_path):
+    """The schema describes the forged array as it is, so that only the checks of the loaded estimator detect it."""
+    path = tmp_path / "m.skops"
+    members = saved_members(name, path)
+    member, array = max(arrays_of(members).items(), key=lambda item: item[1].size)
+    write_forged(path, members, member, array[:, :-1], described=True)
+    with pytest.raises(ValueError, match=f"the arrays of {name} do not agree|{name}: .* does not have the"):
+        gramless.load(path)
+
+
 def test_error_names_the_array_with_another_dtype(tmp_path):
     path = tmp_path / "m.skops"
-    gramless.save(fitted("LSSVC"), path)
-    with zipfile.ZipFile(path) as archive:
-        members = {member: archive.read(member) for member in archive.namelist()}
-    name = next(name for name in members if name.endswith(".npy") and np.load(io.BytesIO(members[name])).dtype == np.float64)
-    forged = io.BytesIO()
-    np.save(forged, np.load(io.BytesIO(members[name])).astype(np.float32))
-    with zipfile.ZipFile(path, "w") as archive:
-        for key, content in members.items():
-            archive.writestr(key, forged.getvalue() if key == name else content)
+    members = saved_members("LSSVC", path)
+    member, array = next(item for item in arrays_of(members).items() if item[1].dtype == np.float64)
+    write_forged(path, members, member, array.astype(np.float32))
     with pytest.raises(ValueError, match=r"has shape .* and dtype float32, and it was saved with .* dtype float64"):
         gramless.load(path)
 

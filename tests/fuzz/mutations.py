@@ -36,9 +36,21 @@ def forged(content, rng):
     if arrays and rng.random() < 0.7:
         name = arrays[int(rng.integers(len(arrays)))]
         members[name] = forged_npz(members[name], rng) if name.endswith(".npz") else forged_npy(members[name], rng)
+        if name.endswith(".npy") and rng.random() < 0.5:
+            members["schema.json"] = with_description(members["schema.json"], name, members[name])
     else:
         members["schema.json"] = forged_schema(members["schema.json"], rng)
     return zipped(members)
+
+
+def with_description(schema, name, content):
+    """Return a schema in which an array was saved with the shape and dtype of other content."""
+    array = np.load(io.BytesIO(content), allow_pickle=False)
+
+    def replaced(node):
+        return node | {"saved_as": f"shape {array.shape} and dtype {array.dtype}"} if node.get("file") == name else node
+
+    return json.dumps(json.loads(schema, object_hook=replaced)).encode()
 
 
 def zipped(members):

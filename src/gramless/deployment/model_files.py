@@ -549,7 +549,8 @@ def _check_estimator(estimator: BaseEstimator) -> None:
         if is_float and not any(word in key for word in _MAY_BE_INFINITE) and not np.isfinite(value).all():
             raise ValueError(f"{name}.{key} is not finite")
     width = attributes.get("n_features_in_")
-    if width is None or not hasattr(estimator, "predict"):
+    method = next((name for name in ("predict", "transform") if hasattr(estimator, name)), None)
+    if width is None or method is None:
         return
     if not isinstance(width, int | np.integer) or width < 1:
         raise ValueError(f"{name}.n_features_in_ is {width!r}")
@@ -561,37 +562,45 @@ def _check_estimator(estimator: BaseEstimator) -> None:
                 continue
             if getattr(points, "ndim", 0) != 2 or (points.shape[1] != width and not precomputed):
                 raise ValueError(f"{name}: {key} does not have the {width} columns that the model was fitted on")
+            if points.dtype.kind not in "fiub" or not np.isfinite(points.data if sp.issparse(points) else points).all():
+                raise ValueError(f"{name}: {key} has entries that are not finite numbers")
     tags = get_tags(estimator).input_tags
     if not tags.two_d_array or tags.string or tags.categorical:
         return
     if precomputed and width > 10**7:
         raise ValueError(f"{name}.n_features_in_ is {width}")
-    _check_predictions(estimator, np.zeros((2, int(width))))
+    X = np.zeros((2, int(width)))
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            result = getattr(estimator, method)(X)
+            scores = getattr(estimator, "decision_function", lambda X: None)(X) if method == "predict" else None
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise ValueError(f"the arrays of {name} do not agree: {method} raises {type(error).__name__}, {error}") from error
+    _check_results(estimator, result, scores, len(X))
 
 
-def _check_predictions(model: Any, X: np.ndarray) -> None:
-    """Raise ValueError if predictions or scores of X have wrong shapes, unknown labels or values that are not finite."""
-    name, n = type(model).__name__, len(X)
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        predicted = model.predict(X)
-        if len(predicted) != n:
-            raise ValueError(f"{name} returns {len(predicted)} predictions for {n} rows")
-        if not hasattr(model, "classes_"):
-            if np.asarray(predicted).dtype.kind == "f" and not np.isfinite(predicted).all():
-                raise ValueError(f"{name} predicts values that are not finite")
-            return
-        k, multilabel = len(model.classes_), getattr(model, "multilabel_", False)
-        if not np.isin(predicted, (0, 1) if multilabel else model.classes_).all():
-            raise ValueError(f"{name} predicts unknown labels")
-        if multilabel and np.shape(predicted) != (n, k):
-            raise ValueError(f"{name} predicts labels of shape {np.shape(predicted)} for {n} rows and {k} labels")
-        if not hasattr(model, "decision_function"):
-            return
-        scores = np.asarray(model.decision_function(X))
-        one_vs_rest, one_vs_one = k, k * (k - 1) // 2
-        widths = {k} if multilabel else {1} if k == 2 else {one_vs_rest, one_vs_one}
-        if len(scores) != n or scores.reshape(n, -1).shape[1] not in widths:
-            raise ValueError(f"{name} returns scores of shape {scores.shape} for {n} rows and {k} classes")
-        if not np.isfinite(scores).all():
-            raise ValueError(f"{name} returns scores that are not finite")
+def _check_results(model: Any, result: Any, scores: Any, n: int) -> None:
+    """Raise ValueError if results or scores of `n` rows have wrong shapes, unknown labels or values that are not finite."""
+    name = type(model).__name__
+    values = result.data if sp.issparse(result) else np.asarray(result)
+    if result.shape[0] != n:
+        raise ValueError(f"{name} returns {result.shape[0]} results for {n} rows")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise ValueError(f"{name} returns values that are not finite")
+    if not hasattr(model, "classes_"):
+        return
+    k, multilabel = len(model.classes_), getattr(model, "multilabel_", False)
+    if not np.isin(result, (0, 1) if multilabel else model.classes_).all():
+        raise ValueError(f"{name} predicts unknown labels")
+    if multilabel and np.shape(result) != (n, k):
+        raise ValueError(f"{name} predicts labels of shape {np.shape(result)} for {n} rows and {k} labels")
+    if scores is None:
+        return
+    scores = np.asarray(scores)
+    one_vs_rest, one_vs_one = k, k * (k - 1) // 2
+    widths = {k} if multilabel else {1} if k == 2 else {one_vs_rest, one_vs_one}
+    if len(scores) != n or scores.reshape(n, -1).shape[1] not in widths:
+        raise ValueError(f"{name} returns scores of shape {scores.shape} for {n} rows and {k} classes")
+    if not np.isfinite(scores).all():
+        raise ValueError(f"{name} returns scores that are not finite")
