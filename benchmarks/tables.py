@@ -33,7 +33,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 from gramless.papers.datasets import load
-from gramless.papers.experiments.environment import environment
+from gramless.papers.experiments.environment import commit, environment
 
 CSV = {
     **dict.fromkeys(
@@ -46,6 +46,10 @@ CSV = {
     "nox_emissions": ("LNOx", "values"),
     "wages": ("lwage", "values"),
     "diamonds": ("price", "values"),
+    "insteval": ("y", "values"),
+    "loans": ("interest_rate", "values"),
+    "movies": ("votes", "values"),
+    "ames": ("Sale_Price", "values"),
 }
 OWN = {
     "wine_classes": ("wine_quality", "classes", None),
@@ -70,7 +74,7 @@ SMALL_FIRST = [
     *("iris", "wine", "diabetes", "led7digit", "wdbc", "breast_cancer", "australian", "tic_tac_toe", "vowel", "digits"),
     *("titanic", "hdma", "chess", "wages", "spambase", "wine_classes", "wine_values", "banana", "texture", "optdigits"),
     *("mushroom", "computers", "ring", "nox_emissions", "pendigits", "letter", "california", "bank", "covertype_50000"),
-    "diamonds",
+    *("diamonds", "ames", "loans", "movies", "insteval"),
 ]
 
 
@@ -147,6 +151,9 @@ class Trees:
     def _ready(self, X: pd.DataFrame) -> pd.DataFrame:
         if self.package != "CatBoost":
             ready = as_categories(X, self.like)
+            if self.package == "HistGradientBoosting":  # larger categories raise an error
+                many = [c for c in words(X) if len(ready[c].cat.categories) > MOST_CATEGORIES]
+                ready[many] = ready[many].apply(lambda column: column.cat.codes)
             ready.columns = [f"c{k}" for k in range(ready.shape[1])]
             return ready
         X = X.copy()
@@ -179,6 +186,8 @@ class Ours:
 
 
 THREADS = os.cpu_count()
+MOST_CATEGORIES = 255
+"""Most categories of a column that HistGradientBoosting accepts; columns with more are given as numbers."""
 LIBRARIES = ("CatBoost", "LightGBM", "HistGradientBoosting", "XGBoost")
 
 
@@ -281,7 +290,13 @@ def run(name: str, seed: int, learner: str, tuned_seconds: float | None, setting
         full = np.zeros((len(predicted), n_classes))
         full[:, np.unique(y_train)] = predicted
         predicted = full
-    found = {"rows": len(y_train), "kind": kind, "seconds": round(seconds, 2), "cpu_seconds": round(cpu, 2)}
+    found: dict[str, Any] = {
+        "commit": commit(),
+        "rows": len(y_train),
+        "kind": kind,
+        "seconds": round(seconds, 2),
+        "cpu_seconds": round(cpu, 2),
+    }
     # Wall-clock time depends on other programs, so record the load average of the last minute.
     found["load"] = round(os.getloadavg()[0], 2)
     found |= rate(y_test, predicted, kind, n_classes)

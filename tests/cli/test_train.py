@@ -166,6 +166,7 @@ def test_the_same_seed_gives_the_same_model(run, plants, tmp_path):
         (["{plants}/plants.csv", "--target", "kind", "--kernel", "rfb"], "unknown kernel 'rfb'; known are rbf"),
         (["{plants}/plants.csv", "--target", "kind", "--estimator", "svn"], "unknown estimator 'svn'; known are auto"),
         (["{plants}/plants.csv", "--target", "kind", "--tune", "grid"], "unknown tuning method 'grid'; known are loo, none"),
+        (["{plants}/plants.csv", "--target", "kind", "--preset", "slow"], "unknown preset 'slow'; known are default, fast"),
         (["{plants}/plants.csv", "--target", "kind", "--test-size", "2"], "between 0 and 1"),
         (["{plants}/plants.csv", "--target", "kind", "--out", "no/such/m.skops"], "no folder no/such for m.skops"),
         (["{plants}/plants.csv", "--target", "kind", "--out", "{plants}"], "is a folder: give --out the name of a file"),

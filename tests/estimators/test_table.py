@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_friedman1, make_moons
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.metrics import average_precision_score, log_loss
 from threadpoolctl import threadpool_limits
 
@@ -457,3 +458,24 @@ def test_a_table_without_usable_columns_is_reported():
         ValueError, match="no column of X can be used: 'country': the same value everywhere; 'id': row numbers"
     ):
         TableClassifier().fit(X, np.arange(30) % 2)
+
+
+@pytest.mark.parametrize("cls", [TableRegressor, TableClassifier])
+def test_the_fast_preset_evaluates_a_fraction_of_the_settings(cls):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(700, 4))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.2 * rng.normal(size=700)
+    y = y if cls is TableRegressor else y > 0
+
+    def fit(preset):
+        messages = []
+        model = cls(random_state=0, preset=preset, callback=lambda _, record: messages.append(record["message"]))
+        score = model.fit(X[:500], y[:500]).score(X[500:], y[500:])
+        return len(messages), score
+
+    (steps, _), (fast_steps, score) = fit("default"), fit("fast")
+    assert fast_steps < 0.6 * steps
+    trees = HistGradientBoostingRegressor if cls is TableRegressor else HistGradientBoostingClassifier
+    assert score > trees(random_state=0).fit(X[:500], y[:500]).score(X[500:], y[500:])
+    with pytest.raises(ValueError, match="preset"):
+        cls(preset="slow").fit(X, y)

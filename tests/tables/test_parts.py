@@ -280,6 +280,26 @@ def test_means_of_logarithmic_values_add_up():
     np.testing.assert_allclose(loss.predictions(loss.targets(rows, True), rows, True), y)
 
 
+def test_logarithms_are_not_extrapolated():
+    y = np.exp(np.random.default_rng(0).normal(size=200))
+    loss = ValueLoss(y, "squared_error", None)
+    predicted = ValueLoss.from_scores(np.array([[-50.0], [50.0]]), loss.scales(), True, 1.1)
+    np.testing.assert_allclose(predicted, [1.1 * y.min(), 1.1 * y.max()])
+    # Files of version 0.1.0 do not have the range.
+    assert ValueLoss.from_scores(np.array([[50.0]]), loss.scales()[:4], True, 1.1)[0] > y.max()
+
+
+def test_finalists_are_of_every_kernel_with_and_without_logarithms_and_encodings():
+    def one(kernel, loss, **changes):
+        setting = TableSetting(changes.pop("scaling", "standard"), kernel, 1.0, 1.0, **changes)
+        return Evaluation(setting, loss, 1, np.zeros(1))
+
+    found = [one("rbf", 0.1), one("rbf", 0.2, scaling="quantile"), one("rbf", 0.3, log=True), one("laplacian", 0.9)]
+    found.append(one("rbf", 0.8, scaling="quantile" + search.TARGET_ENCODED))
+    assert [kept.loss for kept in search._diverse(found, 4)] == [0.1, 0.3, 0.8, 0.9]
+    assert len(search._diverse(found, 9)) == 5
+
+
 def test_an_average_is_chosen_only_where_it_helps():
     rng = np.random.default_rng(0)
     y = rng.normal(size=400)

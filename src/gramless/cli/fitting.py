@@ -141,6 +141,7 @@ def _fit_table(
         kernel=settings.kernel or "auto",
         C=settings.C,
         gamma=settings.gamma,
+        preset=settings.preset,
         tune=settings.tune,
         column_types=table.columns.type_of,
         time_budget=seconds,

@@ -99,6 +99,9 @@ class TrainSettings:
     tune: Annotated[
         str, choice("tuning method", "Tuning method: loo (closed-form leave-one-out) or none.", "loo", "none")
     ] = "loo"
+    preset: Annotated[
+        str, choice("preset", "Amount of search: default, or fast (a fifth of the time budget).", "default", "fast")
+    ] = "default"
     task: Annotated[
         str,
         choice("task", "Kind of target: auto, classification or regression.", "auto", "classification", "regression"),

@@ -47,9 +47,9 @@ from gramless.tables.column_types import (
 )
 from gramless.tables.losses import ClassLoss, ValueLoss, extreme_targets
 from gramless.tables.members import FittedMembers, TablePlan, fit_members, plan_table, refit_members
-from gramless.tables.search import KERNELS, WIDTHS, SearchOptions
+from gramless.tables.search import FAST_KERNELS, KERNELS, WIDTHS, SearchOptions
 from gramless.tables.single import tune_single
-from gramless.tables.tuning import TUNING, TablesTuning
+from gramless.tables.tuning import FAST, TUNING, TablesTuning
 
 # Value of the parameter `estimator`, and its classifier and regressor.
 SINGLE_MODELS: dict[str, tuple[Any, Any]] = {
@@ -111,6 +111,7 @@ class _TableEstimator(BaseEstimator):
         "kernel": [StrOptions({"auto", *WIDTHS})],
         "C": [POSITIVE, None],
         "gamma": [POSITIVE, StrOptions({"scale", "auto"}), None],
+        "preset": [StrOptions({"default", "fast"})],
         "tune": [StrOptions({"loo", "none"})],
         "column_scales": [StrOptions({"learned", "equal"})],
         "text": [StrOptions({"auto", "leave out", "hash"})],
@@ -128,6 +129,7 @@ class _TableEstimator(BaseEstimator):
     estimator: str = "auto"
     C: float | None = None
     gamma: float | str | None = None
+    preset: str = "default"
     tune: str = "loo"
     column_scales: str = "learned"
     text: str = "auto"
@@ -334,8 +336,7 @@ class _TableEstimator(BaseEstimator):
             progress.report("fit", f"fitting {type(model).__name__} on {n:,} rows")
             self._fit_model(model, encoded, loss, 0.0)
             return self
-        seconds = default_seconds(n) if self.time_budget is None else float(self.time_budget)
-        options = self._search_options("table", seconds, progress)
+        options = self._search_options("table", n, progress)
         fitted = refit_members(self.members_, self.member_weights_, encoded, loss, options)
         self._store(fitted)
         self._calibrate(loss, fitted.predictions)
@@ -361,11 +362,10 @@ class _TableEstimator(BaseEstimator):
         """Fit to encoded rows; return the leave-one-out predictions of a table model, None for a single model."""
         n = len(encoded)
         name, self.reason_ = self._resolve(n)
-        seconds = default_seconds(n) if self.time_budget is None else float(self.time_budget)
         progress = _Progress(self)
         self.model_, self.preparation_ = None, None
         self._store(FittedMembers([], np.empty(0), np.empty(0), {}))
-        options = self._search_options(name, seconds, progress)
+        options = self._search_options(name, n, progress)
         with report_compilation(progress.notify) as message:
             progress.message = message
             if name != "table":
@@ -388,10 +388,13 @@ class _TableEstimator(BaseEstimator):
         self.members_, self.member_weights_ = fitted.members, fitted.weights
         self.reductions_, self.timings_ = fitted.reductions, fitted.timings
 
-    def _search_options(self, name: str, seconds: float, progress: _Progress) -> SearchOptions:
+    def _search_options(self, name: str, n: int, progress: _Progress) -> SearchOptions:
+        """Return the options of the search for `n` rows."""
+        tuning, kernels = (FAST, FAST_KERNELS) if self.preset == "fast" else (self._tuning, KERNELS)
+        seconds = tuning.budget_share * default_seconds(n) if self.time_budget is None else float(self.time_budget)
         return SearchOptions(
             encodings=self.columns_.encodings(),
-            kernels=(self.kernel,) if self.kernel != "auto" else KERNELS if name == "table" else ("rbf",),
+            kernels=(self.kernel,) if self.kernel != "auto" else kernels if name == "table" else ("rbf",),
             C=self.C,
             gamma=self.gamma,
             tune=self.tune,
@@ -401,7 +404,7 @@ class _TableEstimator(BaseEstimator):
             most_for_matrices=TUNING.default_memory if self.memory_budget is None else np.inf,
             seed=check_random_state(self.random_state).randint(2**31 - 1),
             report=progress.report,
-            tuning=self._tuning,
+            tuning=tuning,
         )
 
     def _fit_single(self, name: str, encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOptions) -> None:
@@ -604,6 +607,9 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     gamma : float, "scale", "auto" or None, default=None
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 /
         n_features`. `X` are the standardised columns, and None selects the value by leave-one-out.
+    preset : {"default", "fast"}, default="default"
+        Amount of search for `"table"`: `"fast"` has a fifth of the default time budget, compares two kernels and averages at
+        most two settings.
     tune : {"loo", "none"}, default="loo"
         Method that selects settings which are None: leave-one-out, or the defaults `C=1.0` and `gamma="scale"`.
     column_scales : {"learned", "equal"}, default="learned"
@@ -878,6 +884,9 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     gamma : float, "scale", "auto" or None, default=None
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 /
         n_features`. `X` are the standardised columns, and None selects the value by leave-one-out.
+    preset : {"default", "fast"}, default="default"
+        Amount of search for `"table"`: `"fast"` has a fifth of the default time budget, compares two kernels and averages at
+        most two settings.
     tune : {"loo", "none"}, default="loo"
         Method that selects settings which are None: leave-one-out, or the defaults `C=1.0` and `gamma="scale"`.
     column_scales : {"learned", "equal"}, default="learned"

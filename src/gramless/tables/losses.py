@@ -4,7 +4,8 @@
     values    mean squared, absolute or Huber's error in units of the standard deviation of the target
 
 If the logarithm of the target is fitted, `exp` of a score is a median; one factor for all rows, the ratio of the sums,
-converts medians to means (Duan, "Smearing estimate: a nonparametric retransformation method", 1983).
+converts medians to means (Duan, "Smearing estimate: a nonparametric retransformation method", 1983). Predicted logarithms
+are clipped to the range of the training targets, because the exponential of an extrapolated logarithm can have any size.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _FIRST_HUBER = 3.0
 _SMOOTHED = 0.5
 # Skewness above which the logarithm of a positive target is tried.
 _SKEWED = 0.5
-_LARGEST_EXPONENT = 700.0
+# Bound on a predicted logarithm in files of version 0.1.0, which do not have the range of the training targets.
+LARGEST_EXPONENT = 700.0
 
 
 class Loss:
@@ -123,6 +125,11 @@ def extreme_targets(y: np.ndarray) -> np.ndarray:
     return extreme
 
 
+def log_range(scales: np.ndarray) -> tuple[float, float]:
+    """Return the bounds of predicted logarithms from the result of `ValueLoss.scales`."""
+    return (float(scales[4]), float(scales[5])) if len(scales) > 4 else (-np.inf, LARGEST_EXPONENT)
+
+
 class ValueLoss(Loss):
     """Squared, absolute or Huber's error of a regression target; settings are compared by `metric` if that is given.
 
@@ -184,15 +191,16 @@ class ValueLoss(Loss):
         return (((np.log(y) - self.log_mean) / self.log_spread) if log else (y - self.mean) / self.spread)[:, None]
 
     def scales(self) -> np.ndarray:
-        """Return mean and standard deviation of the values and of their logarithms."""
-        return np.array([self.mean, self.spread, self.log_mean, self.log_spread])
+        """Return mean and standard deviation of the values and of their logarithms, and the range of the logarithms."""
+        logs = np.log([self.y.min(), self.y.max()]) if self.can_log else [0.0, 0.0]
+        return np.array([self.mean, self.spread, self.log_mean, self.log_spread, *logs])
 
     @staticmethod
     def from_scores(scores: np.ndarray, scales: np.ndarray, log: bool, factor: float) -> np.ndarray:
         """Return standardised scores in units of the target."""
         if not log:
             return scores[:, 0] * scales[1] + scales[0]
-        return factor * np.exp(np.minimum(scores[:, 0] * scales[3] + scales[2], _LARGEST_EXPONENT))
+        return factor * np.exp(np.clip(scores[:, 0] * scales[3] + scales[2], *log_range(scales)))
 
     def factor(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> float:
         """Return the factor that converts medians to means; 1 if the target is not transformed or medians are requested."""

@@ -89,7 +89,7 @@ class TableMember(BaseEstimator):
 
 
 def _expansion(kernel: Kernel, X: np.ndarray, points: np.ndarray, coef: np.ndarray) -> np.ndarray:
-    """Return `kernel(X, points) @ coef`; columns are scaled once, and city-block distances use blocks for compiled code."""
+    """Return `kernel(X, points) @ coef`; the columns are scaled once, and city-block distances use compiled code."""
     if isinstance(kernel, ScaledColumns):
         scales = np.asarray(kernel.scales, dtype=points.dtype)
         X, points, kernel = X * scales, points * scales, kernel.kernel

@@ -41,6 +41,8 @@ Report: TypeAlias = Callable[[str, str], bool]
 
 KERNELS = ("rbf", "matern52", "exponential", "laplacian")
 """Kernels of the search."""
+FAST_KERNELS = ("matern52", "laplacian")
+"""Kernels of a fast search: one for smooth functions, and one for functions that change along single columns."""
 # Widths of the first stage in order of evaluation: the search for C starts from the best C of the previous width.
 WIDTHS = {
     "rbf": (0.3, 0.15, 0.6, 1.2, 4.0),
@@ -117,6 +119,11 @@ class HalfScales:
     even: tuple[float, ...]
     odd: tuple[float, ...]
     rows: int
+
+
+def narrowed_evaluations(starts: int, evaluations: int) -> int:
+    """Return the number of evaluations of a search that continues from the better half of the starts."""
+    return starts + -(-starts // 2) * (evaluations - 1)
 
 
 def rows_within(seconds: float, evaluations: int, tuning: TablesTuning = TUNING) -> int:
@@ -334,18 +341,10 @@ class SettingSearch:
 
         def learned(start: TableSetting, first: int) -> tuple[np.ndarray, float]:
             half = slice(first, rows, 2)
-            subset = self.rows[half]
+            X, groups = self.X[start.scaling][half], self.groups[start.scaling]
             gamma = kernel_gamma(start.kernel, start.width, self.spread[start.scaling])
-            arguments = (
-                self.X[start.scaling][half],
-                self.groups[start.scaling],
-                start.kernel,
-                gamma,
-                start.C,
-                self.loss,
-                subset,
-            )
-            return learn_scales(*arguments, start.log, steps=self.tuning.learning_steps)
+            arguments = (X, groups, start.kernel, gamma, start.C, self.loss, self.rows[half], start.log)
+            return learn_scales(*arguments, steps=self.tuning.learning_steps)
 
         halves = self._each(_step(learned, start, first) for start in starts for first in (0, 1))
         return [self._joined(start, halves[2 * k : 2 * k + 2], rows) for k, start in enumerate(starts)]
@@ -384,6 +383,13 @@ class SettingSearch:
             predictions[half] = there.predictions[half]
         return Evaluation(setting, self.loss(predictions, self.rows[:n]), n, predictions)
 
+    def _narrowed(self, starts: Sequence[TableSetting], n: int, evaluations: int) -> list[Evaluation]:
+        """Evaluate all settings, and run a coordinate search from the better half of them."""
+        first = sorted(self._each(_step(self.evaluate, start, n) for start in starts), key=lambda one: one.loss)
+        half = -(-len(first) // 2)
+        jobs = [self.unbiased_search(one.setting, n, evaluations) for one in first[:half]]
+        return self._each([*jobs, *(self.unbiased(one) for one in first[half:])])
+
     def _reweight(self, found: list[Evaluation]) -> None:
         """Update the weights of a robust loss by the residuals of the best setting."""
         finite = _finite(found)
@@ -397,9 +403,10 @@ class SettingSearch:
         t, most = self.tuning, len(self.rows)
         learns = self.options.column_scales == "learned" and len(np.unique(self.groups["standard"])) > 1
         # With learned scales, both halves of the rows are evaluated after every coordinate search.
-        second = (t.families + self.loss.can_log) * t.family_evaluations
-        second += t.learned_kernels * (t.family_evaluations + 2) if learns else 0
-        third = t.finalists * (t.finalist_evaluations + 2)
+        second = narrowed_evaluations(t.families, t.family_evaluations) + self.loss.can_log * t.family_evaluations
+        second += narrowed_evaluations(t.learned_kernels, t.family_evaluations) + 2 * t.learned_kernels if learns else 0
+        last = narrowed_evaluations(t.finalists, t.finalist_evaluations)
+        third = last + 2 * t.finalists
         scalings, decades = len([one for one in self.X if one in BASE_SCALINGS]), round(np.log10(t.largest_C / t.smallest_C))
         n_widths = scalings * sum(len(WIDTHS[kernel]) for kernel in self.options.kernels)
         self._expect((n_widths + 4) * (1 + decades), second, third)
@@ -407,14 +414,15 @@ class SettingSearch:
         if not families:
             return []
         self._reweight(families)
-        rows = rows_within(t.shares["second"] * self.options.seconds, t.families * t.family_evaluations, t)
+        evaluations = narrowed_evaluations(t.families, t.family_evaluations)
+        rows = rows_within(t.shares["second"] * self.options.seconds, evaluations, t)
         n = min(t.second_rows, max(t.first_rows, rows))
         self._expect(second, third)
         # Use all rows here if a separate stage would add only few rows.
         n = most if n > t.almost_all * most else n
         self.report(f"coordinate search from the best settings, {n:,} rows")
         starts = [one.setting for one in _diverse(families, t.families)]
-        found = self._each(self.coordinate_search(start, n, t.family_evaluations) for start in starts)
+        found = self._narrowed(starts, n, t.family_evaluations)
         if self.loss.can_log:
             best = min(found, key=lambda one: one.loss).setting
             self.report(f"evaluating the logarithm of the target, {n:,} rows")
@@ -427,24 +435,23 @@ class SettingSearch:
             self.report(f"learning a scale for each column, {len(starts)} kernels, {2 * half:,} rows")
             learned = self.learn(starts, 2 * half)
             self.report(f"coordinate search with the learned scales, {n:,} rows")
-            found += self._each(self.unbiased_search(one, n, t.family_evaluations) for one in learned)
+            found += self._narrowed(learned, n, t.family_evaluations)
         self._reweight(found)
         finalists = _diverse(_families(found), t.finalists)
         self._expect(third)
-        affordable = rows_within(t.shares["third"] * self.options.seconds, t.finalists * t.finalist_evaluations, t)
+        affordable = rows_within(t.shares["third"] * self.options.seconds, last, t)
         if n < most <= affordable / t.almost_all and not self._stopped:
             self.report(f"choosing among the best, {most:,} rows")
-            finalists = self._each(self.unbiased_search(one.setting, most, t.finalist_evaluations) for one in finalists)
+            finalists = self._narrowed([one.setting for one in finalists], most, t.finalist_evaluations)
         return _finite(finalists)
 
     def run_local(self, found: list[Evaluation], spread: dict[str, float]) -> list[Evaluation]:
         """Return settings of an earlier search after a coordinate search on these rows, local subsets of the table."""
         self.spread = spread
         t, n = self.tuning, len(self.rows)
-        self._expect(t.local_finalists * t.local_evaluations)
+        self._expect(narrowed_evaluations(t.local_finalists, t.local_evaluations))
         self.report(f"choosing among the best, {n:,} rows of {t.local_subsets} local subsets")
-        starts = [one.setting for one in _diverse(found, t.local_finalists)]
-        return _finite(self._each(self.coordinate_search(start, n, t.local_evaluations) for start in starts))
+        return _finite(self._narrowed([one.setting for one in _diverse(found, t.local_finalists)], n, t.local_evaluations))
 
     def run_single(self) -> Evaluation:
         """Return the best setting of one scaling and one kernel, on at most `single_rows` rows."""
@@ -467,7 +474,7 @@ NOTHING_FITTED = "no setting could be fitted: the kernel matrix is singular for 
 def local_rows(X: np.ndarray, options: SearchOptions, most: int, rng: np.random.RandomState) -> np.ndarray:
     """Return row indices of random local subsets, as many as the time budget of the third stage allows."""
     tuning = options.tuning
-    evaluations = tuning.local_finalists * tuning.local_evaluations
+    evaluations = narrowed_evaluations(tuning.local_finalists, tuning.local_evaluations)
     count = min(most, rows_within(tuning.shares["third"] * options.seconds, evaluations, tuning))
     tree = Partition(max(1, count // tuning.local_subsets)).fit(X)
     parts = tree.parts(X)
@@ -485,10 +492,18 @@ def _families(found: list[Evaluation]) -> list[Evaluation]:
 
 
 def _diverse(found: list[Evaluation], most: int) -> list[Evaluation]:
-    """Return the best evaluation of each kernel, then others: the best kernel can change with more rows."""
-    first = _best_of_each(found, lambda setting: setting.kernel)
-    others = [one for one in sorted(found, key=lambda one: one.loss) if all(one is not taken for taken in first)]
-    return sorted([*first, *others][:most], key=lambda one: one.loss)
+    """Return the best evaluation of each kernel, with and without logarithms, and of each encoding, then others.
+
+    The best kernel can change with more rows, and averages of different models have smaller errors.
+    """
+    groups: list[Callable[[TableSetting], Any]] = [
+        lambda setting: setting.kernel,
+        lambda setting: setting.log,
+        lambda setting: setting.scaling.endswith(TARGET_ENCODED),
+    ]
+    ordered = [one for group in groups for one in _best_of_each(found, group)] + _finite(found)
+    kept = list({id(one): one for one in ordered}.values())[:most]
+    return _finite(kept)
 
 
 def _best_of_each(found: list[Evaluation], group: Callable[[TableSetting], Any]) -> list[Evaluation]:

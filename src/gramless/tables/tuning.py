@@ -56,6 +56,8 @@ class TablesTuning:
         default_factory=lambda: MappingProxyType({"second": 0.15, "learn": 0.2, "third": 0.2, "fit": 0.45})
     )
     """Shares of the time budget of the second stage, of learning scales, of the third stage and of the fit."""
+    budget_share: float = 1.0
+    """Share of the default time budget."""
     operations_per_second: float = 2.0**36
     """Nominal speed of float64 factorisations, by which time budgets are converted to numbers of operations: that of two
     cores with 256-bit vector instructions, measured and rounded to a power of two. The speed of the computer is not
@@ -117,3 +119,18 @@ class TablesTuning:
 
 
 TUNING = TablesTuning()
+# A fifth of the time budget: half of the kernels (`FAST_KERNELS` of the search), fewer evaluations, smaller samples.
+FAST = TablesTuning(
+    first_rows=300,
+    second_rows=800,
+    families=3,
+    family_evaluations=3,
+    finalists=3,
+    finalist_evaluations=2,
+    local_finalists=3,
+    local_evaluations=4,
+    learned_kernels=1,
+    learning_steps=5,
+    members=2,
+    budget_share=0.2,
+)

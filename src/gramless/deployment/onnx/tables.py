@@ -182,7 +182,8 @@ def _leaves(tree: Partition, x: Tensor) -> list[Tensor]:
 
 
 def _in_units(scores: Tensor, scales: np.ndarray, member: TableMember) -> Tensor:
-    mean, spread, log_mean, log_spread = (float(value) for value in scales)
+    mean, spread, log_mean, log_spread = (float(value) for value in scales[:4])
     if not member.log:
         return scores * spread + mean
-    return (scores * log_spread + log_mean).op("Min", losses._LARGEST_EXPONENT).op("Exp") * float(member.factor)
+    low, high = losses.log_range(scales)
+    return (scores * log_spread + log_mean).op("Clip", low, high).op("Exp") * float(member.factor)
