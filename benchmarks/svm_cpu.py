@@ -9,6 +9,10 @@ because they depend less on other programs. `LSSVC` and `LSSVR` with default sol
 with the same kernel and C; they solve the same task with another loss. Each record is written at once; a fit that fails
 or exceeds `--time-limit` is reported and left out.
 
+The floor of a fit is the time of its multiply-adds at the rate of a matrix product, and of its memory traffic at the rate
+of a copy, both measured in the same process (see `floor`). The summary prints the operations, the bytes and the fraction of
+the floor that each fit reaches.
+
     python benchmarks/svm_cpu.py                         all cases, into benchmarks/results/svm_cpu.json
     python benchmarks/svm_cpu.py --only usps letter      repeat some cases; the other records are kept
     python benchmarks/svm_cpu.py --quick                 small samples of every case, printed only
@@ -36,6 +40,10 @@ CURVE = Path(__file__).parent / "results" / "svm_curve.json"
 TOL = 1e-3
 BUDGET = "4GB"
 PRICES = (1.0, 100.0)
+# Cases that are also fitted with the value between the two.
+MORE_PRICES = ("low-dimension", "one-hot", "float64")
+# Multiply-adds that take as long as the exponential of one kernel value, counted in the compiled loop.
+EXPONENTIAL = 14
 REFERENCE, LEAST_SQUARES = "scikit-learn-intelex", "gramless LSSVC"
 METHODS = (REFERENCE, "gramless", LEAST_SQUARES, "scikit-learn")
 CURVE_CASES = ("noisy", "clean")
@@ -129,6 +137,36 @@ def noisy(rows: int, noise: float = 0.5) -> Split:
     return x[:rows], y[:rows], x[rows:], y[rows:]
 
 
+def low_dimension(rows: int) -> Split:
+    """Return eight correlated columns (a length, an energy, two compositions), a smooth boundary and 6 % wrong labels."""
+    rng = np.random.default_rng(0)
+    n = rows + TEST_ROWS
+    length, shares = rng.gamma(6.0, 1.0, n), rng.dirichlet([6, 5, 4, 5], (n, 2))
+    shares[:, 1] = 0.8 * shares[:, 0] + 0.2 * shares[:, 1]
+    energy = -length * (0.5 + 2 * shares[:, 0, 1] + shares[:, 0, 2]) + rng.normal(size=n)
+    x = np.column_stack([energy, length, shares[:, 0, :3], shares[:, 1, :3]])
+    x, x_test = standardised(x[:rows], x[rows:])
+    z = np.concatenate([x, x_test])
+    score = z[:, 0] + 0.8 * np.sin(1.5 * z[:, 1]) + z[:, 2] * z[:, 5] - 0.5 * z[:, 3] ** 2
+    score += 0.5 * np.tanh(2 * z[:, 6]) * z[:, 0]
+    y = score - np.quantile(score, 2 / 3) + 0.25 * rng.normal(size=n) > 0
+    return x, y[:rows], x_test, y[rows:]
+
+
+def one_hot(rows: int) -> Split:
+    """Return indicator columns of fourteen categories that depend on three common factors, and a noisy linear rule."""
+    rng = np.random.default_rng(0)
+    n = rows + TEST_ROWS
+    factors, columns, score = rng.normal(size=(n, 3)), [], np.zeros(n)
+    for levels in (5, 8, 5, 16, 16, 7, 14, 6, 5, 2, 2, 2, 5, 30):
+        preference = factors @ rng.normal(size=(3, levels)) + rng.normal(size=levels)
+        chosen = (preference + rng.gumbel(size=(n, levels))).argmax(axis=1)
+        score += 0.6 * rng.normal(size=levels)[chosen]
+        columns.append(np.eye(levels, dtype=np.float32)[chosen])
+    x, y = np.hstack(columns), score + 0.5 * factors[:, 0] + 1.5 * rng.normal(size=n) > np.quantile(score, 0.75)
+    return x[:rows], y[:rows], x[rows:], y[rows:]
+
+
 def words(rows: int) -> Split:
     """Return sparse text-like rows: 60 words per row, drawn by Zipf's law from one of two vocabularies, and weighted."""
     from scipy.sparse import csr_matrix
@@ -175,6 +213,9 @@ CASES: dict[str, tuple[Callable[[int], Split], int, Any]] = {
     "words": (words, 20_000, 1.0),
     "california": (california, 16_000, 1 / 8),
     "noisy-float64": (lambda rows: double(noisy, rows), 20_000, 1 / 8),
+    "low-dimension": (low_dimension, 60_000, 1 / 8),
+    "one-hot": (one_hot, 32_000, 1 / 14),
+    "float64": (lambda rows: double(lambda rows: images("mnist", rows), rows), 20_000, 0.025),
 }
 REGRESSION = {"california"}
 # For the curve only: the same boundary, without wrong labels.
@@ -233,6 +274,51 @@ def energy(vectors: Any, beta: np.ndarray, gamma: float) -> float:
     return float(sum(beta[part] @ (rbf_kernel(vectors[part], vectors, gamma=gamma) @ beta) for part in parts))
 
 
+def rates(dtype: Any) -> tuple[float, float]:
+    """Return the multiply-adds per second of a matrix product, and the bytes per second of a copy, on all cores."""
+    from gramless._core.threads import blas_threads, run_threads
+
+    square = np.ones((2048, 2048), dtype)
+    source, workers = np.ones((16, 1 << 22)), blas_threads()
+    target = np.empty_like(source)
+
+    def copy(k: int) -> None:
+        target[k::workers] = source[k::workers]
+
+    def seconds(task: Callable[[], Any]) -> float:
+        times = []
+        for _ in range(4):
+            started = time.perf_counter()
+            task()
+            times.append(time.perf_counter() - started)
+        return min(times)
+
+    multiply_adds = len(square) ** 3 / seconds(lambda: square @ square)
+    return multiply_adds, 2 * source.nbytes / seconds(lambda: run_threads(copy, workers))
+
+
+def floor(model: Any, method: str, x: Any, n_outputs: int) -> dict[str, float]:
+    """Return the multiply-adds and bytes that a fit needs, and their seconds at the rates of this computer.
+
+    A support vector machine computes the kernel rows of its support vectors. Least squares computes half of the kernel
+    matrix and multiplies it with all right-hand sides in each iteration, and either reads the stored matrix or recomputes
+    it, whichever takes less time.
+    """
+    n, width = x.shape
+    d = x.nnz / n if hasattr(x, "nnz") else width
+    speed, bandwidth = rates(x.dtype)
+    value = d + EXPONENTIAL
+    if method != LEAST_SQUARES:
+        operations, nbytes = n * len(model.support_) * value, 0.0
+    else:
+        half, iterations, columns = n * n / 2, model.n_iter_, n_outputs + 1
+        operations, nbytes = half * (value + 2 * columns * iterations), half * x.dtype.itemsize * iterations
+        if half * iterations * value / speed < nbytes / bandwidth:
+            operations, nbytes = operations + half * iterations * value, 0.0
+    seconds = max(operations / speed, nbytes / bandwidth)
+    return {"floor_operations": operations, "floor_bytes": nbytes, "floor_seconds": seconds}
+
+
 def child(method: str, case: str, C: float, rows: int | None, out: str) -> None:
     from gramless.papers.experiments.environment import peak_mb, reset_peak
 
@@ -270,6 +356,8 @@ def child(method: str, case: str, C: float, rows: int | None, out: str) -> None:
         "error": float(np.mean(np.abs(predicted - y_test))) if regression else 100 * float(np.mean(predicted != y_test)),
         "n_support": len(model.support_),
     }
+    classes = 1 if regression else len(np.unique(y))
+    record |= floor(model, method, x, classes if classes > 2 else 1)
     values = {} if method == LEAST_SQUARES else {"objective": dual_objectives(model, case, x, y, gamma)}
     np.savez(out, record=json.dumps(record), labels=predicted, **values)
 
@@ -340,8 +428,19 @@ def keep(path: Path, key: tuple, record: dict | None, fields: tuple[str, ...] = 
     path.write_text(json.dumps({"tol": TOL, "records": records}, indent=1) + "\n")
 
 
+def print_floors(records: list[dict]) -> None:
+    """Print the operations and bytes of each fit, their time at the rates of the computer, and the fraction reached."""
+    print("\nfloor of the fits: 1e9 multiply-adds, GB, seconds, and fraction of the fit time")
+    for r in (r for r in records if "floor_seconds" in r and r["method"] != "scikit-learn"):
+        print(
+            f"  {r['case']:14s} C={r['C']:<5g} {r['method']:20s} {r['floor_operations'] / 1e9:9.1f} "
+            f"{r['floor_bytes'] / 1e9:8.1f} {r['floor_seconds']:7.2f} {r['floor_seconds'] / r['fit_seconds']:6.0%}"
+        )
+
+
 def summary(records: list[dict]) -> None:
-    """Print the speed-ups over intelex: each case, the geometric mean and the worst."""
+    """Print the floors, and the speed-ups over intelex: each case, the geometric mean and the worst."""
+    print_floors(records)
     cases = {(r["case"], r["C"]) for r in records}
     found = {(r["case"], r["C"], r["method"]): r for r in records}
     for method in ("gramless", LEAST_SQUARES):
@@ -387,7 +486,7 @@ def main() -> None:
     parser.add_argument("--child", nargs=5, metavar=("METHOD", "CASE", "C", "ROWS", "OUT"))
     parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--C", nargs="+", type=float, default=list(PRICES))
+    parser.add_argument("--C", nargs="+", type=float, default=None)
     parser.add_argument("--rows", type=int, default=None, help="training rows instead of the case's own number")
     parser.add_argument("--repeats", type=int, default=3, help="fits of each method of which the median is kept")
     parser.add_argument("--time-limit", type=float, default=900.0, help="seconds that a fit and what belongs to it may take")
@@ -408,7 +507,8 @@ def main() -> None:
     records = []
     rows, repeats = (QUICK_ROWS, 1) if arguments.quick else (arguments.rows, arguments.repeats)
     for case in arguments.only:
-        for C in arguments.C:
+        prices = sorted({*PRICES, 10.0}) if case in MORE_PRICES else PRICES
+        for C in arguments.C or prices:
             for method, record in compare(case, C, arguments.methods, repeats, rows, arguments.time_limit):
                 records += [] if record is None else [record]
                 if not arguments.quick:

@@ -50,6 +50,27 @@ def test_integers_are_exact() -> None:
     np.testing.assert_array_equal(rows.astype(np.float32), X)
 
 
+@pytest.mark.parametrize("d", [32, 63, 64, 65, 123, 784])
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-0.5, 2.25)])
+def test_rows_of_two_values_are_multiplied_as_bits(d: int, low: float, high: float) -> None:
+    """The products equal those of the same rows as bytes: one other row with a third value rules out the bits."""
+    from gramless._core.compiled.integer_products import _pack_bits
+
+    X = np.where(np.random.default_rng(0).random((513, d)) < 0.2, high, low).astype(np.float32)
+    X[7], X[8] = low, high
+    bits = on_grid(X)
+    rows = on_grid(np.concatenate([X, pixels(1, d)]))
+    assert bits is not None
+    assert rows is not None
+    assert len(_pack_bits(bits.codes)) == -(-d // 64)
+    assert len(_pack_bits(rows.codes)) == 0
+    np.testing.assert_array_equal(xa.dot(bits[:300], bits), xa.dot(rows[:300], rows)[:, :-1])
+    truth = X[:300].astype(np.float64) @ X.astype(np.float64).T
+    np.testing.assert_allclose(xa.dot(bits[:300], bits), truth, rtol=1e-7, atol=1e-6)
+    exact = RBF(1 / d)(X[:300].astype(np.float64), X.astype(np.float64))
+    np.testing.assert_allclose(RBF(1 / d)(bits[:300], bits), exact, atol=1e-6)
+
+
 def test_the_largest_sums_fit() -> None:
     X = np.full((256, 33_000), 255.0, np.float32)
     X[:, 0] = 0.0

@@ -15,6 +15,9 @@ frequent code b is stored as a list of the other pairs, and only these are multi
 The second term is added to the offset of the grid of the row. `_select_listed_rows` estimates for each row whether a list is
 cheaper than a strip. Products of bytes have no lists: they multiply four features at a time, and a difference needs a sign.
 `benchmarks/cpu_products.py` compares lists, strips and float32 matrix products.
+
+If all rows have only two values, their codes are 0 and 255, and a product is 255^2 times the number of common bits of words
+of 64 features: rows of zeros and ones, such as indicator columns of categories, take a population count for each word.
 """
 
 from __future__ import annotations
@@ -60,6 +63,9 @@ _LARGEST_CODE = 255
 _GRID_TOLERANCE = 4.0 * float(np.finfo(np.float32).eps)
 # Entries that are encoded before the next test for a value that is on no level.
 _ENCODED_AT_ONCE = 64
+
+# Columns whose common bits with a row are counted before the next ones; their words stay in the first-level cache.
+_BIT_COLUMNS = 256
 
 _EACH = range(_VECTORS)
 _BYTE = ir.IntType(8)
@@ -400,6 +406,52 @@ def _multiply_strips(
                     out[i * stride + j + k] = padded[i, k]
 
 
+@intrinsic
+def _count_bits(context: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), generate
+
+
+@numba.njit(cache=True, nogil=True)
+def _pack_bits(codes: np.ndarray) -> np.ndarray:
+    """Return words of 64 features of shape (words, rows), or no words if a code is neither 0 nor 255."""
+    fours = codes.view(np.uint32)
+    n, width = fours.shape
+    words = np.zeros((-(-width // 16), n), np.uint64)
+    for i in range(n):
+        for k in range(width):
+            lowest = np.uint64(fours[i, k] & np.uint32(0x01010101))
+            if lowest * np.uint64(255) != fours[i, k]:
+                return words[:0]
+            # The multiplication moves the lowest bits of four bytes to four adjacent bits.
+            bits = (lowest * np.uint64(0x01020408)) >> np.uint64(24) & np.uint64(0xF)
+            words[k // 16, i] |= bits << np.uint64(4 * (k % 16))
+    return words
+
+
+@numba.njit(cache=True, nogil=True)
+def _multiply_bits(
+    words: np.ndarray, others: np.ndarray, grid: np.ndarray, columns: np.ndarray, out: np.ndarray, stride: int
+) -> None:
+    """Write the inner products of rows given by bits, for grids as in `_to_inner_products` with codes of 0 and 255."""
+    counts = np.empty(_BIT_COLUMNS, np.int32)
+    for start in range(0, others.shape[1], _BIT_COLUMNS):
+        size = min(_BIT_COLUMNS, others.shape[1] - start)
+        for i in range(words.shape[1]):
+            for j in range(size):
+                counts[j] = 0
+            for w in range(words.shape[0]):
+                word = words[w, i]
+                for j in range(size):
+                    counts[j] += np.int32(_count_bits(word & others[w, start + j]))  # type: ignore[call-arg]
+            for j in range(size):
+                value = counts[j] * 65025.0 * (grid[0, i] * columns[0, start + j])
+                value = value + columns[1, start + j] * grid[1, i] + grid[2, i] * columns[2, start + j]
+                out[i * stride + start + j] = np.float32(value)
+
+
 @numba.njit("void(u1[:, ::1], f8[::1], f8[::1], u1[:, ::1], f8[::1], f8[::1], i8, f4[::1], i8)", cache=True, nogil=True)
 def integer_products(
     codes: np.ndarray,
@@ -416,29 +468,35 @@ def integer_products(
     n, m, width = codes.shape[0], other_codes.shape[0], codes.shape[1]
     sums, _ = sums_of_codes(codes)
     other_sums, _ = sums_of_codes(other_codes)
+    # For each left row: scale, sum, offset, and the correction for the shift of the signed codes.
+    grid, columns = np.empty((4, n)), np.zeros((3, -(-m // (2 * _PANEL_ROWS)) * 2 * _PANEL_ROWS))
+    for i in range(n):
+        grid[0, i], grid[1, i] = scale[i], scale[i] * sums[i] + n_features * offset[i]
+        grid[2, i], grid[3, i] = offset[i], _SHIFT * sums[i]
+    for j in range(m):
+        columns[0, j], columns[1, j], columns[2, j] = other_scale[j], other_offset[j], other_scale[j] * other_sums[j]
+    words = _pack_bits(codes)
+    others = _pack_bits(other_codes) if words.shape[0] else words
+    if others.shape[0]:
+        _multiply_bits(words, others, grid, columns, out, stride)
+        return
     background, listed = np.zeros(n, np.uint8), np.zeros(n, np.uint8)
     n_listed = _select_listed_rows(codes, m, background, listed) if _USE_LISTS else 0
-    # For each left row: scale, sum, offset, and the correction for the shift of the signed codes. Subtracting the background
-    # from the codes of a listed row increases the offset of its grid.
-    grid = np.empty((4, n))
     strip_rows, list_rows = np.empty(n - n_listed, np.int64), np.empty(n_listed, np.int64)
     chosen = np.empty((n - n_listed, width), np.uint8) if n_listed else codes
     s, t = 0, 0
     for i in range(n):
-        grid[0, i], grid[1, i], grid[3, i] = scale[i], scale[i] * sums[i] + n_features * offset[i], _SHIFT * sums[i]
         if listed[i]:
+            # Subtracting the background from the codes of a listed row increases the offset of its grid.
             list_rows[t], grid[2, i] = i, offset[i] + scale[i] * background[i]
             t += 1
         else:
-            strip_rows[s], grid[2, i] = i, offset[i]
+            strip_rows[s] = i
             if n_listed:
                 for k in range(width):
                     chosen[s, k] = codes[i, k]
             s += 1
     panels = _pack(other_codes, _PANEL_ROWS, _SIGN_BITS, 1 if _BYTE_PRODUCTS else 2)
-    columns = np.zeros((3, panels.shape[0] * _PANEL_ROWS))
-    for j in range(m):
-        columns[0, j], columns[1, j], columns[2, j] = other_scale[j], other_offset[j], other_scale[j] * other_sums[j]
     padded = np.empty((n, 2 * _PANEL_ROWS), np.float32)
     if s:
         tile = np.empty((_STRIP_ROWS, _PANEL_ROWS), np.int32)
