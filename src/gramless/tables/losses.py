@@ -180,7 +180,7 @@ class ValueLoss(Loss):
         found = copy(self)
         found.factors = {log: factors.copy() for log, factors in self.factors.items()}
         found.factors[False][rows] = self.row_factors(self.y[rows] - predictions)
-        if self.can_log:
+        if self.has_log:
             logs = np.log(np.maximum(predictions, self.y.min()))
             found.factors[True][rows] = self.row_factors(np.log(self.y[rows]) - logs)
         return found
@@ -192,7 +192,7 @@ class ValueLoss(Loss):
 
     def scales(self) -> np.ndarray:
         """Return mean and standard deviation of the values and of their logarithms, and the range of the logarithms."""
-        logs = np.log([self.y.min(), self.y.max()]) if self.can_log else [0.0, 0.0]
+        logs = np.log([self.y.min(), self.y.max()]) if self.has_log else [0.0, 0.0]
         return np.array([self.mean, self.spread, self.log_mean, self.log_spread, *logs])
 
     @staticmethod
