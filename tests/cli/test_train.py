@@ -1,16 +1,20 @@
 """Training from the shell, as a new user would try it."""
 
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from sklearn.datasets import dump_svmlight_file, load_digits
 
 import gramless
 from gramless.cli.card import _robust_limits, _scatter
 from gramless.cli.importance import importance
-from gramless.cli.options import parse_seconds
+from gramless.cli.options import TrainSettings, parse_seconds
 from gramless.cli.scores import log_loss, score
 from gramless.cli.splits import hold_out
+from gramless.cli.train import train
 from gramless.cli.training_table import find_task, read_training_table
 
 
@@ -305,8 +309,8 @@ def test_importance_and_report_use_rows_that_the_model_was_not_fitted_to(run, pl
 
 
 def test_a_card_shows_what_matters(run, plants, tmp_path):
-    charts = {"kind": ("Calibration", "observed frequency", "probability of cedar by leaves", "Classes (rows)", "width:")}
-    charts["weight"] = ("Predictions and residuals", "true weight", "true minus predicted", "bars begin at the mean")
+    charts = {"kind": ("Calibration", "observed frequency", "probability of cedar by", "Classes (rows)", "width:")}
+    charts["weight"] = ("Predictions and residuals", "true weight", "true minus predicted")
     for target, words in charts.items():
         name = "plants.csv" if target == "kind" else "weights.tsv"
         out = tmp_path / f"{target}.skops"
@@ -434,6 +438,14 @@ def test_the_model_is_saved_before_the_importance(run, plants, tmp_path, monkeyp
     model = gramless.load(out)
     assert "importance" not in model.about
     assert len(model.predict(pd.read_csv(plants / "more.csv"))) == 60
+
+
+def test_the_time_before_the_command_counts(plants, tmp_path):
+    settings = TrainSettings(plants / "plants.csv", "kind", tmp_path / "m.skops", time=1.0)
+    about = train(settings, Console(quiet=True), time.perf_counter() - 10).model.about
+    assert about["importance"] == {}
+    assert about["rows"]["saved"] == 192
+    assert gramless.load(tmp_path / "m.skops").about["rows"] == about["rows"]
 
 
 def test_importance_can_be_left_out(run, plants, tmp_path):

@@ -7,6 +7,7 @@ cannot be written; 130 interrupted.
 from __future__ import annotations
 
 import errno
+import importlib.util
 import os
 import stat
 import tempfile
@@ -103,6 +104,13 @@ def shortened(path: Path) -> str:
     """Return a path for a message, shortened if the path is long."""
     text = str(path)
     return text if len(text) <= 200 else f"{text[:120]}... ({len(text)} characters)"
+
+
+def require(*packages: str, extra: str) -> None:
+    """Raise `InputError` if an optional package is not installed."""
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        raise InputError(f"this needs the package {missing[0]}: pip install 'gramless[{extra}]'")
 
 
 def check_coverage(option: str, coverage: float | None) -> None:

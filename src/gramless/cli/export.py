@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,13 @@ from rich.markup import escape
 
 import gramless
 from gramless._core.files import atomic_write
-from gramless.cli.errors import InputError, check_writable
+from gramless.cli.errors import InputError, check_writable, require
 from gramless.cli.model import load_any
 
 
 def export(model_path: Path, out: Path, console: Console) -> dict[str, Any]:
     """Write a model as an ONNX file, and print and return the inputs and outputs of the file."""
-    if importlib.util.find_spec("onnx") is None:
-        raise InputError("exporting to ONNX needs the package onnx: pip install 'gramless[onnx]'")
+    require("onnx", extra="onnx")
     check_writable(out, model_path)
     try:
         graph = gramless.to_onnx(load_any(model_path))

@@ -25,6 +25,7 @@ _FEWEST_ROWS = 40
 _FALSE_ALARMS = 0.01
 FAR = "far from all training rows"
 OUT_OF_RANGE = " out of range"
+UNSEEN = " unseen category"
 
 
 class Scored(NamedTuple):
@@ -246,12 +247,15 @@ class TableModel(BaseEstimator):
         detector: Any = getattr(self, "novelty", None)
         return None if detector is None else detector.predict(self.prepared(X)) < 0
 
-    def novelty_reasons(self, X: Any) -> list[list[str]]:
-        """Return, for each typed row, the reasons why it is unlike the training rows."""
+    def unusual_values(self, X: Any) -> list[list[str]]:
+        """Return, for each typed row, the columns with values that training did not have, and the reasons."""
         if not self.column_types:
             return [[] for _ in range(X.shape[0])]
-        found = [[f"{one['column']} {one['reason']}" for one in row] for row in UnusualValues(self)(X)]
-        far = self.novel(X)
+        return [[f"{one['column']} {one['reason']}" for one in row] for row in UnusualValues(self)(X)]
+
+    def novelty_reasons(self, X: Any) -> list[list[str]]:
+        """Return, for each typed row, the reasons why it is unlike the training rows."""
+        found, far = self.unusual_values(X), self.novel(X)
         for row in [] if far is None else np.flatnonzero(far):
             found[row].append(FAR)
         return found
@@ -263,20 +267,6 @@ class TableModel(BaseEstimator):
             found, expected = formats if isinstance(X, pd.DataFrame) else formats[::-1]
             raise InputError(f"{origin} is {found}, and the model was trained on {expected}")
         return X if not self.column_types else typed_frame(X, TableColumns.of_types(self.column_types, self.formats), origin)
-
-    def unseen(self, ready: Any) -> dict[str, int]:
-        """Return the number of values of each category that did not occur in training."""
-        if hasattr(self.estimator, "columns_"):
-            return self.estimator.columns_.unseen(ready)
-        words = self.columns_of("category")
-        if not words:
-            return {}
-        # Version 0.1.0 encoded the categories of single models by a `OneHotEncoder` in the first step.
-        levels = self.pipeline[0].named_transformers_["words"].named_steps["levels"].categories_
-        counts = {
-            name: int((~ready[name].fillna("missing").isin(known)).sum()) for name, known in zip(words, levels, strict=True)
-        }
-        return {name: count for name, count in counts.items() if count}
 
     def scored(self, batches: Iterable[tuple[Any, np.ndarray]], seed: int = 0) -> Scored:
         """Return the number of typed rows with known targets, and the scores on these rows."""

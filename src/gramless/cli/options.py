@@ -227,6 +227,7 @@ def options_of(settings: type) -> Callable[[Callable[..., None]], Callable[..., 
         further = inspect.signature(command, eval_str=True).parameters.values()
         parameters = [parameter.replace(annotation=types[parameter.name]) for parameter in declared]
         parameters += [parameter for parameter in further if parameter.name != "settings"]
+        parameters.sort(key=lambda parameter: parameter.default is not parameter.empty)  # stable
         expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return expanded

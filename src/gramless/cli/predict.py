@@ -19,8 +19,8 @@ from rich.markup import escape
 
 from gramless._core.files import atomic_write
 from gramless.cli.display import Heartbeat
-from gramless.cli.errors import InputError, check_coverage, check_writable, is_stream
-from gramless.cli.model import FAR, OUT_OF_RANGE, TableModel, load_model
+from gramless.cli.errors import InputError, check_coverage, check_writable, is_stream, require
+from gramless.cli.model import FAR, OUT_OF_RANGE, UNSEEN, TableModel, load_model
 from gramless.cli.model_card import checksum, print_sections, score_sections
 from gramless.cli.scores import Score
 from gramless.cli.table_files import (
@@ -29,7 +29,6 @@ from gramless.cli.table_files import (
     batches,
     output_format,
     quoted_names,
-    require,
     select_rows,
     standard_input,
 )
@@ -50,8 +49,7 @@ class Predicted:
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as JSON."""
-        out = None if self.out is None else str(self.out)
-        return {"rows": self.rows, "out": out, "unseen": self.unseen, "novel": self.novel, "reasons": self.reasons}
+        return vars(self) | {"out": None if self.out is None else str(self.out)}
 
 
 def predict(
@@ -82,9 +80,9 @@ def predict(
         raise InputError(f"{model_path} has no probabilities: {why}")
     for option, coverage in (("--interval", interval), ("--set", classes)):
         check_coverage(option, coverage)
-    total, new, unlike, heartbeat = 0, Counter[str](), Counter[str](), Heartbeat(console)
+    total, unlike, heartbeat = 0, Counter[str](), Heartbeat(console)
     with standard_input(data) as source:
-        pieces = _ready_batches(model, source, None, new, batch_rows)
+        pieces = _ready_batches(model, source, None, batch_rows)
         first = next(pieces)  # input errors are raised before the output is opened
         with rows_written(out) as write, quiet_pipe():
             for X, rows in chain([first], pieces):
@@ -106,8 +104,8 @@ def predict(
                 total += len(rows)
                 unlike.update(chain.from_iterable(reasons))
                 heartbeat(f"{total:,} rows predicted")
-    _warn_unseen(console, new)
-    done = report_predictions(Predicted(total, out, dict(new), unlike[FAR], dict(+unlike)), "rows", console)
+    unseen = _warn_unseen(console, unlike)
+    done = report_predictions(Predicted(total, out, unseen, unlike[FAR], dict(+unlike)), "rows", console)
     outside = [
         f"{reason.removesuffix(OUT_OF_RANGE)} ({count:,})" for reason, count in unlike.items() if OUT_OF_RANGE in reason
     ]
@@ -162,17 +160,31 @@ def evaluate(model_path: Path, data: Path, *, target: str | None, console: Conso
     target = target if target is not None else model.target
     if target in model.column_types:
         raise InputError(f"{target!r} is an input column of {model_path} and cannot be the target")
-    new = Counter[str]()
+    unlike, left_out = Counter[str](), Counter[str]()
+
+    def known_targets(batches: Iterator[tuple[Any, FileRows]]) -> Iterator[tuple[Any, np.ndarray]]:
+        found = 0
+        for X, rows in batches:
+            unlike.update(chain.from_iterable(model.unusual_values(X)))
+            if rows.y is None:
+                raise InputError(f"{data} has no target: name the column with --target")
+            kept = np.flatnonzero(~pd.isna(rows.y))
+            left_out["rows"] += len(rows) - len(kept)
+            found += len(kept)
+            if len(kept):
+                yield select_rows(X, kept), rows.y[kept]
+        if not found:
+            raise InputError(f"{data} has no target in any row: nothing can be scored")
+
     with standard_input(data) as source:
         known = model.about.get("data_sha256")
         trained_on = known is not None and known == checksum(source)
-        targets = _KnownTargets(data)
-        scored = model.scored(targets(_ready_batches(model, source, target, new)))
-    _warn_unseen(console, new)
+        scored = model.scored(known_targets(_ready_batches(model, source, target)))
+    _warn_unseen(console, unlike)
     if trained_on:
         warn_trained_on(data, "file", "rows", console)
-    if targets.left_out:
-        console.print(f"[dim]{targets.left_out:,} rows without a target are left out[/dim]")
+    if left_out["rows"]:
+        console.print(f"[dim]{left_out['rows']:,} rows without a target are left out[/dim]")
     evaluated = Evaluated(scored.rows, scored.scores, trained_on, scored.confusion)
     evaluated.show(console, f"{scored.rows:,} rows of {data.name}")
     return evaluated
@@ -186,30 +198,8 @@ def warn_trained_on(data: Path, what: str, things: str, console: Console) -> Non
     )
 
 
-class _KnownTargets:
-    """Iterator over the rows with a known target, which counts the rows without one."""
-
-    def __init__(self, data: Path):
-        self.data = data
-        self.left_out = 0
-
-    def __call__(self, batches: Iterator[tuple[Any, FileRows]]) -> Iterator[tuple[Any, np.ndarray]]:
-        found = 0
-        for X, rows in batches:
-            y = rows.y
-            if y is None:
-                raise InputError(f"{self.data} has no target: name the column with --target")
-            kept = np.flatnonzero(~pd.isna(y))
-            self.left_out += len(y) - len(kept)
-            found += len(kept)
-            if len(kept):
-                yield select_rows(X, kept), y[kept]
-        if not found:
-            raise InputError(f"{self.data} has no target in any row: nothing can be scored")
-
-
 def _ready_batches(
-    model: TableModel, data: Path, target: str | None, new: Counter[str], size: int = BATCH_ROWS
+    model: TableModel, data: Path, target: str | None, size: int = BATCH_ROWS
 ) -> Iterator[tuple[Any, FileRows]]:
     """Yield batches of typed rows for the model together with the rows of the file."""
     strings = model.string_columns + ([target] if target is not None and model.has_string_classes else [])
@@ -221,10 +211,8 @@ def _ready_batches(
             continue
         if isinstance(rows.X, pd.DataFrame):
             rows.X.index = pd.RangeIndex(first, first + len(rows))
-        X = model.ready(rows.X, str(data))
-        new.update(model.unseen(X))
         first += len(rows)
-        yield X, rows
+        yield model.ready(rows.X, str(data)), rows
     if first == 0:
         raise InputError(f"{data} has no rows")
 
@@ -237,8 +225,8 @@ def rows_written(out: Path | None) -> Iterator[Write]:
     """Yield a function that appends a frame to the output, in the format of the file extension of `out`."""
     kind = output_format(out)
     if kind == "csv":
-        with written(out) as file:
-            yield _CsvRows(file)
+        with written(out) as file, _csv_rows(file) as write:
+            yield write
     elif kind == "jsonl":
         with written(out) as file:
             yield lambda frame, rounded: file.write(frame.to_json(orient="records", lines=True, date_format="iso"))
@@ -252,7 +240,7 @@ def rows_written(out: Path | None) -> Iterator[Write]:
 @contextmanager
 def _excel_rows(part: Path) -> Iterator[Write]:
     """Yield a function that appends a frame to an Excel file, which is limited to 1,048,575 rows."""
-    require("openpyxl", "Excel files")
+    require("openpyxl", extra="cli")
     import openpyxl
 
     book = openpyxl.Workbook(write_only=True)
@@ -295,17 +283,17 @@ def _parquet_rows(part: Path) -> Iterator[Write]:
         yield write
 
 
-class _CsvRows:
-    """Writer of frames as CSV with one header line; columns in `rounded` have six digits."""
+@contextmanager
+def _csv_rows(file: TextIO) -> Iterator[Write]:
+    """Yield a function that appends a frame as CSV with one header line; columns in `rounded` have six digits."""
+    header = [True]
 
-    def __init__(self, file: TextIO):
-        self._file = file
-        self._begun = False
-
-    def __call__(self, frame: pd.DataFrame, rounded: list[str]) -> None:
+    def write(frame: pd.DataFrame, rounded: list[str]) -> None:
         frame = frame.assign(**{name: [f"{value:.6g}" for value in frame[name]] for name in rounded})
-        frame.to_csv(self._file, header=not self._begun, index=False, lineterminator="\n")
-        self._begun = True
+        frame.to_csv(file, header=bool(header), index=False, lineterminator="\n")
+        header.clear()
+
+    yield write
 
 
 @contextmanager
@@ -334,8 +322,11 @@ def quiet_pipe() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _warn_unseen(console: Console, new: Counter[str]) -> None:
-    for name, count in new.items():
+def _warn_unseen(console: Console, unlike: Counter[str]) -> dict[str, int]:
+    """Print and return the number of values of each category that did not occur in training."""
+    unseen = {reason.removesuffix(UNSEEN): count for reason, count in unlike.items() if reason.endswith(UNSEEN)}
+    for name, count in unseen.items():
         console.print(
             f"[yellow]{count:,} values of {escape(name)} did not occur in training[/yellow]; they are treated as unknown"
         )
+    return unseen

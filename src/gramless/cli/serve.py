@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import ipaddress
 import os
 import re
@@ -19,7 +18,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from gramless.cli.errors import InputError
+from gramless.cli.errors import InputError, require
 from gramless.cli.model import TableModel, UnusualValues, load_any
 from gramless.deployment.compiled import compiled_novelty
 from gramless.deployment.serving.scorer import InputColumn, Scorer, Scores, Table
@@ -164,7 +163,7 @@ def serve_models(
     models: list[str], *, host: str, port: int, watch: float | None, threads: int, limits: Limits, console: Console
 ) -> None:
     """Load the models and serve them until Ctrl-C or SIGTERM; `threads` is the number of BLAS threads."""
-    _require("fastapi", "uvicorn", "prometheus_client")
+    require("fastapi", "uvicorn", "prometheus_client", extra="serve")
     from gramless.deployment.serving.app import scoring_app
 
     files = named_files(models)
@@ -182,7 +181,7 @@ def serve_models(
 
 def demo(port: int, data: Path | None, console: Console, *, rows: int = 5000, atoms: int = 64) -> None:
     """Train on digits of MNIST if it is available, else of scikit-learn, and serve a page for drawings until Ctrl-C."""
-    _require("fastapi", "uvicorn")
+    require("fastapi", "uvicorn", extra="serve")
     from gramless import ImageClassifier
     from gramless.deployment.serving.drawing import drawing_app
 
@@ -203,12 +202,6 @@ def digits(data: Path | None, rows: int) -> tuple[np.ndarray, np.ndarray, str]:
         return mnist.x_train.reshape(-1, 28, 28), mnist.y_train, "MNIST"
     small = load_digits()
     return small.images[:rows] * (255 / 16), small.target[:rows], "scikit-learn"
-
-
-def _require(*packages: str) -> None:
-    for package in packages:
-        if importlib.util.find_spec(package) is None:
-            raise InputError(f"the server needs {package}: pip install 'gramless[serve]'")
 
 
 def _serve(app: Any, port: int, message: str, console: Console, *, host: str = "127.0.0.1", **options: Any) -> None:

@@ -7,7 +7,6 @@ them.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import sys
@@ -26,7 +25,7 @@ import pandas as pd
 import scipy.sparse
 
 from gramless._core.memory import format_bytes, free_memory
-from gramless.cli.errors import InputError, check_readable, is_stream
+from gramless.cli.errors import InputError, check_readable, is_stream, require
 from gramless.streaming import parquet, text
 from gramless.tables.column_types import LARGEST_NUMBER
 
@@ -87,12 +86,6 @@ def output_format(out: Path | None) -> str:
         known = ", ".join(name for name, its in FORMATS.items() if its in OUTPUT_FORMATS)
         raise InputError(f"predictions cannot be written to {out}; known extensions are {known}")
     return kind
-
-
-def require(package: str, purpose: str) -> None:
-    """Raise `InputError` if an optional package is not installed."""
-    if importlib.util.find_spec(package) is None:
-        raise InputError(f"{purpose} need {package}: pip install 'gramless[cli]'")
 
 
 @contextmanager
@@ -168,7 +161,7 @@ def _frames(path: Path, kind: str, size: int | None, strings: Collection[str], t
 def _whole_frame(path: Path, kind: str) -> pd.DataFrame:
     """Return the table of a file that is not read in batches: the first sheet of Excel, Feather, or JSON lines."""
     if kind == "excel":
-        require("openpyxl", "Excel files")
+        require("openpyxl", extra="cli")
     try:
         if kind == "excel":
             frame = pd.read_excel(path, keep_default_na=False, na_values=list(text.ALWAYS_MISSING))

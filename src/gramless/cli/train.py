@@ -45,9 +45,12 @@ class Trained:
         return {"model": str(self.out), **self.model.about}
 
 
-def train(settings: TrainSettings, console: Console) -> Trained:
-    """Train and save a model as the settings specify, then measure the importance of the columns."""
-    began = time.perf_counter()
+def train(settings: TrainSettings, console: Console, began: float | None = None) -> Trained:
+    """Train and save a model as the settings specify, then measure the importance of the columns.
+
+    The time of the settings counts from `began`, a time of `time.perf_counter`, or from this call.
+    """
+    began = time.perf_counter() if began is None else began
     settings.check()
     with standard_input(settings.data) as path:
         return _train(replace(settings, data=path), began, console)
@@ -98,20 +101,20 @@ def _train(settings: TrainSettings, began: float, console: Console) -> Trained:
     trained = Trained(settings.out, model, scores)
     _print_summary(console, trained)
     if not table.is_sparse and settings.importance:
-        with StepDisplay(console) as notify:
-            metric = settings.metric or _default_metric(scored)
-            model.about["importance_metric"] = metric
-            model.about["importance"] = importance(
-                scored,
-                X_test,
-                scored.parse_targets(y_test),
-                metric=metric,
-                seconds=clock.of_importance(len(all_rows)),
-                seed=settings.seed,
-                notify=notify,
-                deadline=clock.deadline,
-            )
-            _save(model, settings.out)
+        model.about |= {"importance_metric": settings.metric or _default_metric(scored), "importance": {}}
+        if time.perf_counter() < clock.deadline:
+            with StepDisplay(console) as notify:
+                model.about["importance"] = importance(
+                    scored,
+                    X_test,
+                    scored.parse_targets(y_test),
+                    metric=model.about["importance_metric"],
+                    seconds=clock.of_importance(len(all_rows)),
+                    seed=settings.seed,
+                    notify=notify,
+                    deadline=clock.deadline,
+                )
+                _save(model, settings.out)
         _print_importance(console, model)
     if settings.report:
         scored.about = model.about
@@ -131,6 +134,8 @@ class _TimeBudget:
 
     # Share of the remaining time of the first fit; the rest is for the fit to all rows, for importance and for saving.
     FIT = 0.45
+    # Share of the total for the novelty detector, for saving and for the end of the process.
+    RESERVE = 0.1
 
     def __init__(self, settings: TrainSettings, began: float):
         self.total = settings.time
@@ -140,7 +145,7 @@ class _TimeBudget:
     @property
     def deadline(self) -> float:
         """Time of `time.perf_counter` after which nothing is begun that can be left out."""
-        return self.end - 0.05 * (self.total or 0.0)
+        return self.end - self.RESERVE * (self.total or 0.0)
 
     def of_fit(self) -> float | None:
         """Return the seconds of the next fit."""

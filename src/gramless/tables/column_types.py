@@ -48,7 +48,7 @@ _STANDARD_ERRORS = 3.0
 _SAME_DIRECTION = 0.95
 # One column determines the target if it explains more than this share of at most this many rows; fewer rows, or fewer rows
 # outside of the most common class, may be explained by chance.
-_ALONE, _ROWS_ALONE, _FEWEST_ROWS_ALONE, _FEWEST_OTHERS = 0.999, 2000, 50, 10
+_ALONE, _ROWS_ALONE, _FEWEST_ROWS_ALONE, _FEWEST_OTHERS = 0.999, 1000, 50, 10
 _DAY = np.timedelta64(1, "D")
 PHASE_DIGITS = 9
 # The squares of a million numbers of this size can be added in float64.
