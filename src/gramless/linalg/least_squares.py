@@ -41,7 +41,7 @@ from gramless.linalg.planning.plan import (
     solver_name,
     with_leave_one_out,
 )
-from gramless.linalg.preconditioner import NystromPreconditioner, sufficient_landmarks
+from gramless.linalg.preconditioner import NystromPreconditioner
 from gramless.linalg.solvers import CG, SOLVERS, Solver, SolveResult, solve
 from gramless.linalg.stopping import predictions_converged
 from gramless.linalg.tuning import TUNING, LinalgTuning
@@ -277,21 +277,14 @@ def planned_preconditioner(
     *,
     damping: float | str = "auto",
 ) -> NystromPreconditioner | None:
-    """Return the Nyström preconditioner on random landmarks that a plan requests, or None if it requests none.
-
-    The plan has the largest number of landmarks; fewer are used if the spectrum of the matrix decays fast.
-    """
+    """Return the Nyström preconditioner on random landmarks that a plan requests, or None if it requests none."""
     if not plan.n_landmarks:
         return None
-    landmarks = rng.permutation(op.shape[0])[: plan.n_landmarks]
-    if landmark_columns is not None:
-        columns = landmark_columns(np.sort(landmarks), plan.store_landmarks)
+    landmarks = np.sort(rng.permutation(op.shape[0])[: plan.n_landmarks])
+    if landmark_columns is None:
+        columns = LocalColumns(op.X, op.kernel, landmarks, store=plan.store_landmarks, fused=op.fused)
     else:
-        if plan.product_operations:
-            pilot = LocalColumns(op.X, op.kernel, landmarks, store=False)
-            ridge = float(xa.to_numpy(op.ridge).mean())
-            landmarks = landmarks[: sufficient_landmarks(pilot, ridge, plan.tol, plan.product_operations, rng)]
-        columns = LocalColumns(op.X, op.kernel, np.sort(landmarks), store=plan.store_landmarks, fused=op.fused)
+        columns = landmark_columns(landmarks, plan.store_landmarks)
     return NystromPreconditioner(columns, op.ridge, damping=damping, rng=rng)
 
 

@@ -23,37 +23,6 @@ from gramless.linalg.operators.landmark_columns import LandmarkColumns
 from gramless.linalg.tuning import TUNING
 
 
-def eigenvalues_left_out(columns: LandmarkColumns, K_ss: Array, rng: np.random.RandomState) -> np.ndarray:
-    """Return, for each j, the mean eigenvalue of the part of the matrix that the first j landmarks leave out.
-
-    The trace of that part, from a sample of rows, is divided by its rank. One factor has the numbers for all j.
-    """
-    n, m = columns.shape
-    sample = rng.permutation(n)[: min(n, TUNING.damping_sample)]
-    C, diagonal = columns.sample(sample)
-    half = xa.solve_triangular(jittered_cholesky(K_ss)[0], C.T)
-    xp = xa.namespace(half)
-    explained = np.cumsum(xa.to_numpy(xp.sum(half * half, axis=1)))
-    unexplained = float(xp.sum(diagonal)) - explained
-    return unexplained / len(sample) * n / np.maximum(1, n - np.arange(1, m + 1))
-
-
-def sufficient_landmarks(
-    columns: LandmarkColumns, ridge: float, tol: float, product_operations: float, rng: np.random.RandomState
-) -> int:
-    """Return the number of leading landmarks for which building the preconditioner and iterating cost least together.
-
-    The count of iterations grows with the root of the mean eigenvalue left out over the ridge. `product_operations` are the
-    float64 multiply-adds in the time of a product with the matrix.
-    """
-    n, m = columns.shape
-    counts = np.unique(np.append(np.arange(TUNING.landmark_multiple, m, TUNING.landmark_multiple), m))
-    left_out = np.maximum(eigenvalues_left_out(columns, columns.square(), rng)[counts - 1], 0.0)
-    iterations = 1 + TUNING.iterations_per_digit * np.log10(2 / min(tol, 1.0)) * np.sqrt(left_out / ridge)
-    operations = n * counts.astype(float) ** 2 / 2 + iterations * product_operations
-    return int(counts[np.argmin(operations)])
-
-
 class NystromPreconditioner:
     """The map `V -> P^-1 V` for `P` close to `K(X, X) + diag(ridge)`; `rng` draws the sample of `damping="auto"`."""
 
@@ -66,9 +35,13 @@ class NystromPreconditioner:
         self._factor, self.jitter = jittered_cholesky(columns.add_gram_(K_ss, self._inverse_diagonal))
 
     def _mean_residual_eigenvalue(self, K_ss: Array, rng: np.random.RandomState) -> float:
-        """Return the mean eigenvalue that the landmarks leave out, at least the rounding of the largest eigenvalue."""
+        """Return the mean eigenvalue of the part that the landmarks leave out: its trace, from a sample, over its rank."""
         n, m = self.columns.shape
-        mean = float(eigenvalues_left_out(self.columns, K_ss, rng)[-1])
+        sample = rng.permutation(n)[: min(n, TUNING.damping_sample)]
+        C, diagonal = self.columns.sample(sample)
+        half = xa.solve_triangular(jittered_cholesky(K_ss)[0], C.T)
+        unexplained = float(xa.namespace(half).sum(diagonal)) - xa.norm(half) ** 2
+        mean = unexplained / len(sample) * n / max(1, n - m)
         # The matrix amplifies the rounding of a vector in the direction of the largest eigenvalue: a smaller damping would
         # only add noise.
         largest = float(xa.namespace(K_ss).sum(K_ss)) / m**2 * n

@@ -61,14 +61,6 @@ class LinalgTuning:
     instructions_per_stored_value: float = 5.0
     """Vector instructions, for each value of 32 bits in a vector, that take as long as storing a kernel value once and
     reading it in ten products: 80 with AVX-512 and 40 with AVX2; measured with 60,000 rows of 8 to 54 features."""
-    operations_per_stored_value: float = 7.0
-    """Float64 multiply-adds of a matrix product in the time of reading a stored kernel value; measured."""
-    instructions_per_operation: float = 6.0
-    """Float32 multiply-adds in the time of a float64 multiply-add of a matrix product; measured in the loops
-    of `register_tiles`."""
-    iterations_per_digit: float = 9.0
-    """Iterations of preconditioned conjugate gradients for each decimal digit of the residual if the mean eigenvalue that
-    the landmarks leave out equals the ridge; fitted to tables of 8 and 10 features with 128 to 1,600 landmarks."""
     operations_per_exponential: int = 30
     """Multiplications in a matrix product that take as long as one exponential; measured."""
     min_operations_for_threads: float = 1e7

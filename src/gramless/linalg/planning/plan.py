@@ -46,10 +46,6 @@ class SolverPlan:
     reason: str
     block_size: int = 0
     """Rows of a block, for solvers that work by blocks."""
-    tol: float = 1e-3
-    """Tolerance for which the landmarks are chosen."""
-    product_operations: float = 0.0
-    """Float64 multiply-adds in the time of a product with the matrix; 0 if the number of landmarks is fixed."""
     probes: SolverPlan | None = None
     """Plan of the diagonal estimate for leave-one-out scores; None if the diagonal is computed exactly."""
 
@@ -267,20 +263,10 @@ def _iterative_plan(
         reason = f"the kernel matrix ({format_bytes(gram)}) does not fit the budget of {format_bytes(budget)}: streamed"
         if s.fused:  # fused products with the landmarks are faster than reading stored columns
             store, base.parts["preconditioner"] = False, _preconditioner_bytes(s, m, False, tuning)
-    base.solver, products = name, 0.0
+    base.solver = name
     if m and n_landmarks == "auto":
-        columns = f"products with {s.k + 1} columns"
-        reason += f"; up to {m} landmarks precondition it, as many as save more in {columns} than they cost"
-        if not s.on_gpu:
-            products = s.n**2 / 2 * _product_cost(s, cached, tuning)
-    return SolverPlan(name, cached, m, store, base, reason, size, tol, products)
-
-
-def _product_cost(s: ProblemSize, cached: bool, tuning: LinalgTuning) -> float:
-    """Return the float64 multiply-adds in the time that a product takes for each kernel value of the lower half."""
-    if cached:
-        return tuning.operations_per_stored_value * max(1.0, (s.k + 1) / tuning.free_columns)
-    return (s.d + tuning.operations_per_exponential / 2 + 2 * (s.k + 1)) / tuning.instructions_per_operation
+        reason += f"; {m} landmarks precondition it, as many as save more in products with {s.k + 1} columns than they cost"
+    return SolverPlan(name, cached, m, store, base, reason, size)
 
 
 def _iterative_memory(s: ProblemSize, recomputed: bool, tuning: LinalgTuning) -> MemoryEstimate:
