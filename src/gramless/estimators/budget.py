@@ -34,7 +34,7 @@ from gramless._core.doc_links import link_documentation
 from gramless.approximation.features import LandmarkMap
 from gramless.inference.probabilities import probability_constraint
 from gramless.kernels import kernel_from_parameters
-from gramless.models.one_pass import OnePassEstimator, inherit_docs, model_attribute, pass_options
+from gramless.models.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
 from gramless.streaming.learners import GradientDescent, PassSettings
 from gramless.streaming.learners.gradient import LOSSES, OPTIMIZERS
 
@@ -67,40 +67,9 @@ def budget_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
     return PassSettings(feature_map, learner, pass_options(parameters, name, None))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class BudgetEstimator(OnePassEstimator):
-    """Parameters and attributes of the classifier and the regressor on a budget of points."""
-
-    kernel: Any = "rbf"
-    C: float = 1.0
-    gamma: float | str = "scale"
-    degree: int = 3
-    coef0: float = 0.0
-    budget: float = 500
-    landmarks: Any = "uniform"
-    loss: str = "dual"
-    optimizer: str = "sgd"
-    learning_rate: float | None = None
-    batch_size: int = 64
-    epochs: int = 30
-    dtype: Any = None
-    device: Any = None
-    memory_budget: str | float | None = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
-    _settings = budget_settings
-    _has_sums = False
-
-    dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the points.")
-    points_ = model_attribute("features.points", "Points of the budget.")
-
-
 @link_documentation
 @dataclass(kw_only=True, eq=False, repr=False)
-class BudgetLSSVC(ClassifierMixin, BudgetEstimator):
+class BudgetLSSVC(ClassifierMixin, OnePassEstimator):
     """Least-squares support vector classifier learned online on a budget of points.
 
     Prefer it to scikit-learn's `SGDClassifier` on `Nystroem` features if a kernel model must be updated row by row: its step
@@ -138,6 +107,11 @@ class BudgetLSSVC(ClassifierMixin, BudgetEstimator):
         Number of rows processed at a time. Each step uses one batch.
     epochs : int, default=30
         Number of passes over the rows in `fit`; `partial_fit` makes one pass.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
+        frequency.
+    probability : {"softmax", False}, default="softmax"
+        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`.
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
@@ -153,11 +127,6 @@ class BudgetLSSVC(ClassifierMixin, BudgetEstimator):
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
         Seed or generator for all random choices of the fit; an int makes the fit reproducible.
-    class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
-        frequency.
-    probability : {"softmax", False}, default="softmax"
-        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`.
 
     Attributes
     ----------
@@ -202,23 +171,65 @@ class BudgetLSSVC(ClassifierMixin, BudgetEstimator):
     True
     """
 
+    kernel: Any = "rbf"
+    C: float = 1.0
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    budget: float = 500
+    landmarks: Any = "uniform"
+    loss: str = "dual"
+    optimizer: str = "sgd"
+    learning_rate: float | None = None
+    batch_size: int = 64
+    epochs: int = 30
     class_weight: Any = None
     probability: str | bool = "softmax"
+    dtype: Any = None
+    device: Any = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **_CONSTRAINTS,
         **CLASS_WEIGHT,
         "probability": probability_constraint("softmax"),
     }
+    _settings = budget_settings
+    _has_sums = False
+
+    dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the points.")
+    points_ = model_attribute("features.points", "Points of the budget.")
 
 
 @link_documentation
-@inherit_docs(BudgetLSSVC)
-class BudgetLSSVR(RegressorMixin, MultiOutputMixin, BudgetEstimator):
+@inherit_parameter_docs(BudgetLSSVC)
+@dataclass(kw_only=True, eq=False, repr=False)
+class BudgetLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     """Least-squares support vector regressor learned online on a budget of points.
 
     Prefer it to scikit-learn's `SGDRegressor` on `Nystroem` features if a kernel model must be updated row by row: its step
     size needs no tuning.
+
+    Attributes
+    ----------
+    points_ : array of shape (m, n_features)
+        Points of the budget.
+    dual_coef_ : ndarray of shape (m, n_outputs)
+        Coefficients of the kernel functions of the points.
+    intercept_ : ndarray of shape (n_outputs,)
+        Intercept of each output.
+    kernel_ : Kernel
+        Kernel with numeric parameters.
+    C_ : float
+        Value of `C` used.
+    history_ : list of dict
+        One record for each epoch of `fit`: n_iter, seconds, loss (mean squared error of the batches before their steps),
+        step.
+    pass_ : TrainingPass
+        State of the training pass, which `partial_fit` continues.
 
     See Also
     --------
@@ -242,3 +253,29 @@ class BudgetLSSVR(RegressorMixin, MultiOutputMixin, BudgetEstimator):
     >>> model.score(X, np.sin(X[:, 0])) > 0.99
     True
     """
+
+    kernel: Any = "rbf"
+    C: float = 1.0
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    budget: float = 500
+    landmarks: Any = "uniform"
+    loss: str = "dual"
+    optimizer: str = "sgd"
+    learning_rate: float | None = None
+    batch_size: int = 64
+    epochs: int = 30
+    dtype: Any = None
+    device: Any = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
+    _settings = budget_settings
+    _has_sums = False
+
+    dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the points.")
+    points_ = model_attribute("features.points", "Points of the budget.")

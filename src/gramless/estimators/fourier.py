@@ -25,7 +25,7 @@ from gramless._core.doc_links import link_documentation
 from gramless.approximation.features import DRAWS, FourierMap
 from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, probability_constraint
 from gramless.kernels import kernel_from_parameters
-from gramless.models.one_pass import OnePassEstimator, inherit_docs, model_attribute, pass_options
+from gramless.models.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
 from gramless.streaming.learners import C_PATH, GradientDescent, NormalEquations, PassSettings
 from gramless.streaming.learners.gradient import OPTIMIZERS
 
@@ -72,39 +72,9 @@ def fourier_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
     return PassSettings(feature_map, steps, pass_options(parameters, name, None))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class FourierEstimator(OnePassEstimator):
-    """Parameters and attributes of the classifier and the regressor on random Fourier features."""
-
-    kernel: Any = "rbf"
-    C: float | str = 1.0
-    gamma: float | str = "scale"
-    n_components: int = 500
-    draw: str = "auto"
-    method: str = "exact"
-    Cs: Any = C_PATH
-    forgetting_factor: float = 1.0
-    optimizer: str = "sgd"
-    epochs: int = 30
-    batch_size: int | None = None
-    dtype: Any = None
-    device: Any = None
-    memory_budget: str | float | None = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
-    _settings = fourier_settings
-
-    coef_ = model_attribute("coef", "Coefficients of the features.")
-    features_ = model_attribute("features", "Feature map with its random frequencies.")
-    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
-
-
 @link_documentation
 @dataclass(kw_only=True, eq=False, repr=False)
-class FourierLSSVC(ClassifierMixin, FourierEstimator):
+class FourierLSSVC(ClassifierMixin, OnePassEstimator):
     """Least-squares support vector classifier on random Fourier features, for data of any length.
 
     Prefer it to scikit-learn's `RBFSampler` with a linear classifier if the data exceed the memory or arrive in batches; its
@@ -138,6 +108,12 @@ class FourierLSSVC(ClassifierMixin, FourierEstimator):
         Number of passes over the rows in `fit`; `partial_fit` makes one pass.
     batch_size : int or None, default=None
         Number of rows processed at a time. The Notes give the meaning of None.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
+        frequency.
+    probability : {"softmax", "sigmoid", "temperature", False}, default="softmax"
+        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"sigmoid"` and
+        `"temperature"` are fitted to leave-one-out scores, and `predict_set` needs one of them.
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
@@ -154,12 +130,6 @@ class FourierLSSVC(ClassifierMixin, FourierEstimator):
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
         Seed or generator for all random choices of the fit; an int makes the fit reproducible.
-    class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
-        frequency.
-    probability : {"softmax", "sigmoid", "temperature", False}, default="softmax"
-        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"sigmoid"` and
-        `"temperature"` are fitted to leave-one-out scores, and `predict_set` needs one of them.
 
     Attributes
     ----------
@@ -170,7 +140,7 @@ class FourierLSSVC(ClassifierMixin, FourierEstimator):
     intercept_ : ndarray of shape (n_outputs,)
         Intercept of each output.
     features_ : Features
-        Feature map; the scores of rows are `features_(X) @ coef_ + intercept_`.
+        Feature map: `decision_function(X) = features_(X) @ coef_ + intercept_`.
     kernel_ : Kernel
         Kernel with numeric parameters.
     C_ : float
@@ -208,23 +178,65 @@ class FourierLSSVC(ClassifierMixin, FourierEstimator):
     True
     """
 
+    kernel: Any = "rbf"
+    C: float | str = 1.0
+    gamma: float | str = "scale"
+    n_components: int = 500
+    draw: str = "auto"
+    method: str = "exact"
+    Cs: Any = C_PATH
+    forgetting_factor: float = 1.0
+    optimizer: str = "sgd"
+    epochs: int = 30
+    batch_size: int | None = None
     class_weight: Any = None
     probability: str | bool = "softmax"
+    dtype: Any = None
+    device: Any = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **_CONSTRAINTS,
         **CLASS_WEIGHT,
         "probability": probability_constraint("softmax", *LEAVE_ONE_OUT_METHODS),
     }
+    _settings = fourier_settings
+
+    coef_ = model_attribute("coef", "Coefficients of the features.")
+    features_ = model_attribute("features", "Feature map with its random frequencies.")
+    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
 
 
 @link_documentation
-@inherit_docs(FourierLSSVC)
-class FourierLSSVR(RegressorMixin, MultiOutputMixin, FourierEstimator):
+@inherit_parameter_docs(FourierLSSVC)
+@dataclass(kw_only=True, eq=False, repr=False)
+class FourierLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     """Least-squares support vector regressor on random Fourier features, for data of any length.
 
     Prefer it to scikit-learn's `RBFSampler` with `Ridge` if the data exceed the memory or arrive in batches, or if
     prediction intervals are needed.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_components, n_outputs)
+        Coefficients of the features.
+    intercept_ : ndarray of shape (n_outputs,)
+        Intercept of each output.
+    features_ : Features
+        Feature map: `predict(X) = features_(X) @ coef_ + intercept_`.
+    kernel_ : Kernel
+        Kernel with numeric parameters.
+    C_ : float
+        Value of `C` used.
+    loo_errors_ : ndarray
+        With `C="loo"`, the leave-one-out squared error for each value of `Cs`.
+    history_ : list of dict
+        One record for each pass of `fit`: n_iter, seconds and, with `method="online"`, loss and step.
+    pass_ : TrainingPass
+        State of the training pass, which `partial_fit` continues.
 
     See Also
     --------
@@ -250,3 +262,28 @@ class FourierLSSVR(RegressorMixin, MultiOutputMixin, FourierEstimator):
     >>> model.score(X, np.sin(X[:, 0])) > 0.99
     True
     """
+
+    kernel: Any = "rbf"
+    C: float | str = 1.0
+    gamma: float | str = "scale"
+    n_components: int = 500
+    draw: str = "auto"
+    method: str = "exact"
+    Cs: Any = C_PATH
+    forgetting_factor: float = 1.0
+    optimizer: str = "sgd"
+    epochs: int = 30
+    batch_size: int | None = None
+    dtype: Any = None
+    device: Any = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
+    _settings = fourier_settings
+
+    coef_ = model_attribute("coef", "Coefficients of the features.")
+    features_ = model_attribute("features", "Feature map with its random frequencies.")
+    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")

@@ -27,7 +27,7 @@ from gramless.approximation.features import LandmarkMap
 from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, probability_constraint
 from gramless.kernels import kernel_from_parameters
 from gramless.linalg.solvers import CG
-from gramless.models.one_pass import OnePassEstimator, inherit_docs, model_attribute, pass_options
+from gramless.models.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
 from gramless.streaming.learners import C_PATH, NormalEquations, PassSettings
 
 _CONSTRAINTS: dict[str, Any] = {
@@ -58,42 +58,9 @@ def landmark_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
     return PassSettings(feature_map, learner, pass_options(parameters, name, parameters["batch_size"]))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class LandmarkEstimator(OnePassEstimator):
-    """Parameters and attributes of the classifier and the regressor on landmarks."""
-
-    kernel: Any = "rbf"
-    C: float | str = 1.0
-    gamma: float | str = "scale"
-    degree: int = 3
-    coef0: float = 0.0
-    n_landmarks: float = 500
-    landmarks: Any = "uniform"
-    Cs: Any = C_PATH
-    solver: Any = "auto"
-    forgetting_factor: float = 1.0
-    batch_size: int | None = None
-    dtype: Any = None
-    device: Any = None
-    memory_budget: str | float | None = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
-    _settings = landmark_settings
-
-    dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the landmarks.")
-    points_ = model_attribute("features.points", "Landmarks.")
-    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
-    solver_ = model_attribute("solver", "Solver that was used.")
-    solver_reason_ = model_attribute("reason", "Why the solver was chosen.")
-    jitter_ = model_attribute("jitter", "Number added to the diagonal of the kernel matrix of the landmarks.")
-
-
 @link_documentation
 @dataclass(kw_only=True, eq=False, repr=False)
-class NystromLSSVC(ClassifierMixin, LandmarkEstimator):
+class NystromLSSVC(ClassifierMixin, OnePassEstimator):
     """Least-squares support vector classifier on landmarks, fitted in one pass over data of any length.
 
     Prefer it to scikit-learn's `Nystroem` with a linear classifier if the data exceed the memory or arrive in batches: it
@@ -129,6 +96,12 @@ class NystromLSSVC(ClassifierMixin, LandmarkEstimator):
         Factor by which the weight of earlier rows is multiplied for each new row. 1 weights all rows equally.
     batch_size : int or None, default=None
         Number of rows processed at a time. The Notes give the meaning of None.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
+        frequency.
+    probability : {"softmax", "sigmoid", "temperature", False}, default="softmax"
+        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"sigmoid"` and
+        `"temperature"` are fitted to leave-one-out scores, and `predict_set` needs one of them.
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
@@ -145,12 +118,6 @@ class NystromLSSVC(ClassifierMixin, LandmarkEstimator):
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
         Seed or generator for all random choices of the fit; an int makes the fit reproducible.
-    class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
-        frequency.
-    probability : {"softmax", "sigmoid", "temperature", False}, default="softmax"
-        Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"sigmoid"` and
-        `"temperature"` are fitted to leave-one-out scores, and `predict_set` needs one of them.
 
     Attributes
     ----------
@@ -207,23 +174,74 @@ class NystromLSSVC(ClassifierMixin, LandmarkEstimator):
     True
     """
 
+    kernel: Any = "rbf"
+    C: float | str = 1.0
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    n_landmarks: float = 500
+    landmarks: Any = "uniform"
+    Cs: Any = C_PATH
+    solver: Any = "auto"
+    forgetting_factor: float = 1.0
+    batch_size: int | None = None
     class_weight: Any = None
     probability: str | bool = "softmax"
+    dtype: Any = None
+    device: Any = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **_CONSTRAINTS,
         **CLASS_WEIGHT,
         "probability": probability_constraint("softmax", *LEAVE_ONE_OUT_METHODS),
     }
+    _settings = landmark_settings
+
+    dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the landmarks.")
+    points_ = model_attribute("features.points", "Landmarks.")
+    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
+    solver_ = model_attribute("solver", "Solver that was used.")
+    solver_reason_ = model_attribute("reason", "Why the solver was chosen.")
+    jitter_ = model_attribute("jitter", "Number added to the diagonal of the kernel matrix of the landmarks.")
 
 
 @link_documentation
-@inherit_docs(NystromLSSVC)
-class NystromLSSVR(RegressorMixin, MultiOutputMixin, LandmarkEstimator):
+@inherit_parameter_docs(NystromLSSVC)
+@dataclass(kw_only=True, eq=False, repr=False)
+class NystromLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     """Least-squares support vector regressor on landmarks, fitted in one pass over data of any length.
 
     Prefer it to scikit-learn's `Nystroem` with `Ridge` if the data exceed the memory or arrive in batches, or if prediction
     intervals are needed.
+
+    Attributes
+    ----------
+    points_ : array of shape (m, n_features)
+        Landmarks.
+    dual_coef_ : ndarray of shape (m, n_outputs)
+        Coefficients of the kernel functions of the landmarks.
+    intercept_ : ndarray of shape (n_outputs,)
+        Intercept of each output.
+    kernel_ : Kernel
+        Kernel with numeric parameters.
+    C_ : float
+        Value of `C` used.
+    loo_errors_ : ndarray
+        With `C="loo"`, the leave-one-out squared error for each value of `Cs`.
+    solver_ : {"sums", "cg"}
+        Solver that was used.
+    solver_reason_ : str
+        Why the solver was chosen.
+    jitter_ : float
+        Number added to the diagonal of `K_mm`.
+    history_ : list of dict
+        One record for each pass of `fit`: n_iter, seconds and, of conjugate gradients, residual.
+    pass_ : TrainingPass
+        State of the training pass, which `partial_fit` continues.
 
     See Also
     --------
@@ -248,3 +266,31 @@ class NystromLSSVR(RegressorMixin, MultiOutputMixin, LandmarkEstimator):
     >>> NystromLSSVR(n_landmarks=30, C=100.0, random_state=0).fit(X, np.sin(X[:, 0])).score(X, np.sin(X[:, 0])) > 0.999
     True
     """
+
+    kernel: Any = "rbf"
+    C: float | str = 1.0
+    gamma: float | str = "scale"
+    degree: int = 3
+    coef0: float = 0.0
+    n_landmarks: float = 500
+    landmarks: Any = "uniform"
+    Cs: Any = C_PATH
+    solver: Any = "auto"
+    forgetting_factor: float = 1.0
+    batch_size: int | None = None
+    dtype: Any = None
+    device: Any = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
+    _settings = landmark_settings
+
+    dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the landmarks.")
+    points_ = model_attribute("features.points", "Landmarks.")
+    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
+    solver_ = model_attribute("solver", "Solver that was used.")
+    solver_reason_ = model_attribute("reason", "Why the solver was chosen.")
+    jitter_ = model_attribute("jitter", "Number added to the diagonal of the kernel matrix of the landmarks.")

@@ -77,21 +77,16 @@ def model_attribute(path: str, doc: str) -> property:
     return property(read, doc=doc)
 
 
-def inherit_docs(documented: type) -> Callable[[_Class], _Class]:
-    """Return a class decorator that adds the parameters and attributes of a classifier to the docs of its regressor."""
-
-    def entries(start: str, end: str) -> list[str]:
-        section = (documented.__doc__ or "").partition(f"    {start}\n    {'-' * len(start)}\n")[2]
-        return re.split(r"\n(?=    \w)", section.partition(f"\n\n    {end}\n")[0])
+def inherit_parameter_docs(documented: type) -> Callable[[_Class], _Class]:
+    """Return a class decorator that adds the descriptions of the parameters that the class shares with `documented`."""
 
     def insert(cls: _Class) -> _Class:
         if cls.__doc__ and documented.__doc__:
-            known = inspect.signature(cls).parameters
-            parameters = [entry for entry in entries("Parameters", "Attributes") if entry.split()[0] in known]
-            attributes = [entry for entry in entries("Attributes", "See Also") if entry.split()[0] != "classes_"]
-            lines = ["    Parameters", "    ----------", *parameters, ""]
-            lines += ["    Attributes", "    ----------", *attributes, ""]
-            cls.__doc__ = cls.__doc__.replace("    See Also\n", "\n".join([*lines, "    See Also", ""]), 1)
+            section = documented.__doc__.partition("    ----------\n")[2].partition("\n\n    Attributes\n")[0]
+            entries = re.split(r"\n(?=    \w)", section)
+            shared = [entry for entry in entries if entry.split()[0] in inspect.signature(cls).parameters]
+            described = "\n".join(["    Parameters", "    ----------", *shared, "", "    Attributes", ""])
+            cls.__doc__ = cls.__doc__.replace("    Attributes\n", described, 1)
         return cls
 
     return insert
