@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import numpy as np
@@ -131,7 +132,9 @@ def test_http(trained, name):
     expected = pd.read_csv(io.StringIO(out), dtype=str)["prediction"][:10]
     rows = json.loads(in_pandas(data, table)[0][:10].to_json(orient="records", date_format="iso"))
     wrong_rows = [rows[0], rows[1] | dict([table.wrong_value])] if table.wrong_value else []
-    schema, answer, wrong = asyncio.run(responses(scoring_app({"m": model}, load_scorer), rows, wrong_rows))
+    with ThreadPoolExecutor(1) as thread:  # the main thread may have a running event loop of the browser tests
+        requests = responses(scoring_app({"m": model}, load_scorer), rows, wrong_rows)
+        schema, answer, wrong = thread.submit(asyncio.run, requests).result()
     assert answer.status_code == 200, answer.text
     predictions = answer.json()["predictions"]
     kinds = {column["name"]: column["kind"] for column in schema.json()["columns"]}

@@ -617,7 +617,7 @@ def test_model_with_a_text_column(tmp_path):
     scorer = load_scorer(tmp_path / "m.skops")
     assert {column.name: (column.kind, column.levels) for column in scorer.columns} == {
         "x": ("number", ()),
-        "note": ("category", ()),
+        "note": ("text", ()),
     }
     body = json.dumps([{"x": 0.1, "note": "order 9: many thanks"}, {"x": 0.1, "note": None}]).encode()
     rows, _ = RequestRows(scorer.columns, 10).read("application/json", body)
