@@ -230,6 +230,12 @@ def _add_transposed(context: Any, values: Any, stride: Any, factors: Any, steps:
     return signature, generate
 
 
+@numba.njit(cache=True, nogil=True)
+def _keep(array: np.ndarray) -> int:
+    """Do nothing: numba frees an array after its last use, and an address is no use."""
+    return array.size
+
+
 # A separate function, so that numba compiles the intrinsics once for each precision and not at each call.
 @numba.njit(cache=True, nogil=True)
 def _values(
@@ -338,6 +344,11 @@ def _fill(which: int, X: np.ndarray, Y: np.ndarray, shift: np.ndarray, scale: An
                 for r in range(rows):
                     for j in range(min(PANEL_POINTS, m - p * PANEL_POINTS)):
                         flat[first + r * stride + j] = tile[r, j]
+    _keep(left)
+    _keep(right)
+    _keep(shift_x)
+    _keep(shift_y)
+    _keep(tile)
 
 
 def fill(
@@ -415,6 +426,8 @@ def expand(
                         column = into[g, pair * _COLUMNS + c]
                         for r in range(rows):
                             scores[s * STRIP_ROWS + r, column] += sums[r, c]
+    _keep(values)
+    _keep(sums)
     _simd.restore_subnormals(mode)
 
 
@@ -483,6 +496,9 @@ def multiply_lower_tiles(
                                     for lane in range(lanes):
                                         out[pair, vector + v, c, lane] += below[pair, v, c, lane]
                                         below[pair, v, c, lane] = zero
+    _keep(values)
+    _keep(sums)
+    _keep(below)
     _simd.restore_subnormals(mode)
 
 
