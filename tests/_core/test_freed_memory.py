@@ -29,7 +29,8 @@ for dtype, tolerance in ((np.float32, 1e-4), (np.float64, 1e-9)):
     ):
         np.testing.assert_allclose(found, truth, atol=tolerance * np.abs(truth).max())
 bits = (rng.random((2048, 64)) < 0.3).astype(np.float32)
-np.testing.assert_allclose(RBF(gamma=0.02)(bits, bits[:1500]), np.exp(-0.02 * cdist(bits, bits[:1500], "sqeuclidean")), atol=1e-5)
+truth = np.exp(-0.02 * cdist(bits, bits[:1500], "sqeuclidean"))
+np.testing.assert_allclose(RBF(gamma=0.02)(bits, bits[:1500]), truth, atol=1e-5)
 """
 
 
