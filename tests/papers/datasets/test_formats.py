@@ -54,7 +54,7 @@ def test_bank_from_nested_archive(tmp_path):
     if not text.exists():
         pytest.skip("bank-full.csv.gz is not in the data folder")
     files = written(tmp_path, published_files.bank(gzip.decompress(text.read_bytes()).decode()))
-    assert digest(formats.read_bank(files)) == CATALOGUE["bank"].digest
+    assert digest(CATALOGUE["bank"].read(files)) == CATALOGUE["bank"].digest
 
 
 def test_covtype_from_text(tmp_path):

@@ -2,8 +2,10 @@
 
 import pytest
 
-from gramless.papers.datasets.catalogue import CIFAR10_CLASSES
+from gramless.papers.datasets.catalogue import CATALOGUE
 from gramless.papers.report import write_report
+
+CIFAR10_CLASSES = CATALOGUE["cifar10"].fields["class_names"]
 
 
 @pytest.fixture(params=[(1280, 900, "light"), (390, 844, "light"), (390, 844, "dark")], ids=str)

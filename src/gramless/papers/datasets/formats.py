@@ -88,11 +88,6 @@ def read_usps(files: Sequence[Path]) -> Arrays:
     return arrays
 
 
-def decode_usps(arrays: Stored) -> dict[str, Any]:
-    """Divide the stored integers by 1,000."""
-    return decode_split({**arrays, **{key: arrays[key].astype(np.float32) / 1000 for key in ("x_train", "x_test")}})
-
-
 def read_letter(files: Sequence[Path]) -> Arrays:
     """Read lines of a letter and sixteen integers; the first 16,000 lines are the training rows."""
     rows = [line.split(",") for line in read_member(files[0], "letter-recognition.data").split()]
@@ -101,54 +96,31 @@ def read_letter(files: Sequence[Path]) -> Arrays:
     return {"x_train": x[:16_000], "y_train": y[:16_000], "x_test": x[16_000:], "y_test": y[16_000:]}
 
 
-def read_pendigits(files: Sequence[Path]) -> Arrays:
-    """Read lines of sixteen coordinates and the digit, from a training file and a test file."""
-    train, test = (_numbers(read_member(files[0], f"pendigits.{end}")).astype(np.uint8) for end in ("tra", "tes"))
-    return {"x_train": train[:, :-1], "y_train": train[:, -1], "x_test": test[:, :-1], "y_test": test[:, -1]}
-
-
-def read_spambase(files: Sequence[Path]) -> Arrays:
-    """Read lines of 57 numbers and the label."""
-    table = _numbers(read_member(files[0], "spambase.data"))
-    return {"x": table[:, :-1], "y": table[:, -1].astype(np.uint8)}
-
-
-def read_wine(files: Sequence[Path]) -> Arrays:
-    """Read lines of the class, 1 to 3, and thirteen numbers."""
-    table = _numbers(read_member(files[0], "wine.data"))
-    return {"x": table[:, 1:], "y": (table[:, 0] - 1).astype(np.uint8)}
-
-
-def read_wine_quality(files: Sequence[Path]) -> Arrays:
-    """Read two tables with a header, semicolons between the columns and the quality in the last column."""
+def read_tables(
+    files: Sequence[Path],
+    members: Mapping[str, str],
+    *,
+    label: int = -1,
+    first_label: int = 0,
+    delimiter: str = ",",
+    skiprows: int = 0,
+    dtype: str = "float64",
+) -> Arrays:
+    """Read text tables of numbers from an archive, by the suffix of their arrays; `label` is the column with the labels."""
     arrays: Arrays = {}
-    for colour in ("red", "white"):
-        table = _numbers(read_member(files[0], f"winequality-{colour}.csv"), delimiter=";", skiprows=1)
-        arrays[f"x_{colour}"] = table[:, :-1]
-        arrays[f"y_{colour}"] = table[:, -1].astype(np.uint8)
+    for suffix, member in members.items():
+        text = io.StringIO(read_member(files[0], member))
+        table = np.loadtxt(text, delimiter=delimiter, skiprows=skiprows, ndmin=2)
+        arrays[f"x{suffix}"] = np.delete(table, label, axis=1).astype(dtype)
+        arrays[f"y{suffix}"] = (table[:, label] - first_label).astype(np.uint8)
     return arrays
 
 
-def decode_white_wine(arrays: Stored) -> dict[str, Any]:
-    """Return the white wines."""
-    return decode_unsplit({"x": arrays["x_white"], "y": arrays["y_white"]})
-
-
-def decode_red_wine(arrays: Stored) -> dict[str, Any]:
-    """Return the red wines."""
-    return decode_unsplit({"x": arrays["x_red"], "y": arrays["y_red"]})
-
-
-def read_bank(files: Sequence[Path], member: str = "bank-full.csv") -> Arrays:
+def read_bank(files: Sequence[Path], member: str) -> Arrays:
     """Read one of the two tables from an archive inside the archive."""
     with zipfile.ZipFile(files[0]) as outer:
         inner = io.BytesIO(outer.read("bank.zip"))
     return parse_bank(read_member(inner, member))
-
-
-def read_bank_small(files: Sequence[Path]) -> Arrays:
-    """Read the publisher's sample of a tenth of the rows."""
-    return read_bank(files, "bank.csv")
 
 
 def parse_bank(text: str) -> Arrays:
@@ -188,13 +160,6 @@ def read_covtype(files: Sequence[Path]) -> Arrays:
     return {"x": np.asfortranarray(table[:, :-1]), "y": table[:, -1].astype(np.uint8)}
 
 
-def decode_covtype(arrays: Stored) -> dict[str, Any]:
-    """Return the original split: 11,340 training and 3,780 validation rows together, and 565,892 test rows."""
-    x, y = arrays["x"], arrays["y"]
-    cut = 11_340 + 3_780
-    return {"x_train": x[:cut], "y_train": y[:cut], "x_test": x[cut:], "y_test": y[cut:]}
-
-
 def read_california_housing(files: Sequence[Path]) -> Arrays:
     """Read lines of eight numbers and the median value of a house."""
     with tarfile.open(files[0], "r:gz") as archive:
@@ -203,16 +168,19 @@ def read_california_housing(files: Sequence[Path]) -> Arrays:
     return {"x": table[:, :-1], "y": table[:, -1]}
 
 
-def decode_split(arrays: Stored) -> dict[str, Any]:
-    """Return the training and test rows of an archive that has both, images flattened."""
+def decode_split(arrays: Stored, divide: int | None = None) -> dict[str, Any]:
+    """Return the training and test rows of an archive that has both, images flattened and divided by `divide`."""
     x = {key: arrays[key].reshape(len(arrays[key]), -1) for key in ("x_train", "x_test")}
+    if divide is not None:
+        x = {key: value.astype(np.float32) / divide for key, value in x.items()}
     return {**x, "y_train": arrays["y_train"], "y_test": arrays["y_test"]}
 
 
-def decode_unsplit(arrays: Stored) -> dict[str, Any]:
-    """Return all rows of an archive without a standard split as training rows."""
-    x, y = arrays["x"], arrays["y"]
-    return {"x_train": x, "y_train": y, "x_test": x[:0], "y_test": y[:0]}
+def decode_unsplit(arrays: Stored, suffix: str = "", n_train: int | None = None) -> dict[str, Any]:
+    """Return the first `n_train` rows of an archive as training rows, by default all, and the others as test rows."""
+    x, y = arrays[f"x{suffix}"], arrays[f"y{suffix}"]
+    n = len(x) if n_train is None else n_train
+    return {"x_train": x[:n], "y_train": y[:n], "x_test": x[n:], "y_test": y[n:]}
 
 
 def read_member(archive: Path | io.BytesIO, name: str) -> str:
@@ -222,7 +190,3 @@ def read_member(archive: Path | io.BytesIO, name: str) -> str:
         if not found:
             raise ValueError(f"the archive has no file {name}")
         return opened.read(found[0]).decode("utf-8")
-
-
-def _numbers(text: str, *, delimiter: str = ",", skiprows: int = 0) -> np.ndarray:
-    return np.loadtxt(io.StringIO(text), delimiter=delimiter, skiprows=skiprows, ndmin=2)

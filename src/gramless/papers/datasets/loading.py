@@ -18,7 +18,7 @@ import numpy as np
 
 from gramless._core.files import atomic_write
 from gramless.papers.datasets import formats
-from gramless.papers.datasets.catalogue import CATALOGUE, DIGITS, Entry, digest
+from gramless.papers.datasets.catalogue import CATALOGUE, Entry, digest
 from gramless.papers.datasets.dataset import Dataset, DatasetError
 
 ENVIRONMENT_VARIABLE = "GRAMLESS_DATA"
@@ -205,7 +205,7 @@ def _digits() -> Dataset:
         bunch.target.astype(np.int64),
         name="digits",
         image_shape=(8, 8),
-        class_names=DIGITS,
+        class_names=tuple("0123456789"),
     )
 
 

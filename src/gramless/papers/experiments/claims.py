@@ -21,8 +21,10 @@ that depends on random choices gives no verdict with fewer than `FEWEST_SEEDS` s
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean, stdev
@@ -30,9 +32,10 @@ from typing import Any
 
 from scipy.special import stdtrit
 
+from gramless.papers.experiments import measures
 from gramless.papers.experiments.measures import Measure
 from gramless.papers.experiments.results import Point, Record, contains, on_one_device, points
-from gramless.papers.experiments.spec import read_texts
+from gramless.papers.experiments.spec import read_grid, read_texts
 
 ByExperiment = Mapping[tuple[str, str], Sequence[Record]]
 """Records by paper and experiment."""
@@ -59,22 +62,22 @@ class Printed:
     `other_rows` states that our test rows are not those of the paper.
     """
 
-    text: str
+    printed: str
     plus_minus: str = "0"
     other_rows: bool = False
 
     @property
     def value(self) -> float:
         """Return the value as a number."""
-        return float(self.text)
+        return float(self.printed)
 
     @property
     def rounding(self) -> float:
         """Return half a unit of the last printed digit, plus the plus-minus."""
-        return 0.5 * 10.0 ** -len(self.text.partition(".")[2]) + float(self.plus_minus)
+        return 0.5 * 10.0 ** -len(self.printed.partition(".")[2]) + float(self.plus_minus)
 
     def __str__(self) -> str:
-        return self.text if float(self.plus_minus) == 0 else f"{self.text} ± {self.plus_minus}"
+        return self.printed if float(self.plus_minus) == 0 else f"{self.printed} ± {self.plus_minus}"
 
 
 @dataclass(frozen=True)
@@ -131,15 +134,46 @@ class Claim:
     reason: str = ""
 
 
-def read_claims(paper: str, comparisons: Mapping[str, tuple[Comparison, ...]]) -> tuple[Claim, ...]:
-    """Return the claims whose texts are in the file `<paper>.toml` of this package, with their comparisons by name."""
-    stated = read_texts(paper)["claims"]
-    if stated.keys() != comparisons.keys():
-        raise ValueError(f"claims with a text or with comparisons only: {sorted(stated.keys() ^ comparisons.keys())}")
+@functools.cache
+def claims(paper: str) -> tuple[Claim, ...]:
+    """Return the claims of the paper's file; a chapter without a paper has none."""
     return tuple(
-        Claim(name, comparisons=comparisons[name], **{**texts, "cause": Cause[texts.get("cause", "REPRODUCED")]})
-        for name, texts in stated.items()
+        Claim(
+            name,
+            texts["statement"],
+            texts["where"],
+            tuple(_comparisons(texts.get("comparisons", ()))),
+            texts.get("printed", ""),
+            Cause[texts.get("cause", "REPRODUCED")],
+            texts["reason"],
+        )
+        for name, texts in read_texts(paper).get("claims", {}).items()
     )
+
+
+def _comparisons(declared: Sequence[Mapping[str, Any]]) -> Iterator[Comparison]:
+    """Yield a comparison for each point of the grid `for` of an entry, with the values of the point in its texts."""
+    for entry in declared:
+        for point in read_grid(entry.get("for", [{}])):
+            fields = _filled({key: value for key, value in entry.items() if key != "for"}, point)
+            if isinstance(fields["other"], dict) and "printed" in fields["other"]:
+                fields["other"] = Printed(**fields["other"])
+            if isinstance(fields.get("measure"), list):
+                name, *arguments = fields["measure"]
+                fields["measure"] = getattr(measures, name)(*arguments)
+            yield Comparison(**fields)
+
+
+def _filled(value: Any, point: Mapping[str, Any]) -> Any:
+    """Return a value of the file in which "{name}" is replaced; a text that is only a name becomes the value itself."""
+    if isinstance(value, dict):
+        return {key: _filled(part, point) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_filled(part, point) for part in value]
+    if isinstance(value, str):
+        name = re.fullmatch(r"\{(\w+)\}", value)
+        return point[name[1]] if name else value.format_map(point)
+    return value
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Experiments beyond the papers: image classification by a dictionary of patches, its size and the effect of its steps."""
+"""Pictures of the experiments beyond the papers: the atoms of a dictionary of patches, and images with small margins."""
 
 from __future__ import annotations
 
@@ -9,59 +9,9 @@ import numpy as np
 
 from gramless.papers.datasets import Dataset
 from gramless.papers.experiments.fit import encode_pixels
-from gramless.papers.experiments.spec import Params
 
-# Parameters of `PatchDictionary` that omit one step.
-WITHOUT: dict[str, dict[str, Any]] = {
-    "nothing": {},
-    "whitening": {"whitening": np.inf},
-    "signs": {"signs": 1},
-    "square root": {"root": False},
-    "grid of cells": {"pooling": 1},
-}
 MAX_ATOMS_SHOWN = 256
 MAX_IMAGES_SHOWN = 48
-
-
-def classifier_16(params: Params, seed: int) -> Any:
-    return _classifier(params, seed, (16, 16))
-
-
-def classifier_28(params: Params, seed: int) -> Any:
-    return _classifier(params, seed, (28, 28))
-
-
-def classifier_8(params: Params, seed: int) -> Any:
-    return _classifier(params, seed, (8, 8))
-
-
-def _classifier(params: Params, seed: int, shape: tuple[int, ...]) -> Any:
-    from gramless import ImageClassifier
-
-    return ImageClassifier(n_atoms=params["n_atoms"], mirror=False, shape=shape, random_state=seed)
-
-
-def dictionary_16(params: Params, seed: int) -> Any:
-    return _dictionary(params, seed, (16, 16))
-
-
-def dictionary_8(params: Params, seed: int) -> Any:
-    return _dictionary(params, seed, (8, 8))
-
-
-def _dictionary(params: Params, seed: int, shape: tuple[int, ...]) -> Any:
-    from gramless.images import PatchDictionary
-
-    settings = WITHOUT[params["without"]]
-    return PatchDictionary(params["n_atoms"], n_components=1000, shape=shape, random_state=seed, **settings)
-
-
-def classifier_of_features(params: Params, seed: int) -> Any:
-    """Return the classifier that `ImageClassifier` fits to its features, with C = 100."""
-    from gramless import LSSVC
-    from gramless.kernels import Polynomial
-
-    return LSSVC(kernel=Polynomial(degree=4, gamma=0.5, coef0=0.5), C=100.0, tol=1e-2, random_state=seed)
 
 
 def atoms_and_margins(model: Any, dataset: Dataset) -> Mapping[str, Any]:

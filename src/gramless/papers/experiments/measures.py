@@ -1,4 +1,7 @@
-"""Numbers computed from the record of a fit, beyond its metrics: of the course of the error, and of the confusion matrix."""
+"""Measures: numbers computed from the record of a fit, beyond its metrics.
+
+The comparisons of the claims name the functions of this module: `measure = ["late_mean", 100]` is `late_mean(100)`.
+"""
 
 from __future__ import annotations
 
@@ -104,6 +107,54 @@ def class_error(name: str) -> Measure:
         return None if right is None else 100 - right
 
     return Measure(f"error of {name}, %", error)
+
+
+def easier_by(name: str) -> Measure:
+    """Return the measure of the error of all classes minus that of one class, in percentage points."""
+
+    def difference(record: Record) -> float | None:
+        error = class_error(name)(record)
+        return None if error is None else record["metrics"]["balanced_error"] - error
+
+    return Measure(f"error of all digits minus that of {name}, percentage points", difference, is_difference=True)
+
+
+def error_of_final_prediction() -> Measure:
+    """Return the measure of the error of votes in one-vs-one, and of the most probable class in one-vs-rest."""
+
+    def error(record: Record) -> float | None:
+        return record["metrics"].get("error" if record["params"]["strategy"] == "ovo" else "error_of_probabilities")
+
+    return Measure("error of the final prediction, %", error)
+
+
+def cost_of_classes() -> Measure:
+    """Return the measure of the time to solve the equations for all classes, relative to two classes."""
+
+    def factor(record: Record) -> float | None:
+        metrics = record["metrics"]
+        return metrics["solution_seconds"] / metrics["two_class_seconds"] if "two_class_seconds" in metrics else None
+
+    return Measure("CPU seconds for 26 classes over CPU seconds for two", factor)
+
+
+def training_error_change() -> Measure:
+    """Return the measure of the change of the training error from the first to the last step."""
+    return Measure("change of the training error (fraction) over the steps", _change_of("training_error"))
+
+
+def test_error_change() -> Measure:
+    """Return the measure of the change of the test error from the first to the last step."""
+    label = "change of the test error over the steps, percentage points"
+    return Measure(label, _change_of("error"), is_difference=True)
+
+
+def _change_of(key: str) -> Callable[[Record], float | None]:
+    def change(record: Record) -> float | None:
+        course = [row[key] for row in record["history"] if key in row]
+        return course[-1] - course[0] if course else None
+
+    return change
 
 
 def _shares(record: Record) -> dict[tuple[str, ...], float]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gramless.papers.experiments.claims import Claim, Printed
+from gramless.papers.experiments.claims import Claim, Printed, claims
 from gramless.papers.experiments.results import contains
 from gramless.papers.experiments.spec import Reference, Spec, read_specs, read_texts
 
@@ -58,8 +57,7 @@ def specs(paper: str = "all") -> tuple[Spec, ...]:
         return tuple(spec for name in CHAPTERS for spec in specs(name))
     if paper not in CHAPTERS:
         raise ValueError(f"unknown paper {paper!r}; known are {', '.join(CHAPTERS)} and all")
-    declared = read_specs(paper, vars(importlib.import_module(f"gramless.papers.experiments.{paper}")))
-    return tuple(replace(spec, references=tuple(_printed_values(spec))) for spec in declared)
+    return tuple(replace(spec, references=tuple(_printed_values(spec))) for spec in read_specs(paper))
 
 
 def _printed_values(spec: Spec) -> Iterator[Reference]:
@@ -81,11 +79,6 @@ def records_of(selected: Sequence[Spec], records: Iterable[Mapping[str, Any]]) -
         if spec is not None and record["key"] == spec.key(record["params"], record["seed"], record.get("device")):
             found.append(record)
     return found
-
-
-def claims(paper: str) -> tuple[Claim, ...]:
-    """Return the claims of a paper; a chapter without a paper has none."""
-    return tuple(getattr(importlib.import_module(f"gramless.papers.experiments.{paper}"), "CLAIMS", ()))
 
 
 def claim_named(paper: str, name: str) -> Claim:

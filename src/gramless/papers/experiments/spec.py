@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import itertools
 import json
 import tomllib
@@ -17,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from gramless.papers.datasets import Dataset, load
+from gramless.papers.experiments.functions import DeclaredFunction, Params, read_functions
 from gramless.papers.experiments.results import contains
-
-Params = Mapping[str, Any]
 
 QUICK_DATA = "scikit-learn's digits"
 
@@ -196,13 +196,18 @@ class Spec:
 
 @functools.cache
 def read_texts(paper: str) -> dict[str, Any]:
-    """Return the texts of a paper, and of its experiments and claims by name, from the file `<paper>.toml`."""
+    """Return the contents of the file `<paper>.toml`."""
     return tomllib.loads(Path(__file__).with_name(f"{paper}.toml").read_text(encoding="utf-8"))
 
 
-def read_specs(paper: str, functions: Mapping[str, Any]) -> tuple[Spec, ...]:
-    """Return the experiments of the paper's file; `functions` are the names to which their fields refer."""
-    declared = read_texts(paper)["experiments"]
+@functools.cache
+def read_specs(paper: str) -> tuple[Spec, ...]:
+    """Return the experiments of the paper's file."""
+    texts, module = read_texts(paper), {}
+    if Path(__file__).with_name(f"{paper}.py").exists():
+        module = vars(importlib.import_module(f"gramless.papers.experiments.{paper}"))
+    functions = {**module, **read_functions(texts["functions"], module)}
+    declared = texts["experiments"]
     return tuple(
         Spec(paper, name, **_fields({**declared.get(own.get("like"), {}), **own}, functions))
         for name, own in declared.items()
@@ -217,8 +222,7 @@ def _fields(declared: Mapping[str, Any], functions: Mapping[str, Any]) -> dict[s
     if "data" in fields:
         fields["data"] = functions.get(fields["data"], fields["data"])
     if "grid" in fields:
-        axes = ({key: x if isinstance(x, list) else [x] for key, x in part.items()} for part in fields["grid"])
-        fields["grid"] = tuple(point for part in axes for point in product(**part))
+        fields["grid"] = read_grid(fields["grid"])
     if "views" in fields:
         fields["views"] = tuple(_view(**given) for given in fields["views"])
     if "quick" in fields:
@@ -232,10 +236,18 @@ def _view(view: str, **fields: Any) -> View:
     return kind(**{key: tuple(x) if isinstance(x, list) else x for key, x in fields.items()})
 
 
+def read_grid(products: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """Return the points of a grid, the union of products; a list is an axis, and another value is constant."""
+    axes = ({key: x if isinstance(x, list) else [x] for key, x in part.items()} for part in products)
+    return tuple(point for part in axes for point in product(**part))
+
+
 def product(**axes: Sequence[Any]) -> tuple[dict[str, Any], ...]:
     """Return all combinations of the values of named parameters; the last parameter varies fastest."""
     return tuple(dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
 
 
-def _name_of(declared: str | Callable[..., Any] | None) -> str | None:
+def _name_of(declared: str | DeclaredFunction | Callable[..., Any] | None) -> str | None:
+    if isinstance(declared, DeclaredFunction):
+        return declared.name
     return declared if declared is None or isinstance(declared, str) else declared.__qualname__
