@@ -244,7 +244,7 @@ def summary(selected: Sequence[Spec], records: Sequence[dict[str, Any]]) -> Tabl
         point = found.point
         reference = paper_value(spec.references, point.params, "error")
         device = "" if point.device == "CPU" else f" on {point.device}"
-        cells = [mean_and_spread("error", point.mean("error"), point.spread("error"))]
+        cells = [mean_and_spread("error", point)]
         if compare:
             cells.append("" if reference is None else f"{reference.value:.2f}")
         cells += [f"{point.mean('seconds') or 0.0:.2f}", f"{point.mean('peak_mb') or 0.0:.0f}"]

@@ -13,7 +13,7 @@ from PIL import Image
 
 from gramless.papers.experiments import Reference
 from gramless.papers.report.charts import ChartLine, LineChart, draw
-from gramless.papers.report.tables import _data_url
+from gramless.papers.report.views import data_url
 
 
 def chart_of(lines, **options):
@@ -95,6 +95,6 @@ def test_tooltips_and_colours_of_the_page():
 @pytest.mark.parametrize("shape", [(2, 3), (2, 3, 3)])
 def test_images_keep_every_pixel(shape):
     pixels = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
-    url = _data_url(base64.b64encode(pixels.tobytes()).decode(), shape)
+    url = data_url(base64.b64encode(pixels.tobytes()).decode(), shape)
     content = base64.b64decode(url.removeprefix("data:image/png;base64,"))
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(content))), pixels)

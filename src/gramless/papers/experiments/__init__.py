@@ -42,7 +42,7 @@ from gramless.papers.experiments.registry import (
     specs,
     specs_of_claim,
 )
-from gramless.papers.experiments.results import FIELDS, Results, ResultsError
+from gramless.papers.experiments.results import Results, ResultsError
 from gramless.papers.experiments.runner import Event, run
 from gramless.papers.experiments.spec import (
     Confusion,
@@ -59,7 +59,7 @@ from gramless.papers.experiments.spec import (
 
 # fmt: off
 __all__ = [
-    "CHAPTERS", "FIELDS", "PAPERS", "Cause", "Claim", "Comparison", "Confusion", "Curve", "Event", "Gallery", "History",
+    "CHAPTERS", "PAPERS", "Cause", "Claim", "Comparison", "Confusion", "Curve", "Event", "Gallery", "History",
     "Paper", "Pictures", "Printed", "Reference", "Results", "ResultsError", "Spec", "Table", "View", "claim_named", "claims",
     "product", "records_of", "run", "specs", "specs_of_claim",
 ]

@@ -16,37 +16,6 @@ from typing import Any
 
 Record = Mapping[str, Any]
 
-FIELDS: dict[str, str] = {
-    "key": "Identifier of the fit: a hash of all declared values that affect its result.",
-    "status": "done or failed.",
-    "paper": "Short name of the paper or chapter.",
-    "experiment": "Name of the experiment.",
-    "params": "Point of the grid.",
-    "seed": "Seed of the split, if one is drawn, and of all random choices of the fit.",
-    "device": "Value of --device; null is the CPU.",
-    "started_at": "Seconds since 1970, UTC.",
-    "finished_at": "Seconds since 1970, UTC.",
-    "data": "name, n_train, n_test, n_features (after feature extraction) and split, the origin of the split.",
-    "estimator": "The estimator with its parameters, as printed by scikit-learn.",
-    "metrics": "error, accuracy, balanced_error, balanced_accuracy (percent of the test rows); seconds (the fit without "
-    "evaluation), cpu_seconds (the same in processor time of all threads), predict_seconds, feature_seconds; peak_mb "
-    "(resident memory during fit and predict); cv_error, cv_accuracy (percent) and cv_seconds if the experiment "
-    "cross-validates; further metrics of the experiment.",
-    "peak_since": "fit, or process start if the operating system cannot reset the peak.",
-    "history": "One entry per iteration: n_iter, seconds, values reported by the solver, error (percent) if measured.",
-    "confusion": "labels and counts, with one row per true class.",
-    "misclassified": "total, image_shape, and the first images with index, true, predicted and pixels (base64 bytes).",
-    "pictures": "Images by name: image_shape, and images with said (the caption) and pixels (base64 bytes).",
-    "warnings": "Distinct warnings with their counts.",
-    "busy": "true if other processes used the computer at the same time: the errors are valid, the seconds are rough.",
-    "versions": "Versions of Python and of the packages that affect a result.",
-    "hardware": "Processor, cores, threads of the linear algebra, memory, system, and the GPU if there is one.",
-    "commit": "Commit of the source tree, with -dirty if it had changes; null outside of a source tree.",
-    "reason": "Exception of a failed fit.",
-    "traceback": "Traceback of a failed fit.",
-}
-"""Description of the fields of a record."""
-
 _REQUIRED = ("key", "paper", "experiment", "params", "seed")
 _REQUIRED_BY_STATUS = {"done": ("metrics", "data", "history", "hardware", "versions", "commit"), "failed": ("reason",)}
 

@@ -107,9 +107,9 @@ def _key(check: Check) -> str:
 
 
 def _with_spread(point: Point, measure: Any, key: str) -> str:
-    mean, spread = point.mean(measure), point.spread(measure)
     if key in PERCENTAGES or key.endswith("seconds"):
-        return mean_and_spread(key, mean, spread)
+        return mean_and_spread(key, point)
+    mean, spread = point.mean(measure), point.spread(measure)
     if not mean or not spread:
         return _format(key, mean)
     # One digit of the spread, two if the first is 1.

@@ -7,6 +7,7 @@ declared one, else the one with the smallest cross-validated error, else the one
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -133,22 +134,42 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+def date(seconds: float) -> str:
+    """Return the day of a time in seconds since 1970, UTC."""
+    return time.strftime("%Y-%m-%d", time.gmtime(seconds))
+
+
 def memory(megabytes: float) -> str:
     """Return megabytes, or gigabytes from 1,000 MB on."""
     return f"{megabytes:,.0f} MB" if megabytes < 1000 else f"{megabytes / 1000:.2f} GB"
 
 
-def comparison(metric: str, ours: float | None, theirs: float | None, where: str = "") -> list[dict[str, str]]:
-    """Return two cells of a table: the value at `where` in the paper, and the difference of our value from it."""
-    if ours is None or theirs is None:
-        return [{"text": "–", "small": "", "kind": "dim"}] * 2
-    difference = f"{ours - theirs:+.2f}".replace("-", "−")
-    return [{"text": value(metric, theirs), "small": where, "kind": "dim"}, {"text": difference, "small": "", "kind": "dim"}]
+def mean_and_spread(metric: str, point: Point) -> str:
+    """Return the mean of a metric over the seeds, with the standard deviation if there are several."""
+    spread = point.spread(metric)
+    return value(metric, point.mean(metric)) + (f" ± {value(metric, spread)}" if spread is not None else "")
 
 
-def mean_and_spread(metric: str, mean: float | None, spread: float | None) -> str:
-    """Return the mean over the seeds, with the standard deviation if there are several."""
-    return value(metric, mean) + (f" ± {value(metric, spread)}" if spread is not None else "")
+def difference(ours: float, theirs: float) -> str:
+    """Return the difference of two values with its sign."""
+    return f"{ours - theirs:+.2f}".replace("-", "−")
+
+
+def shortened(name: str) -> str:
+    """Return a class name with at most five characters."""
+    return name if len(name) <= 5 else name[:4] + "."
+
+
+def is_percentage(metric: str) -> bool:
+    """Return True for metrics in percent."""
+    return metric in PERCENTAGES
+
+
+def setting(given: Any) -> str:
+    """Return the value of a parameter as a cell of a table."""
+    if isinstance(given, bool):
+        return "yes" if given else "no"
+    return "–" if given is None else plain_number(given)
 
 
 def parameters(params: Mapping[str, Any]) -> str:
