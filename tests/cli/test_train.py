@@ -442,7 +442,7 @@ def test_the_model_is_saved_before_the_importance(run, plants, tmp_path, monkeyp
 
 def test_the_time_before_the_command_counts(plants, tmp_path):
     settings = TrainSettings(plants / "plants.csv", "kind", tmp_path / "m.skops", time=1.0)
-    about = train(settings, Console(quiet=True), time.perf_counter() - 10).model.about
+    about = train(settings, Console(quiet=True), time.perf_counter() - 10).about
     assert about["importance"] == {}
     assert about["rows"]["saved"] == 192
     assert gramless.load(tmp_path / "m.skops").about["rows"] == about["rows"]
