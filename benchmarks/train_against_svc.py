@@ -76,7 +76,7 @@ def main() -> None:
                 began = time.perf_counter()
                 trained = train(TrainSettings(Path(folder) / "data.csv", "target", model, seed=seed), Console(quiet=True))
                 seconds = time.perf_counter() - began
-            ours = trained.scores[0].value
+            ours = trained.about["scores"][0]["value"]
             theirs, n = svc_accuracy(name, frame, seed)
             error = float(np.sqrt(theirs * (1 - theirs) / n))
             rows.append(

@@ -11,7 +11,8 @@ from sklearn.datasets import load_digits
 
 import gramless
 from gramless.cli.options import TrainSettings
-from gramless.cli.pictures import evaluate_pictures, train_pictures
+from gramless.cli.pictures import train_pictures
+from gramless.cli.predict import evaluate
 
 
 @pytest.fixture(scope="module")
@@ -123,10 +124,10 @@ def others(tmp_path):
 
 
 def test_evaluates_a_folder_in_batches(model, others):
-    by_seven, at_once = (evaluate_pictures(model, others, batch=n, console=Console(quiet=True)) for n in (7, 1000))
-    assert by_seven.rows == at_once.rows == 51
-    for one, other in zip(by_seven.scores, at_once.scores, strict=True):
-        assert one.value == pytest.approx(other.value)
+    by_seven, at_once = (evaluate(model, others, None, Console(quiet=True), batch_rows=n) for n in (7, 1000))
+    assert by_seven["rows"] == at_once["rows"] == 51
+    for one, other in zip(by_seven["scores"], at_once["scores"], strict=True):
+        assert one["value"] == pytest.approx(other["value"])
 
 
 def test_evaluates_a_folder_as_the_classifier_scores_it(run, model, others):

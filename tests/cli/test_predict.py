@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 import gramless
+from gramless.cli.options import PredictSettings
 from gramless.cli.predict import predict
 
 
@@ -39,7 +40,7 @@ def test_probabilities_and_a_file(run, plants, model, tmp_path):
 def test_batches_change_nothing(run, plants, model, tmp_path):
     whole = run("predict", model, plants / "more.csv", "--proba").out
     out = tmp_path / "o.csv"
-    predict(model, plants / "more.csv", proba=True, out=out, batch_rows=7, console=Console(quiet=True))
+    predict(PredictSettings(model, plants / "more.csv", proba=True, out=out), Console(quiet=True), batch_rows=7)
     assert out.read_text() == whole
 
 

@@ -17,8 +17,8 @@ from sklearn.linear_model import RidgeClassifier
 
 import gramless.cli.reproduce as reproduce_module
 from gramless.cli import app as cli
-from gramless.cli.app import papers
 from gramless.cli.errors import InputError, explain
+from gramless.cli.options import papers
 from gramless.papers.experiments import Claim, Comparison, Gallery, Spec, Table, product
 
 

@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from gramless.cli.app import main
+from gramless.cli.options import PredictSettings
 from gramless.cli.predict import predict
 from gramless.cli.scores import score
 from gramless.cli.table_files import batches, read_file
@@ -76,7 +77,8 @@ def test_codes_mean_the_same_in_every_batch(run, tmp_path, capsys):
     rows = data.read_text().splitlines()
     (tmp_path / "sorted.csv").write_text(lines(rows[0], *(rows[1 + k].replace("TRUE", "true") for k in order)))
     out = tmp_path / "o.csv"
-    predict(tmp_path / "m", tmp_path / "sorted.csv", proba=True, out=out, batch_rows=5, console=Console(stderr=True))
+    settings = PredictSettings(tmp_path / "m", tmp_path / "sorted.csv", proba=True, out=out)
+    predict(settings, Console(stderr=True), batch_rows=5)
     assert out.read_text().splitlines()[1:] == [whole.splitlines()[1:][k] for k in order]
     assert "did not occur" not in capsys.readouterr().err
 

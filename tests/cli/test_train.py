@@ -303,7 +303,7 @@ def test_importance_and_report_use_rows_that_the_model_was_not_fitted_to(run, pl
     used = []
     monkeypatch.setattr("gramless.cli.train.importance", lambda model, X, y, **_: used.append((model, len(y))) or {})
     monkeypatch.setattr("gramless.cli.train.write_card", lambda model, X, y, *_: used.append((model, len(y))))
-    options = ("--target", "weight", "--cv", "3", "--out", tmp_path / "m", "--time", "1s", "--report")
+    options = ("--target", "weight", "--cv", "3", "--out", tmp_path / "m", "--time", "4s", "--report")
     assert run("train", plants / "weights.tsv", *options).code == 0
     assert [(len(model.estimator.loo_residuals_), n) for model, n in used] == [(160, 80)] * 2
 
@@ -331,8 +331,8 @@ def test_a_card_shows_what_matters(run, plants, tmp_path):
 
 
 def test_axes_of_the_card_leave_out_outliers():
-    page = _scatter(np.arange(100.0), np.where(np.arange(100) == 7, 1e6, np.arange(100.0)), ("true", "predicted"))
-    assert "1 outliers are outside of the axes" in page
+    _, caption = _scatter(np.arange(100.0), np.where(np.arange(100) == 7, 1e6, np.arange(100.0)), ("true", "predicted"))
+    assert "1 outliers are outside of the axes" in caption
     assert _robust_limits(np.array([0.0, 1, 2, 3, 1e6])) == (0, 3)
     assert _robust_limits(np.zeros(5)) == (0, 0)
 
@@ -442,7 +442,7 @@ def test_the_model_is_saved_before_the_importance(run, plants, tmp_path, monkeyp
 
 def test_the_time_before_the_command_counts(plants, tmp_path):
     settings = TrainSettings(plants / "plants.csv", "kind", tmp_path / "m.skops", time=1.0)
-    about = train(settings, Console(quiet=True), time.perf_counter() - 10).model.about
+    about = train(settings, Console(quiet=True), time.perf_counter() - 10).about
     assert about["importance"] == {}
     assert about["rows"]["saved"] == 192
     assert gramless.load(tmp_path / "m.skops").about["rows"] == about["rows"]

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import gramless.images as images
-from gramless.images.transformer import ImageTransformer, apply_in_blocks
+from gramless.images.transformer import ImageTransformer
 from gramless.images.tuning import TUNING
 
 # Those that need no fitting; a dictionary, which does, has tests of its own.
@@ -105,8 +105,8 @@ def test_blocks_and_threads_do_not_change_the_result(transformer, grey, colour, 
     one_image_per_block = replace(TUNING, block_bytes=1)
     for X in (grey, colour):
         expected = transformer.transform(X)
-        images, _, transform, dtype = transformer._prepare(X, reset=False)
-        found = apply_in_blocks(transform, images, dtype, n_jobs, one_image_per_block)
+        images, _, dtype = transformer._read(X, reset=False)
+        found = transformer._transform_blocks(images, dtype, n_jobs, one_image_per_block)
         assert_allclose(found.reshape(expected.shape), expected, rtol=1e-5, atol=1e-4)
 
 

@@ -47,7 +47,7 @@ def test_the_slant_is_limited(method):
 def test_hough_votes_keep_mass_and_centre_of_every_projection():
     image = np.random.default_rng(0).random((9, 13))
     angles = np.deg2rad([-37.3, -11.1, 0.0, 4.2, 29.7])
-    matrix, n_offsets = hough_matrix(9, 13, angles, np.dtype(float))
+    matrix, n_offsets = hough_matrix(9, 13, tuple(angles), np.dtype(float))
     sums = (matrix @ image.ravel()).reshape(5, n_offsets)
     assert_allclose(sums.sum(axis=1), image.sum())
     r, c = np.mgrid[:9, :13]
@@ -61,7 +61,7 @@ def test_upright_lines_are_column_sums_as_in_scikit_image():
     transform = pytest.importorskip("skimage.transform")
     image = np.random.default_rng(0).random((9, 13)) > 0.6
     expected, _, offsets = transform.hough_line(image, theta=np.zeros(1))
-    matrix, _ = hough_matrix(9, 13, np.zeros(1), np.dtype(float))
+    matrix, _ = hough_matrix(9, 13, (0.0,), np.dtype(float))
     assert_array_equal((matrix @ image.ravel().astype(float))[: len(offsets)], expected[:, 0])
 
 

@@ -263,9 +263,9 @@ def test_cells_have_equal_areas_and_are_symmetric(n, parts):
     assert_allclose(weights[::-1, ::-1], weights, atol=1e-12)
 
 
-def test_pooling_as_entries_is_pooling_as_a_matrix():
-    pooling = make_pooling(5, 7, (2, 3))
-    assert_allclose(pooling.matrix(), np.kron(equal_areas(5, 2), equal_areas(7, 3)), atol=1e-7)
+def test_pooling_averages_over_cells():
+    positions = np.arange(4.0)[:, None] + np.arange(6.0)
+    assert_allclose(make_pooling(4, 6, (2, 3)) @ positions.ravel(), positions.reshape(2, 2, 3, 2).mean(axis=(1, 3)).ravel())
 
 
 @pytest.mark.parametrize("shape", [(200, 50), (50, 200)])

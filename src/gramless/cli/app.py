@@ -17,8 +17,17 @@ from typer.core import TyperCommand
 
 from gramless._version import __version__
 from gramless.cli.display import messages
-from gramless.cli.errors import InputError, explain, is_pictures
-from gramless.cli.options import AsJson, Device, ModelFile, Port, TrainSettings, existing_file, options_of
+from gramless.cli.errors import EXIT_INTERRUPTED, EXIT_PARTLY_FAILED, InputError, explain, is_pictures
+from gramless.cli.options import (
+    AsJson,
+    ModelFile,
+    Port,
+    PredictSettings,
+    ReproduceSettings,
+    TrainSettings,
+    existing_file,
+    options_of,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -29,7 +38,27 @@ app = typer.Typer(
 )
 
 
-class _ModelCommand(TyperCommand):
+class _Command(TyperCommand):
+    """Command that prints its result as JSON if `--json` is given, and ends with the exit code of a run of experiments."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            if ctx.params.get("as_json"):
+                typer.echo(json.dumps(result))
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # A reader such as `head` has closed the pipe: discard further output, including output flushed at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return None
+        if isinstance(result, dict) and result.get("interrupted"):
+            raise typer.Exit(EXIT_INTERRUPTED)
+        if isinstance(result, dict) and result.get("failed"):
+            raise typer.Exit(EXIT_PARTLY_FAILED)
+        return result
+
+
+class _ModelCommand(_Command):
     """Command that imports slow packages, by a function that `main` passes, only after the arguments were checked.
 
     `began` in `ctx.meta` is the time of `time.perf_counter` before these imports.
@@ -40,18 +69,6 @@ class _ModelCommand(TyperCommand):
         if ctx.obj is not None:
             ctx.obj()
         return super().invoke(ctx)
-
-
-def papers(incomplete: str) -> list[str]:
-    """Return completions for the name of a paper."""
-    from gramless.papers.experiments.registry import CHAPTERS
-
-    return [name for name in (*CHAPTERS, "all") if name.startswith(incomplete)]
-
-
-def _print_json(as_json: bool, result: Any) -> None:
-    if as_json:
-        typer.echo(json.dumps(result))
 
 
 def _version(requested: bool) -> None:
@@ -67,50 +84,17 @@ def root(
     """Kernel machines for data too large for a Gram matrix."""
 
 
-@app.command()
-def reproduce(
-    paper: Annotated[
-        str,
-        typer.Argument(help="randomized, budget, risvo, prototypes, smo, images or all.", autocompletion=papers),
-    ] = "all",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Use small datasets of scikit-learn; needs no files and takes a few minutes.")
-    ] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the results and the report.")] = Path("gramless-report"),
-    data: Annotated[Path | None, typer.Option(help="Folder with the datasets.", exists=True, file_okay=False)] = None,
-    device: Device = None,
-    only: Annotated[str | None, typer.Option(help="Run only the experiment with this name.")] = None,
-    where: Annotated[list[str] | None, typer.Option(help="Run only the settings with name=value; can be repeated.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Run only this seed.", min=0)] = None,
-    claim: Annotated[
-        str | None, typer.Option(help="Run what the claim with this name needs, and print the verdict on it.")
-    ] = None,
-    show: Annotated[
-        bool, typer.Option("--list", help="List the experiments and their settings without running them.")
-    ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Discard earlier results in the folder.")] = False,
-    as_json: AsJson = False,
-) -> None:
+@app.command(cls=_Command)
+@options_of(ReproduceSettings)
+def reproduce(settings: ReproduceSettings, as_json: AsJson = False) -> Any:
     """Run the papers' experiments and write a report. A run that was interrupted is resumed."""
-    from gramless.cli.reproduce import choose, listing
-    from gramless.cli.reproduce import reproduce as work
+    from gramless.cli import reproduce as commands
 
     console = Console(stderr=as_json)
-    narrow: dict[str, Any] = {"only": only, "where": where or (), "seed": seed, "claim": claim}
-    if show:
-        chosen = choose(paper, quick=quick, **narrow)
-        _print_json(as_json, [{"paper": s.paper, "experiment": s.name, "grid": s.grid, "seeds": s.seeds} for s in chosen])
-        if not as_json:
-            console.print(listing(chosen))
-        return
-    outcome = work(paper, quick=quick, out=out, data=data, device=device, **narrow, fresh=fresh, console=console)
-    _print_json(as_json, outcome.as_json())
-    for line in outcome.summary_lines():
-        console.print(line, highlight=False, soft_wrap=True)
-    raise typer.Exit(outcome.exit_code())
+    return (commands.list_experiments if settings.show else commands.reproduce)(settings, console)
 
 
-@app.command()
+@app.command(cls=_Command)
 def report(
     results: Annotated[list[Path], typer.Argument(help="Files results.jsonl of one or more runs.")],
     out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
@@ -118,77 +102,44 @@ def report(
         Path | None, typer.Option(help="Folder with benchmark records, for a chapter on other packages.", exists=True)
     ] = None,
     as_json: AsJson = False,
-) -> None:
+) -> dict[str, Any]:
     """Write the report of earlier runs from their records."""
     from gramless.cli.reproduce import redraw
 
-    _print_json(as_json, redraw(results, out, benchmarks=benchmarks, console=Console(stderr=as_json)).as_json())
+    return redraw(results, out, benchmarks=benchmarks, console=Console(stderr=as_json))
 
 
 @app.command(cls=_ModelCommand)
 @options_of(TrainSettings)
-def train(ctx: typer.Context, settings: TrainSettings, as_json: AsJson = False) -> None:
+def train(ctx: typer.Context, settings: TrainSettings, as_json: AsJson = False) -> dict[str, Any]:
     """Fit a model to a table, or to a folder of pictures, score it on held-out rows, and save it."""
     settings.check()
+    model: Any
     if settings.data.is_dir():
         from gramless.cli.pictures import train_pictures
 
-        trained = train_pictures(settings, messages(stderr=as_json))
+        model = train_pictures(settings, messages(stderr=as_json))
     else:
         from gramless.cli.train import train as work
 
-        trained = work(settings, messages(stderr=as_json), ctx.meta["began"])
-    _print_json(as_json, trained.as_json())
+        model = work(settings, messages(stderr=as_json), ctx.meta["began"])
+    return {"model": str(settings.out), **model.about}
 
 
 @app.command(cls=_ModelCommand)
-def predict(
-    model: ModelFile,
-    data: Annotated[
-        Path,
-        typer.Argument(help="Table (may have further columns), - for standard input, a picture, or a folder of pictures."),
-    ],
-    proba: Annotated[bool, typer.Option("--proba", help="Also write the probability of each class.")] = False,
-    interval: Annotated[
-        float | None, typer.Option(help="Also write prediction intervals of this coverage, such as 0.9.")
-    ] = None,
-    classes: Annotated[
-        float | None,
-        typer.Option("--set", help="Also write sets of classes of this coverage, such as 0.9."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="CSV, Parquet, Excel or JSON-lines file; if not given or -, CSV to standard output. Labels are not "
-            "escaped: a spreadsheet may interpret a label that begins with = as a formula."
-        ),
-    ] = None,
-    novelty: Annotated[
-        bool,
-        typer.Option("--novelty", help="Also write why a row is unlike the training rows: out of range, unseen, far away."),
-    ] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Also write the columns of the input.")] = False,
-    as_json: AsJson = False,
-) -> None:
+@options_of(PredictSettings)
+def predict(settings: PredictSettings, as_json: AsJson = False) -> dict[str, Any]:
     """Predict the rows of a file, in batches so that the file may be larger than memory, or predict pictures."""
-    out = None if out == Path("-") else out
-    if as_json and out is None:
+    if as_json and settings.out is None:
         raise InputError("--json needs --out, because predictions are written to standard output otherwise")
-    console = messages(stderr=True)
-    if is_pictures(data):
-        if keep:
+    if is_pictures(settings.data):
+        if settings.keep:
             raise InputError("--keep is for tables: the output for pictures has their paths already")
-        if interval is not None or classes is not None or novelty:
+        if settings.interval is not None or settings.classes is not None or settings.novelty:
             raise InputError("--interval, --set and --novelty are for tables, not for pictures")
-        from gramless.cli.pictures import predict_pictures
+    from gramless.cli.predict import predict as work
 
-        done = predict_pictures(model, data, proba=proba, out=out, console=console)
-    else:
-        from gramless.cli.predict import predict as work
-
-        options: dict[str, Any] = {"interval": interval, "classes": classes, "novelty": novelty}
-        done = work(model, data, proba=proba, out=out, keep=keep, **options, console=console)
-    _print_json(as_json, done.as_json())
+    return work(settings, messages(stderr=True))
 
 
 @app.command(cls=_ModelCommand)
@@ -201,20 +152,13 @@ def evaluate(
         str | None, typer.Option(help="Column with the targets; the default is the target of training.")
     ] = None,
     as_json: AsJson = False,
-) -> None:
+) -> dict[str, Any]:
     """Score a saved model on a file with targets, or on a folder of pictures."""
-    console = messages(stderr=as_json)
-    if not is_pictures(data):
-        from gramless.cli.predict import evaluate as work
-
-        evaluated = work(model, data, target=target, console=console)
-    elif target is not None:
+    if target is not None and is_pictures(data):
         raise InputError("--target is for tables: the class of a picture is the name of its subfolder")
-    else:
-        from gramless.cli.pictures import evaluate_pictures
+    from gramless.cli.predict import evaluate as work
 
-        evaluated = evaluate_pictures(model, data, console=console)
-    _print_json(as_json, evaluated.as_json())
+    return work(model, data, target, messages(stderr=as_json))
 
 
 @app.command(cls=_ModelCommand)
@@ -269,11 +213,11 @@ def export(
     model: ModelFile,
     out: Annotated[Path, typer.Argument(help="ONNX file to write.")],
     as_json: AsJson = False,
-) -> None:
+) -> dict[str, Any]:
     """Write a model as ONNX: preprocessing, prediction, labels and probabilities, with standard operators only."""
-    from gramless.cli.export import export as work
+    from gramless.cli.info import export as work
 
-    _print_json(as_json, work(model, out, messages(stderr=as_json)))
+    return work(model, out, messages(stderr=as_json))
 
 
 @app.command(cls=_ModelCommand)
@@ -285,13 +229,12 @@ def info(
     columns: Annotated[int | None, typer.Option(help="Number of columns of the table.", min=1)] = None,
     classes: Annotated[int, typer.Option(help="Number of classes of the target.", min=2)] = 2,
     as_json: AsJson = False,
-) -> None:
+) -> dict[str, Any]:
     """Describe a model file; without one, show devices, memory, versions, and automatic choices for a table size."""
     from gramless.cli import info as commands
 
     console = messages(stderr=as_json)
-    found = commands.info(rows, columns, classes, console) if model is None else commands.model_info(model, console)
-    _print_json(as_json, found)
+    return commands.info(rows, columns, classes, console) if model is None else commands.model_info(model, console)
 
 
 def main(command: Any = app) -> None:
@@ -304,10 +247,6 @@ def main(command: Any = app) -> None:
     warnings.showwarning = lambda message, *_, **__: _print_message("yellow", message)
     try:
         command(obj=_import_skops)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # A reader such as `head` has closed the pipe: discard further output, including output flushed at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (Exception, KeyboardInterrupt) as reason:
         explained = explain(reason)
         if explained is None:

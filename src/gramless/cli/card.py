@@ -7,7 +7,6 @@ needs no script and no other file, and has a light and a dark color scheme.
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ import pandas as pd
 from gramless._core.files import atomic_write
 from gramless._core.svg import COLOURS, new_axes, to_svg
 from gramless.cli.model import TableModel
-from gramless.cli.model_card import Section, sections
+from gramless.cli.model_card import sections
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,76 +29,46 @@ _BARS = 20  # columns with a bar of importance, and categories with a bar of par
 _COVERAGES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _BINS = 10  # bins of the calibration curve
 _WIDTH, _HEIGHT = 300, 240  # pixels of a chart; three charts are as wide as the page
-_STYLE = """
-:root { color-scheme: light dark; }
-:root { --ink: #1c1f24; --soft: #5d6470; --faint: #8b919c; --grid: #eceae4; --card: #fff; --c0: #2a78d6; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8e6e1; --soft: #a3a9b4; --faint: #7b828e; --grid: #2b313b; --card: #12151a; --c0: #74a6ff; }
-}
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-body { color: var(--ink); background: var(--card); }
-table { border-collapse: collapse; font-size: .9rem; } .wide { overflow-x: auto; }
-td, th { padding: .2rem .8rem .2rem 0; text-align: left; vertical-align: top; overflow-wrap: anywhere; }
-td, th { min-width: 3.2rem; } td:first-child { min-width: 5rem; }
-tr + tr > * { border-top: 1px solid var(--grid); }
-.bars tr > * { border: 0; min-width: 0; padding-top: .1rem; padding-bottom: .1rem; font-weight: normal; }
-.bars th { width: 35%; } .bars td:last-child { white-space: nowrap; }
-.bars, .bars td:nth-child(2) { width: 100%; } .bars { max-width: 32rem; } figure .bars { width: 300px; }
-.track { position: relative; height: .8rem; margin-top: .35rem; background: var(--grid); min-width: 5rem; }
-.track i { position: absolute; top: 0; bottom: 0; background: var(--c0); }
-figure { display: inline-block; vertical-align: top; margin: 0 1rem 1.5rem 0; max-width: 100%; }
-figcaption { font-size: .9rem; max-width: 18rem; color: var(--soft); }
-svg { display: block; max-width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; }
-"""
+
+# A chart as SVG or as bars, and its caption.
+Figure = tuple[Any, str]
 
 
 def write_card(model: TableModel, X: pd.DataFrame, y: np.ndarray, path: Path, seed: int) -> None:
     """Write the card of a model; `X` and `y` are held-out rows."""
-    about = model.about
-    (first, *scores), others = _split(sections(model))
-    parts = [f"<h1>{escape(str(about['target'] or 'y'))}</h1>", *map(_table, [first, *scores])]
-    if about.get("importance"):
-        names = list(about["importance"])[:_BARS]
-        values = np.array([about["importance"][name] for name in names])
-        parts += ["<h2>Importance of the columns</h2>", f"<p>Increase of the loss ({about['importance_metric']}) if "]
-        parts += ["the values of a column are permuted.</p>", _bars(names, np.maximum(values, 0), values)]
-        parts.append("<h2>Partial dependence</h2><p>Mean prediction if a column has the same value in all rows.</p>")
-        shown = [name for name, value in zip(names, values, strict=True) if value > _SMALLEST_SHARE * max(values[0], 0)]
-        parts += [_partial_dependence(model, X, name, seed) for name in shown[:_CURVES]]
-    parts += _errors(model, X, y) + _coverage(model, X, y) + [*map(_table, others)]
-    page = "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>"
-    page += f"<title>{escape(about['data'])}</title><style>{_STYLE}</style><body>{''.join(parts)}</body></html>"
+    import jinja2
+
+    about, found = model.about, sections(model)
+    measured = dict(list(about.get("importance", {}).items())[:_BARS])
+    values = np.array(list(measured.values()))
+    first = next((k for k, (title, _, _) in enumerate(found) if title == "Inputs"), len(found))
+    columns = [name for name, value in measured.items() if value > _SMALLEST_SHARE * max(values[0], 0)][:_CURVES]
+    templates = jinja2.Environment(loader=jinja2.PackageLoader("gramless.cli"), autoescape=True)
+    page = templates.get_template("card.html").render(
+        target=about["target"] or "y",
+        data=about["data"],
+        summary=found[:first],
+        details=found[first:],
+        metric=about.get("importance_metric"),
+        importance=_bars(list(measured), np.maximum(values, 0), values) if measured else [],
+        dependence=[_partial_dependence(model, X, name, seed) for name in columns],
+        charts=_errors(model, X, y) | {"Coverage": _coverage(model, X, y)},
+    )
     with atomic_write(path) as part:
         part.write_text(page, encoding="utf-8")
 
 
-def _split(found: list[Section]) -> tuple[list[Section], list[Section]]:
-    """Return the sections before and from the one on the inputs."""
-    first = next((k for k, (title, _, _) in enumerate(found) if title == "Inputs"), len(found))
-    return found[:first], found[first:]
-
-
-def _table(section: Section) -> str:
-    title, heading, rows = section
-    cells = [[f"<th>{escape(name)}</th>" for name in heading]] if any(heading) else []
-    cells += [[f"<td>{escape(text)}</td>" for text in row] for row in rows]
-    body = "".join("<tr>" + "".join(row) + "</tr>" for row in cells)
-    return f"<h2>{escape(title)}</h2><div class='wide'><table>{body}</table></div>"
-
-
-def _bars(names: list[str], ends: np.ndarray, values: np.ndarray, start: float = 0.0) -> str:
-    """Return a table with a bar from `start` to each end, and the values as text."""
+def _bars(names: list[str], ends: np.ndarray, values: np.ndarray, start: float = 0.0) -> list[dict[str, Any]]:
+    """Return a bar from `start` to each end, in percent of the width of the chart, and the values as text."""
     low, high = min(start, ends.min()), max(start, ends.max())
     scale = 100 / (high - low or 1.0)
-    rows = []
-    for name, end, value in zip(names, ends, values, strict=True):
-        bar = f"left:{scale * (min(start, end) - low):.1f}%;width:{scale * abs(end - start):.1f}%"
-        track = f"<div class='track'><i style='{bar}'></i></div>"
-        rows.append(f"<tr><th>{escape(name)}</th><td>{track}</td><td>{value:.3g}</td></tr>")
-    return f"<table class='bars'>{''.join(rows)}</table>"
+    return [
+        {"name": name, "left": scale * (min(start, end) - low), "width": scale * abs(end - start), "value": value}
+        for name, end, value in zip(names, ends, values, strict=True)
+    ]
 
 
-def _partial_dependence(model: TableModel, X: pd.DataFrame, name: str, seed: int) -> str:
+def _partial_dependence(model: TableModel, X: pd.DataFrame, name: str, seed: int) -> Figure:
     """Return a figure of the partial dependence of the predictions on a column."""
     rows = X.iloc[np.random.default_rng(seed).permutation(len(X))[:_ROWS]].copy()
     column = X[name].dropna()
@@ -127,7 +96,7 @@ def _partial_dependence(model: TableModel, X: pd.DataFrame, name: str, seed: int
         more = f"; {column.nunique() - _BARS} more values" if column.nunique() > _BARS else ""
         named = [str(value) if len(str(value)) <= 60 else f"{str(value)[:60]}..." for value in values]
         origin = "" if start == 0 else "; bars begin at the mean"
-        return _figure(_bars(named, found, found, start), f"{prediction} by {name}{origin}{more}")
+        return _bars(named, found, found, start), f"{prediction} by {name}{origin}{more}"
     axes = _axes(name, prediction)
     places = np.array(values, dtype="datetime64[s]" if is_date else float).astype(float)
     axes.plot(places, means, color=COLOURS["c0"], linewidth=2)
@@ -138,7 +107,7 @@ def _partial_dependence(model: TableModel, X: pd.DataFrame, name: str, seed: int
     return _figure(axes, f"{prediction} by {name}")
 
 
-def _errors(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[str]:
+def _errors(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> dict[str, list[Figure]]:
     """Return charts of predictions and of residuals, or the calibration curve of the probabilities."""
     if model.task == "regression":
         truth = model.parse_targets(y)
@@ -146,23 +115,23 @@ def _errors(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[str]:
         target = str(model.about["target"] or "y")
         against = _scatter(truth, predictions, (f"true {target}", f"predicted {target}"), diagonal=True)
         residuals = _scatter(predictions, truth - predictions, (f"predicted {target}", "true minus predicted"))
-        return ["<h2>Predictions and residuals of held-out rows</h2>", against, residuals]
+        return {"Predictions and residuals of held-out rows": [against, residuals]}
     if not model.has_probabilities:
-        return []
+        return {}
     probabilities = model.pipeline.predict_proba(X)
     right = np.array([str(label) for label in model.classes_])[None, :] == np.array([str(label) for label in y])[:, None]
     bins = np.minimum((probabilities * _BINS).astype(int), _BINS - 1)
     points = [(probabilities[bins == b].mean(), right[bins == b].mean()) for b in range(_BINS) if (bins == b).sum() >= 10]
     if len(points) < 2:
-        return []
+        return {}
     predicted, observed = np.array(points).T
     axes = _axes("predicted probability", "observed frequency")
     _draw_diagonal(axes, 0.0, 1.0)
     axes.plot(predicted, observed, "o-", color=COLOURS["c0"], linewidth=2, markersize=5)
-    return ["<h2>Calibration</h2>", _figure(axes, "frequency of a class against its probability, held-out rows")]
+    return {"Calibration": [_figure(axes, "frequency of a class against its probability, held-out rows")]}
 
 
-def _scatter(x: np.ndarray, y: np.ndarray, titles: tuple[str, str], diagonal: bool = False) -> str:
+def _scatter(x: np.ndarray, y: np.ndarray, titles: tuple[str, str], diagonal: bool = False) -> Figure:
     """Return a figure of some points; the axes leave out points that are far from the others."""
     axes = _axes(*titles)
     limits = [_robust_limits(x), _robust_limits(y)]
@@ -186,7 +155,7 @@ def _robust_limits(values: np.ndarray) -> tuple[float, float]:
     return float(kept.min()), float(kept.max())
 
 
-def _coverage(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[str]:
+def _coverage(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[Figure]:
     """Return figures of the coverage and the size of intervals or prediction sets, by the requested coverage."""
     if not model.can_cover:
         return []
@@ -196,14 +165,14 @@ def _coverage(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[str]:
     charts = [("share inside", observed, f"measured against requested coverage of the {kind}")]
     if np.isfinite(sizes).all():
         charts.append((size, sizes, f"{size} of the {kind} against requested coverage"))
-    parts = ["<h2>Coverage</h2>"]
+    figures = []
     for title, values, caption in charts:
         axes = _axes("requested coverage", title)
         if values is observed:
             _draw_diagonal(axes, requested[0], requested[-1])
         axes.plot(requested, values, "o-", color=COLOURS["c0"], linewidth=2, markersize=5)
-        parts.append(_figure(axes, caption))
-    return parts
+        figures.append(_figure(axes, caption))
+    return figures
 
 
 def _axes(x_title: str, y_title: str) -> Axes:
@@ -230,6 +199,7 @@ def _draw_diagonal(axes: Axes, low: float, high: float) -> None:
     axes.plot([low, high], [low, high], color=COLOURS["faint"], linewidth=1)
 
 
-def _figure(content: Axes | str, title: str) -> str:
-    shown = content if isinstance(content, str) else to_svg(content, title)
-    return f"<figure>{shown}<figcaption>{escape(title)}</figcaption></figure>"
+def _figure(axes: Axes, caption: str) -> Figure:
+    from markupsafe import Markup
+
+    return Markup(to_svg(axes, caption)), caption

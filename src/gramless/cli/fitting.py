@@ -18,10 +18,9 @@ import gramless
 from gramless._version import __version__
 from gramless.cli.errors import InputError
 from gramless.cli.model import TableModel
-from gramless.cli.model_card import checksum
 from gramless.cli.options import TrainSettings
 from gramless.cli.scores import constant_prediction
-from gramless.cli.table_files import quoted_names, select_rows
+from gramless.cli.table_files import checksum, quoted_names, select_rows
 from gramless.cli.training_table import TrainingTable
 from gramless.estimators.table import single_model
 from gramless.papers.experiments.environment import versions

@@ -1,4 +1,4 @@
-"""The model that `gramless train` saves: a fitted pipeline, the types of its columns, and how it was trained."""
+"""The models that `gramless train` saves: what tables and pictures have in common, and the model for tables."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 import gramless
-from gramless.cli.errors import InputError, check_readable
+from gramless.cli.errors import InputError, check_readable, is_pictures
 from gramless.cli.scores import Score, confusion, probability_scores, score
+from gramless.cli.table_files import BATCH_ROWS, batches, checksum
 from gramless.estimators.novelty import NystromNovelty
 from gramless.tables.column_types import CellError, TableColumns, category_name
 
@@ -29,11 +30,20 @@ UNSEEN = " unseen category"
 
 
 class Scored(NamedTuple):
-    """Number of rows, scores on them, and for classes their confusion matrix."""
+    """Number of rows, scores on them, and for classes their confusion matrix and the number of rows of unknown classes."""
 
     rows: int
     scores: list[Score]
     confusion: dict[str, Any] | None = None
+    unknown: int = 0
+
+
+class Batch(NamedTuple):
+    """Rows that a model can predict, their targets if known, and the columns that the output may show beside predictions."""
+
+    X: Any
+    y: np.ndarray | None
+    shown: Any
 
 
 def typed_frame(X: pd.DataFrame, columns: TableColumns, origin: str) -> pd.DataFrame:
@@ -55,7 +65,89 @@ def cell_errors(X: pd.DataFrame, origin: str) -> Iterator[None]:
         raise InputError(f"{row}, column {wrong.column!r}: {wrong.value!r} {wrong.problem}") from wrong
 
 
-class TableModel(BaseEstimator):
+class SavedModel(BaseEstimator):
+    """Base class of the models that `gramless train` saves."""
+
+    # Names of the input and of its elements in messages.
+    source, unit = "file", "rows"
+    task: str
+    target: str | None
+    about: dict[str, Any]
+
+    @property
+    def predictor(self) -> Any:
+        """Fitted estimator or pipeline that predicts batches."""
+        raise NotImplementedError
+
+    def read(self, data: Path, target: str | None, size: int | None = None) -> Iterator[Batch]:
+        """Yield the content of a file or folder in batches; `target` is None for inputs without targets."""
+        raise NotImplementedError
+
+    def was_trained_on(self, data: Path) -> bool:
+        """Return True if the model was trained on this file or folder."""
+        raise NotImplementedError
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Class labels, in the order of the columns of the probabilities."""
+        return self.predictor.classes_
+
+    @property
+    def class_shares(self) -> np.ndarray:
+        """Shares of the classes in the training rows."""
+        return np.array(self.about["class_shares"])
+
+    @property
+    def has_probabilities(self) -> bool:
+        """True if the model was trained with probabilities."""
+        wanted = self.about.get("probabilities", True)
+        return self.task == "classification" and wanted and hasattr(self.predictor, "predict_proba")
+
+    def novelty_reasons(self, X: Any) -> list[list[str]]:
+        """Return, for each row, the reasons why it is unlike the training rows."""
+        return self.unusual_values(X)
+
+    def unusual_values(self, X: Any) -> list[list[str]]:
+        """Return, for each row, the columns with values that training did not have, and the reasons."""
+        return [[] for _ in range(X.shape[0])]
+
+    def scored(self, batches: Iterable[tuple[Any, np.ndarray]], seed: int = 0) -> Scored:
+        """Return the number of typed rows with known targets, and the scores on these rows."""
+        predict_proba = self.predictor.predict_proba if self.has_probabilities else None
+        found = [
+            (self.parse_targets(y), self.predictor.predict(X), None if predict_proba is None else predict_proba(X))
+            for X, y in batches
+        ]
+        y, predicted = (np.concatenate([one[k] for one in found]) for k in (0, 1))
+        if self.task == "regression":
+            return Scored(len(y), score(y, predicted, task=self.task, guess=self.about["guess"], seed=seed))
+        classes, shares = self.classes_, self.class_shares
+        if y.dtype.kind not in "iuf" or classes.dtype.kind not in "iuf":
+            y, predicted, classes = (np.array([category_name(one) for one in labels]) for labels in (y, predicted, classes))
+        known_class = np.isin(y, classes)
+        if not known_class.any():
+            known, given = (", ".join(map(repr, map(str, labels[:5]))) for labels in (classes, np.unique(y)))
+            what = f"no label in the {self.source} is a class of the model"
+            raise InputError(f"{what}: the model has {known}; the {self.source} has {given}")
+        scores = score(y, predicted, task=self.task, guess=classes[shares.argmax()])
+        if predict_proba is not None:
+            scores += probability_scores(y, classes, np.concatenate([one[2] for one in found]), shares)
+        return Scored(len(y), scores, confusion(y, predicted), int(np.sum(~known_class)))
+
+    def parse_targets(self, y: np.ndarray) -> np.ndarray:
+        """Return targets of a file as float64, or as labels that can be compared with the labels of the model."""
+        if self.task == "regression":
+            try:
+                numbers = y.astype(np.float64)
+            except (TypeError, ValueError) as reason:
+                raise InputError(f"the model predicts a quantity, and a target is not a number: {reason}") from reason
+            if not np.isfinite(numbers).all():
+                raise InputError("the model predicts a quantity, and a target is infinite")
+            return numbers
+        return np.array([str(value) for value in y]) if y.dtype.kind == "O" else y
+
+
+class TableModel(SavedModel):
     """Fitted pipeline for tables, with the types of its columns.
 
     Parameters
@@ -123,6 +215,11 @@ class TableModel(BaseEstimator):
             raise ValueError(str(reason)) from reason
 
     @property
+    def predictor(self) -> Pipeline:
+        """Fitted pipeline, which takes typed rows."""
+        return self.pipeline
+
+    @property
     def onnx_source(self) -> Pipeline:
         """Pipeline that `gramless.to_onnx` writes."""
         return self.pipeline
@@ -136,11 +233,6 @@ class TableModel(BaseEstimator):
     def estimator(self) -> Any:
         """Last step of the pipeline."""
         return self.pipeline[-1]
-
-    @property
-    def classes_(self) -> np.ndarray:
-        """Class labels, in the order of the columns of the probabilities."""
-        return self.estimator.classes_
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         about = self.about
@@ -156,22 +248,6 @@ class TableModel(BaseEstimator):
         return [name for name, column_type in self.column_types.items() if column_type == kind]
 
     @property
-    def string_columns(self) -> list[str]:
-        """Names of the columns that are read from a file as strings: categories, and amounts such as 1.200 for 1200."""
-        return self.columns_of("category") + [name for name, form in self.formats.items() if form == "decimal comma"]
-
-    @property
-    def has_string_classes(self) -> bool:
-        """True if class labels are strings; a file in which all labels look like numbers must then be read as strings."""
-        return self.task == "classification" and self.classes_.dtype.kind in "OU"
-
-    @property
-    def has_probabilities(self) -> bool:
-        """True if the model was trained with probabilities."""
-        wanted = self.about.get("probabilities", True)
-        return self.task == "classification" and wanted and hasattr(self.pipeline, "predict_proba")
-
-    @property
     def n_features(self) -> int | None:
         """Number of columns of the sparse training matrix; None for tables."""
         return None if self.column_types else int(self.pipeline.n_features_in_)
@@ -183,22 +259,6 @@ class TableModel(BaseEstimator):
             return None
         return np.column_stack([predicted - bound, predicted + bound])
 
-    def prediction_intervals(self, X: Any, coverage: float) -> np.ndarray:
-        """Return intervals that contain the values of new rows with this probability, from leave-one-out residuals."""
-        if self.task != "regression":
-            raise InputError("the model predicts classes, and intervals are only for quantities: use --set")
-        if not hasattr(self.estimator, "predict_interval"):
-            raise InputError(f"{self._name} has no intervals: train with --estimator table, lssvm or nystrom")
-        return self.estimator.predict_interval(self._transformed(X), coverage)
-
-    def prediction_sets(self, X: Any, coverage: float, seed: int = 0) -> np.ndarray:
-        """Return sets of classes that contain the true class of new rows with this probability."""
-        if self.task != "classification":
-            raise InputError("the model predicts a quantity, and sets are only for classes: use --interval")
-        if not hasattr(self.estimator, "predict_set") or not self.has_probabilities:
-            raise InputError(f"{self._name} has no sets: train with --proba and --estimator table, lssvm or nystrom")
-        return self.estimator.predict_set(self._transformed(X), coverage, random_state=seed)
-
     @property
     def can_cover(self) -> bool:
         """True if the model has prediction intervals or prediction sets."""
@@ -206,22 +266,27 @@ class TableModel(BaseEstimator):
             return hasattr(self.estimator, "predict_interval")
         return hasattr(self.estimator, "predict_set") and self.has_probabilities
 
+    def regions(self, X: Any, coverage: float, seed: int = 0) -> np.ndarray:
+        """Return intervals, or sets of classes, that contain the targets of new rows with this probability."""
+        if not self.can_cover:
+            name = self.about.get("estimator") or type(self.estimator).__name__
+            kind, option = ("intervals", "") if self.task == "regression" else ("sets", "--proba and ")
+            raise InputError(f"{name} has no {kind}: train with {option}--estimator table, lssvm or nystrom")
+        X = self._transformed(X)
+        if self.task == "regression":
+            return self.estimator.predict_interval(X, coverage)
+        return self.estimator.predict_set(X, coverage, random_state=seed)
+
     def measured_coverage(self, X: Any, y: np.ndarray, coverage: float) -> dict[str, float]:
         """Return requested and measured coverage, and the mean width of intervals or mean number of classes of sets."""
-        truth = self.parse_targets(y)
+        truth, found = self.parse_targets(y), self.regions(X, coverage)
         if self.task == "regression":
-            low, high = self.prediction_intervals(X, coverage).T
+            low, high = found.T
             inside, sizes = (low <= truth) & (truth <= high), high - low
         else:
-            sets = self.prediction_sets(X, coverage)
-            labels = np.array([str(label) for label in self.classes_])
-            right = labels[None, :] == np.array([str(label) for label in truth])[:, None]
-            inside, sizes = (sets & right).any(axis=1), sets.sum(axis=1)
+            right = self.classes_.astype(str)[None, :] == truth.astype(str)[:, None]
+            inside, sizes = (found & right).any(axis=1), found.sum(axis=1)
         return {"asked": coverage, "held_out": float(np.mean(inside)), "size": float(np.mean(sizes))}
-
-    @property
-    def _name(self) -> str:
-        return str(self.about.get("estimator") or type(self.estimator).__name__)
 
     def _transformed(self, X: Any) -> Any:
         return self.pipeline[:-1].transform(X) if len(self.pipeline) > 1 else X
@@ -250,7 +315,7 @@ class TableModel(BaseEstimator):
     def unusual_values(self, X: Any) -> list[list[str]]:
         """Return, for each typed row, the columns with values that training did not have, and the reasons."""
         if not self.column_types:
-            return [[] for _ in range(X.shape[0])]
+            return super().unusual_values(X)
         return [[f"{one['column']} {one['reason']}" for one in row] for row in UnusualValues(self)(X)]
 
     def novelty_reasons(self, X: Any) -> list[list[str]]:
@@ -260,6 +325,29 @@ class TableModel(BaseEstimator):
             found[row].append(FAR)
         return found
 
+    def read(self, data: Path, target: str | None, size: int | None = None) -> Iterator[Batch]:
+        """Yield batches of typed rows of a file together with the columns of the file."""
+        if target in self.column_types:
+            raise InputError(f"{target!r} is an input column of the model and cannot be the target")
+        strings = self.columns_of("category") + [name for name, form in self.formats.items() if form == "decimal comma"]
+        if target is not None and self.task == "classification" and self.classes_.dtype.kind in "OU":
+            strings.append(target)  # a file in which all labels look like numbers must be read as strings
+        first, first_column = 0, self.about.get("counts_from")
+        options: dict[str, Any] = {"n_features": self.n_features, "first_column": first_column, "strings": strings}
+        for rows in batches(data, target, size=size or BATCH_ROWS, **options, held_out=True):
+            if not len(rows):
+                continue
+            if isinstance(rows.X, pd.DataFrame):
+                rows.X.index = pd.RangeIndex(first, first + len(rows))
+            first += len(rows)
+            yield Batch(self.ready(rows.X, str(data)), rows.y, rows.X)
+        if first == 0:
+            raise InputError(f"{data} has no rows")
+
+    def was_trained_on(self, data: Path) -> bool:
+        """Return True if the model was trained on a file with this content."""
+        return checksum(data) == self.about.get("data_sha256")
+
     def ready(self, X: Any, origin: str) -> Any:
         """Return the rows of a file with the columns and types of the model; raise `InputError` if one is missing."""
         if isinstance(X, pd.DataFrame) != bool(self.column_types):
@@ -267,47 +355,6 @@ class TableModel(BaseEstimator):
             found, expected = formats if isinstance(X, pd.DataFrame) else formats[::-1]
             raise InputError(f"{origin} is {found}, and the model was trained on {expected}")
         return X if not self.column_types else typed_frame(X, TableColumns.of_types(self.column_types, self.formats), origin)
-
-    def scored(self, batches: Iterable[tuple[Any, np.ndarray]], seed: int = 0) -> Scored:
-        """Return the number of typed rows with known targets, and the scores on these rows."""
-        targets, predictions, all_probabilities = [], [], []
-        for X, y in batches:
-            targets.append(self.parse_targets(y))
-            predictions.append(self.pipeline.predict(X))
-            if self.has_probabilities:
-                all_probabilities.append(self.pipeline.predict_proba(X))
-        y, predicted, guess = np.concatenate(targets), np.concatenate(predictions), self.about["guess"]
-        if self.task == "regression":
-            return Scored(len(y), score(y, predicted, task=self.task, guess=guess, seed=seed))
-        classes = self.classes_
-        if y.dtype.kind not in "iuf" or classes.dtype.kind not in "iuf":
-            y, predicted, classes = (np.array([category_name(one) for one in labels]) for labels in (y, predicted, classes))
-            guess = category_name(guess)
-        check_known_labels(y, classes, "label in the file", "the file")
-        scores = score(y, predicted, task=self.task, guess=guess)
-        if all_probabilities:
-            shares = np.array(self.about["class_shares"])
-            scores += probability_scores(y, classes, np.concatenate(all_probabilities), shares)
-        return Scored(len(y), scores, confusion(y, predicted))
-
-    def parse_targets(self, y: np.ndarray) -> np.ndarray:
-        """Return targets of a file as float64, or as labels that can be compared with the labels of the model."""
-        if self.task == "regression":
-            try:
-                numbers = y.astype(np.float64)
-            except (TypeError, ValueError) as reason:
-                raise InputError(f"the model predicts a quantity, and a target is not a number: {reason}") from reason
-            if not np.isfinite(numbers).all():
-                raise InputError("the model predicts a quantity, and a target is infinite")
-            return numbers
-        return np.array([str(value) for value in y]) if y.dtype.kind == "O" else y
-
-
-def check_known_labels(y: np.ndarray, classes: np.ndarray, what: str, place: str) -> None:
-    """Raise `InputError` if no label is a class of the model."""
-    if not np.isin(y, classes).any():
-        known, found = (", ".join(map(repr, map(str, labels[:5]))) for labels in (classes, np.unique(y)))
-        raise InputError(f"no {what} is a class of the model: the model has {known}; {place} has {found}")
 
 
 def load_any(path: str | os.PathLike) -> Any:
@@ -366,10 +413,12 @@ class UnusualValues:
         return found or []
 
 
-def load_model(path: str | os.PathLike) -> TableModel:
-    """Read a model for tables that `gramless train` wrote."""
+def load_model(path: Path, data: Path) -> SavedModel:
+    """Read a model that `gramless train` wrote, for the kind of `data`: a table or pictures."""
     model = load_any(path)
-    if not isinstance(model, TableModel):
+    if is_pictures(data) and getattr(model, "unit", None) != "pictures":
+        raise InputError(f"{path} is not a model for pictures: train one with `gramless train FOLDER`")
+    if not is_pictures(data) and not isinstance(model, TableModel):
         raise InputError(
             f"{path} contains a {type(model).__name__}, not a model for tables: load it in Python with gramless.load"
         )

@@ -7,7 +7,6 @@ The card of `model.skops` is the file `model.card.md`, which contains the SHA-25
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,6 +21,7 @@ from rich.table import Table
 
 from gramless._core.files import atomic_write
 from gramless.cli.model import TableModel
+from gramless.cli.table_files import checksum
 from gramless.tables.column_types import USED_KINDS
 
 Section = tuple[str, list[str], list[list[str]]]
@@ -32,12 +32,6 @@ _STORED_LEVELS = 100  # categories that are stored with their counts
 def card_path(model: Path) -> Path:
     """Return the path of the card of a model file."""
     return model.with_name(f"{model.stem[:200]}.card.md")  # file names have at most 255 bytes
-
-
-def checksum(path: Path) -> str:
-    """Return the SHA-256 checksum of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sections(model: TableModel) -> list[Section]:

@@ -1,4 +1,4 @@
-"""Options of the commands: the settings of `gramless train`, and options that several commands share."""
+"""Options of the commands: the settings of `train`, `predict` and `reproduce`, and options that several commands share."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ def existing_file(given: Any) -> Path:
 def table_or_folder(given: Any) -> Path:
     """Return the path of a readable file or of a folder, or "-" for standard input, or raise `InputError`."""
     return Path(given) if os.path.isdir(given) or str(given) == "-" else existing_file(given)
+
+
+def output_file(given: Any) -> Path | None:
+    """Return the path of an output file; None for "-", standard output."""
+    return None if str(given) == "-" else Path(given)
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; messages go to stderr.")]
@@ -213,15 +218,80 @@ class TrainSettings:
             raise InputError(f"C must be a positive number, not {self.C:g}")
 
 
-def options_of(settings: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+@dataclass(frozen=True)
+class PredictSettings:
+    """Options of `gramless predict`; `interval` and `classes` are coverages."""
+
+    model: ModelFile
+    data: Annotated[
+        Path,
+        typer.Argument(help="Table (may have further columns), - for standard input, a picture, or a folder of pictures."),
+    ]
+    proba: Annotated[bool, typer.Option("--proba", help="Also write the probability of each class.")] = False
+    interval: Annotated[
+        float | None, typer.Option(help="Also write prediction intervals of this coverage, such as 0.9.")
+    ] = None
+    classes: Annotated[
+        float | None, typer.Option("--set", help="Also write sets of classes of this coverage, such as 0.9.")
+    ] = None
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            parser=output_file,
+            metavar="PATH",
+            help="CSV, Parquet, Excel or JSON-lines file; if not given or -, CSV to standard output. Labels are not "
+            "escaped: a spreadsheet may interpret a label that begins with = as a formula.",
+        ),
+    ] = None
+    novelty: Annotated[
+        bool,
+        typer.Option("--novelty", help="Also write why a row is unlike the training rows: out of range, unseen, far away."),
+    ] = False
+    keep: Annotated[bool, typer.Option("--keep", help="Also write the columns of the input.")] = False
+
+
+def papers(incomplete: str) -> list[str]:
+    """Return completions for the name of a paper."""
+    from gramless.papers.experiments.registry import CHAPTERS
+
+    return [name for name in (*CHAPTERS, "all") if name.startswith(incomplete)]
+
+
+@dataclass(frozen=True)
+class ReproduceSettings:
+    """Options of `gramless reproduce`."""
+
+    paper: Annotated[
+        str,
+        typer.Argument(help="randomized, budget, risvo, prototypes, smo, images or all.", autocompletion=papers),
+    ] = "all"
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Use small datasets of scikit-learn; needs no files and takes a few minutes.")
+    ] = False
+    out: Annotated[Path, typer.Option(help="Folder for the results and the report.")] = Path("gramless-report")
+    data: Annotated[Path | None, typer.Option(help="Folder with the datasets.", exists=True, file_okay=False)] = None
+    device: Device = None
+    only: Annotated[str | None, typer.Option(help="Run only the experiment with this name.")] = None
+    where: Annotated[list[str] | None, typer.Option(help="Run only the settings with name=value; can be repeated.")] = None
+    seed: Annotated[int | None, typer.Option(help="Run only this seed.", min=0)] = None
+    claim: Annotated[
+        str | None, typer.Option(help="Run what the claim with this name needs, and print the verdict on it.")
+    ] = None
+    show: Annotated[bool, typer.Option("--list", help="List the experiments and their settings without running them.")] = (
+        False
+    )
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard earlier results in the folder.")] = False
+
+
+def options_of(settings: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that replaces the parameter `settings` of a command by one option for each field of a dataclass."""
     types = get_type_hints(settings, include_extras=True)
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
-        def expanded(**given: Any) -> None:
+        def expanded(**given: Any) -> Any:
             own = {name: given.pop(name) for name in list(given) if name in types}
-            command(settings=settings(**own), **given)
+            return command(settings=settings(**own), **given)
 
         declared = inspect.signature(settings).parameters.values()
         further = inspect.signature(command, eval_str=True).parameters.values()

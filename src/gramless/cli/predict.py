@@ -1,13 +1,11 @@
-"""`gramless predict` and `gramless evaluate`: apply a saved model to a file in batches of rows."""
+"""`gramless predict` and `gramless evaluate`: apply a saved model to a table or to pictures, in batches."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,94 +16,63 @@ from rich.console import Console
 from rich.markup import escape
 
 from gramless._core.files import atomic_write
-from gramless.cli.display import Heartbeat
-from gramless.cli.errors import InputError, check_coverage, check_writable, is_stream, require
-from gramless.cli.model import FAR, OUT_OF_RANGE, UNSEEN, TableModel, load_model
-from gramless.cli.model_card import checksum, print_sections, score_sections
-from gramless.cli.scores import Score
-from gramless.cli.table_files import (
-    BATCH_ROWS,
-    FileRows,
-    batches,
-    output_format,
-    quoted_names,
-    select_rows,
-    standard_input,
-)
+from gramless.cli.display import Heartbeat, StepDisplay
+from gramless.cli.errors import InputError, check_coverage, check_writable, is_pictures, is_stream, require
+from gramless.cli.model import FAR, OUT_OF_RANGE, UNSEEN, load_model
+from gramless.cli.model_card import print_sections, score_sections
+from gramless.cli.options import PredictSettings
+from gramless.cli.table_files import output_format, quoted_names, select_rows, standard_input
 
 # Share of novel rows above which a warning is printed: twice the false positive rate of the detector.
 _NOVEL_SHARE = 0.02
 
 
-@dataclass(frozen=True)
-class Predicted:
-    """Result of `gramless predict`."""
+def predict(settings: PredictSettings, console: Console, batch_rows: int | None = None) -> dict[str, Any]:
+    """Write one line per row or picture: the prediction and optionally probabilities, an interval or a set of classes.
 
-    rows: int
-    out: Path | None
-    unseen: dict[str, int]
-    novel: int = 0
-    reasons: dict[str, int] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the result as JSON."""
-        return vars(self) | {"out": None if self.out is None else str(self.out)}
-
-
-def predict(
-    model_path: Path,
-    data: Path,
-    *,
-    proba: bool,
-    out: Path | None,
-    keep: bool = False,
-    interval: float | None = None,
-    classes: float | None = None,
-    novelty: bool = False,
-    batch_rows: int = BATCH_ROWS,
-    console: Console,
-) -> Predicted:
-    """Write one line per row of `data`: the prediction and optionally probabilities, an interval or a set of classes.
-
-    `interval` and `classes` are coverages. The file extension of `out` selects CSV or Parquet; None is standard output.
-    `data` may be "-", standard input. With `keep`, the columns of the input come first. Labels are not escaped: a
-    spreadsheet interprets a label that begins with `=`, `+`, `-` or `@` as a formula.
+    The file extension of `out` selects the format; None is standard output. With `keep`, the columns of the input come
+    first. Labels are not escaped: a spreadsheet interprets a label that begins with `=`, `+`, `-` or `@` as a formula.
     """
+    out, of_pictures = settings.out, is_pictures(settings.data)
     if out is not None and not is_stream(out):
-        check_writable(out, model_path, data)
+        check_writable(out, settings.model, settings.data)
     output_format(out)
-    model = load_model(model_path)
-    if proba and not model.has_probabilities:
+    model = load_model(settings.model, settings.data)
+    if settings.proba and not model.has_probabilities:
         why = "train it again with --proba" if model.task == "classification" else f"it is for {model.task}"
-        raise InputError(f"{model_path} has no probabilities: {why}")
-    for option, coverage in (("--interval", interval), ("--set", classes)):
-        check_coverage(option, coverage)
+        raise InputError(f"{settings.model} has no probabilities: {why}")
+    check_coverage("--interval", settings.interval)
+    check_coverage("--set", settings.classes)
+    if settings.interval is not None and model.task != "regression":
+        raise InputError("the model predicts classes, and intervals are only for quantities: use --set")
+    if settings.classes is not None and model.task != "classification":
+        raise InputError("the model predicts a quantity, and sets are only for classes: use --interval")
     total, unlike, heartbeat = 0, Counter[str](), Heartbeat(console)
-    with standard_input(data) as source:
-        pieces = _ready_batches(model, source, None, batch_rows)
+    with standard_input(settings.data) as source:
+        pieces = model.read(source, None, batch_rows)
         first = next(pieces)  # input errors are raised before the output is opened
-        with rows_written(out) as write, quiet_pipe():
-            for X, rows in chain([first], pieces):
-                columns: dict[str, Any] = {"prediction": np.asarray(model.pipeline.predict(X))}
-                if proba:
-                    probabilities = model.pipeline.predict_proba(X)
+        with rows_written(out) as write:
+            for X, _, shown in chain([first], pieces):
+                columns: dict[str, Any] = {"prediction": np.asarray(model.predictor.predict(X))}
+                if settings.proba:
+                    probabilities = model.predictor.predict_proba(X)
                     columns |= {f"p({label})": probabilities[:, k] for k, label in enumerate(model.classes_)}
-                if interval is not None:
-                    columns["low"], columns["high"] = model.prediction_intervals(X, interval).T
+                if settings.interval is not None:
+                    columns["low"], columns["high"] = model.regions(X, settings.interval).T
                 numbers = [name for name in columns if name != "prediction"]
-                if classes is not None:
-                    sets = model.prediction_sets(X, classes)
+                if settings.classes is not None:
+                    sets = model.regions(X, settings.classes)
                     columns["set"] = [";".join(map(str, model.classes_[members])) for members in sets]
                 reasons = model.novelty_reasons(X)
-                if novelty:
+                if settings.novelty:
                     columns["novelty"] = ["; ".join(row) for row in reasons]
-                frame = _beside(rows.X, columns, source) if keep else pd.DataFrame(columns)
-                write(frame, numbers)
-                total += len(rows)
+                write(_beside(shown, columns, source) if settings.keep or of_pictures else pd.DataFrame(columns), numbers)
+                total += len(reasons)
                 unlike.update(chain.from_iterable(reasons))
-                heartbeat(f"{total:,} rows predicted")
+                heartbeat(f"{total:,} {model.unit} predicted")
     unseen = _warn_unseen(console, unlike)
-    done = report_predictions(Predicted(total, out, unseen, unlike[FAR], dict(+unlike)), "rows", console)
+    if out is not None:
+        console.print(f"Predictions of {total:,} {model.unit}  [bold]{escape(str(out))}[/bold]")
     outside = [
         f"{reason.removesuffix(OUT_OF_RANGE)} ({count:,})" for reason, count in unlike.items() if OUT_OF_RANGE in reason
     ]
@@ -114,107 +81,62 @@ def predict(
         console.print(f"[dim]Values outside of the training range: {listed}; --novelty shows the rows[/dim]")
     if unlike[FAR] > _NOVEL_SHARE * total:
         console.print(f"[yellow]{unlike[FAR]:,} of {total:,} rows are {FAR}[/yellow]: their predictions are unreliable")
-    return done
+    written_to = None if out is None else str(out)
+    return {"rows": total, "out": written_to, "unseen": unseen, "novel": unlike[FAR], "reasons": dict(+unlike)}
 
 
-def report_predictions(done: Predicted, things: str, console: Console) -> Predicted:
-    """Print the file that was written and its number of predictions, and return the result."""
-    if done.out is not None:
-        console.print(f"Predictions of {done.rows:,} {things}  [bold]{escape(str(done.out))}[/bold]")
-    return done
-
-
-def _beside(X: Any, columns: dict[str, Any], source: Path) -> pd.DataFrame:
+def _beside(shown: Any, columns: dict[str, Any], source: Path) -> pd.DataFrame:
     """Return the input columns followed by the predictions."""
-    if not isinstance(X, pd.DataFrame):
+    if not isinstance(shown, pd.DataFrame):
         raise InputError(f"{source} is sparse and has no named columns: leave out --keep")
-    taken = [name for name in columns if name in X.columns]
+    taken = [name for name in columns if name in shown.columns]
     if taken:
         raise InputError(f"{source} already has a column {taken[0]!r}: rename it, or leave out --keep")
-    return pd.concat([X.reset_index(drop=True), pd.DataFrame(columns)], axis=1)
+    return pd.concat([shown.reset_index(drop=True), pd.DataFrame(columns)], axis=1)
 
 
-@dataclass(frozen=True)
-class Evaluated:
-    """Result of `gramless evaluate`."""
-
-    rows: int
-    scores: list[Score]
-    trained_on: bool = False
-    confusion: dict[str, Any] | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the result as JSON."""
-        scores = [one.as_json() for one in self.scores]
-        found = {"rows": self.rows, "scores": scores, "trained_on_this_file": self.trained_on}
-        return found if self.confusion is None else {**found, "confusion": self.confusion}
-
-    def show(self, console: Console, rows: str) -> None:
-        """Print the scores and the confusion matrix."""
-        print_sections(console, score_sections([one.as_json() for one in self.scores], self.confusion, rows))
-
-
-def evaluate(model_path: Path, data: Path, *, target: str | None, console: Console) -> Evaluated:
-    """Score a saved model on a file that contains the target."""
-    model = load_model(model_path)
+def evaluate(
+    model_path: Path, data: Path, target: str | None, console: Console, batch_rows: int | None = None
+) -> dict[str, Any]:
+    """Print and return the scores of a saved model on a file with targets, or on a folder of labelled pictures."""
+    model = load_model(model_path, data)
     target = target if target is not None else model.target
-    if target in model.column_types:
-        raise InputError(f"{target!r} is an input column of {model_path} and cannot be the target")
-    unlike, left_out = Counter[str](), Counter[str]()
+    unlike, left_out, unit = Counter[str](), 0, model.unit
 
-    def known_targets(batches: Iterator[tuple[Any, FileRows]]) -> Iterator[tuple[Any, np.ndarray]]:
+    def known_targets(source: Path) -> Iterator[tuple[Any, np.ndarray]]:
+        nonlocal left_out
         found = 0
-        for X, rows in batches:
+        for X, y, _ in model.read(source, target, batch_rows):
             unlike.update(chain.from_iterable(model.unusual_values(X)))
-            if rows.y is None:
+            if y is None:
                 raise InputError(f"{data} has no target: name the column with --target")
-            kept = np.flatnonzero(~pd.isna(rows.y))
-            left_out["rows"] += len(rows) - len(kept)
+            kept = np.flatnonzero(~pd.isna(y))
+            left_out += len(y) - len(kept)
             found += len(kept)
             if len(kept):
-                yield select_rows(X, kept), rows.y[kept]
+                yield select_rows(X, kept), y[kept]
+            notify(f"{found:,} {unit} scored")
         if not found:
             raise InputError(f"{data} has no target in any row: nothing can be scored")
 
-    with standard_input(data) as source:
-        known = model.about.get("data_sha256")
-        trained_on = known is not None and known == checksum(source)
-        scored = model.scored(known_targets(_ready_batches(model, source, target)))
+    with StepDisplay(console) as notify, standard_input(data) as source:
+        trained_on = model.was_trained_on(source)
+        scored = model.scored(known_targets(source))
     _warn_unseen(console, unlike)
     if trained_on:
-        warn_trained_on(data, "file", "rows", console)
-    if left_out["rows"]:
-        console.print(f"[dim]{left_out['rows']:,} rows without a target are left out[/dim]")
-    evaluated = Evaluated(scored.rows, scored.scores, trained_on, scored.confusion)
-    evaluated.show(console, f"{scored.rows:,} rows of {data.name}")
-    return evaluated
-
-
-def warn_trained_on(data: Path, what: str, things: str, console: Console) -> None:
-    """Warn that a score was computed on training data."""
-    console.print(
-        f"[yellow]{escape(str(data))} is the {what} that the model was trained on[/yellow]: it was fitted to most of these "
-        f"{things}, and scores on new ones will be lower. `gramless info` shows its score on held-out {things}."
-    )
-
-
-def _ready_batches(
-    model: TableModel, data: Path, target: str | None, size: int = BATCH_ROWS
-) -> Iterator[tuple[Any, FileRows]]:
-    """Yield batches of typed rows for the model together with the rows of the file."""
-    strings = model.string_columns + ([target] if target is not None and model.has_string_classes else [])
-    first_column = model.about.get("counts_from")
-    options: dict[str, Any] = {"n_features": model.n_features, "first_column": first_column, "strings": strings}
-    first = 0
-    for rows in batches(data, target, size=size, **options, held_out=True):
-        if not len(rows):
-            continue
-        if isinstance(rows.X, pd.DataFrame):
-            rows.X.index = pd.RangeIndex(first, first + len(rows))
-        first += len(rows)
-        yield model.ready(rows.X, str(data)), rows
-    if first == 0:
-        raise InputError(f"{data} has no rows")
+        console.print(
+            f"[yellow]{escape(str(data))} is the {model.source} that the model was trained on[/yellow]: it was fitted to "
+            f"most of these {unit}, and scores on new {unit} will be lower. `gramless info` shows the held-out scores."
+        )
+    if left_out:
+        console.print(f"[dim]{left_out:,} {unit} without a target are left out[/dim]")
+    if scored.unknown:
+        unknown = f"{scored.unknown:,} {unit} are of classes that are not classes of the model"
+        console.print(f"[yellow]{unknown}[/yellow]: they count as errors")
+    scores = [one.as_json() for one in scored.scores]
+    print_sections(console, score_sections(scores, scored.confusion, f"{scored.rows:,} {unit} of {data.name}"))
+    found = {"rows": scored.rows, "scores": scores, "trained_on_this_file": trained_on}
+    return found if scored.confusion is None else {**found, "confusion": scored.confusion}
 
 
 Write = Callable[[pd.DataFrame, list[str]], Any]
@@ -225,11 +147,11 @@ def rows_written(out: Path | None) -> Iterator[Write]:
     """Yield a function that appends a frame to the output, in the format of the file extension of `out`."""
     kind = output_format(out)
     if kind == "csv":
-        with written(out) as file, _csv_rows(file) as write:
-            yield write
+        with written(out) as file:
+            yield _csv_rows(file)
     elif kind == "jsonl":
         with written(out) as file:
-            yield lambda frame, rounded: file.write(frame.to_json(orient="records", lines=True, date_format="iso"))
+            yield lambda frame, rounded: frame.to_json(file, orient="records", lines=True, date_format="iso")
     else:
         assert out is not None
         rows = _excel_rows if kind == "excel" else _parquet_rows
@@ -241,23 +163,12 @@ def rows_written(out: Path | None) -> Iterator[Write]:
 def _excel_rows(part: Path) -> Iterator[Write]:
     """Yield a function that appends a frame to an Excel file, which is limited to 1,048,575 rows."""
     require("openpyxl", extra="cli")
-    import openpyxl
-
-    book = openpyxl.Workbook(write_only=True)
-    sheet = book.create_sheet("predictions")
-    begun = False
-
-    def write(frame: pd.DataFrame, rounded: list[str]) -> None:
-        nonlocal begun
-        for row in frame.astype(object).where(frame.notna(), None).itertuples(index=False, name=None):
-            if not begun:
-                sheet.append(list(frame.columns))
-                begun = True
-            sheet.append([value.item() if isinstance(value, np.generic) else value for value in row])
-
-    yield write
-    with open(part, "wb") as file:
-        book.save(file)
+    frames: list[pd.DataFrame] = []
+    yield lambda frame, rounded: frames.append(frame)
+    try:
+        pd.concat(frames).to_excel(part, sheet_name="predictions", index=False, engine="openpyxl")
+    except ValueError as reason:
+        raise InputError(f"the predictions cannot be written as Excel: {reason}") from reason
 
 
 @contextmanager
@@ -283,9 +194,8 @@ def _parquet_rows(part: Path) -> Iterator[Write]:
         yield write
 
 
-@contextmanager
-def _csv_rows(file: TextIO) -> Iterator[Write]:
-    """Yield a function that appends a frame as CSV with one header line; columns in `rounded` have six digits."""
+def _csv_rows(file: TextIO) -> Write:
+    """Return a function that appends a frame as CSV with one header line; columns in `rounded` have six digits."""
     header = [True]
 
     def write(frame: pd.DataFrame, rounded: list[str]) -> None:
@@ -293,7 +203,7 @@ def _csv_rows(file: TextIO) -> Iterator[Write]:
         frame.to_csv(file, header=bool(header), index=False, lineterminator="\n")
         header.clear()
 
-    yield write
+    return write
 
 
 @contextmanager
@@ -302,24 +212,10 @@ def written(out: Path | None) -> Iterator[TextIO]:
     if out is None:
         yield sys.stdout
         return
-    if is_stream(out):
-        with open(out, "w", encoding="utf-8", newline="") as file:
-            yield file
-        return
-    out = out.resolve()  # replace the file that a symbolic link refers to, not the link
-    with atomic_write(out) as part, open(part, "w", encoding="utf-8", newline="") as file:
+    # A symbolic link is resolved, so that the file that it refers to is replaced, not the link.
+    target = nullcontext(out) if is_stream(out) else atomic_write(out.resolve())
+    with target as path, open(path, "w", encoding="utf-8", newline="") as file:
         yield file
-
-
-@contextmanager
-def quiet_pipe() -> Iterator[None]:
-    """Context manager that ignores the error if the reader of standard output closes the pipe early."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # After `gramless predict ... | head`, discard further output, including output flushed at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _warn_unseen(console: Console, unlike: Counter[str]) -> dict[str, int]:

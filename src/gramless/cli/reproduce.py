@@ -7,7 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from gramless.cli.display import DownloadBar, RunDisplay
-from gramless.cli.errors import EXIT_INTERRUPTED, EXIT_PARTLY_FAILED, InputError, check_writable
+from gramless.cli.errors import InputError, check_writable
+from gramless.cli.options import ReproduceSettings
 from gramless.papers.datasets import DatasetError, obtain
 from gramless.papers.experiments import CHAPTERS, Results, Spec, claim_named, records_of, run, specs, specs_of_claim
 from gramless.papers.experiments.claims import check_claim
@@ -38,81 +39,50 @@ RESULTS_FILE = "results.jsonl"
 REPORT_FILE = "report.html"
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Result of a run: the files written, and the numbers of finished and failed fits."""
-
-    results: Path
-    report: Path
-    finished: int
-    failed: int
-    interrupted: bool
-
-    def summary_lines(self) -> list[str]:
-        """Return the summary that is printed at the end of the run."""
-        lines = []
-        if self.failed:
-            lines.append(f"[red]{counted(self.failed, 'fit')} failed[/red]; see the report. Run again to retry.")
-        if self.interrupted:
-            lines.append("Interrupted. Run the same command again to continue.")
-        return [*lines, f"Results  {escape(str(self.results))}", f"Report   [bold]{escape(str(self.report))}[/bold]"]
-
-    def exit_code(self) -> int:
-        """Return the exit code of the command."""
-        return EXIT_INTERRUPTED if self.interrupted else EXIT_PARTLY_FAILED if self.failed else 0
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the outcome as plain JSON."""
-        return {**vars(self), "results": str(self.results), "report": str(self.report)}
-
-
-def reproduce(
-    paper: str = "all",
-    *,
-    quick: bool = False,
-    out: str | os.PathLike = "gramless-report",
-    data: str | os.PathLike | None = None,
-    device: str | None = None,
-    only: str | None = None,
-    where: Sequence[str] = (),
-    seed: int | None = None,
-    claim: str | None = None,
-    fresh: bool = False,
-    console: Console,
-) -> Outcome:
+def reproduce(settings: ReproduceSettings, console: Console) -> dict[str, Any]:
     """Run the experiments that are not finished yet and write the report, also after Ctrl-C or SIGTERM.
 
-    With `claim`, run what this claim needs and print its verdict; fits that were finished on another device count.
+    With `claim`, run what this claim needs and print its verdict; fits that were finished on another device count. The
+    result has the paths of the files and the numbers of finished and failed fits.
     """
-    selected = choose(paper, quick=quick, only=only, where=where, seed=seed, claim=claim)
-    folder = Path(out)
+    selected = choose(settings)
+    folder, claim, device = settings.out, settings.claim, settings.device
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: give --out the name of a folder")
     folder.mkdir(parents=True, exist_ok=True)
     check_writable(folder / RESULTS_FILE)
     results = Results(folder / RESULTS_FILE)
-    if fresh:
+    if settings.fresh:
         results.path.unlink(missing_ok=True)
     interrupted = False
     try:
-        download_data(selected, data, console)
+        download_data(selected, settings.data, console)
         with _sigterm_as_interrupt(), RunDisplay(console) as display:
             # One thread: matrices of the quick variants are so small that a second thread would increase the time.
-            threads = 1 if quick else None
-            any_device = claim is not None
-            run(selected, results, device=device, data=data, threads=threads, any_device=any_device, on_event=display)
+            threads, any_device = 1 if settings.quick else None, claim is not None
+            options: dict[str, Any] = {"device": device, "data": settings.data, "threads": threads, "any_device": any_device}
+            run(selected, results, **options, on_event=display)
     except KeyboardInterrupt:
         interrupted = True
     records = records_of(selected, results.records())
     fits = {(spec.paper, spec.name, repr(params), seed) for spec in selected for params, seed in spec.fits()}
     records = [r for r in records if _fit_of(r) in fits and (claim is not None or r.get("device") == device)]
     missing = len(fits - set(map(_fit_of, records)))
-    report = write_report(selected, records, folder / REPORT_FILE, quick=quick, missing=missing, results=RESULTS_FILE)
+    report = write_report(
+        selected, records, folder / REPORT_FILE, quick=settings.quick, missing=missing, results=RESULTS_FILE
+    )
     console.print(summary(selected, records))
     if claim is not None:
-        print_verdict(paper, claim, records, console)
+        print_verdict(settings.paper, claim, records, console)
     failed = sum(record["status"] != "done" for record in records)
-    return Outcome(results.path, report, len(records) - failed, failed, interrupted)
+    if failed:
+        console.print(f"[red]{counted(failed, 'fit')} failed[/red]; see the report. Run again to retry.", highlight=False)
+    if interrupted:
+        console.print("Interrupted. Run the same command again to continue.", highlight=False)
+    console.print(f"Results  {escape(str(results.path))}", highlight=False, soft_wrap=True)
+    console.print(f"Report   [bold]{escape(str(report))}[/bold]", highlight=False, soft_wrap=True)
+    counts = {"finished": len(records) - failed, "failed": failed, "interrupted": interrupted}
+    return {"results": str(results.path), "report": str(report), **counts}
 
 
 @contextlib.contextmanager
@@ -139,32 +109,25 @@ def download_data(selected: Sequence[Spec], data: str | os.PathLike | None, cons
             console.print(f"[yellow]{escape(str(reason))}[/yellow]", soft_wrap=True)
 
 
-def choose(
-    paper: str,
-    *,
-    quick: bool,
-    only: str | None = None,
-    where: Sequence[str] = (),
-    seed: int | None = None,
-    claim: str | None = None,
-) -> list[Spec]:
+def choose(settings: ReproduceSettings) -> list[Spec]:
     """Return the experiments that the options select."""
+    paper, quick, where = settings.paper, settings.quick, settings.where or []
     if paper != "all" and paper not in CHAPTERS:
         raise InputError(f"unknown paper {paper!r}; known are {', '.join(CHAPTERS)} and all")
-    if claim is None:
+    if settings.claim is None:
         declared = [spec for spec in specs(paper) if not quick or spec.quick is not None]
     else:
-        declared = _experiments_of_claim(paper, claim, quick)
-    named = [spec for spec in declared if only is None or spec.name == only]
+        declared = _experiments_of_claim(paper, settings.claim, quick)
+    named = [spec for spec in declared if settings.only in (None, spec.name)]
     if not named:
         known = ", ".join(spec.name for spec in declared) or "none"
-        raise InputError(f"no experiment named {only!r} in {paper}; there are: {known}")
+        raise InputError(f"no experiment named {settings.only!r} in {paper}; there are: {known}")
     selected = []
     for spec in named:
         form = spec.quick_form() if quick else spec
         grid = _matching(form.grid, where)
         if grid:
-            selected.append(replace(form, grid=grid, seeds=form.seeds if seed is None else (seed,)))
+            selected.append(replace(form, grid=grid, seeds=form.seeds if settings.seed is None else (settings.seed,)))
     if not selected:
         raise InputError(f"no setting with {' and '.join(where)}; `gramless reproduce {paper} --list` shows the settings")
     return selected
@@ -189,10 +152,8 @@ def print_verdict(paper: str, name: str, records: Sequence[Mapping[str, Any]], c
     verdict = result["verdict"] + (f" ({result['count']})" if result["count"] else "")
     console.print(f"[bold]{escape(result['says'])}[/bold] {escape(result['where'])}", soft_wrap=True)
     console.print(f"Paper {escape(result['printed'])}; ours {escape(result['ours'])}", soft_wrap=True, highlight=False)
-    table = Table(box=SIMPLE, header_style="bold")
     shown = {"what": "quantity", "ours": "ours", "expected": "expected", "theirs": "reference", "tolerance": "tolerance"}
-    for heading in (*shown.values(), "holds"):
-        table.add_column(heading)
+    table = Table(*shown.values(), "holds", box=SIMPLE, header_style="bold")
     for check in result["checks"]:
         reading = f" ({check['reading']})" if check["reading"] else ""
         table.add_row(*(escape(check[key]) for key in shown), check["holds"] + reading)
@@ -211,18 +172,18 @@ def _matching(grid: Sequence[Mapping[str, Any]], where: Sequence[str]) -> tuple[
     return tuple(grid)
 
 
-def listing(selected: Sequence[Spec]) -> Table:
-    """Return a table of the experiments, their settings and their numbers of fits."""
-    table = Table(header_style="bold", box=SIMPLE)
-    for heading in ("paper", "experiment", "title", "settings (--where)"):
-        table.add_column(heading)
+def list_experiments(settings: ReproduceSettings, console: Console) -> list[dict[str, Any]]:
+    """Print and return the selected experiments, their settings and their numbers of fits."""
+    selected = choose(settings)
+    table = Table("paper", "experiment", "title", "settings (--where)", header_style="bold", box=SIMPLE)
     table.add_column("fits", justify="right")
     for spec in selected:
         axes = {key: dict.fromkeys(str(p[key]) for p in spec.grid if key in p) for key in varying_among(spec.grid)}
-        settings = "; ".join(f"{key} {', '.join(values)}" for key, values in axes.items())
+        varied = "; ".join(f"{key} {', '.join(values)}" for key, values in axes.items())
         fits = str(len(spec.grid) * len(spec.seeds))
-        table.add_row(spec.paper, spec.name, escape(spec.heading), escape(settings), fits)
-    return table
+        table.add_row(spec.paper, spec.name, escape(spec.heading), escape(varied), fits)
+    console.print(table)
+    return [{"paper": s.paper, "experiment": s.name, "grid": s.grid, "seeds": s.seeds} for s in selected]
 
 
 def summary(selected: Sequence[Spec], records: Sequence[dict[str, Any]]) -> Table:
@@ -253,21 +214,8 @@ def summary(selected: Sequence[Spec], records: Sequence[dict[str, Any]]) -> Tabl
     return table
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """Result of `gramless report`: the page, the number of records, and the number of ignored records."""
-
-    report: Path
-    records: int
-    unknown: int
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the result as plain JSON."""
-        return {**vars(self), "report": str(self.report)}
-
-
-def redraw(files: Sequence[Path], out: Path, *, benchmarks: Path | None, console: Console) -> Drawn:
-    """Write the report of existing records of one or more runs."""
+def redraw(files: Sequence[Path], out: Path, *, benchmarks: Path | None, console: Console) -> dict[str, Any]:
+    """Write the report of existing records of one or more runs; return its path and the numbers of records."""
     records: dict[str, dict[str, Any]] = {}
     for path in files:
         if not path.is_file():
@@ -289,7 +237,7 @@ def redraw(files: Sequence[Path], out: Path, *, benchmarks: Path | None, console
     check_writable(out)
     report = write_report(selected, found, out, quick=bool(quick), benchmarks=benchmarks, results=link)
     console.print(f"Report   [bold]{escape(str(report))}[/bold]", soft_wrap=True)
-    return Drawn(report, len(found), unknown)
+    return {"report": str(report), "records": len(found), "unknown": unknown}
 
 
 def _fit_of(record: Mapping[str, Any]) -> tuple[str, str, str, int]:

@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sys
@@ -276,3 +277,9 @@ def quoted_names(names: Any, most: int = 20) -> str:
     """Return at most `most` names in quotes for a message, and the number of other names."""
     quoted = [repr(str(name)) for name in names]
     return ", ".join(quoted[:most]) + (f" and {len(quoted) - most} more" if len(quoted) > most else "")
+
+
+def checksum(path: Path) -> str:
+    """Return the SHA-256 checksum of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +32,7 @@ from gramless.estimators.table import default_seconds
 _SHOWN_COLUMNS = 5
 
 
-@dataclass(frozen=True)
-class Trained:
-    """Saved model with its scores."""
-
-    out: Path
-    model: Any
-    scores: list[Score]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the description of the model as JSON."""
-        return {"model": str(self.out), **self.model.about}
-
-
-def train(settings: TrainSettings, console: Console, began: float | None = None) -> Trained:
+def train(settings: TrainSettings, console: Console, began: float | None = None) -> TableModel:
     """Train and save a model as the settings specify, then measure the importance of the columns.
 
     The time of the settings counts from `began`, a time of `time.perf_counter`, or from this call.
@@ -56,7 +43,7 @@ def train(settings: TrainSettings, console: Console, began: float | None = None)
         return _train(replace(settings, data=path), began, console)
 
 
-def _train(settings: TrainSettings, began: float, console: Console) -> Trained:
+def _train(settings: TrainSettings, began: float, console: Console) -> TableModel:
     with StepDisplay(console) as notify:
         notify(f"reading {settings.data}")
         table = read_training_table(
@@ -98,8 +85,7 @@ def _train(settings: TrainSettings, began: float, console: Console) -> Trained:
             scored, X_test, y_test = fold
         notify(f"saving {settings.out}")
         _save(model, settings.out)
-    trained = Trained(settings.out, model, scores)
-    _print_summary(console, trained)
+    _print_summary(console, model, scores, settings.out)
     if not table.is_sparse and settings.importance:
         model.about |= {"importance_metric": settings.metric or _default_metric(scored), "importance": {}}
         if time.perf_counter() < clock.deadline:
@@ -121,7 +107,7 @@ def _train(settings: TrainSettings, began: float, console: Console) -> Trained:
         report = settings.out.with_suffix(".html")
         write_card(scored, X_test, y_test, report, settings.seed)
         console.print(f"Report [bold]{escape(str(report))}[/bold]")
-    return trained
+    return model
 
 
 def _save(model: TableModel, out: Path) -> None:
@@ -249,12 +235,12 @@ def _default_metric(model: TableModel) -> str:
     return "r2" if model.task == "regression" else "log-loss" if model.has_probabilities else "accuracy"
 
 
-def _print_summary(console: Console, trained: Trained) -> None:
+def _print_summary(console: Console, model: TableModel, scores: list[Score], out: Path) -> None:
     """Print the model, its scores and the files that were written."""
-    about = trained.model.about
+    about = model.about
     rows = about["rows"]
-    print_sections(console, itertools.takewhile(lambda section: section[0] != "Inputs", sections(trained.model)))
-    warning = verdict(trained.scores, about["task"])
+    print_sections(console, itertools.takewhile(lambda section: section[0] != "Inputs", sections(model)))
+    warning = verdict(scores, about["task"])
     if warning is not None:
         console.print(f"[yellow]{escape(warning)}[/yellow]")
     if "coverage" in about:
@@ -266,8 +252,8 @@ def _print_summary(console: Console, trained: Trained) -> None:
     how = f"fitted to {rows['saved']:,} rows"
     if rows["saved"] > rows["train"]:
         how = f"fitted again to all {rows['saved']:,} rows; the scores are those of the model of {rows['train']:,} rows"
-    console.print(f"Model  [bold]{escape(str(trained.out))}[/bold], {how}")
-    console.print(f"Card   [bold]{escape(str(card_path(trained.out)))}[/bold]")
+    console.print(f"Model  [bold]{escape(str(out))}[/bold], {how}")
+    console.print(f"Card   [bold]{escape(str(card_path(out)))}[/bold]")
 
 
 def _print_importance(console: Console, model: TableModel) -> None:

@@ -22,23 +22,6 @@ from gramless._core.threads import blas_threads, run_threads, slices
 from gramless.images.tuning import TUNING
 
 
-@dataclass(frozen=True)
-class Pooling:
-    """Triples (position, cell, weight) of the average over cells; the weights of a cell sum to one."""
-
-    positions: np.ndarray
-    cells: np.ndarray
-    weights: np.ndarray
-    n_positions: int
-    n_cells: int
-
-    def matrix(self) -> np.ndarray:
-        """Return the weights as a matrix of shape (cells, positions)."""
-        out = np.zeros((self.n_cells, self.n_positions), np.float32)
-        out[self.cells, self.positions] = self.weights
-        return out
-
-
 def equal_areas(n: int, parts: int) -> np.ndarray:
     """Return the share of each unit of an interval of n units in each of `parts` equal parts, of shape (parts, n)."""
     edges = np.arange(parts + 1) * (n / parts)
@@ -48,12 +31,9 @@ def equal_areas(n: int, parts: int) -> np.ndarray:
     return overlap / overlap.sum(axis=1, keepdims=True)
 
 
-def make_pooling(rows: int, columns: int, grid: tuple[int, int]) -> Pooling:
-    """Return the pooling of rows x columns positions on a grid that has no more cells than positions on each axis."""
-    down, across = equal_areas(rows, grid[0]), equal_areas(columns, grid[1])
-    weights = np.einsum("ay,bx->abyx", down, across).reshape(grid[0] * grid[1], rows * columns)
-    positions, cells = (np.ascontiguousarray(idx) for idx in np.nonzero(weights.T))
-    return Pooling(positions, cells, weights[cells, positions].astype(np.float32), rows * columns, grid[0] * grid[1])
+def make_pooling(rows: int, columns: int, grid: tuple[int, int]) -> np.ndarray:
+    """Return the matrix (cells, positions) that averages over cells; a grid has at most as many cells as positions."""
+    return np.kron(equal_areas(rows, grid[0]), equal_areas(columns, grid[1])).astype(np.float32)
 
 
 def normalised_patches(images: Array, patch: tuple[int, int], stride: int, floor: float) -> Array:
@@ -74,7 +54,8 @@ def normalised_patches(images: Array, patch: tuple[int, int], stride: int, floor
 class Activations:
     """Function from a block of images to their pooled activations.
 
-    `filters` has one column per atom and a last row of offsets, see `gramless.images.patch_dictionary`.
+    `filters` has one column per atom and a last row of offsets, see `gramless.images.patch_dictionary`; `pooling` is the
+    matrix of `make_pooling`.
     """
 
     filters: np.ndarray
@@ -83,12 +64,7 @@ class Activations:
     floor: float
     threshold: float
     both_signs: bool
-    pooling: Pooling
-
-    @property
-    def n_features(self) -> int:
-        """Number of features of an image."""
-        return self.pooling.n_cells * self.filters.shape[1] * (2 if self.both_signs else 1)
+    pooling: np.ndarray
 
     def __call__(self, images: Array, out: Array) -> Array:
         """Write the pooled activations of float32 images (n, height, width, channels) to `out` (n, features)."""
@@ -97,7 +73,7 @@ class Activations:
         height, width = ((images.shape[1 + axis] - self.patch[axis]) // self.stride + 1 for axis in (0, 1))
         values = self.patch[0] * self.patch[1] * images.shape[3]
         # Compiled loops do not check bounds, and models may come from files.
-        if len(self.filters) != values + 1 or height * width != self.pooling.n_positions:
+        if len(self.filters) != values + 1 or height * width != self.pooling.shape[1]:
             raise ValueError(f"{len(self.filters)} rows of filters do not match patches of {values} values and an offset")
         self._by_loops(xa.to_numpy(images), xa.to_numpy(out))
         return out
@@ -105,38 +81,30 @@ class Activations:
     def _by_loops(self, images: np.ndarray, out: np.ndarray) -> None:
         from gramless._core.compiled.patch_loops import gather, pool
 
-        k, P = self.filters.shape[1], self.pooling.n_positions
+        k, (n_cells, P) = self.filters.shape[1], self.pooling.shape
+        positions, cells = (np.ascontiguousarray(index) for index in np.nonzero(self.pooling.T))
+        weights = self.pooling[cells, positions]
         width = min(k, max(1, TUNING.activation_cache_bytes // (4 * P)))
         parts = slices(k, -(-k // -(-k // width)))
         filters = [np.ascontiguousarray(self.filters[:, part]) for part in parts]
         signs = 2 if self.both_signs else 1
-        pooling = self.pooling
         workers = max(1, min(blas_threads(), len(images)))
 
         def work(worker: int) -> None:
             rows = np.empty((P, self.filters.shape[0]), np.float32)
             for i in range(worker, len(images), workers):
                 gather(images[i : i + 1], *self.patch, self.stride, self.floor, rows)
-                into = out[i].reshape(pooling.n_cells, signs, k)
+                into = out[i].reshape(n_cells, signs, k)
                 for part, columns in zip(parts, filters, strict=True):
-                    size = part.stop - part.start
-                    pooled = np.empty((pooling.n_cells, signs * size), np.float32)
-                    pool(
-                        rows @ columns,
-                        pooling.positions,
-                        pooling.cells,
-                        pooling.weights,
-                        self.threshold,
-                        self.both_signs,
-                        pooled,
-                    )
-                    into[:, :, part] = pooled.reshape(pooling.n_cells, signs, size)
+                    pooled = np.empty((n_cells, signs * columns.shape[1]), np.float32)
+                    pool(rows @ columns, positions, cells, weights, self.threshold, self.both_signs, pooled)
+                    into[:, :, part] = pooled.reshape(n_cells, signs, -1)
 
         run_threads(work, workers)
 
     def _by_tensors(self, images: Array, out: Array) -> Array:
-        k, P, cells = self.filters.shape[1], self.pooling.n_positions, self.pooling.n_cells
-        filters, pool = xa.like(self.filters, images), xa.like(self.pooling.matrix(), images)
+        k, (cells, P) = self.filters.shape[1], self.pooling.shape
+        filters, pool = xa.like(self.filters, images), xa.like(self.pooling, images)
         batch = max(1, TUNING.activation_device_bytes // (4 * P * (k + 2 * self.filters.shape[0])))
         for rows in slices(images.shape[0], batch):
             n = rows.stop - rows.start

@@ -13,7 +13,7 @@ returns the same values in four times the time.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from math import prod
+from functools import lru_cache
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -24,8 +24,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from gramless._core.constraints import POSITIVE
 from gramless._core.doc_links import link_documentation
-from gramless.images.reading import ImageShape
-from gramless.images.transformer import BlockTransform, ImageTransformer
+from gramless.images.transformer import ImageTransformer
 
 # Lines whose sum is at least this fraction of the largest one belong to the same stroke.
 _DOMINANT = 0.9
@@ -57,7 +56,8 @@ def _extent(occupied: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return first, last - first + 1
 
 
-def hough_matrix(height: int, width: int, angles: np.ndarray, dtype: np.dtype) -> tuple[csr_array, int]:
+@lru_cache(maxsize=4)
+def hough_matrix(height: int, width: int, angles: tuple[float, ...], dtype: np.dtype) -> tuple[csr_array, int]:
     """Return the (n_angles * n_offsets, height * width) matrix that sums a flat image along lines, and n_offsets.
 
     A pixel counts for the two offsets next to c cos t - r sin t with weights of linear interpolation: rounding to one
@@ -118,29 +118,24 @@ class Crop(OneToOneFeatureMixin, ImageTransformer):
     _: KW_ONLY
     keep_aspect: bool = False
 
-    def _block_transform(self, shape: ImageShape, dtype: np.dtype) -> BlockTransform:
-        height, width, _ = shape
+    _copies = 8
 
-        def apply(images: np.ndarray) -> np.ndarray:
-            content = np.max(images, axis=3) > self.threshold
-            top, rows = _extent(np.max(content, axis=2))
-            left, columns = _extent(np.max(content, axis=1))
-            row_step, column_step = rows / height, columns / width
-            if self.keep_aspect:
-                row_step = column_step = np.maximum(row_step, column_step)
-
-            def positions(first: np.ndarray, length: np.ndarray, step: np.ndarray, side: int) -> np.ndarray:
-                centre = first + (length - 1) / 2
-                where = centre[:, None] + (np.arange(side) - (side - 1) / 2) * step[:, None]
-                if not self.keep_aspect:
-                    # Half a pixel at each end is outside the box: repeat the edge instead of interpolating with zeros.
-                    where = np.clip(where, first[:, None], (first + length - 1)[:, None])
-                return where.astype(dtype)[:, None, :]
-
-            turned = _sample_columns(images.transpose(0, 2, 1, 3), positions(top, rows, row_step, height))
-            return _sample_columns(turned.transpose(0, 2, 1, 3), positions(left, columns, column_step, width))
-
-        return BlockTransform(apply, None, 8 * prod(shape) * dtype.itemsize)
+    def _transform_block(self, images: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        content = np.max(images, axis=3) > self.threshold
+        boxes = [_extent(np.max(content, axis=axis)) for axis in (2, 1)]
+        sides = images.shape[1:3]
+        steps = [length / side for (_, length), side in zip(boxes, sides, strict=True)]
+        if self.keep_aspect:
+            steps = [np.maximum(*steps)] * 2
+        for (first, length), side, step in zip(boxes, sides, steps, strict=True):
+            centre = first + (length - 1) / 2
+            where = centre[:, None] + (np.arange(side) - (side - 1) / 2) * step[:, None]
+            if not self.keep_aspect:
+                # Half a pixel at each end is outside the box: repeat the edge instead of interpolating with zeros.
+                where = np.clip(where, first[:, None], (first + length - 1)[:, None])
+            # The first pass interpolates along the rows of the image, the second along its columns.
+            images = _sample_columns(images.transpose(0, 2, 1, 3), where.astype(dtype)[:, None, :])
+        return images
 
 
 @link_documentation
@@ -190,45 +185,29 @@ class Deskew(OneToOneFeatureMixin, ImageTransformer):
     max_angle: float = 30.0
     angle_step: float = 1.0
 
-    def _block_transform(self, shape: ImageShape, dtype: np.dtype) -> BlockTransform:
-        height, width, _ = shape
-        rows = np.arange(height, dtype=dtype)[:, None]
-        columns = np.arange(width, dtype=dtype)
-        working = 8 * prod(shape) * dtype.itemsize
+    _copies = 16
 
+    def _transform_block(self, images: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        _, height, width, _ = images.shape
+        rows, columns = np.arange(height, dtype=dtype), np.arange(width, dtype=dtype)
+        grey = images.mean(axis=3, dtype=dtype)
+        mass = grey.sum(axis=2)
+        total = mass.sum(axis=1)
+        centre = np.divide(mass @ rows, total, out=np.full_like(total, (height - 1) / 2), where=total > 0)
+        r = rows - centre[:, None]
         if self.method == "hough":
             count = int(self.max_angle / self.angle_step)
             angles = np.deg2rad(self.angle_step * np.arange(-count, count + 1))
-            lines, n_offsets = hough_matrix(height, width, angles, dtype)
-            working += lines.shape[0] * dtype.itemsize
-
-            def slope(grey: np.ndarray, centre: np.ndarray) -> np.ndarray:
-                sums = lines @ np.ascontiguousarray(grey.reshape(len(grey), -1).T)
-                strongest = sums.reshape(len(angles), n_offsets, len(grey)).max(axis=1)
-                # A thick stroke has strong lines over a range of angles; the mean of the range is its slant. For a blank
-                # image all sums are equal and the mean is 0.
-                strong = strongest >= _DOMINANT * strongest.max(axis=0)
-                return np.tan(angles @ strong / strong.sum(axis=0)).astype(dtype)
-
+            lines, n_offsets = hough_matrix(height, width, tuple(angles.tolist()), dtype)
+            sums = lines @ np.ascontiguousarray(grey.reshape(len(grey), -1).T)
+            strongest = sums.reshape(len(angles), n_offsets, len(grey)).max(axis=1)
+            # A thick stroke has strong lines over a range of angles; the mean of the range is its slant. For a blank
+            # image all sums are equal and the mean is 0.
+            strong = strongest >= _DOMINANT * strongest.max(axis=0)
+            slope = np.tan(angles @ strong / strong.sum(axis=0)).astype(dtype)
         else:
+            # The columns need no centring because sum I (r - r0) is zero.
+            joint, spread = np.sum(r * (grey @ columns), axis=1), np.sum(r**2 * mass, axis=1)
             steepest = np.tan(np.deg2rad(self.max_angle))
-
-            def slope(grey: np.ndarray, centre: np.ndarray) -> np.ndarray:
-                r = rows[:, 0] - centre[:, None]
-                mass = grey.sum(axis=2)
-                spread = np.einsum("nr,nr->n", r**2, mass)
-                # The columns need no centring because sum I (r - r0) is zero.
-                joint = np.einsum("nr,nr->n", r, grey @ columns)
-                slopes = np.divide(joint, spread, out=np.zeros_like(joint), where=spread > 0)
-                return np.clip(slopes, -steepest, steepest)
-
-        def apply(images: np.ndarray) -> np.ndarray:
-            grey = images.mean(axis=3, dtype=dtype)
-            mass = grey.sum(axis=(1, 2))
-            moment = grey.sum(axis=2) @ rows[:, 0]
-            middle = np.full_like(mass, (height - 1) / 2)
-            centre = np.divide(moment, mass, out=middle, where=mass > 0)
-            shift = slope(grey, centre)[:, None] * (rows[:, 0] - centre[:, None])
-            return _sample_columns(images, columns + shift[:, :, None])
-
-        return BlockTransform(apply, None, working)
+            slope = np.divide(joint, spread, out=np.zeros_like(joint), where=spread > 0).clip(-steepest, steepest)
+        return _sample_columns(images, columns + (slope[:, None] * r)[:, :, None])

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -100,15 +100,6 @@ def patch_geometry(image_shape: ImageShape, patch_size: Any, stride: int | None,
             f"{positions[0]} x {positions[1]}."
         )
     return PatchGeometry(image_shape, patch, step, positions, grid)
-
-
-class FeatureStatistics(NamedTuple):
-    """Mean and largest value of the pooled features of the sample, and the directions of the projection."""
-
-    mean: np.ndarray
-    highest: float
-    components: list[np.ndarray] | None
-    n_odd: int
 
 
 @link_documentation
@@ -443,8 +434,10 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         columns = whiten @ atoms.T.astype(np.float64)
         return atoms, np.concatenate([columns, -(mean @ columns)[None]]).astype(np.float32)
 
-    def _learn_features(self, images: Array, rng: np.random.Generator) -> FeatureStatistics:
-        """Return the mean of the pooled features and, with `n_components`, their leading directions."""
+    def _learn_features(
+        self, images: Array, rng: np.random.Generator
+    ) -> tuple[np.ndarray, float, list[np.ndarray] | None, int]:
+        """Return `mean_`, the largest pooled feature, `components_` and `n_odd_`."""
         n, p = images.shape[0], self.n_features_
         bytes_only = self.dtype == "uint8"
         k = 0 if self.n_components is None or bytes_only else min(int(self.n_components), p, n)
@@ -459,13 +452,13 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 sample.append(xa.take_rows(part, inside - rows.start))
         mean, highest = (total / n).astype(np.float32), highest or 1.0
         if bytes_only:
-            return FeatureStatistics(mean, highest, None, 0)
+            return mean, highest, None, 0
         if self.pairs_ is not None:
             # An image and its mirror image are equally likely, so the differences of pairs have mean zero.
             first, second = self.pairs_
             mean[first] = mean[second] = (mean[first] + mean[second]) / 2
         if not k:
-            return FeatureStatistics(mean, highest, None, 0 if self.pairs_ is None else p // 2)
+            return mean, highest, None, 0 if self.pairs_ is None else p // 2
         start = time.perf_counter()
         features = xa.namespace(sample[0]).concat(sample)
         del sample
@@ -475,7 +468,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         counts = np.bincount(which[np.argsort(-values, kind="stable")[:k]], minlength=len(halves))
         components = [xa.to_numpy(columns[:, :count]) for (columns, _), count in zip(halves, counts, strict=True)]
         log_progress(self.verbose, f"{k} leading directions in {time.perf_counter() - start:.1f} s")
-        return FeatureStatistics(mean, highest, components, int(counts[1]) if self.mirror else 0)
+        return mean, highest, components, int(counts[1]) if self.mirror else 0
 
     # Steps of `transform`
 
@@ -495,7 +488,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             self.signs == 2,
             make_pooling(*geometry.positions, geometry.grid),
         )
-        out = encode(images, xa.empty((images.shape[0], encode.n_features), images))
+        out = encode(images, xa.empty((images.shape[0], self.n_features_), images))
         return xa.sqrt_(out) if self.root else out
 
     def _halves(self, features: Array) -> list[Array]:

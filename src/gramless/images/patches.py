@@ -18,9 +18,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from gramless._core.constraints import POSITIVE_INTEGER
 from gramless._core.doc_links import link_documentation
 from gramless._core.threads import slices
-from gramless.images.normalise import centre_and_normalise
-from gramless.images.reading import ImageShape, integer_pair
-from gramless.images.transformer import BlockTransform, ImageTransformer, apply_in_blocks
+from gramless.images.filters import centre_and_normalise
+from gramless.images.reading import integer_pair
+from gramless.images.transformer import ImageTransformer
 
 
 @link_documentation
@@ -116,9 +116,8 @@ class Patches(ImageTransformer):
         tuple
             Number of images, patches per image, values per patch, and the dtype of the values.
         """
-        images, _, transform, dtype = self._prepare(X, reset=False)
-        assert transform.row_shape is not None
-        return len(images), transform.row_shape[0], transform.row_shape[1], dtype
+        images, _, dtype = self._read(X, reset=False)
+        return len(images), self.per_image(images.shape[1:]), self._width(images.shape[1:]), dtype
 
     def iterate(self, X: Any, max_bytes: int) -> Iterator[tuple[slice, np.ndarray]]:
         """Iterate over the patches in blocks of consecutive images.
@@ -137,29 +136,29 @@ class Patches(ImageTransformer):
         patches : array of shape (images * per_image, patch_height * patch_width * channels)
             Their patches.
         """
-        images, _, transform, dtype = self._prepare(X, reset=False)
-        assert transform.row_shape is not None
-        for rows in slices(len(images), max(1, max_bytes // (prod(transform.row_shape) * dtype.itemsize))):
-            yield rows, apply_in_blocks(transform, images[rows], dtype).reshape(-1, transform.row_shape[1])
+        images, _, dtype = self._read(X, reset=False)
+        width = self._width(images.shape[1:])
+        image_bytes = self.per_image(images.shape[1:]) * width * dtype.itemsize
+        for rows in slices(len(images), max(1, max_bytes // image_bytes)):
+            yield rows, self._transform_blocks(images[rows], dtype).reshape(-1, width)
 
     def _size(self, shape: tuple[int, ...]) -> tuple[int, int]:
         """Return height and width of a patch; 25 pixels for images of 28 pixels, as in the paper, and in proportion."""
         side = max(1, round(min(shape[0], shape[1]) * 25 / 28))
         return (side, side) if self.patch_size is None else integer_pair("patch_size", self.patch_size)
 
-    def _block_transform(self, shape: ImageShape, dtype: np.dtype) -> BlockTransform:
-        p, size, stride = self.per_image(shape), self._size(shape), int(self.stride)
-        d = prod(size) * shape[2]
+    def _width(self, shape: tuple[int, ...]) -> int:
+        """Return the number of values of a patch of images (height, width, channels)."""
+        return prod(self._size(shape)) * shape[2]
 
-        def apply(images: np.ndarray) -> np.ndarray:
-            windows = sliding_window_view(images, size, axis=(1, 2))[:, ::stride, ::stride]
-            # Channels last, as in the images.
-            rows = windows.transpose(0, 1, 2, 4, 5, 3).reshape(-1, d).astype(dtype)
-            if self.normalise:
-                centre_and_normalise(rows)
-            return rows.reshape(len(images), p, d)
-
-        return BlockTransform(apply, (p, d), 2 * p * d * dtype.itemsize)
+    def _transform_block(self, images: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        each, stride = self.per_image(images.shape[1:]), int(self.stride)
+        windows = sliding_window_view(images, self._size(images.shape[1:]), axis=(1, 2))[:, ::stride, ::stride]
+        # Channels last, as in the images.
+        rows = windows.transpose(0, 1, 2, 4, 5, 3).reshape(len(images) * each, -1).astype(dtype)
+        if self.normalise:
+            centre_and_normalise(rows)
+        return rows.reshape(len(images), each, -1)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
