@@ -12,7 +12,6 @@ Holtmann-Rice and Kumar, "Orthogonal random features", 2016.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,8 +21,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
-from gramless._core.constraints import KERNEL, POSITIVE_INTEGER
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import estimator
 from gramless._core.memory import MemoryEstimate
 from gramless._core.validation import atomic_fit, check_X, working_dtype
 from gramless.approximation.features.fourier_map import DRAWS, FourierMap
@@ -31,8 +29,7 @@ from gramless.kernels import Kernel, kernel_from_parameters
 from gramless.linalg.planning.plan import FitPlan
 
 
-@link_documentation
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Random features whose inner products have a stationary kernel as their expected value.
 
@@ -94,14 +91,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     dtype: Any = None
     random_state: Any = None
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "kernel": KERNEL["kernel"],
-        "gamma": KERNEL["gamma"],
-        "n_components": [POSITIVE_INTEGER],
-        "draw": [StrOptions(set(DRAWS))],
-        "dtype": "no_validation",
-        "random_state": ["random_state"],
-    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"draw": [StrOptions(set(DRAWS))]}
 
     @atomic_fit
     def fit(self, X: Any, y: Any = None) -> FourierFeatures:

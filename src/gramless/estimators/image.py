@@ -14,7 +14,7 @@ Vandewalle, "Least squares support vector machine classifiers", 1999.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,8 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.constraints import CLASS_WEIGHT, POSITIVE, POSITIVE_INTEGER
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import POSITIVE, POSITIVE_INTEGER, estimator
 from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
 from gramless._core.progress import log_progress
 from gramless._core.targets.columns import class_targets, scores_to_labels
@@ -51,8 +50,7 @@ class ImagePlan:
     sample: int
 
 
-@link_documentation
-@dataclass(eq=False, repr=False)
+@estimator
 class ImageClassifier(ClassifierMixin, BaseEstimator):
     """Classify images by a dictionary of their patches and a least-squares support vector machine.
 
@@ -144,20 +142,10 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         "degree": [POSITIVE_INTEGER],
         "mirror": ["boolean", StrOptions({"auto"})],
         "n_atoms": [POSITIVE_INTEGER, None],
-        "patch_size": [POSITIVE_INTEGER, "array-like", None],
         "pooling": [POSITIVE_INTEGER, "array-like", None],
         "n_components": [POSITIVE_INTEGER, StrOptions({"auto"}), None],
-        "shape": "no_validation",
-        "tol": [POSITIVE],
-        **CLASS_WEIGHT,
-        "device": "no_validation",
-        "memory_budget": "no_validation",
-        "callback": "no_validation",
-        "verbose": ["verbose"],
-        "random_state": ["random_state"],
     }
 
-    _: KW_ONLY
     C: float | str = "auto"
     degree: int = 4
     mirror: bool | str = "auto"

@@ -16,7 +16,6 @@ References: Rasmussen and Williams, "Gaussian processes for machine learning", 2
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -28,8 +27,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
-from gramless._core.constraints import KERNEL, POSITIVE, POSITIVE_INTEGER
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import POSITIVE_INTEGER, estimator
 from gramless._core.threads import slices
 from gramless._core.validation import atomic_fit, check_X, working_dtype
 from gramless.estimators.nystrom_features import NystromFeatures
@@ -49,8 +47,7 @@ _BLOCK_COPIES = 5
 _CALIBRATION_ROWS = 16_384
 
 
-@link_documentation
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class NystromNovelty(OutlierMixin, BaseEstimator):
     """Novelty detector on landmarks that flags rows far from the training rows, at a chosen false-positive rate.
 
@@ -131,13 +128,8 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
     random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **KERNEL,
-        "C": [POSITIVE],
         "n_landmarks": [POSITIVE_INTEGER],
-        "landmarks": "no_validation",
         "false_alarms": [Interval(Real, 0, 1, closed="neither")],
-        "dtype": "no_validation",
-        "random_state": ["random_state"],
     }
 
     @atomic_fit

@@ -13,8 +13,7 @@ Reference: Williams and Seeger, "Using the Nyström method to speed up kernel ma
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -22,8 +21,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
-from gramless._core.constraints import FRACTION, KERNEL, POSITIVE_INTEGER
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import estimator
 from gramless._core.memory import MemoryEstimate
 from gramless._core.threads import slices
 from gramless._core.validation import atomic_fit, check_X, working_dtype
@@ -37,8 +35,7 @@ from gramless.streaming.tuning import TUNING
 _ROWS_PER_BLOCK = 4096  # rows of kernel values: 16 MB in float64 for 500 landmarks
 
 
-@link_documentation
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Features whose inner products approximate a kernel, computed from kernel values with landmarks.
 
@@ -113,14 +110,6 @@ class NystromFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     landmarks: Any = "uniform"
     dtype: Any = None
     random_state: Any = None
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **KERNEL,
-        "n_landmarks": [POSITIVE_INTEGER, FRACTION],
-        "landmarks": "no_validation",
-        "dtype": "no_validation",
-        "random_state": ["random_state"],
-    }
 
     @atomic_fit
     def fit(self, X: Any, y: Any = None) -> NystromFeatures:

@@ -13,16 +13,13 @@ distribution.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import OutlierMixin
 
 from gramless._core import arrays as xa
-from gramless._core.constraints import FRACTION
-from gramless._core.device import Device
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import FRACTION, estimator
 from gramless.linalg.operators import expand
 from gramless.models.kernel_svm import BaseKernelSVM
 from gramless.svm.multiclass import SupportVectorModel
@@ -30,8 +27,7 @@ from gramless.svm.one_class_dual import solve_one_class
 from gramless.svm.resources import DualFit
 
 
-@link_documentation
-@dataclass(eq=False, repr=False, kw_only=True)
+@estimator
 class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
     """One-class support vector machine for any kernel of the library: outlier and novelty detection without labels.
 
@@ -63,14 +59,14 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
         Accepted for compatibility with scikit-learn and ignored; the solver decides by itself.
     cache_size : float or None, default=None
         Size of the kernel cache in megabytes, used if `memory_budget` is None.
-    memory_budget : str, int, float or None, default=None
-        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
-        free memory if at most 1; None is 70 % of the free memory.
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
         Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
         storage.
+    memory_budget : str, int, float or None, default=None
+        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
+        free memory if at most 1; None is 70 % of the free memory.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
         returning True stops the fit. The Notes describe when it is called.
@@ -147,14 +143,6 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
     # The one-class problem has no penalty parameter.
     C: ClassVar[Any] = None  # type: ignore[misc]
     nu: float = 0.5
-    shrinking: bool = True
-    cache_size: float | None = None
-    memory_budget: str | float | None = None
-    dtype: str | None = None
-    device: Device = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Return the similarity of each row to the training rows, before the offset is subtracted.

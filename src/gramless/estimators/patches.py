@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import field
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -23,8 +23,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
-from gramless._core.constraints import POSITIVE_INTEGER
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import POSITIVE_INTEGER, estimator
 from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
 from gramless._core.progress import log_progress
 from gramless._core.validation import atomic_fit, check_labels, check_weights
@@ -52,8 +51,7 @@ def _has_probabilities(self: Any) -> bool:
     return True
 
 
-@link_documentation
-@dataclass(eq=False, repr=False)
+@estimator
 class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Majority vote of a classifier's predictions for all patches of an image.
 
@@ -74,11 +72,11 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Count the predicted labels of the patches, or average their probabilities.
     shape : (height, width) or (height, width, channels), optional
         Shape of one image if the rows of X are flat; None assumes square grey images.
+    n_jobs : int, optional
+        Number of threads; None is 1 unless a joblib context sets another number.
     memory_budget : str, int, float or None, default=None
         Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
         free memory if at most 1; None is 70 % of the free memory.
-    n_jobs : int, optional
-        Number of threads; None is 1 unless a joblib context sets another number.
     verbose : int, default=0
         If positive, write progress messages to standard error.
 
@@ -120,25 +118,19 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": [HasMethods(["fit", "predict"]), None],
-        "patch_size": [POSITIVE_INTEGER, "array-like", None],
         "stride": [POSITIVE_INTEGER],
-        "normalise": ["boolean"],
         "vote": [StrOptions({"hard", "soft"})],
-        "shape": "no_validation",
-        "memory_budget": "no_validation",
         "n_jobs": [Integral, None],
-        "verbose": ["verbose"],
     }
 
-    estimator: Any = None
-    _: KW_ONLY
+    estimator: Any = field(default=None, kw_only=False)
     patch_size: Any = None
     stride: int = 1
     normalise: bool = True
     vote: str = "hard"
     shape: Any = None
-    memory_budget: str | float | None = None
     n_jobs: int | None = None
+    memory_budget: str | float | None = None
     verbose: int = 0
 
     @atomic_fit

@@ -21,13 +21,11 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, FRACTION, KERNEL, POSITIVE, POSITIVE_INTEGER
-from gramless._core.device import Device
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import FRACTION, NON_NEGATIVE, POSITIVE, POSITIVE_INTEGER, estimator
 from gramless._core.memory import MemoryEstimate, parse_budget
 from gramless._core.progress import log_progress
 from gramless._core.validation import atomic_fit, check_labels, check_weights, check_X, working_dtype
@@ -49,8 +47,7 @@ class PrototypePlan:
     for_system: int
 
 
-@link_documentation
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
     """Least-squares support vector classifier on the centroids of a spherical k-means for each class.
 
@@ -167,11 +164,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
     True
     """
 
-    kernel: Any = "rbf"
     C: float = 1.0
-    gamma: float | str = "scale"
-    degree: int = 3
-    coef0: float = 0.0
     n_prototypes: Any = 100
     refit: bool = False
     solver: str | Solver = "auto"
@@ -182,27 +175,15 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
     batch_size: int | None = None
     class_weight: Any = None
     probability: str | bool = "softmax"
-    dtype: Any = None
-    device: Device = None
-    memory_budget: str | float | None = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **KERNEL,
-        **COMPUTE,
-        **CLASS_WEIGHT,
-        "gamma": [Interval(Real, 0, None, closed="left"), StrOptions({"scale", "auto", "weighted_scale"})],
-        "C": [POSITIVE],
         "n_prototypes": [POSITIVE_INTEGER, FRACTION, dict],
         "refit": ["boolean"],
         "solver": [str, Solver],
         "tol": [POSITIVE, StrOptions({"auto"})],
         "init": [StrOptions({"random", "k-means++"})],
         "kmeans_max_iter": [POSITIVE_INTEGER],
-        "kmeans_tol": [Interval(Real, 0, None, closed="left")],
-        "batch_size": [POSITIVE_INTEGER, None],
+        "kmeans_tol": [NON_NEGATIVE],
         "probability": probability_constraint("softmax", "sigmoid"),
     }
 

@@ -13,22 +13,19 @@ vector algorithms.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from gramless._core.constraints import CLASS_WEIGHT, FRACTION, POSITIVE
-from gramless._core.device import Device
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import estimator
 from gramless._core.targets.columns import scores_to_labels
 from gramless._core.validation import check_class_weights, check_labels
 from gramless.inference.probabilities import couple, fit_sigmoid, fit_sigmoids, sigmoid_probabilities
@@ -54,8 +51,7 @@ def _has_probabilities(estimator: KernelSVC) -> bool:
     return True
 
 
-@link_documentation
-@dataclass(eq=False, repr=False, kw_only=True)
+@estimator
 class KernelSVC(ClassifierMixin, BaseKernelSVM):
     """Support vector classifier for any kernel of the library.
 
@@ -106,14 +102,14 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
         Accepted for compatibility with scikit-learn and ignored; the solver decides by itself.
     cache_size : float or None, default=None
         Size of the kernel cache in megabytes, used if `memory_budget` is None.
-    memory_budget : str, int, float or None, default=None
-        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
-        free memory if at most 1; None is 70 % of the free memory.
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
         Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
         storage.
+    memory_budget : str, int, float or None, default=None
+        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
+        free memory if at most 1; None is 70 % of the free memory.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
         returning True stops the fit. The Notes describe when it is called.
@@ -202,13 +198,7 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseKernelSVM._parameter_constraints,
-        **CLASS_WEIGHT,
-        "C": [Interval(Real, 0, None, closed="right")],
-        "nu": [FRACTION, None],
-        "multi_class": [StrOptions({"ovo", "ovr"})],
-        "decision_function_shape": [StrOptions({"ovo", "ovr"})],
         "break_ties": ["boolean"],
-        "positive_weight": [POSITIVE],
         "probability": ["boolean", StrOptions({"sigmoid"})],
     }
 
@@ -218,14 +208,6 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
     class_weight: dict[Any, float] | str | None = None
     positive_weight: float = 1.0
     probability: bool | str = False
-    shrinking: bool = True
-    cache_size: float | None = None
-    memory_budget: str | float | None = None
-    dtype: str | None = None
-    device: Device = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the scores of the classes, or of the pairs of classes.

@@ -19,19 +19,17 @@ crossing; Mangasarian and Musicant (2000), Robust linear and support vector regr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_pinball_score
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import column_or_1d
 
-from gramless._core.constraints import FRACTION
-from gramless._core.device import Device
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import NON_NEGATIVE, estimator
 from gramless._core.validation import check_outputs
 from gramless.linalg.operators import byte_rows
 from gramless.models.kernel_svm import BaseKernelSVM, scale_bound
@@ -42,8 +40,7 @@ from gramless.svm.nu_qp import NuQP
 from gramless.svm.resources import DualFit
 
 
-@link_documentation
-@dataclass(eq=False, repr=False, kw_only=True)
+@estimator
 class KernelSVR(RegressorMixin, BaseKernelSVM):
     """Support vector regression for any kernel of the library: values, quantiles, or values robust to outliers.
 
@@ -86,14 +83,14 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
         Accepted for compatibility with scikit-learn and ignored; the solver decides by itself.
     cache_size : float or None, default=None
         Size of the kernel cache in megabytes, used if `memory_budget` is None.
-    memory_budget : str, int, float or None, default=None
-        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
-        free memory if at most 1; None is 70 % of the free memory.
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
         Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
         storage.
+    memory_budget : str, int, float or None, default=None
+        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
+        free memory if at most 1; None is 70 % of the free memory.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
         returning True stops the fit. The Notes describe when it is called.
@@ -179,9 +176,7 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseKernelSVM._parameter_constraints,
-        "C": [Interval(Real, 0, None, closed="right")],
-        "epsilon": [Interval(Real, 0, None, closed="left")],
-        "nu": [FRACTION, None],
+        "epsilon": [NON_NEGATIVE],
         "loss": [StrOptions({"epsilon_insensitive", "quantile", "pinball", "huber"})],
         "quantile": "no_validation",
     }
@@ -189,14 +184,6 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
     epsilon: float = 0.1
     loss: str = "epsilon_insensitive"
     quantile: float | list[float] = 0.5
-    shrinking: bool = True
-    cache_size: float | None = None
-    memory_budget: str | float | None = None
-    dtype: str | None = None
-    device: Device = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted values.

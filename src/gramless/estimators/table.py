@@ -25,7 +25,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, POSITIVE
+from gramless._core.constraints import CONSTRAINTS, POSITIVE
 from gramless._core.doc_links import link_documentation
 from gramless._core.memory import parse_budget
 from gramless._core.progress import log_progress, report_compilation
@@ -118,7 +118,7 @@ class _TableEstimator(BaseEstimator):
         "dates": [StrOptions({"auto", "day first", "month first", "iso"})],
         "column_types": [dict, None],
         "time_budget": [POSITIVE, None],
-        **{name: COMPUTE[name] for name in ("memory_budget", "device", "callback", "verbose", "random_state")},
+        **{name: CONSTRAINTS[name] for name in ("memory_budget", "device", "callback", "verbose", "random_state")},
     }
     _tuning: TablesTuning = field(default=TUNING, init=False)
     # Files of version 0.1.0 do not have these attributes.
@@ -715,7 +715,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **_TableEstimator._parameter_constraints,
-        **CLASS_WEIGHT,
+        "class_weight": CONSTRAINTS["class_weight"],
         "probability": ["boolean", None],
         "metric": [StrOptions({"log_loss", "accuracy", "average_precision"}), None],
     }

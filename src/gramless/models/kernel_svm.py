@@ -9,7 +9,7 @@ reads the columns of the support vectors.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import field, replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -22,8 +22,8 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
-from gramless._core.constraints import COMPUTE, KERNEL, POSITIVE, POSITIVE_INTEGER
-from gramless._core.device import CUDA
+from gramless._core.constraints import POSITIVE, POSITIVE_INTEGER, estimator
+from gramless._core.device import CUDA, Device
 from gramless._core.memory import format_bytes, parse_budget
 from gramless._core.validation import (
     atomic_fit,
@@ -53,7 +53,7 @@ from gramless.svm.tuning import TUNING
 _NO_LIMIT = -1
 
 
-@dataclass(eq=False, repr=False)
+@estimator
 class BaseKernelSVM(BaseEstimator):
     """Base class of `KernelSVC`, `KernelSVR` and `KernelOneClassSVM`.
 
@@ -63,9 +63,7 @@ class BaseKernelSVM(BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **KERNEL,
-        **COMPUTE,
-        "gamma": [Interval(Real, 0, None, closed="left"), StrOptions({"scale", "auto", "weighted_scale"})],
+        "C": [Interval(Real, 0, None, closed="right")],
         "solver": [StrOptions(set(DUAL_SOLVERS))],
         "tol": [POSITIVE],
         "max_iter": [POSITIVE_INTEGER, Options(Integral, {_NO_LIMIT}), None],
@@ -73,8 +71,7 @@ class BaseKernelSVM(BaseEstimator):
         "cache_size": [POSITIVE, None],
     }
 
-    kernel: str | Kernel | Callable[[Any, Any], Any] = "rbf"
-    _: KW_ONLY
+    kernel: str | Kernel | Callable[[Any, Any], Any] = field(default="rbf", kw_only=False)
     C: float = 1.0
     gamma: float | str = "scale"
     degree: int = 3
@@ -83,6 +80,14 @@ class BaseKernelSVM(BaseEstimator):
     solver: str = "smo"
     tol: float = 1e-3
     max_iter: int | None = None
+    shrinking: bool = True
+    cache_size: float | None = None
+    dtype: str | None = None
+    device: Device = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
 
     @atomic_fit
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -25,6 +25,7 @@ from sklearn.utils.metaestimators import available_if
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
+from gramless._core.constraints import estimator
 from gramless._core.dask_dispatch import dispatch_fit, dispatch_prediction
 from gramless._core.device import precision_of
 from gramless._core.memory import parse_budget
@@ -108,30 +109,34 @@ def _has_intervals(estimator: OnePassEstimator) -> bool:
     return True
 
 
+@estimator
 class OnePassEstimator(BaseEstimator):
     """Estimator that learns from rows in one pass; `_settings` converts its parameters to the settings of the pass."""
+
+    kernel: Any = "rbf"
+    C: float | str = 1.0
+    gamma: float | str = "scale"
+    dtype: Any = None
+    device: Any = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
 
     _settings: ClassVar[Callable[[Mapping[str, Any], str], PassSettings]]
     _has_sums: ClassVar[bool] = True
     """Whether the learner stores sums over the rows."""
 
-    pass_: TrainingPass | None = None
-    history_: list[dict[str, Any]]
-    classes_: np.ndarray
-    class_weight: Any
-    probability: str | bool
-    dtype: Any
-    device: Any
-    memory_budget: Any
-    callback: Any
-    verbose: int
-    random_state: Any
-    _single_output: bool
-    _posterior: tuple[OnePassModel, OnePassProcess] | None = None
+    # Attributes of fitted models have no annotation, because annotations declare constructor parameters.
+    pass_ = cast("TrainingPass | None", None)
+    _posterior = cast("tuple[OnePassModel, OnePassProcess] | None", None)
 
+    points_ = model_attribute("features.points", "Points of the model, such as landmarks.")
     intercept_ = model_attribute("intercept", "Intercept of each output.")
     kernel_ = model_attribute("features.kernel", "Kernel with numeric parameters.")
     C_ = model_attribute("C", "Value of `C` used.")
+    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
+    jitter_ = model_attribute("jitter", "Number added to the diagonal of the kernel matrix of the landmarks.")
 
     @atomic_fit
     @dispatch_fit
