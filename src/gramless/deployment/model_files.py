@@ -76,6 +76,8 @@ RENAMED = {
     "gramless.images.fourier.FourierFeatures": "gramless.images.spectrum.SpectrumFeatures",
     "gramless.images.scale.Scale01": "gramless.images.normalise.Scale01",
     "gramless.images.window.GaussianWindow": "gramless.images.normalise.GaussianWindow",
+    "gramless.estimators.fourier_features": "gramless.estimators.kernel_features",
+    "gramless.estimators.nystrom_features": "gramless.estimators.kernel_features",
     "gramless.estimators.lssvm_cv.LSSVCCV": "gramless.estimators.lssvm.LSSVC",
     "gramless.estimators.lssvm_cv.LSSVRCV": "gramless.estimators.lssvm.LSSVR",
     "gramless.features.fourier_map.FourierFeatures": "gramless.approximation.features.fourier_map.FourierBasis",

@@ -266,7 +266,6 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
         self
             The fitted estimator.
         """
-        self._validate_params()
         X = self._check_rows(X)
         self.multilabel_ = is_indicator(y)
         if self.multilabel_:
@@ -584,7 +583,6 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
         self
             The fitted estimator.
         """
-        self._validate_params()
         X = self._check_rows(X)
         y = check_outputs(y, X.shape[0])
         self._single_output = y.ndim == 1

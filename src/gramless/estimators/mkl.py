@@ -219,7 +219,6 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         self
             The fitted estimator.
         """
-        self._validate_params()
         self._check_settings()
         precomputed = isinstance(self.kernels, str)
         X = self._check_grams(X, reset=True) if precomputed else self._check_rows(X, reset=True)

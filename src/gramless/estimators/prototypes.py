@@ -13,7 +13,6 @@ References: Kurugodu and Kongara, "KMeans kernel classifier", 2023; Andrecut, "K
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from math import ceil
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -36,15 +35,8 @@ from gramless.estimators.nystrom import NystromLSSVC
 from gramless.estimators.spherical_kmeans import SphericalKMeans, kmeans_memory
 from gramless.inference.probabilities import probability_constraint
 from gramless.kernels import kernel_from_parameters
+from gramless.linalg.planning.plan import FitPlan
 from gramless.linalg.solvers import Solver
-
-
-@dataclass
-class PrototypePlan:
-    """Peak memory of a fit, and the bytes of the budget that remain for the linear system."""
-
-    memory: MemoryEstimate
-    for_system: int
 
 
 @estimator
@@ -206,7 +198,6 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         self
             The fitted estimator.
         """
-        self._validate_params()
         kernel = kernel_from_parameters(vars(self))
         if not kernel.uses_points:
             raise ValueError("prototypes are new points, at which a precomputed kernel has no values; use LSSVC")
@@ -222,7 +213,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         self.kernel_ = kernel.resolve(X, weights)
         counts = np.bincount(codes)
         requested = [self._count(label, size) for label, size in zip(self.classes_, counts.tolist(), strict=True)]
-        plan = self._plan(counts, requested, X.shape[1], xa.numpy_dtype(X), self.device_, in_a_file=in_a_file)
+        _, left = self._plan(counts, requested, X.shape[1], xa.numpy_dtype(X), self.device_, in_a_file=in_a_file)
         points, mass = self._prototypes(X, rows, codes, weights)
         self.prototype_labels_ = np.repeat(self.classes_, self.n_prototypes_)
         settings = {
@@ -232,7 +223,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
             "probability": self.probability,
             "dtype": xa.numpy_dtype(X).name,
             "device": self.device_,
-            "memory_budget": plan.for_system,
+            "memory_budget": left,
             "verbose": self.verbose,
             "random_state": self.random_state,
         }
@@ -247,13 +238,12 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
             self.solver_ = model.solver_
         self.points_, self.dual_coef_, self.intercept_ = model.points_, model.dual_coef_, model.intercept_
         self.support_ = np.arange(len(self.prototype_labels_))
-        if hasattr(model, "sigmoids_"):
+        self._delete("sigmoids_")
+        if self.probability == "sigmoid":
             self.sigmoids_ = model.sigmoids_
-        elif hasattr(self, "sigmoids_"):
-            del self.sigmoids_
         return self
 
-    def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> PrototypePlan:
+    def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
         """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
         n_classes = max(2, n_outputs)
         counts = np.full(n_classes, -(-n // n_classes))
@@ -261,12 +251,13 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         if isinstance(requested, dict):  # the class sizes are unknown here, so the largest number of prototypes is used
             requested = max(requested.values())
         chosen = clone(self).set_params(n_prototypes=requested)._count(None, int(counts[0]))
-        return self._plan(counts, [chosen] * n_classes, d, np.dtype(dtype), device)
+        memory, _ = self._plan(counts, [chosen] * n_classes, d, np.dtype(dtype), device)
+        return FitPlan(memory)
 
     def _plan(
         self, counts: np.ndarray, requested: list[int], d: int, dtype: np.dtype, device: str, *, in_a_file: bool = False
-    ) -> PrototypePlan:
-        """Return the larger memory of the clustering of one class and of the linear system of all prototypes."""
+    ) -> tuple[MemoryEstimate, int]:
+        """Return the larger memory of the clustering of one class and of the linear system, and the bytes for the system."""
         budget, itemsize = parse_budget(self.memory_budget, device), dtype.itemsize
         n, k = int(counts.sum()), len(counts)
         prototypes = [min(q, int(size)) for q, size in zip(requested, counts, strict=True)]
@@ -282,13 +273,12 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         if self.refit:
             model = NystromLSSVC(n_landmarks=m, memory_budget=left, probability=self.probability)
         else:
-            solver = "auto" if isinstance(self.solver, str) and self.solver == "auto" else self.solver
-            model = LSSVC(solver=solver, memory_budget=left, probability=self.probability)
+            model = LSSVC(solver=self.solver, memory_budget=left, probability=self.probability)
         model.set_params(kernel=kernel_from_parameters(vars(self)))
         memory = model._fit_plan(n if self.refit else m, d, 1 if k == 2 else k, dtype, device).memory
         memory.parts["data"] = 0
         memory.parts |= common
-        return PrototypePlan(max(clustering, memory, key=lambda stage: stage.nbytes), left)
+        return max(clustering, memory, key=lambda stage: stage.nbytes), left
 
     def _prototypes(
         self, X: Array, rows: np.ndarray, codes: np.ndarray, weights: np.ndarray | None

@@ -167,7 +167,6 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         self
             The fitted estimator.
         """
-        self._validate_params()
         read_functions(self)  # raises an error for an invalid callback before the first pass
         X = self._read(X, reset=True)
         n = X.shape[0]

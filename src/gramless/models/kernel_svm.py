@@ -25,13 +25,7 @@ from gramless._core import arrays as xa
 from gramless._core.constraints import POSITIVE, POSITIVE_INTEGER, estimator
 from gramless._core.device import CUDA, Device
 from gramless._core.memory import format_bytes, parse_budget
-from gramless._core.validation import (
-    atomic_fit,
-    check_square,
-    check_weights,
-    check_X,
-    working_dtype,
-)
+from gramless._core.validation import atomic_fit, check_host_X, check_square, check_weights, working_dtype
 from gramless.callbacks import read_functions
 from gramless.kernels import Callable_, Kernel, Linear, Precomputed, kernel_from_parameters
 from gramless.kernels.tags import set_input_tags
@@ -107,7 +101,6 @@ class BaseKernelSVM(BaseEstimator):
         self
             The fitted estimator.
         """
-        self._validate_params()
         self._check_settings()
         kernel = kernel_from_parameters(vars(self))
         self.device_ = self._resolve_device(kernel)
@@ -248,8 +241,7 @@ class BaseKernelSVM(BaseEstimator):
             raise TypeError(
                 "Sparse precomputed kernel values are not supported: pass a dense array, for instance K.toarray()"
             )
-        X = check_X(self, X, dtype=dtype, accept_sparse=kernel.accepts_sparse, reset=reset)
-        return X if xa.is_sparse(X) else xa.to_numpy(X)
+        return check_host_X(self, X, dtype=dtype, accept_sparse=kernel.accepts_sparse, reset=reset)
 
     def _object_values(self, kernel: Any, X: Any, Y: Any) -> np.ndarray:
         """Return the validated values of a kernel function for two sequences of objects."""

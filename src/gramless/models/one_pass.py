@@ -158,7 +158,6 @@ class OnePassEstimator(BaseEstimator):
         self : estimator
             Fitted estimator.
         """
-        self._validate_params()
         settings, callbacks = self.pass_settings(), read_callbacks(self.callback)
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         rows = self._checked(X, reset=True)
@@ -191,7 +190,6 @@ class OnePassEstimator(BaseEstimator):
         self : estimator
             Estimator with the rows added.
         """
-        self._validate_params()
         settings, state = self.pass_settings(), self.pass_
         known = None if state is None else copy.copy(state.targets)
         targets: Targets = ValueTargets() if known is None else known
