@@ -333,10 +333,7 @@ class BaseKernelExpansion(BaseEstimator):
         ndarray of shape (n_samples, n_classes), or (n_samples, n_labels) after a fit to an indicator matrix
             Columns in the order of `classes_`; the probabilities of labels are independent and need not sum to one.
         """
-        return self._probabilities(xa.to_numpy(self._scores(X)))
-
-    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
-        return probabilities_by_method(self, scores)
+        return probabilities_by_method(self, xa.to_numpy(self._scores(X)))
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in super().__getstate__().items() if key not in _NOT_SAVED}
