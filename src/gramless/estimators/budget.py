@@ -30,9 +30,9 @@ from sklearn.utils._param_validation import StrOptions
 
 from gramless._core.constraints import FRACTION, POSITIVE, POSITIVE_INTEGER, estimator
 from gramless.approximation.features import LandmarkMap
+from gramless.estimators.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
 from gramless.inference.probabilities import probability_constraint
 from gramless.kernels import kernel_from_parameters
-from gramless.models.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
 from gramless.streaming.learners import GradientDescent, PassSettings
 from gramless.streaming.learners.gradient import LOSSES, OPTIMIZERS
 

@@ -32,10 +32,10 @@ from gramless._core.progress import Progress
 from gramless._core.targets.columns import scores_to_labels
 from gramless._core.validation import atomic_fit, check_labels, check_weights, check_X, warn_caller, working_dtype
 from gramless.callbacks import read_functions
+from gramless.estimators.svm import check_class_bounds, solver_seed, support_rows
 from gramless.kernels import RBF, Kernel, Precomputed, Scaled, as_kernel
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.linalg.planning.plan import FitPlan
-from gramless.models.kernel_svm import check_class_bounds, solver_seed, support_rows
 from gramless.svm.multiclass import (
     DUAL_SOLVERS,
     SupportVectorModel,

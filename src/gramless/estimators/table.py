@@ -32,8 +32,7 @@ from gramless._core.progress import log_progress, report_compilation
 from gramless._core.validation import atomic_fit, check_labels, check_outputs, check_weights
 from gramless.estimators.lssvm import LSSVC, LSSVR
 from gramless.estimators.nystrom import NystromLSSVC, NystromLSSVR
-from gramless.estimators.svc import KernelSVC
-from gramless.estimators.svr import KernelSVR
+from gramless.estimators.svm import KernelSVC, KernelSVR
 from gramless.inference.intervals import adaptive_scores, prediction_sets, score_threshold
 from gramless.inference.softmax_link import fit_link, link_probabilities, link_scores
 from gramless.tables.attributions import Attributions, shapley_values

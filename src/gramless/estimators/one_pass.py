@@ -409,7 +409,7 @@ class OnePassEstimator(BaseEstimator):
             codes = np.argsort(_labels(self.pass_.targets).sorted()[1])[encoded]
             rng = check_random_state(self.pass_.seed)
             found = calibrate(scores, codes, len(self.classes_), self.probability, weights, rng)
-            model.calibration = found.true_scores, codes
+            model.calibration = cast(np.ndarray, found.true_scores), codes
             if self.probability == "sigmoid":
                 model.sigmoids = found.sigmoids
             else:
